@@ -1,0 +1,1 @@
+"""Measurements of divebook against its floor: ``python -m benchmarks``."""

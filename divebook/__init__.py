@@ -1,0 +1,106 @@
+"""divebook: workflows of agents in notebook cells, on a durable engine.
+
+Public names are loaded when first used, so that ``import divebook`` costs almost nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from divebook._version import __version__
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from divebook.agents import Agent, ScriptedModel
+    from divebook.config import load
+    from divebook.documents import FileDocuments, MemoryDocuments
+    from divebook.environment import Environment
+    from divebook.errors import DefinitionError, DivebookError
+    from divebook.events import Event
+    from divebook.execution import Execution, StepContext
+    from divebook.notebook.run import Run
+    from divebook.notebook.session import run, runs
+    from divebook.steps.actions import Action, action
+    from divebook.store import MemoryStore, SQLiteStore, open_store
+    from divebook.workflow.definition import Each, Edge, Step, Workflow
+
+_HOMES = {
+    "Action": "divebook.steps.actions",
+    "Agent": "divebook.agents",
+    "DefinitionError": "divebook.errors",
+    "DivebookError": "divebook.errors",
+    "Each": "divebook.workflow.definition",
+    "Edge": "divebook.workflow.definition",
+    "Environment": "divebook.environment",
+    "Event": "divebook.events",
+    "Execution": "divebook.execution",
+    "FileDocuments": "divebook.documents",
+    "MemoryDocuments": "divebook.documents",
+    "MemoryStore": "divebook.store",
+    "Run": "divebook.notebook.run",
+    "SQLiteStore": "divebook.store",
+    "ScriptedModel": "divebook.agents",
+    "Step": "divebook.workflow.definition",
+    "StepContext": "divebook.execution",
+    "Workflow": "divebook.workflow.definition",
+    "action": "divebook.steps.actions",
+    "load": "divebook.config",
+    "open_store": "divebook.store",
+    "run": "divebook.notebook.session",
+    "runs": "divebook.notebook.session",
+}
+
+__all__ = [
+    "Action",
+    "Agent",
+    "DefinitionError",
+    "DivebookError",
+    "Each",
+    "Edge",
+    "Environment",
+    "Event",
+    "Execution",
+    "FileDocuments",
+    "MemoryDocuments",
+    "MemoryStore",
+    "Run",
+    "SQLiteStore",
+    "ScriptedModel",
+    "Step",
+    "StepContext",
+    "Workflow",
+    "__version__",
+    "action",
+    "load",
+    "open_store",
+    "run",
+    "runs",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'divebook' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+def load_ipython_extension(shell: InteractiveShell) -> None:
+    """Make the magics available: ``%load_ext divebook``."""
+    from divebook.notebook.extension import load_ipython_extension as load_extension
+
+    load_extension(shell)
+
+
+def unload_ipython_extension(shell: InteractiveShell) -> None:
+    """Take the magics away again: ``%unload_ext divebook``."""
+    from divebook.notebook.extension import unload_ipython_extension as unload_extension
+
+    unload_extension(shell)

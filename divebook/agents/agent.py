@@ -1,0 +1,120 @@
+"""An agent: a model with a role and instructions, whose every model request is a recorded operation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from divebook.agents.models import model_name
+from divebook.agents.scripted import SCRIPTED, ScriptedModel
+from divebook.engine.operations import RunOperation
+from divebook.errors import SetupError, TemplateError
+from divebook.scripting import render_template
+from divebook.workflow.definition import AgentDefinition
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import Model
+
+
+class Agent:
+    """A model with a name, a goal and instructions.
+
+    Parameters
+    ----------
+    definition
+        What it is; a plain text is its name.
+    model
+        A pydantic-ai model, a name such as ``"openai:gpt-5-mini"``, or a `ScriptedModel`. By default what the definition
+        says; without any, the offline scripted model.
+    default_provider, default_model
+        Used where the definition is silent.
+
+    Examples
+    --------
+    >>> agent = Agent("poet", model=ScriptedModel(["roses are red"]))
+    >>> agent.model_name
+    'scripted'
+    """
+
+    def __init__(
+        self,
+        definition: AgentDefinition | str,
+        *,
+        model: Model | ScriptedModel | str | None = None,
+        default_provider: str = "",
+        default_model: str = "",
+    ) -> None:
+        self.definition = AgentDefinition(definition) if isinstance(definition, str) else definition
+        named = model if isinstance(model, str) else None
+        own = self.definition
+        self._name = model_name(None if named else own.provider, named or own.model, default_provider, default_model)
+        self._model: Model | ScriptedModel | str = self._name if model is None or named else model
+        if self._model == SCRIPTED:
+            self._model = ScriptedModel()
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.definition.name
+
+    @property
+    def is_supervisor(self) -> bool:
+        """Whether it may hand work to others."""
+        return self.definition.is_supervisor
+
+    @property
+    def model_name(self) -> str:
+        """``provider:model`` or ``scripted``."""
+        if isinstance(self._model, ScriptedModel):
+            return SCRIPTED
+        return self._model if isinstance(self._model, str) else self._model.model_id
+
+    @property
+    def is_scripted(self) -> bool:
+        """Whether its answers come from a script."""
+        return isinstance(self._model, ScriptedModel)
+
+    def instructions(self, date: datetime | None) -> str:
+        """Return the system prompt; `date` is what a date-aware agent takes for today."""
+        own = self.definition
+        today = f"Today is {date:%A, %d %B %Y}." if own.date_awareness and date is not None else ""
+        if own.system_prompt is not None:
+            return "\n\n".join(filter(None, (self._custom_prompt(own.system_prompt), today)))
+        role = f"You are {own.name}."
+        goal = f"Your goal: {own.goal}" if own.goal else ""
+        return "\n\n".join(filter(None, (role, goal, own.instructions, today)))
+
+    def _custom_prompt(self, template: str) -> str:
+        own = self.definition
+        agent = {"name": own.name, "goal": own.goal, "instructions": own.instructions}
+        try:
+            return render_template(template, {"agent": agent})
+        except TemplateError as error:
+            raise SetupError(f"invalid system prompt template of agent {own.name}: {error}") from error
+
+    async def respond(
+        self,
+        prompt: str,
+        operation: RunOperation,
+        *,
+        content: Sequence[Mapping[str, Any]] = (),
+        context: Sequence[Mapping[str, Any]] = (),
+        date: datetime | None = None,
+    ) -> str:
+        """Answer a prompt; every request to the model goes through `operation`.
+
+        Parameters
+        ----------
+        prompt
+            The text, which comes last in the message.
+        content
+            Blocks (``{"type": "text", ...}``) that come before it.
+        context
+            Blocks that make an extra message in front of everything.
+        date
+            What to take for today.
+        """
+        from divebook.agents.durable import respond  # pydantic-ai takes half a second to load
+
+        return await respond(self, self._model, prompt, operation, content, context, self.instructions(date))

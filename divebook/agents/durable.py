@@ -1,0 +1,177 @@
+"""The door to pydantic-ai: an agent's run in which each model request is an operation of the log.
+
+pydantic-ai runs the conversation; `RecordedModel` stands between it and the real model. On resume and replay the
+conversation is run again, and every request that the log knows is answered from there.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter
+from pydantic_ai import Agent as ModelAgent
+from pydantic_ai.exceptions import UserError
+from pydantic_ai.messages import (
+    BinaryContent,
+    DocumentUrl,
+    ImageUrl,
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    UserContent,
+    UserPromptPart,
+)
+from pydantic_ai.models import Model, ModelRequestParameters, infer_model
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.wrapper import WrapperModel
+from pydantic_ai.settings import ModelSettings
+from pydantic_ai.usage import RequestUsage, UsageLimits
+
+from divebook.agents.scripted import SCRIPTED, ScriptedModel
+from divebook.engine.operations import AGENT_RESPONSE, RunOperation
+from divebook.errors import SetupError
+from divebook.workflow.definition import ModelSettings as SettingsDefinition
+
+if TYPE_CHECKING:
+    from divebook.agents.agent import Agent
+
+_RESPONSE = TypeAdapter(ModelResponse)
+
+
+class RecordedModel(WrapperModel):
+    """A model whose requests are recorded once and answered from the log ever after."""
+
+    def __init__(self, wrapped: Model, operation: RunOperation, parameters: Mapping[str, Any]) -> None:
+        super().__init__(wrapped)
+        self._operation, self._parameters = operation, dict(parameters)
+        self._requests = 0
+
+    async def request(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+    ) -> ModelResponse:
+        """Make the request, or return the recorded response."""
+
+        async def call() -> dict[str, Any]:
+            response = await self.wrapped.request(messages, model_settings, model_request_parameters)
+            return _plain(response)
+
+        self._requests += 1
+        parameters = self._parameters if self._requests == 1 else {**self._parameters, "request": self._requests}
+        recorded = await self._operation(AGENT_RESPONSE, parameters, call, usage=_usage)
+        return _RESPONSE.validate_python(recorded)
+
+
+async def respond(
+    agent: Agent,
+    model: Model | ScriptedModel | str,
+    prompt: str,
+    operation: RunOperation,
+    content: Sequence[Mapping[str, Any]],
+    context: Sequence[Mapping[str, Any]],
+    instructions: str,
+) -> str:
+    """Run one conversation of `agent` to its final text; see `Agent.respond`."""
+    parameters: dict[str, Any] = {
+        "agent": agent.name,
+        "prompt": prompt,
+        "model": agent.model_name,
+        "instructions": instructions,
+    }
+    if content:
+        parameters["content"] = list(content)
+    if context:
+        parameters["context"] = list(context)
+    runner = ModelAgent(
+        RecordedModel(_resolve(model), operation, parameters),
+        name=agent.name,
+        instructions=instructions,
+        model_settings=_settings(agent),
+    )
+    history = [ModelRequest(parts=[UserPromptPart(_user_content(context))])] if context else None
+    message: str | list[UserContent] = [*_user_content(content), prompt] if content else prompt
+    limits = UsageLimits(request_limit=agent.definition.tool_iteration_limit + 1)
+    result = await runner.run(message, message_history=history, usage_limits=limits)
+    return result.output
+
+
+def _resolve(model: Model | ScriptedModel | str) -> Model:
+    if isinstance(model, ScriptedModel):
+        return _scripted(model)
+    try:
+        return infer_model(model)
+    except (UserError, ImportError) as error:
+        raise SetupError(f"model {model!r} cannot be used: {error}") from error
+
+
+def _scripted(script: ScriptedModel) -> Model:
+    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        text = script.reply(_last_prompt(messages))
+        return ModelResponse(parts=[TextPart(text)], usage=RequestUsage(**script.usage))
+
+    return FunctionModel(answer, model_name=SCRIPTED)
+
+
+def _last_prompt(messages: Sequence[ModelMessage]) -> str:
+    for message in reversed(messages):
+        for part in reversed(message.parts):
+            if isinstance(part, UserPromptPart):
+                found = [part.content] if isinstance(part.content, str) else [c for c in part.content if isinstance(c, str)]
+                return found[-1] if found else ""
+    return ""
+
+
+def _plain(response: ModelResponse) -> dict[str, Any]:
+    """Return a response as plain data, without what says nothing."""
+    data: dict[str, Any] = _RESPONSE.dump_python(response, mode="json", exclude_none=True)
+    data["usage"] = {name: value for name, value in data["usage"].items() if value}
+    return data
+
+
+def _usage(recorded: Mapping[str, Any]) -> dict[str, int]:
+    used = recorded["usage"]
+    names = ("input_tokens", "output_tokens", "cache_write_tokens", "cache_read_tokens")
+    return {"requests": 1} | {name: used[name] for name in names if used.get(name)}
+
+
+def _settings(agent: Agent) -> ModelSettings:
+    """Return pydantic-ai's settings for an agent."""
+    settings = ModelSettings(timeout=agent.definition.response_timeout)
+    own = agent.definition.model_settings
+    if own is None:
+        return settings
+    for name in ("temperature", "presence_penalty", "frequency_penalty", "max_tokens", "parallel_tool_calls"):
+        value = getattr(own, name)
+        if value is not None:
+            settings[name] = value  # type: ignore[literal-required] # the names are ModelSettings' own
+    return _with_special_settings(settings, own)
+
+
+def _with_special_settings(settings: ModelSettings, own: SettingsDefinition) -> ModelSettings:
+    if own.reasoning_effort:
+        settings["thinking"] = own.reasoning_effort  # type: ignore[typeddict-item] # the model checks the level
+    if own.request_headers:
+        settings["extra_headers"] = {name: ", ".join(values) for name, values in own.request_headers.items()}
+    return settings
+
+
+def _user_content(blocks: Sequence[Mapping[str, Any]]) -> list[UserContent]:
+    return [_user_block(block) for block in blocks]
+
+
+def _user_block(block: Mapping[str, Any]) -> UserContent:
+    """Return a content block in pydantic-ai's form."""
+    kind = block.get("type")
+    if kind == "text":
+        return str(block["text"])
+    source = block.get("source") or {}
+    if kind not in ("image", "document") or source.get("type") not in ("base64", "url"):
+        raise SetupError(f"content block of type {kind!r} is not known; use text, image or document")
+    if source["type"] == "base64":
+        return BinaryContent(base64.b64decode(source["data"]), media_type=source["media_type"])
+    return ImageUrl(source["url"]) if kind == "image" else DocumentUrl(source["url"])

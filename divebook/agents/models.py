@@ -1,0 +1,30 @@
+"""From what a definition says about a model to the name pydantic-ai knows it by."""
+
+from __future__ import annotations
+
+from divebook.agents.scripted import SCRIPTED
+from divebook.errors import SetupError
+
+_PROVIDERS = {"openai-completions": "openai-chat"}
+"""Seed names that differ from pydantic-ai's."""
+
+
+def model_name(provider: str | None, model: str | None, default_provider: str = "", default_model: str = "") -> str:
+    """Return ``provider:model``, or ``scripted`` where nothing is configured.
+
+    Raises
+    ------
+    SetupError
+        Only one half of the name is known.
+    """
+    model = model or default_model
+    provider = provider or default_provider
+    if model == SCRIPTED or (not model and not provider):
+        return SCRIPTED
+    if not model:
+        raise SetupError(f'provider "{provider}" is named without a model; add for example `Model: <name>`')
+    if ":" in model:
+        return model
+    if not provider:
+        raise SetupError(f'model "{model}" is named without a provider; write `Model: <provider>:{model}` or add `Provider`')
+    return f"{_PROVIDERS.get(provider, provider)}:{model}"

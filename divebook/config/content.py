@@ -1,0 +1,133 @@
+"""Content entries to content blocks: files, addresses and documents are read here, once, before anything runs.
+
+`resolve_content` does so for a whole set of definitions; the blocks then stand in the definition itself, are part of
+its fingerprint and are stored with each execution. Dynamic entries stay as they are until their step runs.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from urllib.parse import urlsplit
+
+from divebook.config.fetch import fetch_text
+from divebook.config.files import named_files
+from divebook.errors import SetupError
+from divebook.workflow.blocks import Block, base64_block, text_block, url_block
+from divebook.workflow.content import ContentEntry
+from divebook.workflow.definition import AgentDefinition, Definitions, Workflow
+
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp")
+TEXT_SUFFIXES = (".txt", ".md", ".markdown", ".csv", ".json")
+PDF_SUFFIX = ".pdf"
+
+
+def _no_documents(name: str) -> str:
+    raise SetupError(f"content names the document {name!r}, but there is no document repository")
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where content comes from."""
+
+    base_path: Path = Path()
+    """Folder that paths are relative to."""
+    read_document: Callable[[str], str] = _no_documents
+    fetch: Callable[[str], str] = fetch_text
+    """Returns the text at an address."""
+
+
+def build_content(entries: Iterable[ContentEntry], sources: Sources | None = None) -> list[Block]:
+    """Return the blocks of all entries in their order; a dynamic entry gives one block of type ``dynamic``."""
+    places = sources or Sources()
+    return [block for entry in entries for block in _blocks(ContentEntry.of(entry), places)]
+
+
+def resolve_content(definitions: Definitions, sources: Sources | None = None) -> Definitions:
+    """Return the definitions with the blocks of every agent's context and every step's content in them."""
+    places = sources or Sources()
+    return replace(
+        definitions,
+        agents=tuple(_resolved_agent(agent, places) for agent in definitions.agents),
+        workflows=tuple(_resolved_workflow(workflow, places) for workflow in definitions.workflows),
+    )
+
+
+def _resolved_agent(agent: AgentDefinition, sources: Sources) -> AgentDefinition:
+    return replace(agent, context=_resolved(agent.context, sources)) if agent.context else agent
+
+
+def _resolved_workflow(workflow: Workflow, sources: Sources) -> Workflow:
+    if not any(step.content for step in workflow.steps):
+        return workflow
+    steps = tuple(replace(step, content=_resolved(step.content, sources)) for step in workflow.steps)
+    return replace(workflow, steps=steps)
+
+
+def _resolved(entries: Iterable[ContentEntry], sources: Sources) -> tuple[ContentEntry, ...]:
+    return tuple(_resolved_entry(entry, sources) for entry in entries)
+
+
+def _resolved_entry(entry: ContentEntry, sources: Sources) -> ContentEntry:
+    if entry.dynamic_from is not None:
+        return replace(entry, dynamic_from=str(_absolute(entry.dynamic_from, sources)))
+    return entry if entry.is_dynamic else replace(entry, blocks=tuple(_blocks(entry, sources)))
+
+
+def _blocks(entry: ContentEntry, sources: Sources) -> list[Block]:
+    if entry.text is not None:
+        return [text_block(entry.text.strip())]
+    if entry.path is not None:
+        return [_file_block(path) for path in named_files(entry.path, sources.base_path)]
+    if entry.url is not None:
+        return [_url_block(entry.url, sources)]
+    if entry.document is not None:
+        return [text_block(sources.read_document(entry.document))]
+    if entry.dynamic is not None:
+        return [{"type": "dynamic", "script": entry.dynamic}]
+    return [{"type": "dynamic", "program": str(_absolute(entry.dynamic_from or "", sources))}]
+
+
+def _absolute(path: str, sources: Sources) -> Path:
+    return (sources.base_path / path).absolute()
+
+
+def _file_block(path: Path) -> Block:
+    suffix = path.suffix.lower()
+    if suffix not in (*IMAGE_SUFFIXES, *TEXT_SUFFIXES, PDF_SUFFIX):
+        known = ", ".join((*TEXT_SUFFIXES, *IMAGE_SUFFIXES, PDF_SUFFIX))
+        raise SetupError(f"unsupported local file extension: {suffix or path.name} (known: {known})")
+    data = _read(path)
+    if suffix in TEXT_SUFFIXES:
+        return text_block(f'<file name="{path.name}">\n{_text(path, data)}\n</file>')
+    encoded = base64.b64encode(data).decode("ascii")
+    if suffix == PDF_SUFFIX:
+        return base64_block("document", "application/pdf", encoded)
+    return base64_block("image", f"image/{suffix[1:]}", encoded)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise SetupError(f"unable to read file {path}: {error.strerror}") from error
+
+
+def _text(path: Path, data: bytes) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SetupError(f"unable to read file {path}: not UTF-8 at byte {error.start}") from error
+
+
+def _url_block(url: str, sources: Sources) -> Block:
+    if not url.startswith(("http://", "https://")):
+        raise SetupError(f"content address must start with http:// or https://: {url}")
+    suffix = PurePosixPath(urlsplit(url).path).suffix.lower()
+    if suffix in IMAGE_SUFFIXES:
+        return url_block("image", url)
+    if suffix == PDF_SUFFIX:
+        return url_block("document", url)
+    return text_block(f'<file url="{url}">\n{sources.fetch(url)}\n</file>')

@@ -1,0 +1,94 @@
+"""Definitions from a file or a folder, and back to a file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from divebook.config.merge import merge_all
+from divebook.errors import DefinitionError
+from divebook.workflow.definition import Definitions, Dialect, Problem
+from divebook.workflow.located import MAX_TEXT
+from divebook.workflow.reader import read_definitions
+from divebook.workflow.reading import Format
+from divebook.workflow.writer import definitions_to_text
+
+FORMATS: dict[str, Format] = {".yaml": "yaml", ".yml": "yaml", ".json": "json"}
+
+
+def load(path: str | Path, *, dialect: Dialect = "divebook") -> Definitions:
+    """Read a definition file, or all of a folder merged in the order of their names.
+
+    Subfolders are not looked into. Every file of a folder is read before problems are raised, so that one
+    `DefinitionError` tells of all files.
+    """
+    path = Path(path)
+    return load_folder(path, dialect=dialect) if path.is_dir() or not path.suffix else load_file(path, dialect=dialect)
+
+
+def load_file(path: Path, *, dialect: Dialect = "divebook") -> Definitions:
+    """Read one definition file; its suffix tells its format."""
+    return read_definitions(_text_of(path), source_name=str(path), dialect=dialect, format=_format_of(path))
+
+
+def load_folder(folder: Path, *, dialect: Dialect = "divebook") -> Definitions:
+    """Read and merge the definition files of a folder."""
+    parts: list[Definitions] = []
+    failed: list[tuple[Path, DefinitionError]] = []
+    for path in definition_files(folder):
+        try:
+            parts.append(load_file(path, dialect=dialect))
+        except DefinitionError as error:
+            failed.append((path, error))
+    if len(failed) == 1:
+        raise failed[0][1]
+    if failed:
+        raise DefinitionError(
+            [_named(problem, path) for path, error in failed for problem in error.problems], str(folder)
+        )
+    return merge_all(parts)
+
+
+def definition_files(folder: Path) -> list[Path]:
+    """Return the definition files of a folder, sorted; it is an error if there are none."""
+    try:
+        names = sorted(path for path in folder.iterdir() if path.suffix.lower() in FORMATS and path.is_file())
+    except OSError as error:
+        raise _unreadable(folder, f"failed to read directory: {folder}: {error.strerror}") from error
+    if not names:
+        raise _unreadable(folder, f"no yaml or json files found in directory: {folder}")
+    return names
+
+
+def save(definitions: Definitions, path: str | Path) -> None:
+    """Write definitions to a file that `load` reads as the same; its suffix tells the format."""
+    path = Path(path)
+    path.write_text(definitions_to_text(definitions, _format_of(path)), encoding="utf-8")
+
+
+def _format_of(path: Path) -> Format:
+    try:
+        return FORMATS[path.suffix.lower()]
+    except KeyError:
+        hint = f"use one of {', '.join(FORMATS)}"
+        raise _unreadable(path, f"unsupported file extension: {path.suffix}", hint) from None
+
+
+def _text_of(path: Path) -> str:
+    try:
+        if path.stat().st_size > 4 * MAX_TEXT:
+            raise _unreadable(path, f"failed to read file {path}: it has more than {4 * MAX_TEXT} bytes")
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise _unreadable(path, f"failed to read file {path}: not UTF-8 at byte {error.start}") from error
+    except OSError as error:
+        raise _unreadable(path, f"failed to read file {path}: {error.strerror}") from error
+
+
+def _unreadable(path: Path, message: str, hint: str | None = None) -> DefinitionError:
+    return DefinitionError([Problem(message, hint=hint)], str(path))
+
+
+def _named(problem: Problem, path: Path) -> Problem:
+    where = f"{path.name}:{problem.line}:{problem.column}" if problem.line else path.name
+    return replace(problem.at(0, 0), message=f"{where}: {problem.message}", place=())

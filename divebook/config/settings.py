@@ -1,0 +1,73 @@
+"""What must hold before an environment can be built of definitions, beyond what their text can show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+
+from divebook.errors import SetupError
+from divebook.workflow.definition import AgentDefinition, Config, Definitions, ModelSettings, ProviderSettings
+
+DEFAULT_PROVIDER = "anthropic"
+DEFAULT_CONFIRMATION_MODE = "if-not-read-only"
+
+
+def require_name(definitions: Definitions) -> str:
+    """Return the environment's name; raises `SetupError` if there is none."""
+    if not definitions.name.strip():
+        raise SetupError("environment name is required: add Name at the top of the definition")
+    return definitions.name
+
+
+def check_providers(definitions: Definitions, is_known: Callable[[str], bool]) -> None:
+    """Raise `SetupError` if an agent, or the settings, name a provider that is not known."""
+    named = [definitions.config.default_provider, *(agent.provider for agent in definitions.agents)]
+    for name in filter(None, named):
+        if not is_known(name):
+            raise SetupError(f'unsupported provider: "{name}". Use a provider that pydantic-ai has, such as openai')
+
+
+def check_documents(documents_dir: object, documents_repo: object) -> None:
+    """Raise `SetupError` if documents would come from two places."""
+    if documents_dir is not None and documents_repo is not None:
+        raise SetupError("documents dir and repo cannot both be set: a repository has its own folder")
+
+
+def check_default_workflow(config: Config, workflows: Collection[str]) -> None:
+    """Raise `SetupError` if the default workflow does not exist."""
+    if config.default_workflow and config.default_workflow not in workflows:
+        raise SetupError(f"default workflow not found: {config.default_workflow}")
+
+
+def confirmation_mode(config: Config) -> str:
+    """Return the confirmation mode in effect."""
+    return config.confirmation_mode or DEFAULT_CONFIRMATION_MODE
+
+
+def with_defaults(agent: AgentDefinition, config: Config) -> AgentDefinition:
+    """Return the agent with the model settings in effect: its own, filled up from its provider's."""
+    provider = agent.provider or config.default_provider or DEFAULT_PROVIDER
+    entry = next((entry for entry in config.providers if entry.name == provider), None)
+    return agent if entry is None else replace(agent, model_settings=combined_settings(entry, agent.model_settings))
+
+
+def combined_settings(provider: ProviderSettings, own: ModelSettings | None) -> ModelSettings:
+    """Return what an agent asks for together with what its provider's entry says; the agent wins.
+
+    Features are united and sorted; a header has the provider's values and then the agent's.
+    """
+    settings = own or ModelSettings()
+    return replace(
+        settings,
+        features=tuple(sorted({*provider.features, *settings.features})),
+        request_headers=_headers(provider.request_headers, settings.request_headers),
+        caching=provider.caching if settings.caching is None else settings.caching,
+    )
+
+
+def _headers(*sources: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
+    headers: dict[str, list[str]] = {}
+    for source in sources:
+        for name, values in source.items():
+            headers.setdefault(name, []).extend(values)
+    return headers

@@ -1,0 +1,5 @@
+"""Documents that workflows read and write."""
+
+from divebook.documents.repository import Document, DocumentRepository, FileDocuments, MemoryDocuments
+
+__all__ = ["Document", "DocumentRepository", "FileDocuments", "MemoryDocuments"]

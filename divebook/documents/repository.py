@@ -1,0 +1,184 @@
+"""Documents that workflows read and write: a folder on disk, or a dict in memory.
+
+Paths are always relative to the repository's root, with forward slashes; an absolute path is read below the root. A name
+registered for a path can be used in its place.
+"""
+
+from __future__ import annotations
+
+import mimetypes
+import os
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from divebook.errors import NotFoundError, SetupError
+
+_CONTENT_TYPES = {
+    ".md": "text/markdown",
+    ".markdown": "text/markdown",
+    ".yaml": "application/yaml",
+    ".yml": "application/yaml",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A text with a path."""
+
+    path: str
+    content: str
+
+    @property
+    def name(self) -> str:
+        """Last part of the path."""
+        return PurePosixPath(self.path).name
+
+    @property
+    def content_type(self) -> str:
+        """Media type, judged by the extension."""
+        extension = PurePosixPath(self.path).suffix.lower()
+        return _CONTENT_TYPES.get(extension) or mimetypes.guess_type(self.path)[0] or "text/plain"
+
+
+class DocumentRepository(ABC):
+    """Where documents are kept; two implementations, one set of promises."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+
+    def register(self, name: str, path: str) -> None:
+        """Let `name` stand for `path`."""
+        self._names[name] = relative_path(path)
+
+    def resolve(self, path: str) -> str:
+        """Return the path inside the repository that a path or registered name means."""
+        return self._names.get(path) or relative_path(path)
+
+    def get(self, path: str) -> Document:
+        """Return a document.
+
+        Raises
+        ------
+        NotFoundError
+            There is none; the nearest existing path is suggested.
+        """
+        where = self.resolve(path)
+        content = self._read(where)
+        if content is None:
+            raise NotFoundError("document", path, self._paths(), f"document does not exist: {path}")
+        return Document(where, content)
+
+    def put(self, path: str, content: str) -> Document:
+        """Write a document whole, replacing what was there."""
+        where = self.resolve(path)
+        self._write(where, content)
+        return Document(where, content)
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such a document."""
+        return self._read(self.resolve(path)) is not None
+
+    def delete(self, path: str) -> None:
+        """Remove a document; one that is not there is fine."""
+        self._remove(self.resolve(path))
+
+    def list(self, prefix: str = "", *, recursive: bool = True) -> list[str]:
+        """Return the paths below a folder, sorted."""
+        folder = relative_path(prefix) if prefix.strip("/") else ""
+        start = f"{folder}/" if folder else ""
+        below = [path for path in self._paths() if path.startswith(start)]
+        return sorted(path for path in below if recursive or "/" not in path.removeprefix(start))
+
+    @abstractmethod
+    def _read(self, path: str) -> str | None: ...
+
+    @abstractmethod
+    def _write(self, path: str, content: str) -> None: ...
+
+    @abstractmethod
+    def _remove(self, path: str) -> None: ...
+
+    @abstractmethod
+    def _paths(self) -> Iterable[str]: ...
+
+
+class MemoryDocuments(DocumentRepository):
+    """Documents in a dict, by full path."""
+
+    def __init__(self, contents: dict[str, str] | None = None) -> None:
+        super().__init__()
+        self._contents = {relative_path(path): content for path, content in (contents or {}).items()}
+
+    def _read(self, path: str) -> str | None:
+        return self._contents.get(path)
+
+    def _write(self, path: str, content: str) -> None:
+        self._contents[path] = content
+
+    def _remove(self, path: str) -> None:
+        self._contents.pop(path, None)
+
+    def _paths(self) -> Iterable[str]:
+        return list(self._contents)
+
+
+class FileDocuments(DocumentRepository):
+    """Documents in a folder; nothing outside it can be reached, also not through links."""
+
+    def __init__(self, root: str | os.PathLike[str] = ".") -> None:
+        super().__init__()
+        self.root = Path(root).resolve()
+
+    def _locate(self, path: str) -> Path:
+        located = (self.root / path).resolve()
+        if not located.is_relative_to(self.root):
+            raise SetupError(f"document path {path!r} attempts to escape root directory {self.root}")
+        return located
+
+    def _read(self, path: str) -> str | None:
+        located = self._locate(path)
+        return located.read_text(encoding="utf-8") if located.is_file() else None
+
+    def _write(self, path: str, content: str) -> None:
+        """Replace the file in one step, so that a reader never finds half of it."""
+        located = self._locate(path)
+        located.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(
+            "w", dir=located.parent, prefix=f".{located.name}.", delete=False, encoding="utf-8", newline=""
+        ) as draft:
+            draft.write(content)
+        Path(draft.name).replace(located)
+
+    def _remove(self, path: str) -> None:
+        self._locate(path).unlink(missing_ok=True)
+
+    def _paths(self) -> Iterable[str]:
+        if not self.root.is_dir():
+            return []
+        return [found.relative_to(self.root).as_posix() for found in self.root.rglob("*") if found.is_file()]
+
+
+def relative_path(path: str) -> str:
+    """Return a document path in its one form: relative, forward slashes, no dots.
+
+    Raises
+    ------
+    SetupError
+        Empty, or it leads out of the repository.
+    """
+    if not path or not path.strip("/"):
+        raise SetupError("document path is required")
+    parts: list[str] = []
+    for part in path.replace("\\", "/").split("/"):
+        if part == "..":
+            if not parts:
+                raise SetupError(f"document path {path!r} attempts to escape root directory")
+            parts.pop()
+        elif part not in ("", "."):
+            parts.append(part)
+    if not parts:
+        raise SetupError("document path is required")
+    return "/".join(parts)

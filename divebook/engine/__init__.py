@@ -1,0 +1,1 @@
+"""The rules, pure: a definition and a log in, what to do next out."""

@@ -1,0 +1,179 @@
+"""What happens next: the only code that chooses.
+
+`decide` looks at a workflow and a state and returns instructions; it never acts. A driver that runs one task per path asks
+`decide_path` (one path), `decide_joins` (when a path waits or ends) and `decide_end` (when a path ends), which together say
+the same as `decide` does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from divebook.engine.instructions import (
+    AwaitJoin,
+    CancelPaths,
+    EvaluateConditions,
+    Fact,
+    Instruction,
+    PathInstruction,
+    Record,
+    RunStep,
+)
+from divebook.engine.state import ENDED, IN_STEP, JOINED, JOINING, PENDING, READY, ExecutionState, PathState
+from divebook.events import catalog
+from divebook.workflow.definition import Workflow
+
+ROOT = "main"
+"""Id of the first path."""
+
+
+def decide(workflow: Workflow, state: ExecutionState) -> tuple[Instruction, ...]:
+    """Return everything that can be done now, oldest path first."""
+    end = decide_end(workflow, state)
+    if end:
+        return (end,)
+    instructions = (decide_path(workflow, state, path.id) for path in state.active_paths())
+    return (*(found for found in instructions if found), *decide_joins(workflow, state))
+
+
+def decide_start(workflow: Workflow) -> Fact:
+    """Return the fact that begins the root path."""
+    return Fact(catalog.PathStarted(workflow.start.name), ROOT)
+
+
+# --- one path ------------------------------------------------------------------------------------------------------
+
+
+def decide_path(workflow: Workflow, state: ExecutionState, path_id: str) -> PathInstruction | None:
+    """Return what one path does next, or None if it has ended."""
+    path = state.paths[path_id]
+    if path.phase == ENDED:
+        return None
+    if path.status == PENDING:
+        return Record((Fact(catalog.PathStarted(path.current_step), path_id),))
+    if path.phase == READY:
+        return _enter(workflow, path, path.current_step)
+    if path.phase == IN_STEP:
+        return RunStep(path_id, path.current_step, path.visits[path.current_step], resumed=True)
+    if path.phase == JOINED:
+        return _run(path, path.current_step)
+    if path.phase == JOINING:
+        return AwaitJoin(path_id)
+    return _route(workflow, state, path)
+
+
+def _enter(workflow: Workflow, path: PathState, step: str) -> PathInstruction:
+    if workflow.step(step).join:
+        return Record((Fact(catalog.PathWaiting(step), path.id),))
+    return _run(path, step)
+
+
+def _run(path: PathState, step: str) -> RunStep:
+    return RunStep(path.id, step, path.visits.get(step, 0) + 1)
+
+
+def _route(workflow: Workflow, state: ExecutionState, path: PathState) -> PathInstruction:
+    edges = workflow.step(path.current_step).edges
+    conditions = tuple((edge.condition, edge.step) for edge in edges if edge.condition is not None)
+    if len(path.routing) < len(conditions):
+        return EvaluateConditions(path.id, path.current_step, conditions[len(path.routing) :])
+    results = iter(path.routing)
+    targets = [edge.step for edge in edges if edge.condition is None or next(results)]
+    if not targets:
+        return Record((Fact(catalog.PathCompleted(path.current_step), path.id),))
+    if len(targets) == 1:
+        return _enter(workflow, path, targets[0])
+    return _branch(workflow, state, path, targets)
+
+
+def _branch(workflow: Workflow, state: ExecutionState, path: PathState, targets: list[str]) -> Record:
+    taken = state.branches if workflow.dialect == "dive" else path.children
+    new_paths = tuple(
+        {"id": f"{path.id}-{taken + position}", "current_step": target, "inherit_outputs": False}
+        for position, target in enumerate(targets, start=1)
+    )
+    return Record(
+        (
+            Fact(catalog.PathBranched(new_paths), path.id, path.current_step),
+            Fact(catalog.PathCompleted(path.current_step), path.id),
+        )
+    )
+
+
+# --- joins ---------------------------------------------------------------------------------------------------------
+
+
+def decide_joins(workflow: Workflow, state: ExecutionState) -> tuple[Record, ...]:
+    """Return the joins that need wait no longer: no other path can still come to them.
+
+    Paths that wait for each other at different joins are let go in order of age, so that nothing waits for ever.
+    """
+    if not state.joining:
+        return ()
+    active = state.active_paths()
+    waiting = [path for path in active if path.phase == JOINING]
+    groups = {step: [path for path in waiting if path.current_step == step] for step in _steps(waiting)}
+    free = [step for step in groups if not any(_may_reach(workflow, path, step) for path in active)]
+    if not free and len(waiting) == len(active):
+        free = [waiting[0].current_step]
+    return tuple(_join(groups[step]) for step in free)
+
+
+def _steps(paths: list[PathState]) -> list[str]:
+    return list(dict.fromkeys(path.current_step for path in paths))
+
+
+def _may_reach(workflow: Workflow, path: PathState, step: str) -> bool:
+    if path.current_step == step and path.phase in (JOINING, READY):
+        return path.phase == READY
+    return step in workflow.reachable(path.current_step)
+
+
+def _join(paths: list[PathState]) -> Record:
+    survivor, *others = paths
+    facts = [Fact(catalog.PathCompleted(_last_step(path)), path.id) for path in others]
+    joined = tuple(path.id for path in others)
+    return Record((*facts, Fact(catalog.PathJoined(survivor.current_step, joined), survivor.id)))
+
+
+def _last_step(path: PathState) -> str:
+    """Return the step a waiting path completed last, or the join itself if it has done nothing yet."""
+    return path.last_step or path.current_step
+
+
+# --- the end -------------------------------------------------------------------------------------------------------
+
+
+def decide_end(workflow: Workflow, state: ExecutionState) -> Record | CancelPaths | None:
+    """Return how the execution ends, or None while it goes on."""
+    if state.failed_path is not None and state.active and not workflow.continue_on_failure:
+        return CancelPaths(f"path {state.failed_path} failed")
+    if state.active or state.is_over or not state.paths:
+        return None
+    if state.failed_path is not None:
+        error = state.paths[state.failed_path].error or "unknown error"
+        return Record((Fact(catalog.ExecutionFailed(error)),))
+    usage = state.usage.to_dict() or None
+    return Record((Fact(catalog.ExecutionCompleted(outputs_of(workflow, state), usage)),))
+
+
+def outputs_of(workflow: Workflow, state: ExecutionState) -> dict[str, Any]:
+    """Return the declared outputs: the variable of that name, else the default.
+
+    A workflow with a single declared output that is neither stored nor has a default gives the text of the step that
+    ended last.
+    """
+    outputs: dict[str, Any] = {}
+    for output in workflow.outputs:
+        if output.name in state.variables:
+            outputs[output.name] = state.variables[output.name]
+        elif output.has_default:
+            outputs[output.name] = output.default
+        else:
+            outputs[output.name] = _last_output(state) if len(workflow.outputs) == 1 else None
+    return outputs
+
+
+def _last_output(state: ExecutionState) -> str | None:
+    last = max(state.paths.values(), key=lambda path: (path.ended_us or 0, path.number))
+    return last.step_outputs.get(last.current_step)

@@ -1,0 +1,60 @@
+"""What the rules ask a driver to do next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from divebook.events.catalog import Payload
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One payload to record, and where."""
+
+    data: Payload
+    path: str = ""
+    step: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Append these facts, in this order."""
+
+    facts: tuple[Fact, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunStep:
+    """Carry out a step; `resumed` means that its start is in the log already."""
+
+    path: str
+    step: str
+    visit: int
+    resumed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluateConditions:
+    """Evaluate the conditions of a step's edges, ``(condition, target)``, and record each result in this order."""
+
+    path: str
+    step: str
+    conditions: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitJoin:
+    """Nothing to do for this path until others have come or ended."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class CancelPaths:
+    """Stop every path that is still active, wait for it, and record that it was cancelled."""
+
+    reason: str
+
+
+PathInstruction = Record | RunStep | EvaluateConditions | AwaitJoin
+Instruction = PathInstruction | CancelPaths

@@ -1,0 +1,99 @@
+"""What identifies an operation, and how the engine runs it once.
+
+An operation is known by its place (path, step, visit, iteration, key within the step), never by its content: the hash of
+its parameters is compared when the place is met again, and a difference is a divergence.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+AGENT_RESPONSE = "agent_response"
+ACTION_EXECUTION = "action_execution"
+SCRIPT_EXECUTION = "script_execution"
+DYNAMIC_CONTENT = "dynamic_content"
+DOCUMENT_READ = "document_read"
+TIME_ACCESS = "time_access"
+RANDOM_GENERATION = "random_generation"
+
+
+class Place(NamedTuple):
+    """Where in an execution an operation belongs."""
+
+    path: str
+    step: str
+    visit: int
+    iteration_index: int | None
+    key: str | int
+    """Number of the call within the step (or item), or a name that is stable when calls run side by side."""
+
+    @property
+    def operation_id(self) -> str:
+        """``op_`` and 32 hexadecimal digits, the same in every execution of the workflow."""
+        parts = (
+            self.path,
+            self.step,
+            str(self.visit),
+            str(self.iteration_index),
+            type(self.key).__name__,
+            str(self.key),
+        )
+        marked = "operation/2" + "".join(f"\x1f{len(part)}:{part}" for part in parts)
+        return f"op_{hashlib.sha256(marked.encode()).hexdigest()[:32]}"
+
+    def __str__(self) -> str:
+        item = "" if self.iteration_index is None else f", item {self.iteration_index}"
+        return f"path {self.path}, step {self.step!r}, visit {self.visit}{item}, operation {self.key}"
+
+
+class RunOperation(Protocol):
+    """How code inside a step makes a non-deterministic call: recorded once, answered from the log ever after."""
+
+    async def __call__(
+        self,
+        operation_type: str,
+        parameters: Mapping[str, Any],
+        call: Callable[[], Awaitable[Any]],
+        *,
+        key: str | None = None,
+        usage: Callable[[Any], Mapping[str, int]] | None = None,
+    ) -> Any:
+        """Return the recorded result, or make the call and record what it returns."""
+
+
+def legacy_operation_id(operation_type: str, step: str, path: str, parameters: Mapping[str, Any] | None) -> str:
+    """Return the seed's operation id, for reading old logs only.
+
+    The seed concatenates type, step, path and the parameters without separators, so that different operations can have
+    one id; new operations are identified by `Place`.
+    """
+    digest = hashlib.sha256(f"{operation_type}{step}{path}".encode())
+    for key in sorted(parameters or {}):
+        digest.update(f"{key}{_go_text((parameters or {})[key])}".encode())
+    return f"op_{digest.hexdigest()[:32]}"
+
+
+def _go_text(value: Any) -> str:
+    """Return a value as Go's default formatting prints it."""
+    if value is None:
+        return "<nil>"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return _go_float(value)
+    if isinstance(value, Mapping):
+        return f"map[{' '.join(f'{key}:{_go_text(value[key])}' for key in sorted(value))}]"
+    if isinstance(value, list | tuple):
+        return f"[{' '.join(_go_text(item) for item in value)}]"
+    return str(value)
+
+
+def _go_float(value: float) -> str:
+    text = repr(value)
+    if "e" not in text and abs(value) < 1e21:
+        return text.removesuffix(".0")
+    mantissa, _, exponent = f"{value:e}".partition("e") if "e" not in text else text.partition("e")
+    sign, digits = exponent[0], exponent[1:]
+    return f"{mantissa.rstrip('0').rstrip('.') if '.' in mantissa else mantissa}e{sign}{digits.zfill(2)}"

@@ -1,0 +1,300 @@
+"""The container of agents, workflows, actions and documents over one store; starts executions and finds past ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from divebook._version import __version__
+from divebook.agents import Agent
+from divebook.documents import DocumentRepository, FileDocuments
+from divebook.engine.evolve import fold
+from divebook.engine.state import ExecutionState
+from divebook.errors import (
+    AlreadyRegisteredError,
+    CorruptStoreError,
+    DefinitionError,
+    ExecutionError,
+    NotFoundError,
+    SetupError,
+)
+from divebook.events import Event, catalog
+from divebook.events.codec import storable
+from divebook.events.event import to_datetime
+from divebook.execution.clock import Chance, Clock, Ids, SystemChance, SystemClock
+from divebook.execution.execution import Execution
+from divebook.execution.runner import Services
+from divebook.scripting import Interpreter, default_interpreter
+from divebook.steps.action import ActionStep
+from divebook.steps.actions import REGISTERED, Action, built_in_actions
+from divebook.steps.content import ContentBuilder
+from divebook.steps.evaluation import condition_holds, items_of
+from divebook.steps.prompt import PromptStep
+from divebook.steps.script import ScriptStep
+from divebook.steps.wait import wait_step
+from divebook.store import EventStore, ExecutionRecord, open_store
+from divebook.workflow.definition import Config, Definitions, Workflow
+from divebook.workflow.graph import missing_agents
+from divebook.workflow.inputs import bind_inputs
+
+
+class Environment:
+    """Agents, workflows, actions and documents over one store.
+
+    Parameters
+    ----------
+    name
+        Shown to people.
+    store
+        Where events rest: a store, or a place for `open_store`; by default ``.divebook/executions.db``.
+    agents, workflows, actions
+        What it begins with; names must not repeat.
+    documents
+        What document actions read and write; by default the current folder.
+    printer
+        Takes what the ``Print`` action and scripts print.
+    clock, chance
+        Time and randomness; tests pass their own.
+
+    Examples
+    --------
+    >>> from divebook import Environment, Step, Workflow
+    >>> environment = Environment(store="memory:", workflows=[Workflow("sum", [Step("add", script="1 + 1", store="n")])])
+    >>> environment.start("sum").wait().variables
+    {'n': 2}
+    """
+
+    def __init__(
+        self,
+        name: str = "divebook",
+        *,
+        store: EventStore | str | None = None,
+        agents: Iterable[Agent] = (),
+        workflows: Iterable[Workflow] = (),
+        actions: Iterable[Action] = (),
+        documents: DocumentRepository | None = None,
+        printer: Callable[[str], None] = print,
+        clock: Clock | None = None,
+        chance: Chance | None = None,
+        interpreter: Interpreter | None = None,
+    ) -> None:
+        if not name:
+            raise SetupError("environment name is required")
+        self.name, self.description = name, ""
+        self.config = Config()
+        self.store = open_store(store) if store is None or isinstance(store, str) else store
+        self.documents = documents if documents is not None else FileDocuments()
+        self._clock, self._chance = clock or SystemClock(), chance or SystemChance()
+        self._agents: dict[str, Agent] = {}
+        self._workflows: dict[str, Workflow] = {}
+        self._actions = built_in_actions(self.documents, printer, lambda: to_datetime(self._clock.now()))
+        self._own_actions: dict[str, Action] = {action.name: action for action in actions}
+        self._live: dict[str, Execution] = {}
+        self._services = self._make_services(interpreter or default_interpreter(), printer)
+        for agent in agents:
+            self.add_agent(agent)
+        for workflow in workflows:
+            self.add_workflow(workflow)
+
+    def _make_services(self, interpreter: Interpreter, printer: Callable[[str], None]) -> Services:
+        content = ContentBuilder(interpreter, self.documents, printer)
+        handlers = {
+            "prompt": PromptStep(self._agent_for, content),
+            "action": ActionStep(lambda: self.actions),
+            "script": ScriptStep(interpreter, self.documents, printer),
+            "wait": wait_step,
+        }
+        return Services(handlers, condition_holds, items_of)
+
+    # --- what it holds ---------------------------------------------------------------------------------------------
+
+    @property
+    def agents(self) -> dict[str, Agent]:
+        """Its agents by name, in the order in which they came."""
+        return dict(self._agents)
+
+    @property
+    def workflows(self) -> dict[str, Workflow]:
+        """Its workflows by name, in the order in which they came."""
+        return dict(self._workflows)
+
+    @property
+    def actions(self) -> dict[str, Action]:
+        """Every action steps may call: built in, made with `@action`, given to this environment; later ones win."""
+        return {**self._actions, **REGISTERED, **self._own_actions}
+
+    @property
+    def default_agent(self) -> Agent | None:
+        """The agent of prompt steps that name none: the first supervisor, else the first agent."""
+        supervisors = [agent for agent in self._agents.values() if agent.is_supervisor]
+        return next(iter(supervisors or self._agents.values()), None)
+
+    def agent(self, name: str) -> Agent:
+        """Return the agent of that name; raises `NotFoundError`."""
+        if name not in self._agents:
+            raise NotFoundError("agent", name, self._agents)
+        return self._agents[name]
+
+    def workflow(self, name: str) -> Workflow:
+        """Return the workflow of that name; raises `NotFoundError`."""
+        if name not in self._workflows:
+            raise NotFoundError("workflow", name, self._workflows)
+        return self._workflows[name]
+
+    def _agent_for(self, name: str | None) -> Agent | None:
+        return self.default_agent if name is None else self.agent(name)
+
+    def add_agent(self, agent: Agent, *, replace: bool = False) -> None:
+        """Take an agent in; a taken name is an error unless `replace` is set."""
+        if agent.name in self._agents and not replace:
+            raise AlreadyRegisteredError("agent", agent.name)
+        self._agents[agent.name] = agent
+
+    def add_workflow(self, workflow: Workflow, *, replace: bool = False) -> None:
+        """Take a workflow in; executions that are already running keep the one they were started with."""
+        if workflow.name in self._workflows and not replace:
+            raise AlreadyRegisteredError("workflow", workflow.name)
+        self._workflows[workflow.name] = workflow
+
+    def define(self, definitions: Definitions) -> None:
+        """Take in all that a text, file or folder defines; what has the name of something old replaces it.
+
+        Agents named by steps must be known by the time an execution starts, not before, so that cells can come in any
+        order.
+        """
+        self.name = definitions.name or self.name
+        self.description = definitions.description or self.description
+        self.config = _merged_config(self.config, definitions.config)
+        for document in definitions.documents:
+            if document.path:
+                self.documents.register(document.name, document.path)
+        for definition in definitions.agents:
+            agent = Agent(
+                definition,
+                default_provider=self.config.default_provider,
+                default_model=self.config.default_model,
+            )
+            self.add_agent(agent, replace=True)
+        for workflow in definitions.workflows:
+            self.add_workflow(workflow, replace=True)
+
+    # --- executions ------------------------------------------------------------------------------------------------
+
+    def start(
+        self, workflow: Workflow | str, inputs: Mapping[str, Any] | None = None, *, coerce_text: bool = False
+    ) -> Execution:
+        """Start an execution and return at once.
+
+        Parameters
+        ----------
+        workflow
+            A workflow or the name of one.
+        inputs
+            Plain data by name.
+        coerce_text
+            Turn texts into the declared types of inputs, as a command line needs.
+
+        Raises
+        ------
+        InputError, NotFoundError, DefinitionError, UnstorableValueError
+            Before anything is recorded.
+        """
+        execution, opening = self._prepare(workflow, inputs or {}, coerce_text)
+        self._live[execution.id] = execution
+        return execution.drive(opening, self._services, self._clock, self._chance)
+
+    def _prepare(
+        self, workflow: Workflow | str, inputs: Mapping[str, Any], coerce_text: bool
+    ) -> tuple[Execution, catalog.ExecutionStarted]:
+        if not workflow:
+            raise SetupError("workflow is required; name one of: " + (", ".join(self._workflows) or "none is defined"))
+        found = self.workflow(workflow) if isinstance(workflow, str) else workflow
+        self._check(found)
+        bound = storable(bind_inputs(found, inputs, coerce_text=coerce_text), "inputs")
+        opening = catalog.ExecutionStarted(
+            found.name, bound, found.to_dict(), found.fingerprint, found.source or None, __version__
+        )
+        execution_id = Ids(self._clock, self._chance).execution()
+        return Execution(found, ExecutionState(execution_id), self.store), opening
+
+    def _check(self, workflow: Workflow) -> None:
+        """Raise unless the agents, and in our own dialect the actions, that the steps name exist."""
+        problems = missing_agents(workflow, self._agents)
+        if problems:
+            raise DefinitionError(problems, f"workflow {workflow.name!r}")
+        if workflow.dialect == "dive":
+            return
+        known = self.actions
+        for step in workflow.steps:
+            if step.type == "action" and step.action and step.action not in known:
+                raise NotFoundError("action", step.action, known, f'action "{step.action}" of step "{step.name}" not found')
+            if step.type == "prompt" and step.agent is None and not self._agents:
+                raise NotFoundError("agent", "", (), f'no agent specified for prompt step "{step.name}"')
+
+    def resume(self, execution_id: str) -> Execution:
+        """Take an execution up again where its log ends.
+
+        What completed is not run again. A failed or cancelled execution goes on at the step it stopped in. The definition
+        is the one it was started with.
+
+        Raises
+        ------
+        ExecutionNotFoundError
+            The store has no such execution.
+        ExecutionError
+            It has completed, or this process is running it now.
+        """
+        execution_id = self.store.resolve(execution_id)
+        live = self._live.get(execution_id)
+        if live is not None and live.is_live:
+            raise ExecutionError(f"execution {execution_id} is running in this process already; wait for it or cancel it")
+        execution = self._load(execution_id)
+        if execution.status == catalog.COMPLETED:
+            raise ExecutionError(f"execution {execution_id} has completed; start a new one to run the workflow again")
+        self._check(execution.workflow)
+        self._live[execution_id] = execution
+        opening = catalog.ExecutionResumed(execution.status)
+        return execution.drive(opening, self._services, self._clock, self._chance)
+
+    def execution(self, execution_id: str) -> Execution:
+        """Return an execution, live or past; the beginning of an id is enough where it is unique."""
+        execution_id = self.store.resolve(execution_id)
+        live = self._live.get(execution_id)
+        return live if live is not None else self._load(execution_id)
+
+    def cancel(self, execution_id: str) -> Execution:
+        """Cancel an execution: one of this process is stopped, one that nobody drives is marked as cancelled."""
+        execution = self.execution(execution_id)
+        if execution.is_live:
+            execution.cancel()
+            return execution
+        if execution.state.is_over:
+            raise ExecutionError(f"execution {execution.id} is {execution.status} already; there is nothing to cancel")
+        return execution.drive_cancellation(self._clock, self._chance)
+
+    def executions(
+        self, status: str | None = None, workflow: str | None = None, limit: int = 0, offset: int = 0
+    ) -> list[ExecutionRecord]:
+        """Return what the store knows of executions, newest first; `limit` 0 returns all."""
+        return self.store.records(status=status, workflow=workflow, limit=limit, offset=offset)
+
+    def _load(self, execution_id: str) -> Execution:
+        events = self.store.read(execution_id)
+        return Execution(_recorded_workflow(execution_id, events), fold(execution_id, events), self.store)
+
+    def __repr__(self) -> str:
+        return f"<Environment {self.name!r}: {len(self._agents)} agents, {len(self._workflows)} workflows>"
+
+
+def _recorded_workflow(execution_id: str, events: Sequence[Event]) -> Workflow:
+    """Return the definition that an execution was started with."""
+    opening = events[0].data if events else None
+    if not isinstance(opening, catalog.ExecutionStarted) or opening.definition is None:
+        raise CorruptStoreError(f"execution {execution_id} has no recorded definition; it can be exported, not resumed")
+    return Workflow.from_dict({**opening.definition, "source": opening.source or ""})
+
+
+def _merged_config(old: Config, new: Config) -> Config:
+    """Return the settings with what `new` says in place of the old."""
+    given = new.to_dict()
+    return Config.from_dict({**old.to_dict(), **given})

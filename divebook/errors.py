@@ -1,0 +1,241 @@
+"""Every error divebook raises, in one tree.
+
+::
+
+    DivebookError
+    ├── DefinitionError            a workflow, agent or configuration text is wrong (line, column, key, hint)
+    ├── InputError                 the inputs of an execution do not fit its workflow
+    ├── NotFoundError              an agent, workflow, action, step, document ... of that name does not exist
+    ├── AlreadyRegisteredError     a name is taken
+    ├── SetupError                 an environment's settings contradict each other or miss something
+    ├── InvalidEventError          an event or its payload breaks its own rules
+    ├── UnstorableValueError       a value that the log cannot hold, with its path (``outputs.rows[3].when``)
+    ├── ScriptError                sandboxed Python went wrong
+    │   ├── ScriptSyntaxError
+    │   ├── UndefinedVariableError
+    │   └── ScriptLimitError       time or memory limit reached
+    ├── TemplateError              a ``${...}`` text cannot be rendered
+    ├── StoreError                 events cannot be written or read
+    │   ├── ConcurrentAppendError  somebody else appended to this execution first
+    │   ├── ReadOnlyStoreError
+    │   ├── CorruptStoreError
+    │   ├── NewerStoreError        written by a newer divebook
+    │   └── ExecutionNotFoundError
+    └── ExecutionError             a run went wrong
+        ├── StepError              a step cannot be carried out
+        ├── OperationError         a recorded operation failed
+        ├── ExecutionFailedError   raised to whoever waits with ``check=True``
+        ├── ExecutionCancelledError
+        └── DivergenceError        definition and history disagree
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from divebook.workflow.definition import Problem
+
+
+def nearest(name: str, candidates: Iterable[str]) -> str | None:
+    """Return the candidate most like `name`, or None if none is close."""
+    by_folded = {candidate.casefold(): candidate for candidate in candidates}
+    matches = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.6)
+    return by_folded[matches[0]] if matches else None
+
+
+class DivebookError(Exception):
+    """Root of everything divebook raises on purpose."""
+
+
+class DefinitionError(DivebookError):
+    """A definition text cannot be used; `problems` holds everything that is wrong with it.
+
+    Parameters
+    ----------
+    problems
+        At least one problem of severity ``error``.
+    source_name
+        The cell, file or text they were found in.
+    """
+
+    def __init__(self, problems: Sequence[Problem], source_name: str = "<definition>") -> None:
+        self.problems = tuple(problems)
+        self.source_name = source_name
+        super().__init__("\n".join(problem.describe(source_name) for problem in self.problems))
+
+
+class InputError(DivebookError):
+    """The inputs given to an execution do not fit its workflow."""
+
+    def __init__(self, message: str, name: str | None = None) -> None:
+        self.name = name
+        super().__init__(message)
+
+
+class NotFoundError(DivebookError):
+    """Nothing of that kind has that name; the nearest existing name is suggested.
+
+    Parameters
+    ----------
+    kind
+        ``agent``, ``workflow``, ``action``, ``step``, ...
+    name
+        What was asked for.
+    available
+        The names that exist.
+    message
+        Text before the suggestion; by default ``<kind> not found: <name>``.
+    """
+
+    def __init__(self, kind: str, name: str, available: Iterable[str] = (), message: str | None = None) -> None:
+        self.kind, self.name, self.available = kind, name, tuple(available)
+        self.suggestion = nearest(name, self.available)
+        text = message or f"{kind} not found: {name}"
+        super().__init__(f"{text}{self._advice()}")
+
+    def _advice(self) -> str:
+        if self.suggestion:
+            return f" (did you mean {self.suggestion!r}?)"
+        if self.available:
+            return f" (known: {', '.join(sorted(self.available)[:10])})"
+        return f" (no {self.kind} is defined)"
+
+
+class AlreadyRegisteredError(DivebookError):
+    """A name is taken."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        self.kind, self.name = kind, name
+        super().__init__(f"{kind} already registered: {name}")
+
+
+class SetupError(DivebookError):
+    """An environment's settings contradict each other or miss something."""
+
+
+class InvalidEventError(DivebookError):
+    """An event or its payload breaks its own rules."""
+
+
+class UnstorableValueError(DivebookError):
+    """A value that the log cannot hold.
+
+    Parameters
+    ----------
+    path
+        Where it sits, for example ``outputs.rows[3].when``.
+    reason
+        Why it cannot be stored and what to do about it.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path, self.reason = path, reason
+        super().__init__(f"cannot store {path}: {reason}")
+
+
+class ScriptError(DivebookError):
+    """Sandboxed Python failed; `line` is the 1-based line in the script, if known."""
+
+    def __init__(self, message: str, line: int | None = None) -> None:
+        self.line = line
+        super().__init__(message)
+
+
+class ScriptSyntaxError(ScriptError):
+    """The script is not valid Python, or uses what its context does not allow."""
+
+
+class UndefinedVariableError(ScriptError):
+    """The script uses a name that its context does not define."""
+
+    def __init__(self, name: str, line: int | None = None, hint: str | None = None) -> None:
+        self.name = name
+        super().__init__(f'undefined variable "{name}"' + (f" ({hint})" if hint else ""), line)
+
+
+class ScriptLimitError(ScriptError):
+    """The script ran longer, or took more memory, than it may."""
+
+
+class TemplateError(DivebookError):
+    """A ``${...}`` text cannot be rendered."""
+
+
+class StoreError(DivebookError):
+    """Events cannot be written or read."""
+
+
+class ConcurrentAppendError(StoreError):
+    """Somebody else appended to this execution first; nothing of the batch was written."""
+
+    def __init__(self, execution_id: str, expected: int, actual: int) -> None:
+        self.execution_id, self.expected, self.actual = execution_id, expected, actual
+        super().__init__(
+            f"execution {execution_id} is at event {actual}, not {expected}: another writer was first. "
+            "Nothing was written; resume the execution to go on from its present state"
+        )
+
+
+class ReadOnlyStoreError(StoreError):
+    """The store cannot be written to."""
+
+
+class CorruptStoreError(StoreError):
+    """The store's contents make no sense."""
+
+
+class NewerStoreError(StoreError):
+    """The store or one of its events was written by a newer divebook."""
+
+
+class ExecutionNotFoundError(StoreError, NotFoundError):
+    """The store has no execution of that id."""
+
+    def __init__(self, execution_id: str, available: Iterable[str] = ()) -> None:
+        NotFoundError.__init__(self, "execution", execution_id, available)
+
+
+class ExecutionError(DivebookError):
+    """A run went wrong."""
+
+
+class StepError(ExecutionError):
+    """A step cannot be carried out."""
+
+
+class OperationError(ExecutionError):
+    """A recorded operation failed; the text is the recorded one."""
+
+    def __init__(self, message: str, operation_id: str = "", operation_type: str = "") -> None:
+        self.operation_id, self.operation_type = operation_id, operation_type
+        super().__init__(message)
+
+
+class ExecutionFailedError(ExecutionError):
+    """An execution ended as failed."""
+
+    def __init__(self, execution_id: str, error: str) -> None:
+        self.execution_id, self.error = execution_id, error
+        super().__init__(f"execution {execution_id} failed: {error}")
+
+
+class ExecutionCancelledError(ExecutionError):
+    """An execution was cancelled."""
+
+    def __init__(self, execution_id: str) -> None:
+        self.execution_id = execution_id
+        super().__init__(f"execution {execution_id} was cancelled; resume it to go on")
+
+
+class DivergenceError(ExecutionError):
+    """The definition asks for something other than what the history recorded at the same place."""
+
+    def __init__(self, place: str, recorded: str, requested: str) -> None:
+        self.place, self.recorded, self.requested = place, recorded, requested
+        super().__init__(
+            f"history and definition disagree at {place}: recorded {recorded}, now asked for {requested}. "
+            "Run the recorded definition, or start a new execution"
+        )

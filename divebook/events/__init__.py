@@ -1,0 +1,5 @@
+"""What happened: immutable facts, and how they are written down."""
+
+from divebook.events.event import Event
+
+__all__ = ["Event"]

@@ -1,0 +1,396 @@
+"""Every kind of event there is: one payload class each, checked when it is made.
+
+`PAYLOADS` maps the wire name (``step_started``) to its class. The classes come in the order in which an execution
+meets them. Values of type `Any` have been through `divebook.events.values.normalize`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Literal
+
+from divebook.errors import InvalidEventError
+
+PENDING, RUNNING, WAITING = "pending", "running", "waiting"
+COMPLETED, FAILED, CANCELLED = "completed", "failed", "cancelled"
+TERMINAL = frozenset({COMPLETED, FAILED, CANCELLED})
+STATUSES = (PENDING, RUNNING, WAITING, COMPLETED, FAILED, CANCELLED)
+
+PAYLOADS: dict[str, type[Payload]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """What an event says; each subclass names its event type and the fields that must not be empty."""
+
+    event_type: ClassVar[str] = ""
+    required: ClassVar[tuple[str, ...]] = ()
+    field_names: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self) -> None:
+        for name in self.required:
+            if not getattr(self, name):
+                raise InvalidEventError(f"{self.event_type}: data validation failed: {name} is required")
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the fields that hold something, ready to be encoded."""
+        data = {}
+        for name in self.field_names:
+            value = getattr(self, name)
+            if value is not None:
+                data[name] = value
+        return data
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Payload:
+        """Build the payload from decoded JSON; keys that this version does not know are left out."""
+        try:
+            return cls(**{name: data[name] for name in cls.field_names if name in data})
+        except TypeError as error:
+            raise InvalidEventError(f"{cls.event_type}: data validation failed: {error}") from None
+
+
+def _event(name: str, *required: str) -> Any:  # a class decorator; Any keeps the dataclass's own type
+    def register(cls: type[Payload]) -> type[Payload]:
+        cls.event_type = name
+        cls.required = required
+        cls.field_names = tuple(entry.name for entry in fields(cls))
+        PAYLOADS[name] = cls
+        return cls
+
+    return register
+
+
+# --- the execution -------------------------------------------------------------------------------------------------
+
+
+@_event("execution_started", "workflow_name")
+@dataclass(frozen=True, slots=True)
+class ExecutionStarted(Payload):
+    """First event: everything needed to carry the execution on without its notebook."""
+
+    workflow_name: str = ""
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    definition: Mapping[str, Any] | None = None
+    """The workflow as plain data (`Workflow.to_dict`)."""
+    fingerprint: str | None = None
+    """SHA-256 of what the definition does, hexadecimal."""
+    source: str | None = None
+    """The text of the cell or file that defined it."""
+    written_by: str | None = None
+    """Version of divebook."""
+
+
+@_event("execution_resumed")
+@dataclass(frozen=True, slots=True)
+class ExecutionResumed(Payload):
+    """Somebody took the execution up again; failed and cancelled paths go back to the start of their step."""
+
+    previous_status: str = RUNNING
+
+
+@_event("execution_completed")
+@dataclass(frozen=True, slots=True)
+class ExecutionCompleted(Payload):
+    """Last event of a successful execution."""
+
+    outputs: Mapping[str, Any] = field(default_factory=dict)
+    usage: Mapping[str, int] | None = None
+
+
+@_event("execution_failed", "error")
+@dataclass(frozen=True, slots=True)
+class ExecutionFailed(Payload):
+    """Last event of an execution that failed."""
+
+    error: str = ""
+
+
+@_event("execution_cancelled")
+@dataclass(frozen=True, slots=True)
+class ExecutionCancelled(Payload):
+    """Last event of an execution that somebody cancelled."""
+
+    reason: str = ""
+
+
+@_event("execution_continue_as_new", "new_execution_id", "reason")
+@dataclass(frozen=True, slots=True)
+class ExecutionContinuedAsNew(Payload):
+    """The execution goes on under another id, with a fresh log."""
+
+    new_execution_id: str = ""
+    reason: str = ""
+    new_inputs: Mapping[str, Any] | None = None
+    state_transfer: Mapping[str, Any] | None = None
+
+
+# --- paths ---------------------------------------------------------------------------------------------------------
+
+
+@_event("path_started", "current_step")
+@dataclass(frozen=True, slots=True)
+class PathStarted(Payload):
+    """A line of progress begins at `current_step`."""
+
+    current_step: str = ""
+
+
+@_event("path_branched", "new_paths")
+@dataclass(frozen=True, slots=True)
+class PathBranched(Payload):
+    """A path splits; each new path is ``{"id", "current_step", "inherit_outputs"}``."""
+
+    new_paths: Sequence[Mapping[str, Any]] = ()
+
+    def __post_init__(self) -> None:
+        Payload.__post_init__(self)
+        for index, new_path in enumerate(self.new_paths):
+            for key in ("id", "current_step"):
+                if not new_path.get(key):
+                    raise InvalidEventError(
+                        f"path_branched: data validation failed: new_paths[{index}].{key} is required"
+                    )
+
+
+@_event("path_waiting", "join_step")
+@dataclass(frozen=True, slots=True)
+class PathWaiting(Payload):
+    """A path has come to a `Join` step and waits for those that may still come."""
+
+    join_step: str = ""
+
+
+@_event("path_joined", "current_step")
+@dataclass(frozen=True, slots=True)
+class PathJoined(Payload):
+    """A waiting path goes on alone, for itself and for the `joined` paths, which have completed."""
+
+    current_step: str = ""
+    joined: Sequence[str] = ()
+
+
+@_event("path_completed", "final_step")
+@dataclass(frozen=True, slots=True)
+class PathCompleted(Payload):
+    """A path has nowhere further to go, has branched, or was joined into another."""
+
+    final_step: str = ""
+
+
+@_event("path_failed", "error")
+@dataclass(frozen=True, slots=True)
+class PathFailed(Payload):
+    """A path ended with an error."""
+
+    error: str = ""
+
+
+@_event("path_cancelled")
+@dataclass(frozen=True, slots=True)
+class PathCancelled(Payload):
+    """A path was stopped from outside: by a person, or because a sibling failed."""
+
+    reason: str = ""
+
+
+# --- steps ---------------------------------------------------------------------------------------------------------
+
+
+@_event("step_started", "step_type")
+@dataclass(frozen=True, slots=True)
+class StepStarted(Payload):
+    """A path enters a step; `visit` counts how often this path has entered it (1, 2, ...)."""
+
+    step_type: str = ""
+    step_params: Mapping[str, Any] | None = None
+    visit: int = 1
+
+
+@_event("step_completed")
+@dataclass(frozen=True, slots=True)
+class StepCompleted(Payload):
+    """A step is done; `output` is its text."""
+
+    output: str = ""
+    stored_variable: str | None = None
+    usage: Mapping[str, int] | None = None
+
+
+@_event("step_failed", "error")
+@dataclass(frozen=True, slots=True)
+class StepFailed(Payload):
+    """A step, or the choice of what follows it, ended with an error."""
+
+    error: str = ""
+
+
+@_event("condition_evaluated", "condition", "target")
+@dataclass(frozen=True, slots=True)
+class ConditionEvaluated(Payload):
+    """The condition of an edge to `target` came out as `result`."""
+
+    condition: str = ""
+    target: str = ""
+    result: bool = False
+
+
+def _check_index(payload: IterationStarted | IterationCompleted) -> None:
+    if payload.iteration_index < 0:
+        raise InvalidEventError(f"{payload.event_type}: data validation failed: iteration_index must not be negative")
+
+
+@_event("iteration_started")
+@dataclass(frozen=True, slots=True)
+class IterationStarted(Payload):
+    """`Each` begins one item."""
+
+    iteration_index: int = -1
+    item: Any = None
+    item_key: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_index(self)
+
+
+@_event("iteration_completed")
+@dataclass(frozen=True, slots=True)
+class IterationCompleted(Payload):
+    """`Each` is done with one item; `result` is its text."""
+
+    iteration_index: int = -1
+    result: Any = None
+    item: Any = None
+    item_key: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_index(self)
+
+
+# --- operations ----------------------------------------------------------------------------------------------------
+
+
+@_event("operation_started", "operation_id", "operation_type")
+@dataclass(frozen=True, slots=True)
+class OperationStarted(Payload):
+    """A non-deterministic call is about to be made."""
+
+    operation_id: str = ""
+    operation_type: str = ""
+    parameters: Mapping[str, Any] | None = None
+    parameters_hash: str | None = None
+    """Digest of `parameters`; compared when the operation is met again."""
+    iteration_index: int | None = None
+    key: str | int | None = None
+    """Its place within the step: a number in order of calls, or a name such as a tool-call id."""
+
+
+@_event("operation_completed", "operation_id", "operation_type")
+@dataclass(frozen=True, slots=True)
+class OperationCompleted(Payload):
+    """The call returned `result`; `duration` in nanoseconds."""
+
+    operation_id: str = ""
+    operation_type: str = ""
+    duration: int = 0
+    result: Any = None
+    usage: Mapping[str, int] | None = None
+
+
+@_event("operation_failed", "operation_id", "operation_type", "error")
+@dataclass(frozen=True, slots=True)
+class OperationFailed(Payload):
+    """The call raised; `duration` in nanoseconds."""
+
+    operation_id: str = ""
+    operation_type: str = ""
+    duration: int = 0
+    error: str = ""
+
+
+@_event("time_accessed", "accessed_at", "value")
+@dataclass(frozen=True, slots=True)
+class TimeAccessed(Payload):
+    """Read only, from older logs: the clock is an operation of type ``time_access``."""
+
+    accessed_at: str = ""
+    value: str = ""
+
+
+@_event("random_generated", "method")
+@dataclass(frozen=True, slots=True)
+class RandomGenerated(Payload):
+    """Read only, from older logs: chance is an operation of type ``random_generation``."""
+
+    method: str = ""
+    value: Any = None
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        Payload.__post_init__(self)
+        if self.value is None:
+            raise InvalidEventError("random_generated: data validation failed: value is required")
+
+
+@_event("version_decision", "change_id")
+@dataclass(frozen=True, slots=True)
+class VersionDecision(Payload):
+    """Which version of a changed piece of workflow this execution follows."""
+
+    change_id: str = ""
+    version: int = 1
+    min_version: int = 1
+    max_version: int = 1
+
+
+# --- variables and the outside -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """One change of one variable."""
+
+    type: Literal["set", "delete"]
+    key: str
+    value: Any = None
+
+    def __post_init__(self) -> None:
+        if self.type not in ("set", "delete"):
+            raise InvalidEventError(f"state_mutated: data validation failed: unknown mutation type {self.type!r}")
+        if not self.key:
+            raise InvalidEventError("state_mutated: data validation failed: key is required")
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the change as plain data; a deletion carries no value."""
+        if self.type == "delete":
+            return {"type": "delete", "key": self.key}
+        return {"type": "set", "key": self.key, "value": self.value}
+
+
+@_event("state_mutated", "mutations")
+@dataclass(frozen=True, slots=True)
+class StateMutated(Payload):
+    """Variables changed."""
+
+    mutations: Sequence[Mutation] = ()
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the changes as plain data."""
+        return {"mutations": [mutation.to_data() for mutation in self.mutations]}
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> StateMutated:
+        """Build the payload from decoded JSON."""
+        entries = data.get("mutations") or ()
+        return cls(tuple(Mutation(e.get("type", ""), e.get("key", ""), e.get("value")) for e in entries))
+
+
+@_event("signal_received", "signal_type")
+@dataclass(frozen=True, slots=True)
+class SignalReceived(Payload):
+    """A message came from outside."""
+
+    signal_type: str = ""
+    payload: Any = None
+    source: str = ""

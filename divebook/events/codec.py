@@ -1,0 +1,161 @@
+"""Events as bytes and back.
+
+A payload is one JSON object. `encode_line`/`decode_line` write a whole event as one JSON line, with the seed's keys.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from divebook.errors import CorruptStoreError, InvalidEventError, NewerStoreError, UnstorableValueError
+from divebook.events.catalog import PAYLOADS, Payload
+from divebook.events.event import Event, to_microseconds, validate
+from divebook.events.upcast import upcast
+from divebook.events.values import TAG, normalize, tag, untag
+
+MAX_PAYLOAD_BYTES = 64 * 1024 * 1024
+_OPTIONS = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
+_MARK = f'"{TAG}"'.encode()
+
+
+def encode(data: Any, path: str = "data") -> bytes:
+    """Encode normalized data as JSON; `path` names it in errors.
+
+    Raises
+    ------
+    UnstorableValueError
+        Text that is not valid Unicode, or more than 64 MiB.
+    """
+    try:
+        encoded = orjson.dumps(data, default=tag, option=_OPTIONS)
+    except TypeError as error:
+        raise UnstorableValueError(_locate_surrogate(data, path) or path, str(error)) from None
+    if len(encoded) > MAX_PAYLOAD_BYTES:
+        raise UnstorableValueError(
+            path,
+            f"{len(encoded):,} bytes are more than the {MAX_PAYLOAD_BYTES:,} one event may hold; "
+            "store it as a document and keep its path",
+        )
+    return encoded
+
+
+def storable(value: Any, path: str) -> Any:
+    """Return the value as plain data, once it is sure that an event can hold it.
+
+    Raises
+    ------
+    UnstorableValueError
+        With the path to what cannot be stored.
+    """
+    plain = normalize(value, path)
+    encode(plain, path)
+    return plain
+
+
+def _locate_surrogate(value: Any, path: str) -> str | None:
+    if isinstance(value, str):
+        return path if any("\ud800" <= char <= "\udfff" for char in value) else None
+    pairs = (
+        ((f"{path}.{key}", item) for key, item in value.items())
+        if isinstance(value, dict)
+        else ((f"{path}[{index}]", item) for index, item in enumerate(value))
+        if isinstance(value, list | tuple)
+        else ()
+    )
+    return next((found for where, item in pairs if (found := _locate_surrogate(item, where))), None)
+
+
+def decode(raw: bytes | str) -> Any:
+    """Decode what `encode` wrote."""
+    mark: bytes | str = _MARK if isinstance(raw, bytes) else _MARK.decode()
+    value = orjson.loads(raw)
+    return untag(value) if mark in raw else value  # type: ignore[operator]
+
+
+def canonical_hash(data: Any) -> str:
+    """SHA-256 (hexadecimal) of normalized data, the same for every order of keys."""
+    return hashlib.sha256(orjson.dumps(data, default=tag, option=_OPTIONS | orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def decode_payload(event_type: str, raw: bytes | str) -> Payload:
+    """Decode a payload by its event type, older forms included.
+
+    Raises
+    ------
+    NewerStoreError
+        The type is not known: a newer version wrote it.
+    CorruptStoreError
+        The bytes are not what that type looks like.
+    """
+    try:
+        return payload_from(event_type, decode(raw))
+    except (ValueError, KeyError, InvalidEventError) as error:
+        raise CorruptStoreError(f"a {event_type} event cannot be read: {error}") from error
+
+
+def payload_from(event_type: str, data: Any) -> Payload:
+    """Build a payload from plain data, after bringing old forms up to date."""
+    event_type, data = upcast(event_type, data)
+    if event_type not in PAYLOADS:
+        raise NewerStoreError(
+            f"event type {event_type!r} is not known to this version of divebook; upgrade divebook to read this log"
+        )
+    if not isinstance(data, dict):
+        raise InvalidEventError(f"{event_type}: data is required")
+    return PAYLOADS[event_type].from_data(data)
+
+
+def event_to_dict(event: Event) -> dict[str, Any]:
+    """Return the event as plain data with the seed's keys; empty path and step are left out."""
+    record: dict[str, Any] = {
+        "id": event.id,
+        "execution_id": event.execution_id,
+        "sequence": event.sequence,
+        "timestamp": event.timestamp.isoformat(timespec="microseconds").replace("+00:00", "Z"),
+        "event_type": event.event_type,
+    }
+    if event.path:
+        record["path"] = event.path
+    if event.step:
+        record["step"] = event.step
+    record["data"] = event.data.to_data()
+    return record
+
+
+def event_from_dict(record: dict[str, Any]) -> Event:
+    """Build an event from `event_to_dict`'s form, or from the seed's older keys ``path_id`` and ``step_name``."""
+    if not record.get("timestamp"):
+        raise InvalidEventError("timestamp is required")
+    if record.get("data") is None:
+        raise InvalidEventError("data is required")
+    event = Event(
+        id=record.get("id", ""),
+        execution_id=record.get("execution_id", ""),
+        sequence=record.get("sequence", 0),
+        recorded_at=to_microseconds(datetime.fromisoformat(record["timestamp"])),
+        data=payload_from(record.get("event_type", ""), record["data"]),
+        path=record.get("path") or record.get("path_id") or "",
+        step=record.get("step") or record.get("step_name") or "",
+    )
+    validate(event)
+    return event
+
+
+def encode_line(event: Event) -> bytes:
+    """Encode an event as one line of JSON, without the line break."""
+    return encode(event_to_dict(event))
+
+
+def decode_line(line: bytes | str) -> Event:
+    """Decode one line of JSON; InvalidEventError says what is wrong with it."""
+    try:
+        record = decode(line)
+    except ValueError as error:
+        raise InvalidEventError(f"not a line of JSON: {error}") from None
+    if not isinstance(record, dict):
+        raise InvalidEventError("an event is a JSON object")
+    return event_from_dict(record)

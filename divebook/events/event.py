@@ -1,0 +1,74 @@
+"""One recorded fact: who, where, when, and a typed payload."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from divebook.errors import InvalidEventError
+from divebook.events.catalog import Payload
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def to_datetime(microseconds: int) -> datetime:
+    """Turn microseconds since 1970 (UTC) into an aware datetime."""
+    return EPOCH + timedelta(microseconds=microseconds)
+
+
+def to_microseconds(moment: datetime) -> int:
+    """Turn an aware datetime into microseconds since 1970 (UTC)."""
+    return (moment - EPOCH) // timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A fact in the log of one execution.
+
+    Attributes
+    ----------
+    id
+        ``event_`` and 26 characters, unique everywhere.
+    execution_id
+        The execution it belongs to.
+    sequence
+        1, 2, 3 ... without gaps within the execution.
+    recorded_at
+        Microseconds since 1970, UTC; `timestamp` is the same as a datetime.
+    data
+        The typed payload; its class decides `event_type`.
+    path, step
+        Where in the workflow; empty for facts about the execution or about a path as a whole.
+    """
+
+    id: str
+    execution_id: str
+    sequence: int
+    recorded_at: int
+    data: Payload
+    path: str = ""
+    step: str = ""
+
+    @property
+    def event_type(self) -> str:
+        """Name of the payload's type, for example ``step_started``."""
+        return self.data.event_type
+
+    @property
+    def timestamp(self) -> datetime:
+        """When it was recorded, aware, UTC."""
+        return to_datetime(self.recorded_at)
+
+
+def validate(event: Event) -> None:
+    """Raise InvalidEventError unless the event's own fields are complete."""
+    if not event.id:
+        raise InvalidEventError("event id is required")
+    if not event.execution_id:
+        raise InvalidEventError("execution id is required")
+    if event.sequence < 1:
+        raise InvalidEventError(f"sequence must be positive, got {event.sequence}")
+    if event.recorded_at <= 0:
+        raise InvalidEventError("timestamp is required")
+    if not isinstance(event.data, Payload):
+        raise InvalidEventError(f"data is required and must be a payload, got {type(event.data).__name__}")

@@ -1,0 +1,6 @@
+"""The drivers: carry out what the rules say, record what happened."""
+
+from divebook.execution.context import StepContext
+from divebook.execution.execution import Execution
+
+__all__ = ["Execution", "StepContext"]

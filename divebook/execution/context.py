@@ -1,0 +1,140 @@
+"""What a step's code may touch: its variables, and recorded operations for everything that is not deterministic."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from divebook.engine.operations import RANDOM_GENERATION, TIME_ACCESS, Place
+from divebook.engine.state import Usage
+from divebook.events.event import to_datetime
+from divebook.execution.recorder import Recorder
+from divebook.workflow.definition import Workflow
+from divebook.workflow.step import Step
+
+
+class StepContext:
+    """A step on its way, or one item of its `Each`.
+
+    Attributes
+    ----------
+    workflow, step
+        The definitions being carried out.
+    path
+        Id of the path.
+    visit
+        How often this path has entered the step, from 1.
+    iteration_index
+        The item's index inside `Each`, else None.
+    local
+        Names that exist only for this item (`As`).
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        workflow: Workflow,
+        step: Step,
+        path: str,
+        visit: int,
+        iteration_index: int | None = None,
+        local: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.workflow, self.step, self.path, self.visit = workflow, step, path, visit
+        self.iteration_index = iteration_index
+        self.local: Mapping[str, Any] = local or {}
+        self._recorder = recorder
+        self._calls = 0
+
+    @property
+    def execution_id(self) -> str:
+        """The execution the step belongs to."""
+        return self._recorder.journal.execution_id
+
+    @property
+    def started_at(self) -> datetime | None:
+        """When the execution began, UTC: a time that replay need not ask for."""
+        return self._recorder.journal.state.started_at
+
+    @property
+    def inputs(self) -> Mapping[str, Any]:
+        """The execution's inputs, defaults included."""
+        return self._recorder.journal.state.inputs
+
+    @property
+    def variables(self) -> Mapping[str, Any]:
+        """The variables as they stood when the step began, and the item under its name."""
+        variables = self._recorder.journal.state.paths[self.path].variables
+        return {**variables, **self.local} if self.local else variables
+
+    @property
+    def names(self) -> dict[str, Any]:
+        """What templates and scripts see: ``inputs``, ``state``, and the item under its own name."""
+        return {"inputs": self.inputs, "state": self.variables, **self.local}
+
+    @property
+    def usage(self) -> Usage:
+        """What this visit of the step has consumed so far."""
+        opened = self._recorder.journal.state.paths[self.path].open
+        return opened.usage if opened else Usage()
+
+    async def operation(
+        self,
+        operation_type: str,
+        parameters: Mapping[str, Any],
+        call: Callable[[], Awaitable[Any]],
+        *,
+        key: str | None = None,
+        usage: Callable[[Any], Mapping[str, int]] | None = None,
+    ) -> Any:
+        """Make a call that is not deterministic: recorded once, answered from the log ever after.
+
+        Parameters
+        ----------
+        operation_type
+            Kind of call, for example ``http_request``.
+        parameters
+            What the call depends on, as plain data; compared when the operation is met again.
+        call
+            Makes the call; must return plain data. It runs only if the log has no result.
+        key
+            Name of the operation within the step, where calls run side by side; by default calls are numbered.
+        usage
+            Reads what was consumed from the result.
+
+        Raises
+        ------
+        OperationError
+            The call raised, now or when it was recorded.
+        DivergenceError
+            The log has another operation at this place.
+        UnstorableValueError
+            Parameters or result are not plain data.
+        """
+        if key is None:
+            self._calls += 1
+        place = Place(self.path, self.step.name, self.visit, self.iteration_index, key or self._calls)
+        return await self._recorder.run(place, operation_type, parameters, call, usage)
+
+    async def sleep(self, seconds: float) -> None:
+        """Let time pass; a restart waits only for what is left."""
+        self._calls += 1
+        place = Place(self.path, self.step.name, self.visit, self.iteration_index, self._calls)
+        await self._recorder.sleep(place, seconds)
+
+    async def now(self) -> datetime:
+        """Return the time, recorded, UTC."""
+
+        async def read() -> int:
+            return self._recorder.journal.clock.now()
+
+        return to_datetime(await self.operation(TIME_ACCESS, {"access_type": "now"}, read))
+
+    async def random_bits(self, count: int) -> int:
+        """Return that many random bits, recorded."""
+
+        async def draw() -> int:
+            return self._recorder.chance.bits(count)
+
+        return int(await self.operation(RANDOM_GENERATION, {"type": "bits", "count": count}, draw))

@@ -1,0 +1,197 @@
+"""One run of a workflow, live or past: what to ask of it and what to do with it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future
+from datetime import datetime
+from typing import Any
+
+from divebook.engine.state import ExecutionState, PathState, Usage
+from divebook.errors import ExecutionCancelledError, ExecutionError, ExecutionFailedError
+from divebook.events import Event, catalog
+from divebook.execution.clock import Chance, Clock, Ids
+from divebook.execution.engine_thread import ENGINE
+from divebook.execution.journal import Journal
+from divebook.execution.runner import Runner, Services
+from divebook.store.base import EventStore
+from divebook.workflow.definition import Workflow
+
+
+class Execution:
+    """One run of a workflow.
+
+    `divebook.Environment.start` makes live ones; `Environment.execution` looks up past ones. Everything it tells is read
+    from the fold of its log, so that a live and a past execution answer alike.
+
+    Examples
+    --------
+    >>> execution = environment.start("audit", {"limit": 3})    # doctest: +SKIP
+    >>> execution.wait().status                                  # doctest: +SKIP
+    'completed'
+    """
+
+    def __init__(self, workflow: Workflow, state: ExecutionState, store: EventStore) -> None:
+        self.workflow, self.store = workflow, store
+        self._state = state
+        self._journal: Journal | None = None
+        self._runner: Runner | None = None
+        self._future: Future[None] | None = None
+
+    # --- what it is ------------------------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        """``exec_`` and 26 characters."""
+        return self.state.execution_id
+
+    @property
+    def state(self) -> ExecutionState:
+        """The fold of the log so far; an immutable snapshot."""
+        return self._journal.state if self._journal is not None else self._state
+
+    @property
+    def status(self) -> str:
+        """One of pending, running, waiting, completed, failed, cancelled."""
+        return self.state.status
+
+    @property
+    def error(self) -> str | None:
+        """Why it failed or was cancelled."""
+        return self.state.error
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The inputs, defaults included."""
+        return dict(self.state.inputs)
+
+    @property
+    def outputs(self) -> dict[str, Any]:
+        """The declared outputs; empty until it has completed."""
+        return dict(self.state.outputs)
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        """The workflow's named values as they stand, sorted by name."""
+        return dict(sorted(self.state.variables.items()))
+
+    @property
+    def paths(self) -> dict[str, PathState]:
+        """Its lines of progress by id, oldest first."""
+        return {path.id: path for path in sorted(self.state.paths.values(), key=lambda path: path.number)}
+
+    @property
+    def usage(self) -> Usage:
+        """What model calls have consumed."""
+        return self.state.usage
+
+    @property
+    def started_at(self) -> datetime | None:
+        """When it began, UTC."""
+        return self.state.started_at
+
+    @property
+    def ended_at(self) -> datetime | None:
+        """When it ended, UTC."""
+        return self.state.ended_at
+
+    @property
+    def is_live(self) -> bool:
+        """Whether this process is driving it now."""
+        return self._future is not None and not self._future.done()
+
+    def history(self, after: int = 0) -> list[Event]:
+        """Return its events from the store, oldest first, those behind sequence number `after`."""
+        return self.store.read(self.id, after) if self.state.last_sequence else []
+
+    def subscribe(self, listener: Callable[[Sequence[Event]], None]) -> Callable[[], None]:
+        """Call `listener` with new events after each commit, on the engine's thread; call the result to stop."""
+
+        def only_mine(execution_id: str, events: Sequence[Event]) -> None:
+            if execution_id == self.id:
+                listener(events)
+
+        return self.store.subscribe(only_mine)
+
+    def __repr__(self) -> str:
+        return f"<Execution {self.id} of {self.workflow.name!r}: {self.status}>"
+
+    # --- what to do with it ----------------------------------------------------------------------------------------
+
+    def wait(self, timeout: float | None = None, *, check: bool = False) -> Execution:
+        """Block until it has ended; return itself.
+
+        Parameters
+        ----------
+        timeout
+            Seconds; TimeoutError afterwards, while the execution goes on.
+        check
+            Raise ExecutionFailedError or ExecutionCancelledError unless it completed.
+
+        Raises
+        ------
+        StoreError
+            Its log could not be written; what the store holds can be resumed.
+        """
+        if ENGINE.is_current():
+            raise ExecutionError(f"wait() on the engine's own thread would wait for itself; use `await` for {self.id}")
+        self._driving().result(timeout)
+        return self._checked() if check else self
+
+    def __await__(self) -> Generator[Any, None, Execution]:
+        """Wait on any event loop."""
+        yield from asyncio.wrap_future(self._driving()).__await__()
+        return self
+
+    def cancel(self, reason: str = "cancelled by a person") -> None:
+        """Stop it: paths are stopped and awaited, then it ends as cancelled. It can be resumed."""
+        if not self.is_live:
+            raise ExecutionError(
+                f"execution {self.id} is {self.status} and not running in this process; nothing to cancel"
+            )
+        ENGINE.loop.call_soon_threadsafe(self._cancel, reason)
+
+    def _cancel(self, reason: str) -> None:
+        if self._runner is not None:
+            self._runner.cancel(reason)
+
+    def _driving(self) -> Future[None]:
+        if self._future is None:
+            if not self.state.is_over:
+                raise ExecutionError(f"execution {self.id} is not running in this process; resume it first")
+            self._future = Future()
+            self._future.set_result(None)
+        return self._future
+
+    def _checked(self) -> Execution:
+        if self.status == catalog.FAILED:
+            raise ExecutionFailedError(self.id, self.error or "unknown error")
+        if self.status == catalog.CANCELLED:
+            raise ExecutionCancelledError(self.id)
+        return self
+
+    def drive(self, opening: catalog.Payload, services: Services, clock: Clock, chance: Chance) -> Execution:
+        """Carry it out on the engine's thread, beginning with the event `opening`; for the environment."""
+        self._future = ENGINE.submit(self._run(opening, services, clock, chance))
+        return self
+
+    def drive_cancellation(self, clock: Clock, chance: Chance) -> Execution:
+        """Record that an execution which nobody drives is cancelled; for the environment."""
+        self._future = ENGINE.submit(self._end_as_cancelled(clock, chance))
+        return self
+
+    async def _end_as_cancelled(self, clock: Clock, chance: Chance) -> None:
+        journal = self._journal = Journal(self._state, ENGINE.group_commit(self.store), clock, Ids(clock, chance))
+        for path in journal.state.active_paths():
+            journal.record(catalog.PathCancelled("cancelled by a person"), path.id)
+        journal.record(catalog.ExecutionCancelled("cancelled by a person"))
+        await journal.durable()
+
+    async def _run(self, opening: catalog.Payload, services: Services, clock: Clock, chance: Chance) -> None:
+        journal = Journal(self._state, ENGINE.group_commit(self.store), clock, Ids(clock, chance))
+        self._journal = journal
+        self._runner = Runner(journal, self.workflow, services, chance)
+        journal.record(opening)
+        await journal.durable()
+        await self._runner.run()

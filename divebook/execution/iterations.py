@@ -1,0 +1,109 @@
+"""`Each`: one step, once per item, in order or several at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+
+from divebook.engine.state import OpenStep
+from divebook.events import catalog
+from divebook.execution.journal import Journal
+from divebook.workflow.step import Each, Step
+
+RunItem = Callable[[int | None, Any], Awaitable["Outcome"]]
+"""Carries out the step for one item: ``(index, item)``; without `Each` the index is None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a step, or one item of it, came to."""
+
+    text: str = ""
+    """Shown, and kept as the step's output."""
+    value: Any = None
+    """What `Store` keeps."""
+
+
+class Iterations:
+    """The items of one step, from wherever the log has got to."""
+
+    def __init__(self, journal: Journal, path: str, step: Step, each: Each, items: Sequence[Any]) -> None:
+        self._journal, self._path, self._step, self._each, self._items = journal, path, step, each, items
+
+    async def run(self, run_item: RunItem, *, texts_only: bool = False) -> Outcome:
+        """Carry out the items that are not done yet; return all of them together.
+
+        With `texts_only`, `Store` keeps the items' texts, as the seed does, and not their values.
+        """
+        if self._each.parallel > 1:
+            await self._run_parallel(run_item)
+        else:
+            await self._run_in_order(run_item)
+        self._restore_variable()
+        results = self._opened.iterations
+        outcomes = [_unpacked(results[index]) for index in range(len(self._items))]
+        texts = [outcome.text for outcome in outcomes]
+        return Outcome(self._document(texts), texts if texts_only else [outcome.value for outcome in outcomes])
+
+    @property
+    def _opened(self) -> OpenStep:
+        opened = self._journal.state.paths[self._path].open
+        assert opened is not None, "the step is open while its items run"  # noqa: S101 - an invariant of the runner
+        return opened
+
+    async def _run_in_order(self, run_item: RunItem) -> None:
+        for index, item in enumerate(self._items):
+            if index not in self._opened.iterations:
+                await self._run_one(run_item, index, item)
+
+    async def _run_parallel(self, run_item: RunItem) -> None:
+        limit = anyio.CapacityLimiter(self._each.parallel)
+
+        async def run_limited(index: int, item: Any) -> None:
+            async with limit:
+                await self._run_one(run_item, index, item)
+
+        async with anyio.create_task_group() as tasks:
+            for index, item in enumerate(self._items):
+                if index not in self._opened.iterations:
+                    tasks.start_soon(run_limited, index, item)
+
+    async def _run_one(self, run_item: RunItem, index: int, item: Any) -> None:
+        self._record(catalog.IterationStarted(index, item))
+        if self._each.as_ and self._each.parallel == 1:
+            self._record(catalog.StateMutated((catalog.Mutation("set", self._each.as_, item),)))
+        outcome = await run_item(index, item)
+        self._record(catalog.IterationCompleted(index, _packed(outcome)))
+
+    def _restore_variable(self) -> None:
+        """Give the loop variable back what it held before, as the seed does even for no items."""
+        name = self._each.as_
+        if name is None or self._each.parallel > 1:
+            return
+        before = self._opened.entry_variables
+        mutation = catalog.Mutation("set", name, before[name]) if name in before else catalog.Mutation("delete", name)
+        self._record(catalog.StateMutated((mutation,)))
+
+    def _document(self, texts: Sequence[str]) -> str:
+        return "\n\n".join(f"{self._heading(item)}\n\n{text}" for item, text in zip(self._items, texts, strict=True))
+
+    def _heading(self, item: Any) -> str:
+        shown = item if isinstance(item, str) else str(item)
+        return f"# {self._each.as_}: {shown}" if self._each.as_ else f"# {shown}"
+
+    def _record(self, data: catalog.Payload) -> None:
+        self._journal.record(data, self._path, self._step.name)
+
+
+def _packed(outcome: Outcome) -> dict[str, Any]:
+    """Return what the log keeps of one item; a value that is its own text is written once."""
+    if isinstance(outcome.value, str) and outcome.value == outcome.text:
+        return {"text": outcome.text}
+    return {"text": outcome.text, "value": outcome.value}
+
+
+def _unpacked(entry: dict[str, Any]) -> Outcome:
+    return Outcome(entry["text"], entry.get("value", entry["text"]))

@@ -1,0 +1,131 @@
+"""One execution's log and its single writer.
+
+`Journal.record` makes an event, folds it into `state` at once and hands it to the `GroupCommit` of its store, which writes
+everything that all executions have recorded in one turn of the event loop as one transaction. `await journal.durable()`
+returns when all that was recorded so far is on disk; it stands before every call to the outside, so a call's intent, and
+every result it may depend on, are safe before it is made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from divebook.engine.evolve import evolve
+from divebook.engine.instructions import Fact
+from divebook.engine.state import ExecutionState
+from divebook.errors import DivebookError, StoreError
+from divebook.events import Event
+from divebook.events.catalog import Payload
+from divebook.execution.clock import Clock, Ids
+from divebook.store.base import Batch, EventStore
+
+
+class GroupCommit:
+    """Writes what the executions of one store recorded, once per turn of the loop.
+
+    It lives on one event loop and commits there: handing each commit to a thread would cost more than the commit.
+    """
+
+    def __init__(self, store: EventStore) -> None:
+        self.store = store
+        self._dirty: dict[Journal, None] = {}
+        self._turn: asyncio.Future[None] | None = None
+
+    def schedule(self, journal: Journal) -> None:
+        """Have the journal's pending events written at the end of this turn."""
+        self._dirty[journal] = None
+        if self._turn is None:
+            loop = asyncio.get_running_loop()
+            self._turn = loop.create_future()
+            loop.call_soon(self._commit)
+
+    async def wait(self) -> None:
+        """Return when the present turn's events have been written or refused."""
+        if self._turn is not None:
+            await asyncio.shield(self._turn)
+
+    def _commit(self) -> None:
+        journals, turn = list(self._dirty), self._turn
+        self._dirty, self._turn = {}, None
+        batches = [journal.take_batch() for journal in journals]
+        try:
+            outcomes = self.store.append_all(batches)
+        except StoreError as error:
+            outcomes = [error] * len(journals)
+        for journal, outcome in zip(journals, outcomes, strict=True):
+            journal.committed(outcome)
+        if turn is not None:
+            turn.set_result(None)
+
+
+class Journal:
+    """The log of one execution, while it runs.
+
+    Parameters
+    ----------
+    state
+        The fold of what the store already holds.
+    """
+
+    def __init__(self, state: ExecutionState, commit: GroupCommit, clock: Clock, ids: Ids) -> None:
+        self.state = state
+        self.clock = clock
+        self.written = state.last_sequence
+        """Sequence number up to which events are durable."""
+        self.error: DivebookError | None = None
+        self._ids, self._commit = ids, commit
+        self._pending: list[Event] = []
+
+    @property
+    def execution_id(self) -> str:
+        """The execution this is the log of."""
+        return self.state.execution_id
+
+    def record(self, data: Payload, path: str = "", step: str = "") -> Event:
+        """Append a fact: it counts from now on, and is written at the end of this turn of the loop.
+
+        Raises
+        ------
+        StoreError
+            An earlier event could not be written.
+        """
+        if self.error is not None:
+            raise self.error
+        now = self.clock.now()
+        event = Event(self._ids.event(now), self.execution_id, self.state.last_sequence + 1, now, data, path, step)
+        self.state = evolve(self.state, event)
+        self._pending.append(event)
+        self._commit.schedule(self)
+        return event
+
+    def record_all(self, facts: Sequence[Fact]) -> None:
+        """Append several facts."""
+        for fact in facts:
+            self.record(fact.data, fact.path, fact.step)
+
+    async def durable(self) -> None:
+        """Return when everything recorded so far is written.
+
+        Raises
+        ------
+        StoreError
+            It could not be; nothing recorded since the last success is in the store.
+        """
+        while self._pending and self.error is None:
+            await self._commit.wait()
+        if self.error is not None:
+            raise self.error
+
+    def take_batch(self) -> Batch:
+        """Hand over what waits to be written; for `GroupCommit`."""
+        batch = Batch(self.execution_id, self.written, tuple(self._pending))
+        self._pending = []
+        return batch
+
+    def committed(self, error: DivebookError | None) -> None:
+        """Hear how the write went; for `GroupCommit`."""
+        if error is None:
+            self.written = self.state.last_sequence
+        else:
+            self.error = error

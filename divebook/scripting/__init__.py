@@ -1,0 +1,28 @@
+"""Sandboxed Python for conditions, templates, each-items and script steps.
+
+`Interpreter` runs code; `evaluate_condition`, `evaluate_items` and `render_template` are the three safe uses of it,
+`Interpreter.run_script` the full one. Only `sandbox` imports Monty, and only when the first expression runs.
+"""
+
+from divebook.scripting.conditions import evaluate_condition, evaluate_conditions, truth
+from divebook.scripting.contexts import Context, Limits
+from divebook.scripting.each import evaluate_items
+from divebook.scripting.host import Host
+from divebook.scripting.interpreter import Interpreter, default_interpreter
+from divebook.scripting.template import render_template, render_templates
+from divebook.scripting.values import value_text
+
+__all__ = [
+    "Context",
+    "Host",
+    "Interpreter",
+    "Limits",
+    "default_interpreter",
+    "evaluate_condition",
+    "evaluate_conditions",
+    "evaluate_items",
+    "render_template",
+    "render_templates",
+    "truth",
+    "value_text",
+]

@@ -1,0 +1,216 @@
+"""Runs scripts: many small expressions in warm sessions, each script step in a fresh one."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+from divebook.scripting.contexts import ACTIVITY_NAMES, DEFAULT_LIMITS, SAFE_NAMES, Context, Limits
+from divebook.scripting.failures import Kind, SandboxError, script_error
+from divebook.scripting.host import Answers, Host
+from divebook.scripting.prelude import prelude
+from divebook.scripting.program import Program, compile_expression, compile_script, select
+from divebook.scripting.values import plain, sendable
+
+if TYPE_CHECKING:
+    from divebook.scripting.sandbox import Sandbox, Session
+
+_WARM_SESSIONS = max(2, min(4, os.cpu_count() or 2))
+_SCRIPTS_AT_ONCE = 16
+
+
+class _Processes:
+    """The sandbox processes of one interpreter in one process of ours: started on first use, gone after `close`."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self._changed = threading.Condition(threading.Lock())
+        self._idle: list[Session] = []
+        self._lent = 0
+        self._sandbox: Sandbox | None = None
+
+    def fresh(self, limits: Limits, prelude: str, *, asks_host: bool) -> Session:
+        with self._changed:
+            if self._sandbox is None:
+                from divebook.scripting.sandbox import Sandbox
+
+                self._sandbox = Sandbox(_WARM_SESSIONS + _SCRIPTS_AT_ONCE)
+                atexit.register(self.close)
+        return self._sandbox.session(limits, prelude, asks_host=asks_host)
+
+    def lend(self, limits: Limits, *, fresh: bool) -> Session:
+        """Return a session for expressions, if possible a used one; waits while too many are lent."""
+        with self._changed:
+            while self._lent >= _WARM_SESSIONS:
+                self._changed.wait()
+            self._lent += 1
+            if self._idle:
+                session = self._idle.pop()
+                if not fresh:
+                    return session
+                session.close()
+        try:
+            return self.fresh(limits, prelude(), asks_host=False)
+        except BaseException:
+            self._returned(None)
+            raise
+
+    def take_back(self, session: Session, *, usable: bool) -> None:
+        self._returned(session if usable else None)
+        if not usable:
+            session.close()
+
+    def _returned(self, session: Session | None) -> None:
+        with self._changed:
+            self._lent -= 1
+            if session is not None:
+                self._idle.append(session)
+            self._changed.notify()
+
+    def close(self) -> None:
+        if self.pid != os.getpid():
+            return  # at exit of a forked child: the processes are the parent's
+        atexit.unregister(self.close)
+        with self._changed:
+            idle, self._idle = self._idle, []
+            sandbox, self._sandbox = self._sandbox, None
+        for session in idle:
+            session.close()
+        if sandbox is not None:
+            sandbox.close()
+
+
+class Interpreter:
+    """Runs sandboxed Python.
+
+    Threads may share one; processes are started when first needed. After a fork the child starts its own.
+
+    Parameters
+    ----------
+    limits
+        For conditions, templates and each-items; script steps bring their own.
+
+    Examples
+    --------
+    >>> with Interpreter() as interpreter:
+    ...     interpreter.evaluate(Context.CONDITION, ["state.count + 1", "len(state)"], {"state": {"count": 2}})
+    [3, 1]
+    """
+
+    def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
+        self.limits = limits
+        self._here = _Processes()
+        self._forked: list[_Processes] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the sandbox processes; the next use starts new ones."""
+        self._processes().close()
+
+    def evaluate(self, context: Context, expressions: Sequence[str], names: Mapping[str, Any]) -> list[Any]:
+        """Return the values of expressions that change nothing and always answer the same, all in one crossing.
+
+        Raises
+        ------
+        ScriptSyntaxError, UndefinedVariableError
+            Before anything runs.
+        ScriptLimitError
+            When all of them together take too long or too much memory.
+        """
+        if context is Context.ACTIVITY:
+            raise ValueError("script steps are not expressions; use run_script")
+        programs = [compile_expression(expression) for expression in expressions]
+        for program in programs:
+            program.require(names, SAFE_NAMES)
+        if not programs:
+            return []
+        code = f"[{','.join([program.code for program in programs])}]"
+        try:
+            value = self._evaluate(code, select(programs, names))
+        except SandboxError as failure:
+            raise script_error(failure, programs, names, self.limits) from failure
+        return [plain(item) for item in value]
+
+    def run_script(
+        self, source: str, names: Mapping[str, Any], host: Host | None = None, limits: Limits = DEFAULT_LIMITS
+    ) -> Any:
+        """Return the value of the last expression of a full script, or None; blocks until it ends.
+
+        Raises
+        ------
+        ScriptError
+            What went wrong in the script. Errors of `host` come out as they are.
+        """
+        program = compile_script(source)
+        program.require(names, ACTIVITY_NAMES)
+        session = self._processes().fresh(limits, program.prelude, asks_host=True)
+        try:
+            value, printed = self._run(session, program, select([program], names), Answers(host))
+        except SandboxError as failure:
+            if host is not None and failure.printed:
+                host.printed(failure.printed)
+            raise script_error(failure, [program], names, limits) from failure
+        finally:
+            session.close()
+        if host is not None and printed:
+            host.printed(printed)
+        return plain(value)
+
+    def _run(self, session: Session, program: Program, names: dict[str, Any], answers: Answers) -> tuple[Any, str]:
+        try:
+            return session.run(program.code, names, answers)
+        except SandboxError as failure:
+            if failure.kind is not Kind.UNSENDABLE:
+                raise
+            return session.run(program.code, _sendable(names), answers)
+
+    def _evaluate(self, code: str, names: dict[str, Any]) -> Any:
+        """Evaluate in a warm session; what a used one cannot do for lack of room is tried once more in a fresh one."""
+        try:
+            return self._evaluate_once(code, names, fresh=False)
+        except SandboxError as failure:
+            if failure.kind is Kind.UNSENDABLE:
+                return self._evaluate_once(code, _sendable(names), fresh=False)
+            if failure.kind in (Kind.MEMORY, Kind.CRASHED):
+                return self._evaluate_once(code, names, fresh=True)
+            raise
+
+    def _evaluate_once(self, code: str, names: dict[str, Any], *, fresh: bool) -> Any:
+        processes = self._processes()
+        session = processes.lend(self.limits, fresh=fresh)
+        usable = SAFE_NAMES.isdisjoint(names)  # a value called "len" must not be there for the next expression
+        try:
+            value = session.evaluate(code, names)
+        except BaseException as error:
+            survives = isinstance(error, SandboxError) and not error.ends_session
+            processes.take_back(session, usable=usable and survives)
+            raise
+        processes.take_back(session, usable=usable)
+        return value
+
+    def _processes(self) -> _Processes:
+        if self._here.pid != os.getpid():
+            # Dropping the parent's pool would end the parent's processes, so the child keeps it without touching it.
+            self._forked.append(self._here)
+            self._here = _Processes()
+        return self._here
+
+
+def _sendable(names: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: sendable(value, name) for name, value in names.items()}
+
+
+_DEFAULT = Interpreter()
+
+
+def default_interpreter() -> Interpreter:
+    """Return the interpreter that the whole process shares."""
+    return _DEFAULT

@@ -1,0 +1,74 @@
+"""The few lines of Python a sandbox session starts with.
+
+They give scripts ``error``, ``string``, ``documents`` and the modules that need no import, and the helpers that
+rewritten code calls. A script step is only given the pieces it mentions: a fresh session reads them every time.
+"""
+
+import re
+
+ATTRIBUTE = "__divebook_attribute__"
+FORMAT = "__divebook_format__"
+RESULT = "__divebook_result__"
+DOCUMENT = "__divebook_document__"
+
+HELPERS = frozenset({ATTRIBUTE, FORMAT, RESULT, DOCUMENT})
+"""Names that rewritten code relies on, so scripts may not use them."""
+
+ERROR_FUNCTION = "error"
+"""Name of the function in the sandbox whose message is reported bare, without an exception type."""
+
+_PIECES = {
+    "json": "import json",
+    "math": "import math",
+    "re": "import re",
+    "string": "string = str",
+    ERROR_FUNCTION: """
+def error(message="error"):
+    raise Exception(str(message))
+""",
+    ATTRIBUTE: f"""
+def {ATTRIBUTE}(value, name, path="this mapping"):
+    if isinstance(value, dict):
+        if name in value:
+            return value[name]
+        keys = ", ".join([str(key) for key in value][:10])
+        raise AttributeError(f"{{path}} has no key '{{name}}' (keys: {{keys}})")
+    return getattr(value, name)
+""",
+    FORMAT: f"""
+def {FORMAT}(value, conversion, specification):
+    if conversion:
+        value = str(value) if conversion == "s" else repr(value)
+    return f"{{value:{{specification}}}}" if specification else f"{{value}}"
+""",
+    RESULT: f"""
+def {RESULT}(value):
+    if value is None or isinstance(value, (str, int, float, list, dict, tuple, set)):
+        return value
+    kind = str(type(value))[8:-2]
+    if kind in ("dict_keys", "dict_values", "dict_items", "range"):
+        return list(value)
+    if kind in ("function", "builtin_function_or_method", "method"):
+        raise TypeError("a script cannot return a function; call it and return what it gives")
+    if kind in ("type", "module"):
+        raise TypeError(f"a script cannot return a {{kind}}; return text, numbers, lists or dicts")
+    if kind in ("re.Match", "re.Pattern", "list_iterator", "slice"):
+        raise TypeError(f"a script cannot return {{kind}}; return text, numbers, lists or dicts taken from it")
+    return value
+""",
+    "documents": f"""
+class Documents:
+    def get(self, path):
+        return {DOCUMENT}(path)
+
+
+documents = Documents()
+""",
+}
+
+
+def prelude(code: str | None = None) -> str:
+    """Return the pieces that `code` mentions; all of them without `code`, or if it may make more code."""
+    words = set(re.findall(r"\w+", code or "eval"))
+    everything = not words.isdisjoint({"eval", "exec", "locals"})
+    return "\n".join(text for name, text in _PIECES.items() if everything or name in words)

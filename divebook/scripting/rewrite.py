@@ -1,0 +1,197 @@
+"""Rewriting scripts so that ``inputs.name`` works on mappings, without moving a line.
+
+``a.b`` becomes ``helper(a, 'b', 'a')``. Calls keep their function: ``state.get("n")`` is Python's own method. The text
+is edited in place, byte offsets as the parser reports them; an f-string is replaced whole, because Python 3.11 reports
+wrong positions inside it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+
+from divebook.scripting.contexts import SAFE_NAMES
+from divebook.scripting.prelude import ATTRIBUTE, FORMAT, RESULT
+
+_SPACE = re.compile(rb"(?:[ \t\f\n\\]|#[^\n]*\n)*")
+_BEFORE_DOT = re.compile(rb"(?:[ \t\f\n\\)]|#[^\n]*\n)*")
+
+_DATA = (
+    *(ast.Constant, ast.Compare, ast.BinOp, ast.UnaryOp, ast.JoinedStr, ast.List, ast.Tuple, ast.Dict, ast.Set),
+    *(ast.ListComp, ast.DictComp, ast.SetComp),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Edit:
+    start: int
+    end: int
+    text: str
+
+
+def rewrite(source: str, tree: ast.Expression | ast.Module, modules: frozenset[str]) -> str:
+    """Return `source` with attribute reads on data replaced, and its result checked.
+
+    Parameters
+    ----------
+    modules
+        Names that can only be modules or classes: their attributes stay as they are.
+    """
+    editor = _Editor(source, modules)
+    result = _result_of(tree)
+    if result is not None:
+        editor.wrap(result)
+    editor.visit(tree)
+    return editor.applied()
+
+
+def _result_of(tree: ast.Expression | ast.Module) -> ast.expr | None:
+    """Return the expression whose value is the result, unless it can only be plain data."""
+    if isinstance(tree, ast.Expression):
+        return tree.body if _may_be_code(tree.body, SAFE_NAMES) else None
+    last = tree.body[-1] if tree.body else None
+    return last.value if isinstance(last, ast.Expr) and _may_be_code(last.value, None) else None
+
+
+def _may_be_code(node: ast.expr, code_names: frozenset[str] | None) -> bool:
+    """Tell whether a value may be a function, class, module or view; `code_names` are names of such, None: any is."""
+    if isinstance(node, ast.BoolOp):
+        return any(_may_be_code(value, code_names) for value in node.values)
+    if isinstance(node, ast.IfExp):
+        return _may_be_code(node.body, code_names) or _may_be_code(node.orelse, code_names)
+    if isinstance(node, ast.Attribute | ast.Subscript):
+        return code_names is None or _may_be_code(node.value, code_names)
+    if isinstance(node, ast.Name):
+        return code_names is None or node.id in code_names
+    return not isinstance(node, _DATA)
+
+
+def _is_read(node: ast.Attribute, modules: frozenset[str]) -> bool:
+    return isinstance(node.ctx, ast.Load) and not (isinstance(node.value, ast.Name) and node.value.id in modules)
+
+
+def _path(node: ast.expr) -> str | None:
+    """Return ``inputs.user`` for a plain chain of names, for use in messages."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        before = _path(node.value)
+        return f"{before}.{node.attr}" if before else None
+    return None
+
+
+class _Editor(ast.NodeVisitor):
+    """Collects edits, outer ones first, so that insertions at one place nest rightly."""
+
+    def __init__(self, source: str, modules: frozenset[str]) -> None:
+        self._source = source.encode()
+        self._modules = modules
+        self._edits: list[_Edit] = []
+        self._line_starts = [0]
+        for line in self._source.split(b"\n"):
+            self._line_starts.append(self._line_starts[-1] + len(line) + 1)
+
+    def applied(self) -> str:
+        pieces: list[bytes] = []
+        position = 0
+        for edit in sorted(self._edits, key=lambda edit: edit.start):
+            pieces += [self._source[position : edit.start], edit.text.encode()]
+            position = edit.end
+        return b"".join([*pieces, self._source[position:]]).decode()
+
+    def wrap(self, node: ast.expr) -> None:
+        """Pass the value of `node` through the check of results."""
+        start, end = self._span(node)
+        self._insert_call(start, f"{RESULT}((")
+        self._edits.append(_Edit(end, end, "))"))
+
+    def visit_Call(self, node: ast.Call) -> None:
+        self.visit(node.func.value if isinstance(node.func, ast.Attribute) else node.func)
+        for argument in [*node.args, *node.keywords]:
+            self.visit(argument)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        if _is_read(node, self._modules):
+            start, end = self._span(node)
+            dot = self._find_dot(self._span(node.value)[1])
+            name = self._find_name(dot + 1)
+            path = _path(node.value)
+            self._insert_call(start, f"{ATTRIBUTE}(")
+            self.visit(node.value)
+            self._edits.append(_Edit(dot, dot + 1, ","))
+            self._edits.append(_Edit(name, end, f" {node.attr!r}, {path!r})" if path else f" {node.attr!r})"))
+        else:
+            self.visit(node.value)
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
+        lowering = _Lowering(self._modules)
+        lowered = lowering.visit(node)
+        if lowering.changed:
+            start, end = self._span(node)
+            # Parentheses and blank lines keep the lines below where they were.
+            padding = "\n" * self._source.count(b"\n", start, end)
+            self._edits.append(_Edit(start, end, f"({ast.unparse(lowered)}{padding})"))
+
+    def visit_MatchValue(self, node: ast.MatchValue) -> None:
+        """Leave patterns alone: ``case Colour.RED`` must stay a dotted name."""
+
+    def visit_MatchClass(self, node: ast.MatchClass) -> None:
+        """Leave patterns alone."""
+
+    def _insert_call(self, position: int, text: str) -> None:
+        before = self._source[position - 1 : position]
+        touching = before.isalnum() or before == b"_"  # ``in(a).b``
+        self._edits.append(_Edit(position, position, f" {text}" if touching else text))
+
+    def _span(self, node: ast.expr) -> tuple[int, int]:
+        start = self._line_starts[node.lineno - 1] + node.col_offset
+        return start, self._line_starts[(node.end_lineno or 1) - 1] + (node.end_col_offset or 0)
+
+    def _find_dot(self, position: int) -> int:
+        """Return where the dot after a value is; only closing parentheses, space and comments come before it."""
+        return self._after(_BEFORE_DOT, position)
+
+    def _find_name(self, position: int) -> int:
+        return self._after(_SPACE, position)
+
+    def _after(self, pattern: re.Pattern[bytes], position: int) -> int:
+        match = pattern.match(self._source, position)
+        return match.end() if match else position
+
+
+class _Lowering(ast.NodeTransformer):
+    """Turns an f-string into a join of helper calls, and the attributes inside into helper calls."""
+
+    def __init__(self, modules: frozenset[str]) -> None:
+        self._modules = modules
+        self.changed = False
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        if isinstance(node.func, ast.Attribute):
+            function = ast.Attribute(self.visit(node.func.value), node.func.attr, ast.Load())
+        else:
+            function = self.visit(node.func)
+        arguments = [self.visit(argument) for argument in node.args]
+        return ast.Call(function, arguments, [self.visit(keyword) for keyword in node.keywords])
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        if not _is_read(node, self._modules):
+            return ast.Attribute(self.visit(node.value), node.attr, node.ctx)
+        self.changed = True
+        path = _path(node.value)
+        names = [ast.Constant(node.attr), *([ast.Constant(path)] if path else [])]
+        return _call(ATTRIBUTE, self.visit(node.value), *names)
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
+        parts = ast.List([self.visit(part) for part in node.values], ast.Load())
+        return ast.Call(ast.Attribute(ast.Constant(""), "join", ast.Load()), [parts], [])
+
+    def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.AST:
+        conversion = ast.Constant(chr(node.conversion) if node.conversion > 0 else "")
+        specification = self.visit(node.format_spec) if node.format_spec else ast.Constant("")
+        return _call(FORMAT, self.visit(node.value), conversion, specification)
+
+
+def _call(name: str, *arguments: ast.expr) -> ast.Call:
+    return ast.Call(ast.Name(name, ast.Load()), list(arguments), [])

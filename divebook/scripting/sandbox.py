@@ -1,0 +1,130 @@
+"""The one door to Monty: a pool of sandbox processes, and sessions that run code in them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import pydantic_monty as monty
+
+from divebook.scripting.contexts import Limits
+from divebook.scripting.failures import Kind, SandboxError
+from divebook.scripting.host import Answers
+from divebook.scripting.prelude import ERROR_FUNCTION
+
+_FROZEN: monty.OSPolicy = {
+    "datetime": datetime(2000, 1, 1, tzinfo=UTC),
+    "sleep": "zero",
+    "random_start": {"seed": 0},
+}
+_ASKING: monty.OSPolicy = {"datetime": "call_host", "sleep": "call_host", "random_start": "call_host"}
+_MOST_QUESTIONS = 100_000
+_PRINTED_BYTES = 10 * 1024 * 1024
+
+
+class Sandbox:
+    """A pool of sandbox processes.
+
+    Parameters
+    ----------
+    processes
+        The most processes at one time; a further session waits for one to be free.
+    """
+
+    def __init__(self, processes: int) -> None:
+        self._pool = monty.Monty(min_processes=1, max_processes=processes)
+        self._pool.__enter__()
+
+    def session(self, limits: Limits, prelude: str, *, asks_host: bool) -> Session:
+        """Return a fresh session told `prelude`; without `asks_host` its clock stands still and its chance is fixed."""
+        checked_out = self._pool.checkout(
+            script_name="script",
+            limits={
+                "max_feed_duration_secs": limits.seconds,
+                "max_memory": limits.memory,
+                "max_suspensions": _MOST_QUESTIONS,
+            },
+            os_policy=_ASKING if asks_host else _FROZEN,
+        )
+        return Session(checked_out, prelude)
+
+    def close(self) -> None:
+        """End the processes."""
+        self._pool.__exit__(None, None, None)
+
+
+class Session:
+    """One sandbox process; names given to a run stay until the next run replaces them."""
+
+    def __init__(self, session: monty.MontySession, prelude: str) -> None:
+        self._session = session.__enter__()
+        if prelude:
+            self._session.feed_run(prelude)
+
+    def close(self) -> None:
+        """Give the process back, emptied."""
+        self._session.__exit__(None, None, None)
+
+    def evaluate(self, code: str, names: dict[str, Any]) -> Any:
+        """Return the value of an expression that asks nothing of the host."""
+        try:
+            return self._session.feed_run(code, inputs=names)
+        except (monty.MontyError, ValueError) as error:
+            raise _failure(error) from error
+
+    def run(self, code: str, names: dict[str, Any], answers: Answers) -> tuple[Any, str]:
+        """Return the value of a script's last expression, and what it printed; questions go to `answers`.
+
+        What the host raises comes out unchanged; the session is useless afterwards.
+        """
+        printed = monty.CollectString(max_bytes=_PRINTED_BYTES)
+        try:
+            snapshot = self._session.feed_start(code, inputs=names, print_callback=printed)
+            while not isinstance(snapshot, monty.MontyComplete):
+                snapshot = _step(snapshot, answers)
+            result = snapshot.output
+        except (monty.MontyError, ValueError) as error:
+            failure = _failure(error)
+            if answers.missing is not None and failure.text == f"FileNotFoundError: {answers.missing}":
+                raise answers.missing from None
+            failure.printed = printed.output
+            raise failure from error
+        return result, printed.output
+
+
+def _step(snapshot: monty.SyncSnapshot, answers: Answers) -> monty.SyncSnapshot:
+    """Answer one question of the sandbox and let it go on to the next."""
+    if isinstance(snapshot, monty.NameLookupSnapshot):
+        return snapshot.resume()
+    if not isinstance(snapshot, monty.FunctionSnapshot):
+        raise SandboxError(Kind.RAISED, "the script waits for something that never comes; await only asyncio.sleep")
+    name = str(snapshot.function_name)
+    if name == "import":
+        return snapshot.resume_not_handled()
+    return snapshot.resume(cast(monty.ExternalResult, answers.answer(name, snapshot.args)))
+
+
+def _failure(error: Exception) -> SandboxError:
+    if isinstance(error, monty.MontyCrashedError):
+        return SandboxError(Kind.TIME if error.timed_out else Kind.CRASHED, str(error))
+    if isinstance(error, monty.MontyConversionError):
+        return SandboxError(Kind.UNSENDABLE, str(error))
+    if not isinstance(error, monty.MontyRuntimeError | monty.MontySyntaxError):
+        return SandboxError(Kind.RAISED, f"the value cannot leave the sandbox: {error}")
+    return _raised(error)
+
+
+def _raised(error: monty.MontyRuntimeError | monty.MontySyntaxError) -> SandboxError:
+    text = str(error)
+    frames = error.traceback()
+    own = [frame for frame in frames if frame.filename == frames[0].filename]  # without those of the prelude
+    line = own[-1].line if own else None
+    if text.startswith("TimeoutError: feed time limit exceeded"):
+        return SandboxError(Kind.TIME, text, line)
+    if text.startswith("MemoryError: memory limit exceeded"):
+        return SandboxError(Kind.MEMORY, text, line)
+    unsupported = text.startswith("NotImplementedError: ") and ("monty" in text or "not supported" in text)
+    if isinstance(error, monty.MontySyntaxError) or unsupported:
+        return SandboxError(Kind.SYNTAX, text, line)
+    deliberate = frames and frames[-1].function_name == ERROR_FUNCTION and len(own) < len(frames)
+    return SandboxError(Kind.RAISED, text.removeprefix("Exception: ") if deliberate else text, line)

@@ -1,0 +1,147 @@
+"""Values on their way into and out of the sandbox, and as text."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from datetime import date, datetime, time
+from enum import Enum
+from typing import Any
+
+from divebook.errors import ScriptError
+
+_ATOMS = (type(None), bool, int, float, str, bytes)
+
+
+def plain(value: Any) -> Any:
+    """Return a script's result as plain data: tuples and sets become lists, sets in sorted order.
+
+    Raises
+    ------
+    ScriptError
+        If a class, an instance of a script's own class, or an exception is in it.
+    """
+    if isinstance(value, _ATOMS):
+        return value
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, AbstractSet):
+        return in_order([plain(item) for item in value])
+    return _checked(value)
+
+
+def in_order(items: list[Any]) -> list[Any]:
+    """Sort the items of a set, which has no order of its own, the same way every time."""
+    try:
+        return sorted(items)
+    except TypeError:
+        return sorted(items, key=lambda item: (type(item).__name__, repr(item)))
+
+
+def _checked(value: Any) -> Any:
+    module = type(value).__module__
+    if isinstance(value, BaseException):
+        raise ScriptError(f"a script cannot return an exception ({value!r}); return its text, or raise it")
+    if isinstance(value, type) or module.startswith("pydantic_monty"):
+        name = getattr(value, "name", None) or getattr(value, "__name__", repr(value))
+        raise ScriptError(f'a script cannot return {name}; return plain data, for example {{"x": point.x}}')
+    if value is Ellipsis or value is NotImplemented:
+        raise ScriptError(f"a script cannot return {value!r}; return plain data such as text, numbers, lists and dicts")
+    return value
+
+
+def sendable(value: Any, path: str) -> Any:
+    """Return `value` rebuilt from types the sandbox takes; only used when it refused the value as it is.
+
+    Raises
+    ------
+    ScriptError
+        With the place of the value that cannot be passed, for example ``state.order``.
+    """
+    if isinstance(value, Enum):
+        return sendable(value.value, path)
+    if isinstance(value, str | bytes | bytearray):
+        return bytes(value) if isinstance(value, bytearray) else value
+    if isinstance(value, Mapping):
+        return {key: sendable(item, f"{path}.{key}") for key, item in value.items()}
+    if isinstance(value, Sequence):
+        return [sendable(item, f"{path}[{index}]") for index, item in enumerate(value)]
+    if isinstance(value, AbstractSet):
+        return {sendable(item, path) for item in value}
+    if isinstance(value, (*_ATOMS, date, time)) or type(value).__module__ in ("datetime", "decimal", "_decimal"):
+        return value
+    raise ScriptError(
+        f"{path} is a {type(value).__name__}, which scripts cannot take; keep text, numbers, lists and dicts instead"
+    )
+
+
+def value_text(value: Any) -> str:
+    """Return a script's result as the text of its step: as in a template, but lists and mappings as JSON.
+
+    Examples
+    --------
+    >>> value_text([1, "two", True, None, 2.0])
+    '[1, "two", true, null, 2]'
+    """
+    if isinstance(value, Mapping | list | tuple | set | frozenset):
+        return _json(value)
+    return scalar_text(value)
+
+
+def _json(value: Any) -> str:
+    if isinstance(value, Mapping):
+        entries = (f"{json.dumps(_key_text(key), ensure_ascii=False)}: {_json(item)}" for key, item in value.items())
+        return "{" + ", ".join(entries) + "}"
+    if isinstance(value, set | frozenset):
+        return _json(in_order(list(value)))
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_json(item) for item in value) + "]"
+    if value is None:
+        return "null"
+    if isinstance(value, bool | int | float):
+        return scalar_text(value)
+    return json.dumps(scalar_text(value), ensure_ascii=False)
+
+
+def _key_text(key: Any) -> str:
+    return key if isinstance(key, str) else scalar_text(key)
+
+
+def scalar_text(value: Any) -> str:
+    """Return one value as text: None is empty, booleans are lower case, floats as short as they go."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return float_text(value)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    return str(value)
+
+
+def float_text(value: float) -> str:
+    """Return the shortest text that reads back as `value`, with an exponent below 1e-4 and from 1e6 on.
+
+    These are the rules of C's ``%g`` without its rounding to six digits.
+
+    Examples
+    --------
+    >>> [float_text(number) for number in (2.0, 3.14159, 1e6, 123456.5, 0.00001)]
+    ['2', '3.14159', '1e+06', '123456.5', '1e-05']
+    """
+    if not math.isfinite(value):
+        return str(value)
+    exponent = int(f"{value:.16e}".partition("e")[2])
+    if -4 <= exponent < 6:
+        return repr(value).removesuffix(".0")
+    candidates = (f"{value:.{places}e}" for places in range(17))
+    return next(text for text in candidates if float(text) == value)

@@ -1,0 +1,1 @@
+"""One handler per kind of step, and the built-in actions."""

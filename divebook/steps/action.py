@@ -1,0 +1,57 @@
+"""Action steps: parameters are rendered, then a named function is called as one operation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from divebook.engine.operations import ACTION_EXECUTION
+from divebook.errors import NotFoundError, StepError
+from divebook.execution.context import StepContext
+from divebook.execution.iterations import Outcome
+from divebook.scripting import value_text
+from divebook.steps.actions import Action
+from divebook.steps.evaluation import render_texts
+
+
+class ActionStep:
+    """Carries out action steps with the actions that `find` knows at that moment."""
+
+    def __init__(self, actions: Callable[[], Mapping[str, Action]]) -> None:
+        self._actions = actions
+
+    async def __call__(self, context: StepContext) -> Outcome:
+        """Call the action; its result is the step's value, and as text its output."""
+        action = self._find(context)
+        parameters = await self._parameters(context)
+        recorded = {"action_name": action.name, "params": parameters}
+
+        async def call() -> Any:
+            action.check(parameters)
+            return await action.call(parameters)
+
+        try:
+            result = await context.operation(ACTION_EXECUTION, recorded, call)
+        except Exception as error:
+            raise StepError(f"action execution operation failed: {error or type(error).__name__}") from error
+        text = value_text(result)
+        return Outcome(text, text if context.workflow.dialect == "dive" else result)
+
+    def _find(self, context: StepContext) -> Action:
+        name = context.step.action
+        if not name:
+            raise StepError(f'no action specified for action step "{context.step.name}"')
+        known = self._actions()
+        if name not in known:
+            raise NotFoundError("action", name, known, f'action "{name}" not found')
+        return known[name]
+
+    @staticmethod
+    async def _parameters(context: StepContext) -> dict[str, Any]:
+        """Render the top-level texts; anything inside lists and maps is passed as it is written."""
+        parameters = dict(context.step.parameters)
+        templates = [key for key, value in parameters.items() if isinstance(value, str) and "${" in value]
+        if templates:
+            rendered = await render_texts([parameters[key] for key in templates], context.names)
+            parameters.update(zip(templates, rendered, strict=True))
+        return parameters

@@ -1,0 +1,132 @@
+"""Actions: named Python functions that steps call, and those every environment has."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar, overload
+
+import anyio.to_thread
+
+from divebook.documents import DocumentRepository
+from divebook.errors import DivebookError, SetupError, StepError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A function under the name by which steps call it.
+
+    A coroutine function runs on the engine's loop; any other runs in a thread, so that it may block.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    description: str = ""
+
+    def check(self, parameters: Mapping[str, Any]) -> None:
+        """Raise StepError unless the function takes these parameters."""
+        try:
+            inspect.signature(self.function).bind(**parameters)
+        except TypeError as error:
+            takes = ", ".join(inspect.signature(self.function).parameters) or "nothing"
+            raise StepError(f'action "{self.name}" {error} (it takes: {takes})') from None
+
+    async def call(self, parameters: Mapping[str, Any]) -> Any:
+        """Call the function."""
+        if inspect.iscoroutinefunction(self.function):
+            return await self.function(**parameters)
+        return await anyio.to_thread.run_sync(lambda: self.function(**parameters))
+
+
+@overload
+def action(name: F) -> F: ...
+@overload
+def action(name: str | None = None) -> Callable[[F], F]: ...
+def action(name: F | str | None = None) -> F | Callable[[F], F]:
+    """Make a function an action of every environment of this process; a later one of the same name replaces it.
+
+    Examples
+    --------
+    >>> @action("Text.Shout")
+    ... def shout(text: str) -> str:
+    ...     return text.upper()
+    >>> shout("hi")
+    'HI'
+    """
+    if callable(name):
+        return _register(name, name.__name__)
+
+    def decorate(function: F) -> F:
+        return _register(function, name or function.__name__)
+
+    return decorate
+
+
+def _register(function: F, name: str) -> F:
+    if not name:
+        raise SetupError("action name is required")
+    REGISTERED[name] = Action(name, function, inspect.getdoc(function) or "")
+    return function
+
+
+REGISTERED: dict[str, Action] = {}
+"""Actions made with `@action`, by name."""
+
+
+def built_in_actions(
+    documents: DocumentRepository, printer: Callable[[str], None], now: Callable[[], datetime]
+) -> dict[str, Action]:
+    """Return the actions that every environment has.
+
+    Parameters
+    ----------
+    documents
+        What ``Document.Read`` and ``Document.Write`` use.
+    printer
+        Takes the lines of ``Print``.
+    now
+        The time for ``Time.Now``, aware.
+    """
+
+    # The parameters are capitalised because definitions spell them so.
+    async def read(Path: Any = None) -> str:  # noqa: N803
+        """Return the text of a document."""
+        path = _text(Path, "path")
+        try:
+            return documents.get(path).content
+        except (DivebookError, OSError, UnicodeError) as error:
+            raise StepError(f"failed to read document: {error}") from error
+
+    async def write(Path: Any = None, Content: Any = None) -> None:  # noqa: N803
+        """Write a document whole."""
+        path, content = _text(Path, "path"), _text(Content, "content")
+        try:
+            documents.put(path, content)
+        except (DivebookError, OSError, UnicodeError) as error:
+            raise StepError(f"failed to write document: {error}") from error
+
+    async def time_now() -> str:
+        """Return the time as text, RFC 3339, to the second."""
+        return now().replace(microsecond=0).isoformat()
+
+    async def print_line(Message: Any = None, **_: Any) -> None:  # noqa: N803
+        """Print a line."""
+        printer(_text(Message, "message"))
+
+    functions: dict[str, Callable[..., Awaitable[Any]]] = {
+        "Document.Read": read,
+        "Document.Write": write,
+        "Time.Now": time_now,
+        "Print": print_line,
+    }
+    return {name: Action(name, function, function.__doc__ or "") for name, function in functions.items()}
+
+
+def _text(value: Any, name: str) -> str:
+    if not isinstance(value, str):
+        raise StepError(f"{name} parameter must be a string, got {type(value).__name__}")
+    return value

@@ -1,0 +1,111 @@
+"""Content blocks of prompt steps: the ready ones as they are, the dynamic ones evaluated as recorded operations."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+
+from divebook.documents import DocumentRepository
+from divebook.engine.operations import DYNAMIC_CONTENT
+from divebook.errors import SetupError, StepError
+from divebook.execution.context import StepContext
+from divebook.scripting import Interpreter
+from divebook.steps.script import ScriptHost
+from divebook.workflow.blocks import Block, blocks_from_program_output, blocks_from_script_result, text_block
+from divebook.workflow.content import ContentEntry
+
+PROGRAM_SECONDS = 60.0
+
+
+class ContentBuilder:
+    """Turns content entries into blocks while a step runs."""
+
+    def __init__(self, interpreter: Interpreter, documents: DocumentRepository, printer: Callable[[str], None]) -> None:
+        self._interpreter, self._documents, self._printer = interpreter, documents, printer
+
+    async def blocks(self, entries: Sequence[ContentEntry], context: StepContext, agent: str) -> list[Block]:
+        """Return the blocks of all entries, in order."""
+        found: list[Block] = []
+        for entry in entries:
+            found.extend(await self._blocks_of(entry, context, agent))
+        return found
+
+    async def _blocks_of(self, entry: ContentEntry, context: StepContext, agent: str) -> list[Block]:
+        if entry.blocks is not None:
+            return [dict(block) for block in entry.blocks]
+        if entry.text is not None:
+            return [text_block(entry.text.strip())]
+        if entry.document is not None:
+            return [text_block(self._documents.get(entry.document).content)]
+        if entry.dynamic is not None:
+            return await self._from_script(entry.dynamic, context, agent)
+        if entry.dynamic_from is not None:
+            return await self._from_program(entry.dynamic_from, context, agent)
+        raise SetupError(
+            f"content {entry.source} {getattr(entry, entry.source)!r} of step {context.step.name!r} was not loaded; "
+            "read the definition with divebook.load or in a %%dive cell"
+        )
+
+    async def _from_script(self, script: str, context: StepContext, agent: str) -> list[Block]:
+        names = {**context.names, "workflow": context.workflow.name, "step": context.step.name, "agent": agent}
+        host = ScriptHost(context, self._documents, self._printer)
+
+        async def call() -> list[Block]:
+            result = await anyio.to_thread.run_sync(self._interpreter.run_script, script, names, host)
+            return blocks_from_script_result(result)
+
+        recorded: list[Block] = await context.operation(DYNAMIC_CONTENT, {"script": script}, call)
+        return recorded
+
+    async def _from_program(self, program: str, context: StepContext, agent: str) -> list[Block]:
+        given = {
+            "inputs": dict(context.inputs),
+            "state": dict(context.variables),
+            "workflow": context.workflow.name,
+            "step": context.step.name,
+            "agent": agent,
+        }
+
+        async def call() -> list[Block]:
+            return await anyio.to_thread.run_sync(run_program, program, given)
+
+        recorded: list[Block] = await context.operation(DYNAMIC_CONTENT, {"program": program}, call)
+        return recorded
+
+
+def run_program(program: str, given: dict[str, Any]) -> list[Block]:
+    """Run a program that prints a JSON list of content blocks.
+
+    Parameters
+    ----------
+    program
+        Path of an executable file.
+    given
+        What it finds as JSON in the process variable ``DIVE_GLOBALS``.
+
+    Raises
+    ------
+    StepError
+        There is no such file, it fails, takes more than a minute, or prints something else.
+    """
+    if not Path(program).is_file():
+        raise StepError(f"script file not found: {program}")
+    environ = {**os.environ, "DIVE_GLOBALS": json.dumps(given, default=str)}
+    try:
+        done = subprocess.run(  # noqa: S603 - running the user's own program is the purpose
+            [str(Path(program).resolve())], env=environ, capture_output=True, check=True, timeout=PROGRAM_SECONDS
+        )
+        return blocks_from_program_output(done.stdout.decode())
+    except subprocess.CalledProcessError as error:
+        said = error.stderr.decode(errors="replace").strip()[-500:]
+        raise StepError(f"script execution failed: {program} ended with code {error.returncode}: {said}") from error
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise StepError(f"script execution failed: {error}") from error
+    except UnicodeDecodeError as error:
+        raise StepError(f"failed to parse script JSON output of {program}: {error}") from error

@@ -1,0 +1,51 @@
+"""Prompt steps: a rendered text and content blocks go to an agent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from divebook.agents import Agent
+from divebook.errors import StepError
+from divebook.execution.context import StepContext
+from divebook.execution.iterations import Outcome
+from divebook.steps.content import ContentBuilder
+from divebook.steps.evaluation import render_texts
+
+
+class PromptStep:
+    """Carries out prompt steps.
+
+    Parameters
+    ----------
+    find_agent
+        Gives the agent of a name, or the default agent for None; None where there is none at all.
+    content
+        Turns content entries into blocks.
+    """
+
+    def __init__(self, find_agent: Callable[[str | None], Agent | None], content: ContentBuilder) -> None:
+        self._find_agent, self._content = find_agent, content
+
+    async def __call__(self, context: StepContext) -> Outcome:
+        """Ask the agent; its answer is the step's value and output."""
+        step = context.step
+        agent = self._find_agent(step.agent)
+        if agent is None:
+            raise StepError(f'no agent specified for prompt step "{step.name}"; define one, or name it with Agent')
+        (prompt,) = await render_texts([step.prompt or ""], context.names)
+        content = await self._content.blocks(step.content, context, agent.name)
+        own_context = await self._content.blocks(agent.definition.context, context, agent.name)
+        answer = await self._ask(agent, prompt, content, own_context, context)
+        return Outcome(answer, answer)
+
+    @staticmethod
+    async def _ask(
+        agent: Agent, prompt: str, content: list[dict[str, Any]], own_context: list[dict[str, Any]], context: StepContext
+    ) -> str:
+        try:
+            return await agent.respond(
+                prompt, context.operation, content=content, context=own_context, date=context.started_at
+            )
+        except Exception as error:
+            raise StepError(f"agent response operation failed: {error or type(error).__name__}") from error

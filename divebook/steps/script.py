@@ -1,0 +1,90 @@
+"""Script steps: sandboxed Python as one operation, whose clock and chance are operations of their own."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio.from_thread
+import anyio.to_thread
+
+from divebook.documents import DocumentRepository
+from divebook.engine.operations import DOCUMENT_READ, SCRIPT_EXECUTION
+from divebook.errors import ScriptError, ScriptSyntaxError, StepError, UndefinedVariableError
+from divebook.execution.context import StepContext
+from divebook.execution.iterations import Outcome
+from divebook.scripting import Interpreter, value_text
+
+ENTROPY_BITS = 128
+
+
+class ScriptHost:
+    """Answers a script's questions to the outside, each as a recorded operation; called in the script's thread."""
+
+    def __init__(self, context: StepContext, documents: DocumentRepository, printer: Callable[[str], None]) -> None:
+        self._context, self._documents, self._printer = context, documents, printer
+
+    def now(self) -> float:
+        """Return seconds since 1970."""
+        return self._ask(self._context.now).timestamp()
+
+    def entropy(self) -> bytes:
+        """Return random bytes for the script's generator."""
+        bits = self._ask(functools.partial(self._context.random_bits, ENTROPY_BITS))
+        return bits.to_bytes(ENTROPY_BITS // 8, "big")
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        self._ask(functools.partial(self._context.sleep, seconds))
+
+    def document(self, path: str) -> dict[str, Any]:
+        """Return a document as plain data."""
+
+        async def read() -> dict[str, Any]:
+            found = self._documents.get(path)
+            return {"path": found.path, "name": found.name, "content": found.content, "content_type": found.content_type}
+
+        return self._ask(functools.partial(self._context.operation, DOCUMENT_READ, {"path": path}, read))
+
+    def printed(self, text: str) -> None:
+        """Pass on what the script prints."""
+        self._printer(text)
+
+    @staticmethod
+    def _ask(call: Callable[[], Awaitable[Any]]) -> Any:
+        return anyio.from_thread.run(call)
+
+
+class ScriptStep:
+    """Carries out script steps."""
+
+    def __init__(self, interpreter: Interpreter, documents: DocumentRepository, printer: Callable[[str], None]) -> None:
+        self._interpreter, self._documents, self._printer = interpreter, documents, printer
+
+    async def __call__(self, context: StepContext) -> Outcome:
+        """Run the script; the value of its last expression is the step's value, and as text its output."""
+        source = context.step.script
+        if not source:
+            raise StepError(f'no script specified for script activity step "{context.step.name}"')
+        host = ScriptHost(context, self._documents, self._printer)
+        names = context.names
+
+        async def call() -> Any:
+            return await anyio.to_thread.run_sync(self._interpreter.run_script, source, names, host)
+
+        try:
+            result = await context.operation(SCRIPT_EXECUTION, {"script": source}, call, key="script")
+        except Exception as error:
+            raise StepError(f"script execution operation failed: {_explained(error)}") from error
+        if result is None and context.workflow.dialect == "dive":
+            return Outcome("nil", "nil")
+        return Outcome(value_text(result), result)
+
+
+def _explained(error: Exception) -> str:
+    if isinstance(error, ScriptSyntaxError | UndefinedVariableError):
+        return f"failed to compile script: {error}"
+    if isinstance(error, ScriptError):
+        return f"failed to execute script: {error}"
+    return str(error) or type(error).__name__

@@ -1,0 +1,270 @@
+"""What an event store promises; every implementation passes ``tests/store/conformance.py``.
+
+`EventStore` does what all stores share: it checks and encodes batches, keeps one writer at a time, and tells listeners
+after the commit. An implementation writes the rows.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Self, TypeAlias
+
+from divebook.errors import ExecutionNotFoundError, InvalidEventError, NotFoundError, StoreError
+from divebook.events.catalog import STATUSES
+from divebook.events.event import Event, to_microseconds
+from divebook.store.batches import PreparedBatch, prepare
+from divebook.store.subscribers import Listener, Subscribers
+
+Refusal: TypeAlias = StoreError | InvalidEventError
+
+MAX_CANDIDATES = 10
+"""How many execution ids an error or a look-up names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Events that are written together or not at all."""
+
+    execution_id: str
+    expected_sequence: int
+    """Sequence of the last event the writer knows of; 0 for a new execution."""
+    events: Sequence[Event]
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionRecord:
+    """One line of a list of executions, derived from the events as they were appended."""
+
+    execution_id: str
+    workflow_name: str
+    fingerprint: str | None
+    status: str
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    last_sequence: int
+    error: str | None
+    size: int
+    """Bytes of payload."""
+
+
+class EventStore(ABC):
+    """Logs of executions. Methods block, and may be called from several threads.
+
+    Examples
+    --------
+    >>> from divebook.store import MemoryStore
+    >>> with MemoryStore() as store:
+    ...     store.records()
+    []
+    """
+
+    location: str
+    """Where the events are, for people."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._subscribers = Subscribers()
+        self._closed = False
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    def append(self, execution_id: str, events: Sequence[Event], expected_sequence: int) -> None:
+        """Append events to one log, all or none.
+
+        Raises
+        ------
+        ConcurrentAppendError
+            The log does not end at `expected_sequence`.
+        InvalidEventError
+            ``invalid event at index i: ...``.
+        ExecutionNotFoundError
+            `expected_sequence` is not 0 and there is no such log.
+        """
+        (refusal,) = self.append_all((Batch(execution_id, expected_sequence, events),))
+        if refusal is not None:
+            raise refusal
+
+    def append_all(self, batches: Sequence[Batch]) -> list[Refusal | None]:
+        """Append many batches in one transaction; return, for each, why it was refused, or None.
+
+        A refused batch does not hold up the others. If the transaction itself fails (disk full, read-only) it raises,
+        and nothing is written. A batch without events is not looked at.
+        """
+        self._check_open()
+        checked = [_prepare_or_refuse(batch) if batch.events else None for batch in batches]
+        accepted = [entry for entry in checked if isinstance(entry, PreparedBatch)]
+        answers = self._write_and_tell(accepted) if accepted else []
+        remaining = iter(answers)
+        return [next(remaining) if isinstance(entry, PreparedBatch) else entry for entry in checked]
+
+    def _write_and_tell(self, batches: Sequence[PreparedBatch]) -> list[Refusal | None]:
+        with self._lock:
+            answers = self._write(batches)
+            for batch, answer in zip(batches, answers, strict=True):
+                if answer is None:
+                    self._subscribers.tell(batch.execution_id, batch.events)
+        return answers
+
+    def delete(self, execution_id: str) -> None:
+        """Delete one log for good, whatever its status."""
+        self._check_open()
+        with self._lock:
+            self._delete(execution_id)
+            self._subscribers.tell(execution_id, ())
+
+    def cleanup(self, before: datetime) -> int:
+        """Delete completed, failed and cancelled executions that ended before a moment; return how many."""
+        self._check_open()
+        if before.tzinfo is None:
+            raise ValueError(f"before needs a time zone, got {before.isoformat()}; use datetime.now(UTC) - age")
+        with self._lock:
+            deleted = self._cleanup(to_microseconds(before))
+            for execution_id in deleted:
+                self._subscribers.tell(execution_id, ())
+        return len(deleted)
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def read(self, execution_id: str, after: int = 0, limit: int | None = None) -> list[Event]:
+        """Return the events with sequences above `after`, ascending, at most `limit`.
+
+        Raises
+        ------
+        ExecutionNotFoundError
+            There is no such log.
+        NewerStoreError
+            A newer divebook wrote one of the events.
+        CorruptStoreError
+            An event cannot be decoded, or one is missing.
+        """
+        self._check_open()
+        if limit is not None:
+            _check_not_negative("limit", limit)
+        return self._read(execution_id, max(after, 0), limit)
+
+    def record(self, execution_id: str) -> ExecutionRecord:
+        """Return the line of one execution; ExecutionNotFoundError if there is none."""
+        self._check_open()
+        return self._record(execution_id)
+
+    def records(
+        self, status: str | None = None, workflow: str | None = None, limit: int = 0, offset: int = 0
+    ) -> list[ExecutionRecord]:
+        """Return the lines of executions, newest first; limit 0 means all."""
+        self._check_open()
+        _check_not_negative("limit", limit)
+        _check_not_negative("offset", offset)
+        if status is not None and status not in STATUSES:
+            raise NotFoundError("status", status, STATUSES)
+        return self._records(status, workflow, limit, offset)
+
+    def resolve(self, prefix: str) -> str:
+        """Return the one execution id that begins with `prefix`; the leading ``exec_`` may be left out.
+
+        Raises
+        ------
+        ExecutionNotFoundError
+            None does; names those that exist.
+        StoreError
+            Several do; names them.
+        """
+        self._check_open()
+        candidates = self._candidates(prefix) or self._candidates(f"exec_{prefix}")
+        if prefix in candidates or len(candidates) == 1:
+            return prefix if prefix in candidates else candidates[0]
+        if not candidates or not prefix:
+            raise self._unknown(prefix)
+        more = ", ..." if len(candidates) > MAX_CANDIDATES else ""
+        raise StoreError(
+            f"execution id {prefix!r} is ambiguous: {', '.join(candidates[:MAX_CANDIDATES])}{more}. Type more of it"
+        )
+
+    # --- listening and closing ---------------------------------------------------------------------------------------
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Call ``listener(execution_id, events)`` after each commit; return a function that ends it.
+
+        The calls come in the appending thread, in the order of the commits, and hold up other writers: hand the events
+        over and return. A deleted execution is announced with no events. Appends of other processes are not announced.
+        """
+        with self._lock:
+            return self._subscribers.add(listener)
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    def close(self) -> None:
+        """Release everything; may be called twice."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.location}>"
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreError(f"the store {self.location} is closed; open it again with open_store({self.location!r})")
+
+    def _unknown(self, execution_id: str) -> ExecutionNotFoundError:
+        latest = self._records(None, None, MAX_CANDIDATES, 0)
+        return ExecutionNotFoundError(execution_id, [record.execution_id for record in latest])
+
+    # --- what an implementation does; `_write`, `_delete` and `_cleanup` are called with the lock held ---------------
+
+    @abstractmethod
+    def _write(self, batches: Sequence[PreparedBatch]) -> list[Refusal | None]: ...
+
+    @abstractmethod
+    def _read(self, execution_id: str, after: int, limit: int | None) -> list[Event]: ...
+
+    @abstractmethod
+    def _record(self, execution_id: str) -> ExecutionRecord: ...
+
+    @abstractmethod
+    def _records(self, status: str | None, workflow: str | None, limit: int, offset: int) -> list[ExecutionRecord]: ...
+
+    @abstractmethod
+    def _candidates(self, prefix: str) -> list[str]:
+        """Return ids that begin with `prefix`, sorted, at most one more than `MAX_CANDIDATES`."""
+
+    @abstractmethod
+    def _delete(self, execution_id: str) -> None: ...
+
+    @abstractmethod
+    def _cleanup(self, before: int) -> list[str]:
+        """Delete what ended before, in microseconds; return the ids."""
+
+    @abstractmethod
+    def _close(self) -> None: ...
+
+
+def _prepare_or_refuse(batch: Batch) -> PreparedBatch | InvalidEventError:
+    try:
+        return prepare(batch.execution_id, batch.events, batch.expected_sequence)
+    except InvalidEventError as error:
+        return error
+
+
+def _check_not_negative(name: str, value: int) -> None:
+    if value < 0:
+        raise ValueError(f"{name} must not be negative, got {value}")
+
+
+def first_sorted(ids: Iterable[str]) -> list[str]:
+    """Return the first ids in order, as `_candidates` wants them."""
+    return sorted(ids)[: MAX_CANDIDATES + 1]

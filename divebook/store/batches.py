@@ -1,0 +1,120 @@
+"""What every store does to a batch before it writes it: check each event, encode each payload once, note what changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from divebook.errors import InvalidEventError, UnstorableValueError
+from divebook.events.catalog import (
+    CANCELLED,
+    COMPLETED,
+    FAILED,
+    RUNNING,
+    TERMINAL,
+    ExecutionCancelled,
+    ExecutionCompleted,
+    ExecutionFailed,
+    ExecutionResumed,
+    ExecutionStarted,
+    Payload,
+)
+from divebook.events.codec import encode
+from divebook.events.event import Event, validate
+
+STATUS_AFTER: dict[type[Payload], str] = {
+    ExecutionStarted: RUNNING,
+    ExecutionResumed: RUNNING,
+    ExecutionCompleted: COMPLETED,
+    ExecutionFailed: FAILED,
+    ExecutionCancelled: CANCELLED,
+}
+"""The events that change an execution's status, and to what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What an execution's row says after its latest change of status; times in microseconds."""
+
+    status: str
+    ended_at: int | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedBatch:
+    """A batch that is well formed in itself; whether it fits the log is for the store to find out."""
+
+    execution_id: str
+    expected_sequence: int
+    events: Sequence[Event]
+    payloads: Sequence[bytes]
+    size: int
+    started: ExecutionStarted | None
+    """What a new log begins with; None if the log exists already."""
+    turn: Turn | None
+    """None if the status stays as it is."""
+
+    @property
+    def last_sequence(self) -> int:
+        """Where the log stands once the batch is written."""
+        return self.expected_sequence + len(self.events)
+
+
+def prepare(execution_id: str, events: Sequence[Event], expected_sequence: int) -> PreparedBatch:
+    """Check and encode a batch.
+
+    Raises
+    ------
+    InvalidEventError
+        ``invalid event at index i: ...``, for the first event that is wrong.
+    """
+    payloads = []
+    size, sequence = 0, expected_sequence
+    started: ExecutionStarted | None = None
+    turn: Turn | None = None
+    for index, event in enumerate(events):
+        sequence += 1
+        try:
+            _check(event, execution_id, sequence)
+            payload = encode(event.data.to_data())
+        except (InvalidEventError, UnstorableValueError) as error:
+            raise InvalidEventError(f"invalid event at index {index}: {error}") from error
+        payloads.append(payload)
+        size += len(payload)
+        if type(event.data) in STATUS_AFTER:
+            turn = _turn(event)
+            if isinstance(event.data, ExecutionStarted):
+                started = event.data
+    _check_distinct(events)
+    return PreparedBatch(execution_id, expected_sequence, events, payloads, size, started, turn)
+
+
+def _check(event: Event, execution_id: str, sequence: int) -> None:
+    if not isinstance(event, Event):
+        raise InvalidEventError(f"expected an Event, got {type(event).__name__}")
+    validate(event)
+    if event.execution_id != execution_id:
+        raise InvalidEventError(f"it belongs to execution {event.execution_id}, not to {execution_id}")
+    if event.sequence != sequence:
+        raise InvalidEventError(f"its sequence must be {sequence}, got {event.sequence}")
+    if (sequence == 1) is not (type(event.data) is ExecutionStarted):
+        raise InvalidEventError(f"an execution_started event, and nothing else, begins a log; got {event.event_type}")
+
+
+def _check_distinct(events: Sequence[Event]) -> None:
+    ids = [event.id for event in events]
+    if len(set(ids)) < len(ids):
+        index = next(index for index, event_id in enumerate(ids) if event_id in ids[:index])
+        raise duplicate_id(index, ids[index])
+
+
+def duplicate_id(index: int, event_id: str) -> InvalidEventError:
+    """Return the error for an event whose id the log holds already."""
+    return InvalidEventError(f"invalid event at index {index}: event id {event_id} is already in the log")
+
+
+def _turn(event: Event) -> Turn:
+    status = STATUS_AFTER[type(event.data)]
+    error = event.data.error if isinstance(event.data, ExecutionFailed) else None
+    return Turn(status, event.recorded_at if status in TERMINAL else None, error)

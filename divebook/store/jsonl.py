@@ -1,0 +1,149 @@
+"""One execution as JSON lines: one event a line, written out and taken in again."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import BinaryIO
+
+from divebook.errors import ConcurrentAppendError, InvalidEventError, NewerStoreError, StoreError
+from divebook.events.catalog import ExecutionStarted
+from divebook.events.codec import decode_line, encode_line
+from divebook.events.event import Event
+from divebook.events.ids import type_id
+from divebook.store.base import EventStore
+
+PAGE = 1000
+
+
+def export(store: EventStore, execution_id: str, file: str | Path | BinaryIO) -> int:
+    """Write an execution as JSON lines; return how many events it has.
+
+    A path is replaced only once everything has been written.
+    """
+    if isinstance(file, str | Path):
+        with _replacing(Path(file)) as stream:
+            return export(store, execution_id, stream)
+    count = 0
+    while page := store.read(execution_id, count, PAGE):
+        file.writelines(encode_line(event) + b"\n" for event in page)
+        count = page[-1].sequence
+    return count
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[BinaryIO]:
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("wb") as stream:
+            yield stream
+        part.replace(path)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error.strerror}") from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def import_(file: str | Path | BinaryIO, store: EventStore, *, rename: bool = False) -> str:
+    """Append the execution in a file of JSON lines to a store; return its id.
+
+    Everything is checked first: either the whole log arrives or nothing.
+
+    Parameters
+    ----------
+    rename
+        Give the execution, and each of its events, a new id, so that it may stand beside the original.
+
+    Raises
+    ------
+    InvalidEventError
+        Names the file and the line.
+    StoreError
+        The store has an execution of that id.
+    """
+    if isinstance(file, str | Path):
+        with _opened(Path(file)) as stream:
+            return import_(stream, store, rename=rename)
+    events = _read_log(file, str(getattr(file, "name", "<stream>")))
+    if rename:
+        events = _renamed(events)
+    execution_id = events[0].execution_id
+    try:
+        store.append(execution_id, events, 0)
+    except ConcurrentAppendError as error:
+        raise StoreError(
+            f"{store.location} already holds execution {execution_id}; import it with rename to give it a new id, "
+            "or delete the one that is there"
+        ) from error
+    return execution_id
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    try:
+        with path.open("rb") as stream:
+            yield stream
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _read_log(lines: Iterable[bytes], name: str) -> list[Event]:
+    events: list[Event] = []
+    seen: dict[str, int] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        place = f"{name}, line {number}"
+        event = _decode(line, place)
+        _check_follows(event, events, place)
+        if event.id in seen:
+            raise InvalidEventError(f"{place}: event id {event.id} is that of line {seen[event.id]} as well")
+        seen[event.id] = number
+        events.append(event)
+    if not events:
+        raise InvalidEventError(f"{name} holds no events; expected one JSON object a line, as export writes them")
+    return events
+
+
+def _decode(line: bytes, place: str) -> Event:
+    try:
+        return decode_line(line)
+    except NewerStoreError as error:
+        raise NewerStoreError(f"{place}: {error}") from error
+    # The last four: sound JSON with a value of the wrong kind somewhere.
+    except (InvalidEventError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InvalidEventError(f"{place}: {error}") from error
+
+
+def _check_follows(event: Event, before: list[Event], place: str) -> None:
+    if not isinstance(event.id, str) or not isinstance(event.execution_id, str) or type(event.sequence) is not int:
+        raise InvalidEventError(f"{place}: id and execution_id must be text, and sequence a whole number")
+    if before and event.execution_id != before[0].execution_id:
+        raise InvalidEventError(
+            f"{place}: belongs to execution {event.execution_id}, but the file began with {before[0].execution_id}; "
+            "import one execution a file"
+        )
+    expected = len(before) + 1
+    if event.sequence < expected:
+        raise InvalidEventError(f"{place}: sequence {event.sequence} comes a second time; expected {expected}")
+    if event.sequence > expected:
+        raise InvalidEventError(f"{place}: sequence {event.sequence} leaves a gap; expected {expected}")
+    if expected == 1 and not isinstance(event.data, ExecutionStarted):
+        raise InvalidEventError(f"{place}: a log begins with execution_started, got {event.event_type}")
+
+
+def _renamed(events: list[Event]) -> list[Event]:
+    execution_id = type_id("exec", time.time_ns() // 1_000_000, secrets.randbits(74))
+    return [
+        replace(
+            event,
+            id=type_id("event", event.recorded_at // 1000, secrets.randbits(74)),
+            execution_id=execution_id,
+        )
+        for event in events
+    ]

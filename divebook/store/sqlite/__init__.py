@@ -1,0 +1,5 @@
+"""Events in one SQLite file; the one door to sqlite3."""
+
+from divebook.store.sqlite.store import SqliteStore
+
+__all__ = ["SqliteStore"]

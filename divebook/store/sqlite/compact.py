@@ -1,0 +1,78 @@
+"""How an event's fields are written small: ids as 16 bytes, types as numbers."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+
+from divebook.errors import CorruptStoreError
+from divebook.events.catalog import PAYLOADS
+
+_PREFIX = "event_"
+_LENGTH = len(_PREFIX) + 26
+_CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
+_PYTHON = "0123456789abcdefghijklmnopqrstuv"  # the digits of int(text, 32)
+_TO_PYTHON = {code: "!" for code in range(128)} | {ord(c): p for c, p in zip(_CROCKFORD, _PYTHON, strict=True)}
+_PAIRS = tuple(high + low for high in _CROCKFORD for low in _CROCKFORD)
+_SHIFTS = tuple(range(120, -1, -10))
+
+
+def pack_id(event_id: str) -> bytes | str:
+    """Return the 16 bytes behind ``event_`` and 26 characters; any other text as it is."""
+    if len(event_id) != _LENGTH or not event_id.startswith(_PREFIX) or not event_id.isascii():
+        return event_id
+    try:
+        return int(event_id[6:].translate(_TO_PYTHON), 32).to_bytes(16, "big")
+    except (ValueError, OverflowError):  # not in the alphabet, or more than 128 bits
+        return event_id
+
+
+def unpack_id(packed: bytes | str) -> str:
+    """Undo `pack_id`."""
+    if isinstance(packed, str):
+        return packed
+    value = int.from_bytes(packed, "big")
+    return _PREFIX + "".join([_PAIRS[value >> shift & 0x3FF] for shift in _SHIFTS])
+
+
+class EventTypes:
+    """The numbers a file gives to event types; a newer version, or another process, may have added some."""
+
+    def __init__(self, location: str) -> None:
+        self._location = location
+        self._lock = threading.Lock()
+        self._names: dict[int, str] = {}
+        self.numbers: dict[str, int] = {}
+
+    def load(self, connection: sqlite3.Connection) -> None:
+        """Read the table."""
+        rows = connection.execute("SELECT number, name FROM event_types").fetchall()
+        with self._lock:
+            self._names = dict(rows)
+            self.numbers = {name: number for number, name in rows}
+
+    def register(self, connection: sqlite3.Connection) -> None:
+        """Give a number to every event type of this version that has none yet."""
+        self.load(connection)
+        missing = [(name,) for name in PAYLOADS if name not in self.numbers]
+        if missing:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.executemany("INSERT OR IGNORE INTO event_types (name) VALUES (?)", missing)
+            connection.execute("COMMIT")
+            self.load(connection)
+
+    def add(self, cursor: sqlite3.Cursor, name: str) -> int:
+        """Return the number of a type that was defined after the file was opened; part of the caller's transaction."""
+        cursor.execute("INSERT OR IGNORE INTO event_types (name) VALUES (?)", (name,))
+        number: int = cursor.execute("SELECT number FROM event_types WHERE name = ?", (name,)).fetchone()[0]
+        return number
+
+    def name(self, number: int, connection: sqlite3.Connection) -> str:
+        """Return the name behind a number, looking again if it is new."""
+        found = self._names.get(number)
+        if found is None:
+            self.load(connection)
+            found = self._names.get(number)
+        if found is None:
+            raise CorruptStoreError(f"{self._location} holds an event of type number {number}, which has no name")
+        return found

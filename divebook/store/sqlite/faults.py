@@ -1,0 +1,49 @@
+"""What SQLite's error codes mean to a user of the store, and what to do about them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from divebook.errors import CorruptStoreError, ReadOnlyStoreError, StoreError
+
+_CORRUPT = (
+    "{0} is damaged: {1}. Keep a copy of the file, then save what is readable with "
+    "`sqlite3 FILE .recover | sqlite3 NEW`, or go on with another store"
+)
+_FAULTS: dict[int, tuple[type[StoreError], str]] = {
+    sqlite3.SQLITE_BUSY: (StoreError, "{0} is locked: another process has been writing for too long. Try again"),
+    sqlite3.SQLITE_LOCKED: (StoreError, "{0} is locked by this process. Try again"),
+    sqlite3.SQLITE_FULL: (StoreError, "{0} cannot grow, the disk is full; nothing was written. Free some space and resume"),
+    sqlite3.SQLITE_IOERR: (StoreError, "{0} cannot be read or written: {1}. Check the disk; nothing was written"),
+    sqlite3.SQLITE_CANTOPEN: (StoreError, "{0} cannot be opened: {1}. Check that the path is a file you may use"),
+    sqlite3.SQLITE_PERM: (ReadOnlyStoreError, "{0} may not be used: {1}. Check the permissions of the file"),
+    sqlite3.SQLITE_READONLY: (
+        ReadOnlyStoreError,
+        "{0} is read-only: {1}. Make the file and its folder writable, or choose another store",
+    ),
+    sqlite3.SQLITE_NOTADB: (CorruptStoreError, "{0} is not a divebook store: {1}. Choose another path, or move the file away"),
+    sqlite3.SQLITE_CORRUPT: (CorruptStoreError, _CORRUPT),
+    sqlite3.SQLITE_CONSTRAINT: (CorruptStoreError, _CORRUPT),
+}
+
+
+def translate(error: sqlite3.Error, location: str) -> StoreError:
+    """Return the store's error for one of SQLite's."""
+    code = getattr(error, "sqlite_errorcode", None)  # absent if the sqlite3 module itself raised
+    if code is not None:
+        kind, text = _FAULTS.get(code & 0xFF, (StoreError, "{0}: {1}"))
+        return kind(text.format(location, error))
+    if "UTF-8" in str(error):
+        return CorruptStoreError(_CORRUPT.format(location, error))
+    return StoreError(f"{location}: {error}")
+
+
+@contextmanager
+def translated(location: str) -> Iterator[None]:
+    """Turn SQLite's errors inside the block into the store's."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise translate(error, location) from error

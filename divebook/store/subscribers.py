@@ -1,0 +1,55 @@
+"""Who hears about appended events: told after the commit, in the appending thread, in order."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from divebook.events.event import Event
+
+Listener: TypeAlias = Callable[[str, Sequence[Event]], None]
+
+_log = logging.getLogger(__name__)
+
+
+class Subscribers:
+    """The listeners of one store. Whoever calls `tell` holds the store's lock, which keeps the order."""
+
+    def __init__(self) -> None:
+        self._listeners: tuple[Listener, ...] = ()
+        self._news: deque[tuple[str, Sequence[Event]]] = deque()
+        self._telling = False
+
+    def add(self, listener: Listener) -> Callable[[], None]:
+        """Add a listener; call what is returned to remove it."""
+        # A wrapper of its own makes two subscriptions of one listener two things to remove.
+        entry: Listener = lambda execution_id, events: listener(execution_id, events)  # noqa: E731 - typed by Listener
+        self._listeners = (*self._listeners, entry)
+
+        def unsubscribe() -> None:
+            self._listeners = tuple(known for known in self._listeners if known is not entry)
+
+        return unsubscribe
+
+    def tell(self, execution_id: str, events: Sequence[Event]) -> None:
+        """Tell every listener; news from a listener that itself appends waits until all have heard the present."""
+        if not self._listeners:
+            return
+        self._news.append((execution_id, events))
+        if self._telling:
+            return
+        self._telling = True
+        try:
+            while self._news:
+                self._tell_one(*self._news.popleft())
+        finally:
+            self._telling = False
+
+    def _tell_one(self, execution_id: str, events: Sequence[Event]) -> None:
+        for listener in self._listeners:
+            try:
+                listener(execution_id, events)
+            except Exception:  # noqa: BLE001 - the events are committed: the appender must not take this for a failure
+                _log.exception("a listener of the event store failed at execution %s", execution_id)

@@ -1,0 +1,34 @@
+"""What should happen: definitions as plain data, read from text or written in Python."""
+
+from __future__ import annotations
+
+from divebook.workflow.definition import (
+    AgentDefinition,
+    Definitions,
+    Dialect,
+    Each,
+    Edge,
+    InputDefinition,
+    OutputDefinition,
+    Problem,
+    Step,
+    Workflow,
+)
+from divebook.workflow.reader import definitions_from, read_agent, read_definitions, read_workflow
+
+__all__ = [
+    "AgentDefinition",
+    "Definitions",
+    "Dialect",
+    "Each",
+    "Edge",
+    "InputDefinition",
+    "OutputDefinition",
+    "Problem",
+    "Step",
+    "Workflow",
+    "definitions_from",
+    "read_agent",
+    "read_definitions",
+    "read_workflow",
+]

@@ -1,0 +1,76 @@
+"""A piece of content for an agent's context or a prompt step: where it comes from, not yet what it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from divebook.errors import DefinitionError
+from divebook.workflow.problem import Problem
+from divebook.workflow.record import Record
+
+SOURCES = {
+    "text": "Text",
+    "path": "Path",
+    "url": "URL",
+    "document": "Document",
+    "dynamic": "Dynamic",
+    "dynamic_from": "DynamicFrom",
+}
+EXACTLY_ONE = f"context entry must specify exactly one of {', '.join(SOURCES.values())}"
+
+
+@dataclass(frozen=True, slots=True)
+class ContentEntry(Record):
+    """Exactly one source of content.
+
+    Examples
+    --------
+    >>> ContentEntry(path="notes/*.md").source
+    'path'
+    """
+
+    text: str | None = None
+    path: str | None = None
+    """A file, or a pattern (``**`` crosses folders), relative to the definition's folder."""
+    url: str | None = None
+    document: str | None = None
+    dynamic: str | None = None
+    """A script that is evaluated when the step runs."""
+    dynamic_from: str | None = None
+    """A program whose output is a JSON list of content blocks, started when the step runs."""
+    blocks: tuple[Mapping[str, Any], ...] | None = field(default=None, metadata={"tuple": True})
+    """What the source held when the definitions were made ready; None as long as it is not read."""
+
+    @classmethod
+    def of(cls, value: ContentEntry | str | Mapping[str, Any]) -> ContentEntry:
+        """Return `value` as an entry; a plain text is a text entry. More or less than one source is an error."""
+        entry = value if isinstance(value, ContentEntry) else cls._from(value)
+        if not entry.is_complete:
+            raise DefinitionError([Problem(EXACTLY_ONE)])
+        return entry
+
+    @classmethod
+    def _from(cls, value: str | Mapping[str, Any]) -> ContentEntry:
+        return cls(text=value) if isinstance(value, str) else cls.from_dict(value)
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The names of the sources that are filled in."""
+        return tuple(name for name in SOURCES if getattr(self, name) is not None)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether exactly one source is given."""
+        return len(self.given) == 1
+
+    @property
+    def source(self) -> str:
+        """Which source this entry has: ``text``, ``path``, ``url``, ``document``, ``dynamic`` or ``dynamic_from``."""
+        return self.given[0]
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether the content exists only when the step runs."""
+        return self.dynamic is not None or self.dynamic_from is not None

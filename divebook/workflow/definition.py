@@ -1,0 +1,238 @@
+"""A workflow as plain data, and everything a definition file can hold.
+
+`Workflow` is made by the reader from text, by Python code directly, and from the log by `Workflow.from_dict`; the
+three give equal objects with equal fingerprints. Agents are referred to by name only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from divebook.errors import DefinitionError, NotFoundError
+from divebook.workflow.content import ContentEntry
+from divebook.workflow.fingerprint import fingerprint_of
+from divebook.workflow.graph import check_workflow, reachable_from
+from divebook.workflow.problem import Place, Problem, Severity
+from divebook.workflow.record import Record, arguments, json_value, many
+from divebook.workflow.resources import (
+    AgentDefinition,
+    ApprovalFilterDefinition,
+    Config,
+    DocumentDefinition,
+    MCPServerDefinition,
+    ModelSettings,
+    OAuthDefinition,
+    ProviderSettings,
+    ScheduleDefinition,
+    TokenStoreDefinition,
+    ToolConfigurationDefinition,
+    ToolDefinition,
+    TriggerDefinition,
+)
+from divebook.workflow.step import Dialect, Each, Edge, Step, chained, require_step
+
+__all__ = [
+    "AgentDefinition",
+    "ApprovalFilterDefinition",
+    "Config",
+    "ContentEntry",
+    "Definitions",
+    "Dialect",
+    "DocumentDefinition",
+    "Each",
+    "Edge",
+    "InputDefinition",
+    "MCPServerDefinition",
+    "ModelSettings",
+    "OAuthDefinition",
+    "OutputDefinition",
+    "Problem",
+    "ProviderSettings",
+    "ScheduleDefinition",
+    "Severity",
+    "Step",
+    "TokenStoreDefinition",
+    "ToolConfigurationDefinition",
+    "ToolDefinition",
+    "TriggerDefinition",
+    "Workflow",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class InputDefinition(Record):
+    """An input of a workflow. It must be given unless it has a default or `required` is False."""
+
+    name: str
+    type: str | None = None
+    description: str = ""
+    required: bool | None = None
+    default: Any = None
+    has_default: bool = False
+    as_: str | None = None
+    """Read in the dialect ``dive``, where it has no effect either."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "default", json_value(self.default, "default"))
+        object.__setattr__(self, "has_default", self.has_default or self.default is not None)
+
+    @classmethod
+    def of(cls, value: InputDefinition | str | Mapping[str, Any]) -> InputDefinition:
+        """Return `value` as an input; a plain text is the name of a mandatory one."""
+        if isinstance(value, InputDefinition):
+            return value
+        return cls(value) if isinstance(value, str) else cls.from_dict(value)
+
+
+@dataclass(frozen=True, slots=True)
+class OutputDefinition(Record):
+    """An output of a workflow: the variable of that name when the execution ends."""
+
+    name: str
+    type: str | None = None
+    description: str = ""
+    format: str | None = None
+    default: Any = None
+    has_default: bool = False
+    document: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "default", json_value(self.default, "default"))
+        object.__setattr__(self, "has_default", self.has_default or self.default is not None)
+
+    @classmethod
+    def of(cls, value: OutputDefinition | str | Mapping[str, Any]) -> OutputDefinition:
+        """Return `value` as an output; a plain text is its name."""
+        if isinstance(value, OutputDefinition):
+            return value
+        return cls(value) if isinstance(value, str) else cls.from_dict(value)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Workflow(Record):
+    """Steps and the ways between them; the first listed step is the start.
+
+    Raises `DefinitionError` at once if the steps do not fit together.
+
+    Examples
+    --------
+    >>> workflow = Workflow("hello", [Step("ask", prompt="Greet ${inputs.who}", store="text")], inputs=["who"])
+    >>> workflow.start.name
+    'ask'
+    """
+
+    name: str
+    description: str = ""
+    inputs: tuple[InputDefinition, ...] = many(InputDefinition)
+    outputs: tuple[OutputDefinition, ...] = many(OutputDefinition)
+    steps: tuple[Step, ...] = many(Step)
+    triggers: tuple[TriggerDefinition, ...] = many(TriggerDefinition)
+    continue_on_failure: bool = False
+    dialect: Dialect = "divebook"
+    source: str = field(default="", compare=False, repr=False)
+    """The text it was read from, empty if Python code made it."""
+    _steps: dict[str, Step] = field(init=False, compare=False, repr=False)
+    _reachable: dict[str, frozenset[str]] = field(init=False, compare=False, repr=False)
+    _fingerprint: str = field(init=False, compare=False, repr=False)
+
+    def __init__(
+        self,
+        name: str,
+        steps: Sequence[Step] = (),
+        *,
+        description: str = "",
+        inputs: Sequence[InputDefinition | str] = (),
+        outputs: Sequence[OutputDefinition | str] = (),
+        triggers: Sequence[TriggerDefinition] = (),
+        continue_on_failure: bool = False,
+        dialect: Dialect = "divebook",
+        source: str = "",
+    ) -> None:
+        written = tuple(require_step(step) for step in steps)
+        self._fill(
+            name=name,
+            description=description,
+            inputs=tuple(InputDefinition.of(value) for value in inputs),
+            outputs=tuple(OutputDefinition.of(value) for value in outputs),
+            steps=chained(written),
+            triggers=tuple(triggers),
+            continue_on_failure=continue_on_failure,
+            dialect=dialect,
+            source=source,
+        )
+        inputs_and_outputs = [entry.name for entry in self.inputs], [entry.name for entry in self.outputs]
+        problems = check_workflow(name, written, dialect, *inputs_and_outputs)
+        errors = [found for found in problems if found.severity == "error"]
+        if errors:
+            raise DefinitionError(errors, f"workflow {name!r}")
+
+    def _fill(self, **values: Any) -> None:
+        for key, value in values.items():
+            object.__setattr__(self, key, value)
+        object.__setattr__(self, "_steps", {step.name: step for step in reversed(self.steps)})
+        object.__setattr__(self, "_reachable", {})
+        object.__setattr__(self, "_fingerprint", "")
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Make a workflow of what `to_dict` returned. It is not checked again: what once ran stays readable."""
+        workflow = object.__new__(cls)
+        defaults = {"description": "", "inputs": (), "outputs": (), "steps": (), "triggers": (), "source": ""}
+        given: dict[str, Any] = {
+            **defaults,
+            "continue_on_failure": False,
+            "dialect": "divebook",
+            **arguments(cls, data),
+        }
+        workflow._fill(**given)
+        return workflow
+
+    @property
+    def start(self) -> Step:
+        """The first listed step."""
+        return self.steps[0]
+
+    def step(self, name: str) -> Step:
+        """Return the step of that name; raises `NotFoundError`."""
+        try:
+            return self._steps[name]
+        except KeyError:
+            raise NotFoundError("step", name, self._steps) from None
+
+    def reachable(self, name: str) -> frozenset[str]:
+        """Return the steps that a path at step `name` can still come to; each answer is computed once."""
+        if name not in self._reachable:
+            self._reachable[name] = reachable_from(self._steps, name)
+        return self._reachable[name]
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 over everything that changes behaviour; computed once."""
+        if not self._fingerprint:
+            object.__setattr__(self, "_fingerprint", fingerprint_of(self.to_dict()))
+        return self._fingerprint
+
+
+@dataclass(frozen=True, slots=True)
+class Definitions(Record):
+    """Everything one cell, file or folder defines."""
+
+    name: str = ""
+    description: str = ""
+    version: str = ""
+    config: Config = field(default_factory=Config, metadata={"record": Config})
+    tools: tuple[ToolDefinition, ...] = many(ToolDefinition)
+    documents: tuple[DocumentDefinition, ...] = many(DocumentDefinition)
+    agents: tuple[AgentDefinition, ...] = many(AgentDefinition)
+    workflows: tuple[Workflow, ...] = many(Workflow)
+    triggers: tuple[TriggerDefinition, ...] = many(TriggerDefinition)
+    schedules: tuple[ScheduleDefinition, ...] = many(ScheduleDefinition)
+    mcp_servers: tuple[MCPServerDefinition, ...] = many(MCPServerDefinition)
+    warnings: tuple[Problem, ...] = field(default=(), compare=False, repr=False, metadata={"transient": True})
+    """What is doubtful but not wrong; shown by whoever asked for the definitions."""
+    positions: Mapping[Place, tuple[int, int]] = field(
+        default_factory=dict, compare=False, repr=False, metadata={"transient": True}
+    )
+    """Line and column of everything that was read from a text, for problems found later."""

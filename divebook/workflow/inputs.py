@@ -1,0 +1,98 @@
+"""The inputs of an execution: checked against what its workflow declares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from divebook.errors import InputError, nearest
+from divebook.workflow.definition import InputDefinition, Workflow
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "text": (str,),
+    "str": (str,),
+    "int": (int,),
+    "integer": (int,),
+    "float": (int, float),
+    "number": (int, float),
+    "bool": (bool,),
+    "boolean": (bool,),
+    "list": (list, tuple),
+    "array": (list, tuple),
+    "map": (dict,),
+    "dict": (dict,),
+    "object": (dict,),
+}
+_TRUE, _FALSE = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
+
+
+def bind_inputs(workflow: Workflow, given: Mapping[str, Any], *, coerce_text: bool = False) -> dict[str, Any]:
+    """Return the inputs an execution starts with, in the order in which they are declared.
+
+    Parameters
+    ----------
+    given
+        Values by name; an explicit None counts as given.
+    coerce_text
+        Turn texts, as a command line gives them, into what the declaration says.
+
+    Raises
+    ------
+    InputError
+        One is missing, not declared, or of another type.
+    """
+    declared = {definition.name: definition for definition in workflow.inputs}
+    for name in given:
+        if name not in declared:
+            close = nearest(name, declared)
+            known = f"did you mean {close!r}?" if close else f"declared: {', '.join(declared) or 'none'}"
+            raise InputError(f'unknown input "{name}" for workflow "{workflow.name}" ({known})', name)
+    return {name: _bound(workflow, definition, given, coerce_text) for name, definition in declared.items()}
+
+
+def _bound(workflow: Workflow, definition: InputDefinition, given: Mapping[str, Any], coerce_text: bool) -> Any:
+    if definition.name not in given:
+        if definition.has_default or definition.required is False:
+            return definition.default
+        raise InputError(
+            f'input "{definition.name}" is required (a required input of workflow "{workflow.name}"'
+            f"{f': {definition.description}' if definition.description else ''})",
+            definition.name,
+        )
+    value = given[definition.name]
+    if coerce_text and isinstance(value, str):
+        value = _from_text(definition, value)
+    return _checked(definition, value)
+
+
+def _checked(definition: InputDefinition, value: Any) -> Any:
+    types = _TYPES.get((definition.type or "").lower())
+    if value is None or types is None:
+        return value
+    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+        raise InputError(
+            f'input "{definition.name}" must be of type {definition.type}, got {type(value).__name__}: {_short(value)}',
+            definition.name,
+        )
+    return value
+
+
+def _from_text(definition: InputDefinition, text: str) -> Any:
+    """Return what a text means for a number or a truth value; other types keep it."""
+    types = _TYPES.get((definition.type or "").lower(), (str,))
+    try:
+        if bool in types:
+            return {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False)}[text.strip().lower()]
+        if float in types:
+            return float(text)
+        return int(text) if int in types else text
+    except (ValueError, KeyError):
+        raise InputError(
+            f'input "{definition.name}" must be of type {definition.type}, got the text {_short(text)}', definition.name
+        ) from None
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

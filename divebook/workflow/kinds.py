@@ -1,0 +1,273 @@
+"""The kinds of value a key can hold: how each is read from nodes, checked, and written back.
+
+A kind reads a node that is not null; it returns `INVALID` after it has noted a problem.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from divebook.errors import nearest
+from divebook.workflow.duration import parse_duration
+from divebook.workflow.located import Mapping, Node, Scalar, Sequence, kind_of
+from divebook.workflow.problem import Place
+from divebook.workflow.reading import Reading
+
+
+class _Invalid:
+    def __repr__(self) -> str:
+        return "INVALID"
+
+
+INVALID: Any = _Invalid()
+
+
+class Kind(Protocol):
+    """Reads one kind of value."""
+
+    def read(self, node: Node, place: Place, reading: Reading) -> Any:
+        """Return the value, or `INVALID` after noting what is wrong."""
+
+    def write(self, value: Any) -> Any:
+        """Return `value` as it would stand in a definition."""
+
+
+def _key_of(place: Place) -> str:
+    return next((part for part in reversed(place) if isinstance(part, str)), "the definition")
+
+
+def mismatch(expected: str, node: Node, place: Place, reading: Reading, hint: str | None = None) -> Any:
+    """Note that `node` is not what its key needs; return `INVALID`."""
+    key = _key_of(place)
+    reading.add(f"{key} must be {expected}, not {kind_of(node)}", node.start, place, key=key, hint=hint)
+    return INVALID
+
+
+class Plain:
+    """Base of the kinds whose values are written as they are."""
+
+    def write(self, value: Any) -> Any:
+        """Return the value itself."""
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Text(Plain):
+    """A text; numbers and truth values are taken as they are written (``Version: 1.0``).
+
+    `choices` and `complaint` restrict it: ``"invalid log level: {}"``.
+    """
+
+    trimmed: bool = False
+    choices: tuple[str, ...] = ()
+    complaint: str = ""
+    hint: str | None = None
+
+    def read(self, node: Node, place: Place, reading: Reading) -> Any:
+        """Return the text, or `INVALID` after noting what is wrong."""
+        if not isinstance(node, Scalar):
+            return mismatch("a text", node, place, reading, self.hint)
+        text = node.text.strip() if self.trimmed else node.text
+        if self.choices and text and text not in self.choices:
+            match = nearest(text, self.choices)
+            hint = f"did you mean {match!r}?" if match else f"one of {', '.join(self.choices)}"
+            reading.add(self.complaint.format(text), node.start, place, key=_key_of(place), hint=hint)
+            return INVALID
+        return text
+
+
+class Flag(Plain):
+    """``true`` or ``false``."""
+
+    def read(self, node: Node, place: Place, reading: Reading) -> Any:
+        """Return the truth value, or `INVALID` after noting what is wrong."""
+        if isinstance(node, Scalar) and isinstance(node.value, bool):
+            return node.value
+        return mismatch("true or false", node, place, reading)
+
+
+@dataclass(frozen=True, slots=True)
+class Number(Plain):
+    """A finite number, whole if asked for."""
+
+    whole: bool = False
+
+    def read(self, node: Node, place: Place, reading: Reading) -> Any:
+        """Return the number, or `INVALID` after noting what is wrong."""
+        value = node.value if isinstance(node, Scalar) else None
+        if isinstance(value, bool) or not isinstance(value, int if self.whole else (int, float)):
+            return mismatch("a whole number" if self.whole else "a number", node, place, reading)
+        if isinstance(value, float) and not math.isfinite(value):
+            return mismatch("a finite number", node, place, reading)
+        return value if self.whole else _as_float(value, node, place, reading)
+
+
+def _as_float(value: float, node: Node, place: Place, reading: Reading) -> Any:
+    try:
+        return float(value)
+    except OverflowError:
+        return mismatch("a smaller number", node, place, reading)
+
+
+class Seconds(Plain):
+    """A number of seconds or a template that gives one."""
+
+    def read(self, node: Node, place: Place, reading: Reading) -> Any:
+        """Return the number or template, or `INVALID` after noting what is wrong."""
+        if isinstance(node, Scalar) and isinstance(node.value, str):
+            return node.text
+        return Number().read(node, place, reading)
+
+    def write(self, value: Any) -> Any:
+        """Return a whole number as one."""
+        return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+class ResponseTimeout:
+    """A duration: ``30s``, ``1m30s`` or a number of seconds."""
+
+    def read(self, node: Node, place: Place, reading: Reading) -> Any:
+        """Return seconds, or `INVALID` after noting what is wrong."""
+        value = node.value if isinstance(node, Scalar) else None
+        try:
+            if isinstance(value, str | int | float) and not isinstance(value, bool):
+                return parse_duration(value)
+        except (ValueError, OverflowError):
+            pass
+        hint = "write 30s, 1m30s or a number of seconds"
+        reading.add(f"invalid response timeout: {kind_of(node)}", node.start, place, key=_key_of(place), hint=hint)
+        return INVALID
+
+    def write(self, value: Any) -> Any:
+        """Return the value as it would stand in a definition."""
+        return int(value) if value == int(value) else f"{value}s"
+
+
+class Anything(Plain):
+    """Plain JSON of any shape."""
+
+    def read(self, node: Node, place: Place, reading: Reading) -> Any:
+        """Return the value, or `INVALID` after noting what is wrong."""
+        if isinstance(node, Sequence):
+            return [self.read(item, (*place, index), reading) for index, item in enumerate(node.items)]
+        if isinstance(node, Mapping):
+            return {key.text: Anything().read(item, (*place, key.text), reading) for key, item in node.entries}
+        if isinstance(node.value, float) and not math.isfinite(node.value):
+            return mismatch("a finite number", node, place, reading)
+        return node.value
+
+
+class FreeMapping(Anything):
+    """A mapping of texts to plain JSON of any shape."""
+
+    def read(self, node: Node, place: Place, reading: Reading) -> Any:
+        """Return the mapping, or `INVALID` after noting what is wrong."""
+        return super().read(node, place, reading) if isinstance(node, Mapping) else _no_mapping(node, place, reading)
+
+
+def _no_mapping(node: Node, place: Place, reading: Reading) -> Any:
+    return mismatch("a mapping", node, place, reading)
+
+
+class TextMapping(Plain):
+    """A mapping of texts to texts."""
+
+    def read(self, node: Node, place: Place, reading: Reading) -> Any:
+        """Return the mapping, or `INVALID` after noting what is wrong."""
+        if not isinstance(node, Mapping):
+            return _no_mapping(node, place, reading)
+        return {key.text: Text().read(item, (*place, key.text), reading) for key, item in node.entries}
+
+
+class Headers(Plain):
+    """A mapping of header names to a text or several."""
+
+    def read(self, node: Node, place: Place, reading: Reading) -> Any:
+        """Return lists of texts by header, or `INVALID` after noting what is wrong."""
+        if not isinstance(node, Mapping):
+            return _no_mapping(node, place, reading)
+        return {key.text: self._values(item, (*place, key.text), reading) for key, item in node.entries}
+
+    def _values(self, node: Node, place: Place, reading: Reading) -> list[Any]:
+        items = node.items if isinstance(node, Sequence) else (node,)
+        return [Text().read(item, place, reading) for item in items]
+
+
+class Texts:
+    """A list of texts."""
+
+    def read(self, node: Node, place: Place, reading: Reading) -> Any:
+        """Return the texts, or `INVALID` after noting what is wrong."""
+        if not isinstance(node, Sequence):
+            hint = f"write [{node.text}]" if isinstance(node, Scalar) and re.fullmatch(r"[\w.-]+", node.text) else None
+            return mismatch("a list of texts", node, place, reading, hint)
+        return tuple(self._item(item, (*place, index), reading) for index, item in enumerate(node.items))
+
+    def _item(self, node: Node, place: Place, reading: Reading) -> Any:
+        reading.locate(place, node.start, node.start)
+        if isinstance(node, Scalar) and node.value is None:
+            return mismatch("a text", node, place, reading)
+        return Text().read(node, place, reading)
+
+    def write(self, value: Any) -> Any:
+        """Return the value as it would stand in a definition."""
+        return list(value)
+
+
+@dataclass(frozen=True, slots=True)
+class One:
+    """A mapping with keys of its own."""
+
+    schema: Callable[[], Schema]
+    hint: str | None = None
+
+    def read(self, node: Node, place: Place, reading: Reading) -> Any:
+        """Return the record, or `INVALID` after noting what is wrong."""
+        if not isinstance(node, Mapping):
+            return mismatch("a mapping", node, place, reading, self.hint)
+        return self.schema().read(node, place, reading)
+
+    def write(self, value: Any) -> Any:
+        """Return the value as it would stand in a definition."""
+        return self.schema().write(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Many:
+    """A list of mappings with keys of their own."""
+
+    schema: Callable[[], Schema]
+    hint: str | None = None
+
+    def read(self, node: Node, place: Place, reading: Reading) -> Any:
+        """Return the records, or `INVALID` after noting what is wrong."""
+        if not isinstance(node, Sequence):
+            return mismatch("a list", node, place, reading, self.hint)
+        items = [self._item(item, (*place, index), reading) for index, item in enumerate(node.items)]
+        if not all(isinstance(item, Mapping) for item in node.items):
+            return INVALID
+        return tuple(item for item in items if item is not INVALID)
+
+    def _item(self, node: Node, place: Place, reading: Reading) -> Any:
+        reading.locate(place, node.start, node.start)
+        if not isinstance(node, Mapping):
+            return mismatch("a list of mappings", node, place, reading, self.hint)
+        return self.schema().read(node, place, reading)
+
+    def write(self, value: Any) -> Any:
+        """Return the value as it would stand in a definition."""
+        return [self.schema().write(item) for item in value]
+
+
+class Schema(Protocol):
+    """What `One` and `Many` need of the table in `schema.py`."""
+
+    def read(self, node: Mapping, place: Place, reading: Reading) -> Any:
+        """Return the record that the mapping describes, or `INVALID`."""
+
+    def write(self, value: Any) -> dict[str, Any]:
+        """Return the record as a mapping."""

@@ -1,0 +1,151 @@
+"""How records are made of what was read, where more is needed than handing over the values."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from divebook.workflow.content import EXACTLY_ONE, ContentEntry
+from divebook.workflow.definition import (
+    Config,
+    Definitions,
+    MCPServerDefinition,
+    OutputDefinition,
+    TriggerDefinition,
+    Workflow,
+)
+from divebook.workflow.graph import check_workflow, duplicate_names
+from divebook.workflow.kinds import INVALID
+from divebook.workflow.problem import Place, Problem, Severity
+from divebook.workflow.reading import Reading
+from divebook.workflow.resources import DIVE_PROVIDERS, AgentDefinition
+from divebook.workflow.step import INFERRED_TYPES, Step
+from divebook.workflow.table import Made
+
+PROVIDER_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
+LISTS = {
+    "tools": ("Tools", "tool"),
+    "documents": ("Documents", "document"),
+    "agents": ("Agents", "agent"),
+    "workflows": ("Workflows", "workflow"),
+    "triggers": ("Triggers", "trigger"),
+    "schedules": ("Schedules", "schedule"),
+    "mcp_servers": ("MCPServers", "mcp server"),
+}
+FATAL_DUPLICATES = {"agents", "workflows"}
+"""Lists in which the dialect ``dive`` rejects a repeated name too."""
+
+
+def content_entry(made: Made, reading: Reading) -> Any:
+    """Make a content entry: exactly one source."""
+    entry = ContentEntry(**made.values)
+    if made.is_sound and not entry.is_complete:
+        reading.add(EXACTLY_ONE, made.node.start, made.place, hint=f"this one has {', '.join(entry.given) or 'none'}")
+    return entry if entry.is_complete else INVALID
+
+
+def step(made: Made, reading: Reading) -> Any:
+    """Make a step, its type inferred; a step that is wrong already is not checked again later."""
+    written = Step(**{"name": "", **made.values})
+    if not made.is_sound:
+        reading.broken.add(made.place)
+    if "type" in made.values or reading.strict:
+        return written
+    return Step(**{"name": "", **made.values}, type=written.type if written.type in INFERRED_TYPES else "")
+
+
+def output(made: Made, reading: Reading) -> Any:
+    """Make an output; without a name it is nothing."""
+    if made.values.get("name"):
+        return OutputDefinition(**made.values)
+    message = "output name is required"
+    reading.add(message, made.node.start, made.place, key="Name", severity=reading.severity)
+    return INVALID
+
+
+def trigger(made: Made, reading: Reading) -> Any:
+    """Make a trigger; the dialect ``dive`` takes one without a name."""
+    if reading.strict and made.is_sound and not made.values.get("name"):
+        reading.add("trigger name is required", made.node.start, made.place, key="Name")
+    return TriggerDefinition(**{"name": "", **made.values})
+
+
+def workflow(made: Made, reading: Reading) -> Any:
+    """Make a workflow if its parts fit together; otherwise note everything that does not."""
+    values = {"name": "", "steps": (), "inputs": (), **made.values}
+    single = values.pop("output", None)
+    outputs = (*([single] if single else []), *values.pop("outputs", ()))
+    if "steps" not in made.failed:
+        names = [entry.name for entry in values["inputs"]], [entry.name for entry in outputs]
+        found = check_workflow(values["name"], values["steps"], reading.dialect, *names)
+        reading.add_found(p.below(*made.place) for p in found if not _is_echo(p, made.place, reading))
+    if reading.errors:
+        return INVALID
+    return Workflow(**values, outputs=outputs, dialect=reading.dialect, source=reading.source_of(made.node))
+
+
+def _is_echo(problem: Problem, place: Place, reading: Reading) -> bool:
+    """Whether the problem is about a step with something wrong in it already, and likely follows from that."""
+    in_broken_step = (*place, *problem.place[:2]) in reading.broken
+    return in_broken_step and problem.place[2:3] not in (("Next",), ("Name",))
+
+
+def agent(made: Made, reading: Reading) -> Any:
+    """Make an agent; the dialect ``dive`` names a nameless one after its position."""
+    values = {"name": "", **made.values}
+    if not values["name"] and reading.strict:
+        reading.add("agent name is required", made.node.start, made.place, key="Name", hint="add Name")
+    elif not values["name"]:
+        values["name"] = f"agent-{_number(made.place)}"
+    _check_provider(values.get("provider"), (*made.place, "Provider"), reading)
+    if not values.get("response_timeout", 1):
+        del values["response_timeout"]
+    if values.get("tool_iteration_limit", 1) <= 0:
+        del values["tool_iteration_limit"]
+    return AgentDefinition(**values)
+
+
+def _number(place: Place) -> int:
+    return next((part for part in reversed(place) if isinstance(part, int)), 0) + 1
+
+
+def config(made: Made, reading: Reading) -> Any:
+    """Make the settings that hold for everything."""
+    _check_provider(made.values.get("default_provider"), (*made.place, "DefaultProvider"), reading)
+    return Config(**made.values)
+
+
+def _check_provider(name: str | None, place: Place, reading: Reading) -> None:
+    if name is None or (name == "" and not reading.strict):
+        return
+    if reading.strict and not PROVIDER_NAME.fullmatch(name):
+        hint = "write its name alone, such as openai; Model takes the model"
+    elif not reading.strict and name not in DIVE_PROVIDERS:
+        hint = f"one of {', '.join(DIVE_PROVIDERS)}"
+    else:
+        return
+    reading.add_found([Problem(f'unsupported provider: "{name}"', key=str(place[-1]), hint=hint, place=place)])
+
+
+def mcp_server(made: Made, reading: Reading) -> Any:
+    """Make an MCP server; the strict dialect asks at once for what connecting would miss."""
+    if "name" in made.failed:
+        return INVALID
+    server = MCPServerDefinition(**made.values)
+    needs = {"stdio": ("command", "Command"), "http": ("url", "URL")}.get(server.type)
+    if reading.strict and made.is_sound and needs is None:
+        message = f"unsupported mcp server type: {server.type}"
+        reading.add(message, made.node.start, made.place, key="Type", hint="one of stdio, http")
+    elif reading.strict and needs is not None and made.is_sound and not getattr(server, needs[0]):
+        message = f"{needs[0]} is required for {server.type} mcp server"
+        reading.add(message, made.node.start, made.place, key=needs[1], hint=f"add {needs[1]}")
+    return server
+
+
+def definitions(made: Made, reading: Reading) -> Any:
+    """Make the whole of a file or cell; names are unique in each list."""
+    for name, (key, label) in LISTS.items():
+        names = [item.name for item in made.values.get(name, ())]
+        severity: Severity = "error" if name in FATAL_DUPLICATES else reading.severity
+        reading.add_found(duplicate_names(label, names, (*made.place, key), severity))
+    return INVALID if reading.errors else Definitions(**made.values)

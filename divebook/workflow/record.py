@@ -1,0 +1,96 @@
+"""What every definition dataclass can do: become plain JSON and come back unchanged.
+
+A field that holds other records names their class with `one` or `many`; everything else is plain JSON already.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, field, fields
+from typing import Any, ClassVar, Self
+
+from divebook.errors import DefinitionError, UnstorableValueError
+from divebook.events.values import normalize
+from divebook.workflow.problem import Problem
+
+
+def one(record: type[Record]) -> Any:
+    """Declare a field that holds a `record` or None."""
+    return field(default=None, metadata={"record": record})
+
+
+def many(record: type[Record]) -> Any:
+    """Declare a field that holds a tuple of `record`."""
+    return field(default=(), metadata={"record": record})
+
+
+def json_value(value: Any, name: str) -> Any:
+    """Return `value` as plain JSON; raises `DefinitionError` with the path to the first part that is not."""
+    try:
+        copy = normalize(value, name)
+        json.dumps(copy, allow_nan=False)
+    except (UnstorableValueError, TypeError, ValueError, RecursionError) as error:
+        raise DefinitionError([Problem(f"{error}", key=name, hint="definitions hold JSON values only")]) from error
+    return copy
+
+
+def plain(value: Any) -> Any:
+    """Return `value` with records as dicts and tuples as lists."""
+    if isinstance(value, Record):
+        return value.to_dict()
+    if isinstance(value, tuple | list):
+        return [plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    return value
+
+
+class Record:
+    """Base of the definition dataclasses."""
+
+    __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON from which `from_dict` makes an equal record; fields at their default are left out."""
+        return {
+            entry.name: plain(getattr(self, entry.name))
+            for entry in fields(self)
+            if _is_stored(entry) and not _is_default(entry, getattr(self, entry.name))
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Make a record of what `to_dict` returned; an unknown key is a `DefinitionError`."""
+        return cls(**arguments(cls, data))
+
+
+def _is_stored(entry: Field[Any]) -> bool:
+    return entry.init and not entry.metadata.get("transient")
+
+
+def _is_default(entry: Field[Any], value: Any) -> bool:
+    if entry.metadata.get("always"):
+        return value is entry.default
+    default = entry.default_factory() if entry.default_factory is not MISSING else entry.default
+    return type(value) is type(default) and bool(value == default)
+
+
+def arguments(cls: type[Record], data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the stored fields of `cls` as its constructor takes them."""
+    known = {entry.name: entry for entry in fields(cls) if _is_stored(entry)}
+    unknown = [key for key in data if key not in known]
+    if unknown:
+        raise DefinitionError(
+            [Problem(f"stored {cls.__name__} has the unknown field {unknown[0]!r}: a newer divebook wrote it")],
+            "<stored definition>",
+        )
+    return {key: _value(known[key], value) for key, value in data.items()}
+
+
+def _value(entry: Field[Any], value: Any) -> Any:
+    record = entry.metadata.get("record")
+    if isinstance(value, list) and (record or entry.metadata.get("tuple") or isinstance(entry.default, tuple)):
+        return tuple(record.from_dict(item) if record else item for item in value)
+    return record.from_dict(value) if record and value is not None else value

@@ -1,0 +1,116 @@
+"""What makes a single step sound: it has a type, the type has what it needs, and nothing given would be ignored."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+
+from divebook.errors import nearest
+from divebook.workflow.problem import Problem, Severity
+from divebook.workflow.step import STEP_TYPES, Dialect, Each, Step
+
+USED = {
+    "prompt": {"agent": "Agent", "prompt": "Prompt", "content": "Content"},
+    "action": {"action": "Action", "parameters": "Parameters"},
+    "script": {"script": "Script"},
+    "wait": {"seconds": "Seconds"},
+}
+"""The settings that each type of step uses, beside those that every step has."""
+SETTINGS = {field: key for used in USED.values() for field, key in used.items()}
+RESERVED_TYPES = ("interrupt",)
+BARE_NAME = re.compile(r"\$\{\s*([A-Za-z_]\w*)\s*\}")
+
+
+def step_problems(step: Step, dialect: Dialect) -> list[Problem]:
+    """Return what is wrong or doubtful about one step; places are relative to the step."""
+    problems = [] if step.name.strip() else [Problem("step name cannot be empty", key="Name", place=("Name",))]
+    if dialect == "divebook":
+        problems += [*_type(step), *_missing(step), *_each(step)]
+    return [*problems, *_bounds(step), *_ignored(step, "error" if dialect == "divebook" else "warning")]
+
+
+def is_expression(text: str) -> bool:
+    """Whether `text` is written as ``$(...)``."""
+    stripped = text.strip()
+    return stripped.startswith("$(") and stripped.endswith(")")
+
+
+def _type(step: Step) -> Iterator[Problem]:
+    message = f'unsupported step type "{step.type}" in step "{step.name}"'
+    if step.type in STEP_TYPES:
+        return
+    if step.type in RESERVED_TYPES:
+        yield Problem(f"{message}: not available yet", key="Type", place=("Type",))
+        return
+    match = nearest(step.type, STEP_TYPES)
+    hint = f"did you mean {match!r}?" if match else f"use one of {', '.join(STEP_TYPES)}"
+    if not step.type:
+        hint = "give it a Prompt, a Script, an Action or Seconds"
+    yield Problem(message, key="Type", hint=hint, place=("Type",))
+
+
+def _missing(step: Step) -> Iterator[Problem]:
+    if step.type == "prompt" and not (step.prompt or step.content):
+        yield Problem(f'no prompt specified for prompt step "{step.name}"', key="Prompt", hint="add Prompt or Content")
+    if step.type == "action" and not step.action:
+        yield Problem(f'no action specified for action step "{step.name}"', key="Action")
+    if step.type == "script" and not step.script:
+        yield Problem(f'no script specified for script step "{step.name}"', key="Script")
+    if step.type == "wait" and step.seconds is None:
+        yield Problem(f'no seconds specified for wait step "{step.name}"', key="Seconds")
+
+
+def _each(step: Step) -> Iterator[Problem]:
+    items = step.each.items if step.each else []
+    if isinstance(items, list) or (isinstance(items, str) and is_expression(items)):
+        return
+    got = "nothing" if items is None else repr(items)
+    yield Problem(
+        f"unsupported value for 'each' block: Items is {got}",
+        key="Items",
+        hint="write a list, or an expression such as $(state.names)",
+        place=("Each", "Items"),
+    )
+
+
+def _bounds(step: Step) -> Iterator[Problem]:
+    if step.each and not _is_count(step.each):
+        yield Problem(f"Parallel must be a whole number from 1, not {step.each.parallel!r}", place=("Each", "Parallel"))
+    if step.seconds is None:
+        return
+    if isinstance(step.seconds, str):
+        if "${" not in step.seconds:
+            hint = "write 2.5 or ${state.delay}"
+            yield Problem(
+                f"Seconds must be a number or a template, not {step.seconds!r}", hint=hint, place=("Seconds",)
+            )
+    elif not 0 <= step.seconds < float("inf"):
+        yield Problem(f"Seconds must be 0 or more, not {step.seconds!r}", place=("Seconds",))
+
+
+def _is_count(each: Each) -> bool:
+    return type(each.parallel) is int and each.parallel >= 1
+
+
+def _ignored(step: Step, severity: Severity) -> Iterator[Problem]:
+    used = USED.get(step.type, SETTINGS)
+    for field, key in SETTINGS.items():
+        if field not in used and getattr(step, field) not in (None, "", {}, ()):
+            message = f"{key} has no effect on a step of type {step.type}"
+            yield Problem(message, key=key, severity=severity, hint=f"remove {key}, or change Type", place=(key,))
+    if step.end and step.edges:
+        message = "End has no effect beside Next"
+        yield Problem(message, key="End", severity=severity, hint="keep one of the two", place=("End",))
+
+
+def bare_names(steps: Sequence[Step], inputs: Collection[str]) -> Iterator[Problem]:
+    """Find templates that name a variable or input without `state` or `inputs`, as an old form of dive did."""
+    owners = {**dict.fromkeys(inputs, "inputs"), **{step.store: "state" for step in steps if step.store}}
+    for index, step in enumerate(steps):
+        texts = {"Prompt": step.prompt, **{f"Parameters.{key}": value for key, value in step.parameters.items()}}
+        for key, text in texts.items():
+            for name in BARE_NAME.findall(text) if isinstance(text, str) else ():
+                if name in owners and not (step.each and step.each.as_ == name):
+                    hint = f"write ${{{owners[name]}.{name}}}"
+                    place = ("Steps", index, *key.split(".", 1))
+                    yield Problem(f"${{{name}}} names nothing", key=key, severity="warning", hint=hint, place=place)

@@ -1,0 +1,336 @@
+"""The table of everything a definition can say: every key, where it goes, what it holds."""
+
+from __future__ import annotations
+
+from divebook.workflow import makers
+from divebook.workflow.definition import (
+    ApprovalFilterDefinition,
+    DocumentDefinition,
+    Each,
+    Edge,
+    InputDefinition,
+    ModelSettings,
+    OAuthDefinition,
+    ProviderSettings,
+    ScheduleDefinition,
+    TokenStoreDefinition,
+    ToolConfigurationDefinition,
+    ToolDefinition,
+)
+from divebook.workflow.kinds import (
+    Anything,
+    Flag,
+    FreeMapping,
+    Headers,
+    Many,
+    Number,
+    One,
+    ResponseTimeout,
+    Seconds,
+    Text,
+    TextMapping,
+    Texts,
+)
+from divebook.workflow.resources import CONFIRMATION_MODES, LOG_LEVELS
+from divebook.workflow.table import NOT_YET, Key, Table, record
+
+TEXT, TRIMMED, FLAG, ANYTHING, FREE, TEXTS = Text(), Text(trimmed=True), Flag(), Anything(), FreeMapping(), Texts()
+NUMBER, WHOLE, HEADERS, TEXT_MAPPING = Number(), Number(whole=True), Headers(), TextMapping()
+PROMPT = Text(hint="write the text right after Prompt: (Prompt: {Text, Output} is an old form; Output is now Store)")
+
+CONTENT = Table(
+    "content entry",
+    (
+        Key("Text", "text", TEXT),
+        Key("Path", "path", TEXT),
+        Key("URL", "url", TEXT),
+        Key("Document", "document", TEXT),
+        Key("Dynamic", "dynamic", TEXT),
+        Key("DynamicFrom", "dynamic_from", TEXT),
+    ),
+    makers.content_entry,
+)
+
+EDGE = Table(
+    "Next entry",
+    (
+        Key("Step", "step", TEXT, required="Next entry without a step"),
+        Key("Condition", "condition", TEXT),
+    ),
+    record(Edge),
+    {"If": "write Condition", "When": "write Condition", "To": "write Step"},
+)
+
+EACH = Table(
+    "Each",
+    (
+        Key("Items", "items", ANYTHING),
+        Key("As", "as_", TEXT),
+        Key("Parallel", "parallel", WHOLE, extension=True),
+    ),
+    record(Each),
+    {"In": "write Items", "Array": "write Items"},
+)
+
+STEP = Table(
+    "step",
+    (
+        Key("Name", "name", TEXT),
+        Key("Type", "type", TEXT),
+        Key("Agent", "agent", TEXT),
+        Key("Prompt", "prompt", PROMPT),
+        Key("Script", "script", TEXT),
+        Key("Action", "action", TEXT),
+        Key("Parameters", "parameters", FREE),
+        Key("Store", "store", TEXT),
+        Key("Each", "each", One(lambda: EACH, "write Each: {Items: [...], As: name}")),
+        Key("Next", "edges", Many(lambda: EDGE, "write Next: [{Step: name}]")),
+        Key("End", "end", FLAG),
+        Key("Seconds", "seconds", Seconds()),
+        Key("Content", "content", Many(lambda: CONTENT, "write Content: [{Text: ...}]")),
+        Key("Join", "join", FLAG, extension=True),
+    ),
+    makers.step,
+    {
+        "Retry": NOT_YET,
+        "Catch": NOT_YET,
+        "Output": "write Store: name",
+        "OutputFormat": "say in the prompt what the answer should look like",
+        "With": "write Parameters",
+        "Task": "write Prompt",
+        "Var": "write Store",
+    },
+)
+
+INPUT = Table(
+    "input",
+    (
+        Key("Name", "name", TEXT, required="input name is required"),
+        Key("Type", "type", TEXT),
+        Key("Description", "description", TEXT),
+        Key("Required", "required", FLAG),
+        Key("Default", "default", ANYTHING),
+        Key("As", "as_", TEXT, ignored="an input is known by its Name"),
+    ),
+    record(InputDefinition),
+)
+
+OUTPUT = Table(
+    "output",
+    (
+        Key("Name", "name", TEXT),
+        Key("Type", "type", TEXT),
+        Key("Description", "description", TEXT),
+        Key("Format", "format", TEXT),
+        Key("Default", "default", ANYTHING),
+        Key("Document", "document", TEXT, ignored="write it with a Document.Write step"),
+    ),
+    makers.output,
+)
+
+TRIGGER = Table(
+    "trigger",
+    (
+        Key("Name", "name", TEXT),
+        Key("Type", "type", TEXT),
+        Key("Config", "config", FREE),
+    ),
+    makers.trigger,
+)
+
+WORKFLOW = Table(
+    "workflow",
+    (
+        Key("Name", "name", TEXT),
+        Key("Description", "description", TEXT),
+        Key("Inputs", "inputs", Many(lambda: INPUT, "write Inputs: [{Name: topic}]")),
+        Key("Output", "output", One(lambda: OUTPUT, "write Output: {Name: report}, or Outputs for a list")),
+        Key("Outputs", "outputs", Many(lambda: OUTPUT, "write Outputs: [{Name: report}]"), extension=True),
+        Key("Steps", "steps", Many(lambda: STEP, "write Steps: [{Name: first, Prompt: ...}]")),
+        Key("Triggers", "triggers", Many(lambda: TRIGGER)),
+        Key("ContinueOnFailure", "continue_on_failure", FLAG, extension=True),
+    ),
+    makers.workflow,
+    {"Retry": NOT_YET, "Catch": NOT_YET, "Start": "the first listed step is the start"},
+)
+
+MODEL_SETTINGS = Table(
+    "ModelSettings",
+    (
+        Key("Temperature", "temperature", NUMBER),
+        Key("PresencePenalty", "presence_penalty", NUMBER),
+        Key("FrequencyPenalty", "frequency_penalty", NUMBER),
+        Key("ReasoningBudget", "reasoning_budget", WHOLE),
+        Key("ReasoningEffort", "reasoning_effort", TEXT),
+        Key("MaxTokens", "max_tokens", WHOLE),
+        Key("ToolChoice", "tool_choice", FREE),
+        Key("ParallelToolCalls", "parallel_tool_calls", FLAG),
+        Key("Features", "features", TEXTS),
+        Key("RequestHeaders", "request_headers", HEADERS),
+        Key("Caching", "caching", FLAG),
+    ),
+    record(ModelSettings),
+)
+
+AGENT = Table(
+    "agent",
+    (
+        Key("Name", "name", TRIMMED),
+        Key("Goal", "goal", TRIMMED),
+        Key("Instructions", "instructions", TRIMMED),
+        Key("IsSupervisor", "is_supervisor", FLAG),
+        Key("Subordinates", "subordinates", TEXTS),
+        Key("Provider", "provider", TEXT),
+        Key("Model", "model", TEXT),
+        Key("Tools", "tools", TEXTS),
+        Key("ToolConfig", "tool_config", FREE, ignored="set a tool's Parameters under Tools"),
+        Key("ResponseTimeout", "response_timeout", ResponseTimeout()),
+        Key("ToolIterationLimit", "tool_iteration_limit", WHOLE),
+        Key("DateAwareness", "date_awareness", FLAG),
+        Key("SystemPrompt", "system_prompt", TEXT),
+        Key("ModelSettings", "model_settings", One(lambda: MODEL_SETTINGS)),
+        Key("Context", "context", Many(lambda: CONTENT, "write Context: [{Text: ...}]")),
+    ),
+    makers.agent,
+    {
+        "Backstory": "write it into Instructions",
+        "Role": "write it into Goal",
+        "Description": "write it into Goal",
+        "Temperature": "write it under ModelSettings",
+        "MaxTokens": "write it under ModelSettings",
+    },
+)
+
+TOOL = Table(
+    "tool",
+    (
+        Key("Name", "name", TEXT, required="tool name is required"),
+        Key("Enabled", "enabled", FLAG),
+        Key("Parameters", "parameters", FREE),
+    ),
+    record(ToolDefinition),
+)
+
+DOCUMENT = Table(
+    "document",
+    (
+        Key("ID", "id", TEXT),
+        Key("Name", "name", TEXT, required="document name is required"),
+        Key("Description", "description", TEXT),
+        Key("Path", "path", TEXT),
+        Key("Content", "content", TEXT),
+        Key("ContentType", "content_type", TEXT),
+    ),
+    record(DocumentDefinition),
+)
+
+SCHEDULE = Table(
+    "schedule",
+    (
+        Key("Name", "name", TEXT, required="schedule name is required"),
+        Key("Cron", "cron", TEXT),
+        Key("Workflow", "workflow", TEXT),
+        Key("Enabled", "enabled", FLAG),
+    ),
+    record(ScheduleDefinition),
+)
+
+TOKEN_STORE = Table("TokenStore", (Key("Type", "type", TEXT), Key("Path", "path", TEXT)), record(TokenStoreDefinition))
+
+OAUTH = Table(
+    "OAuth",
+    (
+        Key("ClientID", "client_id", TEXT),
+        Key("ClientSecret", "client_secret", TEXT),
+        Key("RedirectURI", "redirect_uri", TEXT),
+        Key("Scopes", "scopes", TEXTS),
+        Key("PKCEEnabled", "pkce_enabled", FLAG),
+        Key("TokenStore", "token_store", One(lambda: TOKEN_STORE)),
+        Key("ExtraParams", "extra_params", TEXT_MAPPING),
+    ),
+    record(OAuthDefinition),
+)
+
+APPROVAL_FILTER = Table(
+    "ApprovalFilter", (Key("Always", "always", TEXTS), Key("Never", "never", TEXTS)), record(ApprovalFilterDefinition)
+)
+
+TOOL_CONFIGURATION = Table(
+    "ToolConfiguration",
+    (
+        Key("Enabled", "enabled", FLAG),
+        Key("AllowedTools", "allowed_tools", TEXTS),
+        Key("ApprovalMode", "approval_mode", TEXT, pending=True),
+        Key("ApprovalFilter", "approval_filter", One(lambda: APPROVAL_FILTER), pending=True),
+    ),
+    record(ToolConfigurationDefinition),
+)
+
+MCP_SERVER = Table(
+    "MCP server",
+    (
+        Key("Name", "name", TEXT, required="mcp server name is required"),
+        Key("Type", "type", TEXT),
+        Key("Command", "command", TEXT),
+        Key("URL", "url", TEXT),
+        Key("Args", "args", TEXTS),
+        Key("Env", "env", TEXT_MAPPING),
+        Key("AuthorizationToken", "authorization_token", TEXT, pending=True),
+        Key("Headers", "headers", TEXT_MAPPING, pending=True),
+        Key("OAuth", "oauth", One(lambda: OAUTH), pending=True),
+        Key("ToolConfiguration", "tool_configuration", One(lambda: TOOL_CONFIGURATION)),
+    ),
+    makers.mcp_server,
+)
+
+PROVIDER = Table(
+    "provider",
+    (
+        Key("Name", "name", TEXT, required="provider name is required"),
+        Key("Caching", "caching", FLAG),
+        Key("Features", "features", TEXTS),
+        Key("RequestHeaders", "request_headers", HEADERS),
+    ),
+    record(ProviderSettings),
+)
+
+CONFIG = Table(
+    "Config",
+    (
+        Key("DefaultProvider", "default_provider", TEXT),
+        Key("DefaultModel", "default_model", TEXT),
+        Key("DefaultWorkflow", "default_workflow", TEXT),
+        Key(
+            "ConfirmationMode",
+            "confirmation_mode",
+            Text(choices=CONFIRMATION_MODES, complaint="invalid confirmation mode: {}"),
+        ),
+        Key("LogLevel", "log_level", Text(choices=LOG_LEVELS, complaint="invalid log level: {}")),
+        Key("Providers", "providers", Many(lambda: PROVIDER)),
+    ),
+    makers.config,
+)
+
+DEFINITIONS = Table(
+    "definition",
+    (
+        Key("Name", "name", TEXT),
+        Key("Description", "description", TEXT),
+        Key("Version", "version", TEXT),
+        Key("Config", "config", One(lambda: CONFIG)),
+        Key("Tools", "tools", Many(lambda: TOOL, "write Tools: [{Name: read_file}]")),
+        Key("Documents", "documents", Many(lambda: DOCUMENT)),
+        Key("Agents", "agents", Many(lambda: AGENT, "write Agents: [{Name: editor, Goal: ...}]")),
+        Key("Workflows", "workflows", Many(lambda: WORKFLOW, "write Workflows: [{Name: main, Steps: [...]}]")),
+        Key("Triggers", "triggers", Many(lambda: TRIGGER)),
+        Key("Schedules", "schedules", Many(lambda: SCHEDULE), pending=True),
+        Key("MCPServers", "mcp_servers", Many(lambda: MCP_SERVER)),
+    ),
+    makers.definitions,
+    {
+        "Steps": "steps belong under Workflows: [{Name: ..., Steps: [...]}]",
+        "Environment": "write its Name, Description and Config at the top",
+        "Workflow": "write Workflows: [{Name: ..., Steps: [...]}]",
+        "Agent": "write Agents: [{Name: ..., Goal: ...}]",
+    },
+)

@@ -1,0 +1,182 @@
+"""A step of a workflow and what belongs to it: its edges and its loop.
+
+`Step` is both what a definition text is read into and what Python code writes directly. A step without `next`
+leads to the step listed after it (unless `end` is set); the workflow that takes it in decides that with `chained`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from divebook.errors import DefinitionError
+from divebook.workflow.content import ContentEntry
+from divebook.workflow.problem import Problem
+from divebook.workflow.record import Record, json_value, many, one
+
+STEP_TYPES = ("prompt", "action", "script", "wait")
+INFERRED_TYPES = ("action", "prompt", "script")
+"""Settings that give a step its type when none is written, in the order in which they are tried."""
+
+Dialect = Literal["divebook", "dive"]
+"""``divebook`` is strict; ``dive`` reads a file of the old system as it did, with warnings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edge(Record):
+    """A way to another step, taken whenever it has no condition or its condition is true."""
+
+    step: str
+    condition: str | None = None
+
+    @classmethod
+    def of(cls, value: Edge | str | Sequence[str | None] | Mapping[str, Any]) -> Edge:
+        """Return `value` as an edge: ``"b"``, ``("b", "$(state.ok)")`` or an `Edge`."""
+        if isinstance(value, Edge):
+            return value
+        if isinstance(value, str):
+            return cls(value)
+        if isinstance(value, Mapping):
+            return cls.from_dict(value)
+        step, condition = value
+        return cls(str(step), condition)
+
+
+@dataclass(frozen=True, slots=True)
+class Each(Record):
+    """Run a step once per item.
+
+    Examples
+    --------
+    >>> Each("$(state.files)", as_="file", parallel=4).items
+    '$(state.files)'
+    """
+
+    items: Any = None
+    """A list, or a ``$(...)`` expression that gives one."""
+    as_: str | None = None
+    """Name under which steps see the item."""
+    parallel: int = 1
+    """How many items run at the same time."""
+
+    def __post_init__(self) -> None:
+        items = list(self.items) if isinstance(self.items, range) else self.items
+        object.__setattr__(self, "items", json_value(items, "items"))
+
+    @classmethod
+    def of(cls, value: Each | str | Iterable[Any] | Mapping[str, Any]) -> Each:
+        """Return `value` as a loop: an `Each`, an expression, or the items themselves."""
+        if isinstance(value, Each):
+            return value
+        if isinstance(value, Mapping):
+            return cls.from_dict(value)
+        return cls(value if isinstance(value, str) else list(value))
+
+
+class _Undecided(tuple[Edge, ...]):
+    """The edges of a step that says nothing about what follows it."""
+
+    __slots__ = ()
+
+
+UNDECIDED: tuple[Edge, ...] = _Undecided()
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Step(Record):
+    """One step of a workflow; its type follows from what it is given.
+
+    Examples
+    --------
+    >>> step = Step("plan", prompt="Plan ${inputs.topic}", store="plan", next=["draft", ("stop", "$(state.done)")])
+    >>> step.type, step.edges[1].condition
+    ('prompt', '$(state.done)')
+    """
+
+    name: str
+    type: str = ""
+    agent: str | None = None
+    prompt: str | None = None
+    script: str | None = None
+    action: str | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    store: str | None = None
+    each: Each | None = one(Each)
+    edges: tuple[Edge, ...] = field(default=UNDECIDED, metadata={"record": Edge, "always": True})
+    end: bool = False
+    seconds: float | str | None = None
+    content: tuple[ContentEntry, ...] = many(ContentEntry)
+    join: bool = False
+
+    def __init__(
+        self,
+        name: str,
+        type: str | None = None,
+        *,
+        agent: str | None = None,
+        prompt: str | None = None,
+        script: str | None = None,
+        action: str | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        store: str | None = None,
+        each: Each | str | Iterable[Any] | None = None,
+        next: str | Sequence[Edge | str | tuple[str, str | None]] | None = None,
+        edges: Sequence[Edge] | None = None,
+        end: bool = False,
+        seconds: float | str | None = None,
+        content: Sequence[ContentEntry | str] = (),
+        join: bool = False,
+    ) -> None:
+        self._put(name=name, agent=agent, prompt=prompt, script=script, action=action, store=store, end=end, join=join)
+        self._put(parameters=json_value(parameters or {}, "parameters"))
+        self._put(seconds=float(seconds) if isinstance(seconds, int | float) else seconds)
+        self._put(each=None if each is None else Each.of(each))
+        self._put(content=tuple(ContentEntry.of(entry) for entry in content))
+        self._put(edges=_edges(next if next is not None else edges))
+        self._put(type=type if type is not None else inferred_type(self))
+
+    def _put(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing is said about what follows: the workflow then leads on to the next listed step."""
+        return isinstance(self.edges, _Undecided)
+
+
+def _edges(value: str | Sequence[Edge | str | tuple[str, str | None]] | None) -> tuple[Edge, ...]:
+    if value is None or isinstance(value, _Undecided):
+        return UNDECIDED
+    return tuple(Edge.of(edge) for edge in ([value] if isinstance(value, str) else value))
+
+
+def inferred_type(step: Step) -> str:
+    """Return the type that follows from what the step is given, or an empty text."""
+    for name in INFERRED_TYPES:
+        if getattr(step, name):
+            return name
+    if step.content:
+        return "prompt"
+    return "wait" if step.seconds is not None else ""
+
+
+def chained(steps: Iterable[Step]) -> tuple[Step, ...]:
+    """Return the steps with every undecided one leading to the step after it, unless it ends or is the last."""
+    listed = tuple(steps)
+    following = (*(step.name for step in listed[1:]), None)
+    return tuple(_decided(step, after) for step, after in zip(listed, following, strict=True))
+
+
+def _decided(step: Step, after: str | None) -> Step:
+    if not step.is_open:
+        return step
+    return replace(step, edges=() if step.end or after is None else (Edge(after),))
+
+
+def require_step(value: Any) -> Step:
+    """Return `value` if it is a `Step`; say what to write if it is not."""
+    if not isinstance(value, Step):
+        raise DefinitionError([Problem(f"a workflow holds steps, got {value!r}", hint='write Step("name", ...)')])
+    return value

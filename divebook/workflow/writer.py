@@ -1,0 +1,42 @@
+"""From definitions back to a text or mapping that reads as the same definitions."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from divebook.workflow.definition import Definitions, Workflow
+from divebook.workflow.reading import Format
+from divebook.workflow.schema import DEFINITIONS, WORKFLOW
+from divebook.workflow.step import UNDECIDED, Step, chained
+from divebook.workflow.yaml_text import dump_yaml
+
+
+def definitions_to_mapping(definitions: Definitions) -> dict[str, Any]:
+    """Return definitions as a mapping in the written schema, without what is at its default."""
+    mapping = DEFINITIONS.write(definitions)
+    if definitions.workflows:
+        mapping["Workflows"] = [workflow_to_mapping(workflow) for workflow in definitions.workflows]
+    return mapping
+
+
+def workflow_to_mapping(workflow: Workflow) -> dict[str, Any]:
+    """Return a workflow as a mapping in the written schema; edges that need not be written are left out."""
+    mapping = WORKFLOW.write(workflow)
+    for written, is_implied in zip(mapping["Steps"], _implied(workflow.steps), strict=True):
+        if is_implied:
+            del written["Next"]
+    return mapping
+
+
+def definitions_to_text(definitions: Definitions, format: Format = "yaml") -> str:
+    """Return definitions as YAML or JSON."""
+    mapping = definitions_to_mapping(definitions)
+    return json.dumps(mapping, indent=2, ensure_ascii=False) + "\n" if format == "json" else dump_yaml(mapping)
+
+
+def _implied(steps: tuple[Step, ...]) -> list[bool]:
+    """Tell for each step whether its edges are those it would have without Next."""
+    alone = chained(replace(step, edges=UNDECIDED) for step in steps)
+    return [step.edges == implied.edges for step, implied in zip(steps, alone, strict=True)]

@@ -1,0 +1,203 @@
+"""YAML text to located nodes and back: the one door to ruamel.yaml, which is loaded on first use.
+
+Scalars follow the YAML 1.2 core schema: ``yes`` and dates are texts. Aliases and ``<<`` merges work, within a bound on
+the number of nodes they unfold to.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from divebook.workflow.located import MAX_DEPTH, MAX_NODES, Mapping, Mark, Node, Scalar, Sequence, size_of
+from divebook.workflow.reading import Reading
+
+INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+WORDS: dict[str, bool | float | None] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), float("inf")),
+    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), float("-inf")),
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
+}
+BASES = {"0o": 8, "0x": 16}
+MAX_DIGITS = 400
+CORE_TAGS = {f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "seq", "map")}
+TEXT_TAGS = {"!", "tag:yaml.org,2002:str"}
+
+
+def parse_yaml(reading: Reading) -> Node | None:
+    """Return the text of `reading` as nodes, None if it is empty; raises `DefinitionError` if it is not YAML."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+    try:
+        return _Composer(reading, YAML(typ="safe", pure=True).parse(reading.text)).document()
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        reading.fail(f"not valid YAML: {error.problem or error.context}", _mark(mark), _advice(str(error.problem)))
+    except YAMLError as error:
+        reading.fail(f"not valid YAML: {str(error).splitlines()[0]}", _mark_of_character(reading.text, error))
+    except (ValueError, IndexError, TypeError, AttributeError, AssertionError) as error:
+        # ruamel's scanner lets these escape on some malformed texts (test_reader_fuzz.py)
+        reading.fail(f"not valid YAML: {str(error) or type(error).__name__}", Mark(1, 1))
+
+
+def dump_yaml(value: Any) -> str:
+    """Return plain data as YAML, indented by two, texts of several lines as blocks."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.scalarstring import LiteralScalarString
+
+    def with_blocks(item: Any) -> Any:
+        if isinstance(item, dict):
+            return {key: with_blocks(inner) for key, inner in item.items()}
+        if isinstance(item, list):
+            return [with_blocks(inner) for inner in item]
+        is_block = isinstance(item, str) and "\n" in item and re.fullmatch(r"[\n\x20-\x7e\xa0-\ud7ff]*", item)
+        return LiteralScalarString(item) if is_block and not re.search(r"^\s|[ \t]\n", item) else item
+
+    yaml = YAML(typ="rt", pure=True)
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    yaml.width = 10_000
+    stream = io.StringIO()
+    yaml.dump(with_blocks(value), stream)
+    return stream.getvalue()
+
+
+def _mark(mark: Any) -> Mark:
+    return Mark(mark.line + 1, mark.column + 1, mark.index) if mark is not None else Mark(1, 1)
+
+
+def _mark_of_character(text: str, error: Any) -> Mark:
+    index = min(getattr(error, "position", None) or 0, len(text))
+    line = text.count("\n", 0, index)
+    return Mark(line + 1, index - (text.rfind("\n", 0, index) + 1) + 1, index)
+
+
+def _advice(problem: str) -> str | None:
+    if "'\\t'" in problem:
+        return "indent with spaces, not tabs"
+    if "mapping values are not allowed" in problem:
+        return "put a text that contains a colon in quotes, or check the indentation"
+    if "cannot start any token" in problem:
+        return "put the text in quotes"
+    return None
+
+
+class _Composer:
+    """Makes nodes of ruamel's events, within the bounds on depth and number."""
+
+    def __init__(self, reading: Reading, events: Iterator[Any]) -> None:
+        self._reading = reading
+        self._events = events
+        self._anchors: dict[str, Node] = {}
+        self._count = 0
+
+    def document(self) -> Node | None:
+        root: Node | None = None
+        for event in self._events:
+            name = type(event).__name__
+            if name == "DocumentStartEvent":
+                if root is not None:
+                    self._reading.fail("only one YAML document is allowed", _mark(event.start_mark), "remove the ---")
+                root = self._node(next(self._events), 0)
+        return None if isinstance(root, Scalar) and root.value is None else root
+
+    def _node(self, event: Any, depth: int) -> Node:
+        mark = _mark(event.start_mark)
+        if depth > MAX_DEPTH:
+            self._reading.fail(f"nested deeper than {MAX_DEPTH} levels", mark)
+        kind = type(event).__name__
+        node = self._alias(event, mark) if kind == "AliasEvent" else self._made(event, kind, mark, depth)
+        if kind == "AliasEvent" or isinstance(node, Scalar):
+            self._count += size_of(node)
+        if self._count > MAX_NODES:
+            self._reading.fail(f"more than {MAX_NODES} values once all aliases are unfolded", mark)
+        if kind != "AliasEvent" and event.anchor:
+            self._anchors[event.anchor] = node
+        return node
+
+    def _made(self, event: Any, kind: str, mark: Mark, depth: int) -> Node:
+        if event.tag is not None and str(event.tag) not in CORE_TAGS | TEXT_TAGS:
+            self._reading.add(f"unknown YAML tag {str(event.tag)!r}", mark, hint="remove it")
+        if kind == "ScalarEvent":
+            return self._scalar(event, mark)
+        return self._sequence(mark, depth) if kind == "SequenceStartEvent" else self._mapping(mark, depth)
+
+    def _alias(self, event: Any, mark: Mark) -> Node:
+        if event.anchor not in self._anchors:
+            self._reading.fail(f"alias *{event.anchor} has no finished anchor before it", mark)
+        return self._anchors[event.anchor]
+
+    def _scalar(self, event: Any, mark: Mark) -> Scalar:
+        text = self._whole_characters(event.value, mark)
+        if event.style or str(event.tag) in TEXT_TAGS:
+            return Scalar(text, text, mark)
+        return Scalar(_resolved(text), text, mark)
+
+    def _whole_characters(self, text: str, mark: Mark) -> str:
+        try:
+            return text.encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError:
+            self._reading.fail("the text holds half a character (a lone surrogate)", mark)
+
+    def _sequence(self, mark: Mark, depth: int) -> Sequence:
+        items = []
+        for event in self._events:
+            if type(event).__name__ == "SequenceEndEvent":
+                break
+            items.append(self._node(event, depth + 1))
+        return Sequence(tuple(items), mark, 1 + sum(map(size_of, items)))
+
+    def _mapping(self, mark: Mark, depth: int) -> Mapping:
+        entries: list[tuple[Scalar, Node]] = []
+        merged: list[tuple[Scalar, Node]] = []
+        end = mark
+        for event in self._events:
+            if type(event).__name__ == "MappingEndEvent":
+                end = _mark(event.end_mark)
+                break
+            key = self._key(self._node(event, depth + 1), _mark(event.start_mark))
+            value = self._node(next(self._events), depth + 1)
+            if key.value == "<<":
+                merged += self._merged(value)
+            else:
+                entries.append((key, value))
+        self._reading.find_duplicates(entries)
+        entries = _with_merged(entries, merged)
+        return Mapping(tuple(entries), mark, end, 1 + sum(1 + size_of(value) for _, value in entries))
+
+    def _key(self, node: Node, mark: Mark) -> Scalar:
+        if not isinstance(node, Scalar):
+            self._reading.fail("keys must be text, not a list or mapping", mark)
+        if not isinstance(node.value, str):
+            self._reading.add(f"keys must be text, not {node.text or 'null'}", mark, hint=f"write {node.text!r}:")
+        return Scalar(node.text, node.text, mark)
+
+    def _merged(self, value: Node) -> list[tuple[Scalar, Node]]:
+        sources = value.items if isinstance(value, Sequence) else (value,)
+        found: list[tuple[Scalar, Node]] = []
+        for source in sources:
+            if not isinstance(source, Mapping):
+                self._reading.fail("<< takes a mapping or a list of mappings", value.start)
+            found = _with_merged(found, list(source.entries))
+        return found
+
+
+def _resolved(text: str) -> str | int | float | bool | None:
+    if text in WORDS:
+        return WORDS[text]
+    if len(text) > MAX_DIGITS:
+        return text
+    if INTEGER.fullmatch(text):
+        return int(text, BASES.get(text[:2], 10))
+    return float(text) if FLOAT.fullmatch(text) else text
+
+
+def _with_merged(own: list[tuple[Scalar, Node]], merged: list[tuple[Scalar, Node]]) -> list[tuple[Scalar, Node]]:
+    keys = {key.value for key, _ in own}
+    return [*own, *(entry for entry in merged if entry[0].value not in keys)]

@@ -1,0 +1,1 @@
+"""The test suite; ``python -m tests`` runs it with every other check."""

@@ -1,0 +1,13 @@
+"""Runs behaviour that is written down as data: ``python -m tests.conformance FILE [--group G ...]``.
+
+`cases` reads a file, `world` runs one case through the public API and notes the `outcome`, `compare` holds
+that against what the case expects, `report` prints the differences. All of them know formats, never a single case.
+
+Event lists in case files follow an older catalogue, which never emitted the types in `compare.NEWER_EVENTS`
+(``condition_evaluated``, ``iteration_started``, ``iteration_completed``, ``path_waiting``, ``path_joined``,
+``path_cancelled``, ``execution_resumed``, ``execution_cancelled``). Events of these types are left out before lists and
+counts are compared.
+
+The order of what different paths do is not fixed. Where an execution had more than one path, calls of agents, printed
+lines and operations are compared without their order.
+"""

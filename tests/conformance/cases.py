@@ -1,0 +1,72 @@
+"""Case files: which formats there are and what can be run of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+GROUPS = ("workflow", "condition", "template")
+"""Groups whose cases a machine can run; the others of such a file are prose for ordinary tests."""
+
+
+class UnusableFileError(Exception):
+    """The file, or what was asked of it, cannot be run; the text says why."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One case: what to do, and what must come of it."""
+
+    name: str
+    group: str
+    data: Mapping[str, Any]
+
+    @property
+    def expect(self) -> Mapping[str, Any]:
+        """What must be observed."""
+        expect: Mapping[str, Any] = self.data["expect"]
+        return expect
+
+
+def load(path: Path, groups: Collection[str] = ()) -> list[Case]:
+    """Return the cases of a file that can be run, of the given groups or of all.
+
+    Raises
+    ------
+    UnusableFileError
+        Not JSON, not a known format, or a group without runnable cases.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UnusableFileError(f"{path}: {error}") from error
+    entries = _entries(path, content)
+    wanted = tuple(groups) or GROUPS
+    cases = [Case(entry["name"], entry["group"], entry) for entry in entries if entry["group"] in wanted]
+    _check_groups(path, wanted if groups else (), {entry["group"] for entry in entries})
+    return cases
+
+
+def _entries(path: Path, content: Any) -> Sequence[Mapping[str, Any]]:
+    if isinstance(content, Mapping) and "dsl" in content:
+        raise UnusableFileError(
+            f"{path}: its cases are written in a language of their own (key `dsl`), which this runner does not know yet"
+        )
+    if not isinstance(content, list) or not all(
+        isinstance(entry, Mapping) and {"name", "group", "expect"} <= entry.keys() for entry in content
+    ):
+        raise UnusableFileError(f"{path}: not a list of cases with `name`, `group` and `expect`")
+    return content
+
+
+def _check_groups(path: Path, asked: Collection[str], present: Collection[str]) -> None:
+    for group in asked:
+        if group not in present:
+            raise UnusableFileError(f"{path}: no group {group!r}; there are {', '.join(sorted(present))}")
+        if group not in GROUPS:
+            raise UnusableFileError(
+                f"{path}: the cases of group {group!r} are written for people; runnable are {', '.join(GROUPS)}"
+            )

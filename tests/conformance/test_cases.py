@@ -1,0 +1,50 @@
+import json
+
+import pytest
+
+from tests.conformance.cases import UnusableFileError, load
+
+
+def case(name, group):
+    return {"name": name, "group": group, "expect": {}}
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_file(content):
+        path = tmp_path / "cases.json"
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+        return path
+
+    return write_file
+
+
+def test_all_runnable_groups_are_loaded_by_default(write):
+    path = write([case("a", "workflow"), case("b", "prose"), case("c", "template")])
+    assert [loaded.name for loaded in load(path)] == ["a", "c"]
+
+
+def test_groups_can_be_chosen(write):
+    path = write([case("a", "workflow"), case("b", "condition"), case("c", "template")])
+    assert [loaded.name for loaded in load(path, ["condition", "template"])] == ["b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("content", "groups", "message"),
+    [
+        ("{", [], "cases.json"),
+        ({"dsl": "...", "cases": []}, [], "does not know yet"),
+        ({"cases": []}, [], "not a list of cases"),
+        ([{"name": "a"}], [], "not a list of cases"),
+        ([case("a", "prose")], ["prose"], "written for people"),
+        ([case("a", "workflow")], ["workflows"], "no group 'workflows'; there are workflow"),
+    ],
+)
+def test_what_cannot_be_run_says_why(write, content, groups, message):
+    with pytest.raises(UnusableFileError, match=message):
+        load(write(content), groups)
+
+
+def test_a_missing_file_says_so(tmp_path):
+    with pytest.raises(UnusableFileError, match="No such file"):
+        load(tmp_path / "none.json")

@@ -1,0 +1,153 @@
+"""What each event does to the state."""
+
+import pytest
+
+from divebook.engine.evolve import evolve, fold
+from divebook.errors import CorruptStoreError
+from divebook.events import Event, catalog
+from tests.engine.history import STARTED, begun, events, state_after, step
+
+
+def set_(key, value):
+    return catalog.StateMutated((catalog.Mutation("set", key, value),))
+
+
+def delete(key):
+    return catalog.StateMutated((catalog.Mutation("delete", key),))
+
+
+def test_nothing_has_happened_before_the_first_event():
+    assert state_after().status == "pending"
+
+
+def test_started_is_running_with_its_inputs():
+    state = state_after(STARTED)
+    assert (state.status, state.inputs, state.workflow_name) == ("running", {"x": 1}, "w")
+
+
+def test_a_gap_is_refused():
+    with pytest.raises(CorruptStoreError, match="from event 0 to 2"):
+        fold("exec_1", events(STARTED, *begun()[1:])[1:])
+
+
+def test_an_event_on_a_path_that_never_began_is_refused():
+    with pytest.raises(CorruptStoreError, match="never began"):
+        state_after(STARTED, (catalog.StepStarted("script"), "main-7", "a"))
+
+
+def test_an_operation_outside_a_step_is_refused():
+    with pytest.raises(CorruptStoreError, match="outside any step"):
+        state_after(*begun(), (catalog.OperationStarted("op_1", "x"), "main", "a"))
+
+
+def test_variables_are_set_and_deleted():
+    state = state_after(*begun(), *step("a", set_("n", 1), set_("m", [2]), delete("n"), delete("never")))
+    assert dict(state.variables) == {"m": [2]}
+
+
+def test_a_step_reads_the_variables_of_its_start_and_its_own_writes():
+    branched = catalog.PathBranched(({"id": "main-1", "current_step": "b"}, {"id": "main-2", "current_step": "c"}))
+    state = state_after(
+        *begun(),
+        *step("a", set_("n", 1)),
+        (branched, "main", "a"),
+        (catalog.PathCompleted("a"), "main"),
+        (catalog.PathStarted("b"), "main-1"),
+        (catalog.PathStarted("c"), "main-2"),
+        (catalog.StepStarted("script"), "main-1", "b"),
+        (catalog.StepStarted("script"), "main-2", "c"),
+        (set_("n", 2), "main-1", "b"),
+    )
+    assert state.variables["n"] == 2
+    assert state.paths["main-1"].variables["n"] == 2
+    assert state.paths["main-2"].variables["n"] == 1
+
+
+def test_outputs_and_visits_are_kept_per_step():
+    state = state_after(*begun(), *step("a", output="1"), *step("a", visit=2, output="2"))
+    path = state.paths["main"]
+    assert (dict(path.step_outputs), dict(path.visits)) == ({"a": "2"}, {"a": 2})
+
+
+def test_usage_is_added_up_for_step_and_execution():
+    used = {"requests": 1, "input_tokens": 10, "output_tokens": 5}
+    state = state_after(
+        *begun(),
+        (catalog.StepStarted("prompt"), "main", "a"),
+        (catalog.OperationStarted("op_1", "agent_response"), "main", "a"),
+        (catalog.OperationCompleted("op_1", "agent_response", 1, "text", used), "main", "a"),
+    )
+    assert state.usage.to_dict() == used
+    assert state.paths["main"].open.usage.to_dict() == used
+
+
+def test_operations_are_forgotten_when_their_step_ends():
+    inside = (catalog.OperationStarted("op_1", "x"), catalog.OperationCompleted("op_1", "x", 1, 3))
+    assert state_after(*begun(), *step("a", *inside)).paths["main"].open is None
+
+
+def test_an_execution_that_only_sleeps_is_waiting():
+    facts = (*begun(), (catalog.StepStarted("wait"), "main", "a"), (catalog.OperationStarted("op_1", "timer"), "main", "a"))
+    assert state_after(*facts).status == "waiting"
+    assert state_after(*facts, (catalog.OperationCompleted("op_1", "timer"), "main", "a")).status == "running"
+
+
+def test_cancelling_a_sleeping_path_leaves_nothing_asleep():
+    state = state_after(
+        *begun(),
+        (catalog.StepStarted("wait"), "main", "a"),
+        (catalog.OperationStarted("op_1", "timer"), "main", "a"),
+        (catalog.PathCancelled("stop"), "main"),
+        catalog.ExecutionCancelled("stop"),
+    )
+    assert (state.status, state.sleeping, state.active) == ("cancelled", 0, 0)
+
+
+def test_resuming_keeps_what_succeeded_and_drops_what_failed():
+    state = state_after(
+        *begun(),
+        (catalog.StepStarted("action"), "main", "a"),
+        (catalog.OperationStarted("op_1", "x"), "main", "a"),
+        (catalog.OperationCompleted("op_1", "x", 1, "kept"), "main", "a"),
+        (catalog.OperationStarted("op_2", "x"), "main", "a"),
+        (catalog.OperationFailed("op_2", "x", 1, "boom"), "main", "a"),
+        (catalog.StepFailed("boom"), "main", "a"),
+        (catalog.PathFailed("boom"), "main"),
+        catalog.ExecutionFailed("boom"),
+        catalog.ExecutionResumed("failed"),
+    )
+    path = state.paths["main"]
+    assert (state.status, state.error, state.active, path.status, path.phase) == ("running", None, 1, "running", "in_step")
+    assert list(path.open.operations) == ["op_1"]
+
+
+def test_resuming_leaves_completed_paths_alone():
+    branched = catalog.PathBranched(({"id": "main-1", "current_step": "b"}, {"id": "main-2", "current_step": "c"}))
+    state = state_after(
+        *begun(),
+        *step("a"),
+        (branched, "main", "a"),
+        (catalog.PathCompleted("a"), "main"),
+        (catalog.PathStarted("b"), "main-1"),
+        *step("b", path="main-1"),
+        (catalog.PathCompleted("b"), "main-1"),
+        catalog.ExecutionResumed("running"),
+    )
+    assert [path.id for path in state.active_paths()] == ["main-2"]
+    assert state.paths["main-2"].status == "pending"
+
+
+def test_a_state_is_never_changed_only_replaced():
+    before = state_after(*begun())
+    event = Event("event_3", "exec_1", 3, 3, set_("n", 1), "main", "a")
+    after = evolve(before, event)
+    assert "n" not in before.variables
+    assert after.variables["n"] == 1
+
+
+def test_every_event_type_can_be_folded():
+    untouched = {catalog.IterationStarted, catalog.SignalReceived, catalog.VersionDecision, catalog.TimeAccessed}
+    untouched |= {catalog.RandomGenerated, catalog.ExecutionContinuedAsNew}
+    from divebook.engine.evolve import _CHANGES
+
+    assert set(catalog.PAYLOADS.values()) == set(_CHANGES) | untouched

@@ -1,0 +1,119 @@
+"""The shape of the code, where the linters' own rules do not reach."""
+
+import ast
+import importlib
+import pkgutil
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import grimp
+import pytest
+
+import divebook
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "divebook"
+VAGUE = {"utils", "util", "helpers", "helper", "common", "misc", "tools_misc", "shared", "base_utils"}
+
+DOORS = {
+    "IPython": ("divebook.notebook",),
+    "anywidget": ("divebook.widgets",),
+    "docker": ("divebook.workspace",),
+    "immutables": ("divebook.engine", "divebook.execution"),
+    "ipywidgets": ("divebook.widgets",),
+    "mcp": ("divebook.tools",),
+    "nbformat": ("divebook.export",),
+    "orjson": ("divebook.events",),
+    "pandas": ("divebook.analysis",),
+    "pydantic_ai": ("divebook.agents", "divebook.tools"),
+    "pydantic_monty": ("divebook.scripting",),
+    "rich": ("divebook.cli",),
+    "ruamel": ("divebook.workflow",),
+    "sqlite3": ("divebook.store.sqlite",),
+    "typer": ("divebook.cli",),
+}
+"""Who may import what; everything behind a door of its own."""
+
+HEAVY = ("IPython", "anywidget", "docker", "ipywidgets", "mcp", "nbformat", "pandas", "pydantic", "pydantic_ai")
+HEAVY += ("pydantic_monty", "rich", "ruamel", "typer")
+"""Loaded when first used, never by ``import divebook``."""
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return grimp.build_graph("divebook", include_external_packages=True, cache_dir=None)
+
+
+def modules():
+    return ["divebook", *(found.name for found in pkgutil.walk_packages(divebook.__path__, "divebook."))]
+
+
+def sources():
+    return sorted(path for folder in ("divebook", "tests", "benchmarks") for path in (ROOT / folder).rglob("*.py"))
+
+
+@pytest.mark.parametrize("library", DOORS)
+def test_a_heavy_library_has_one_door(graph, library):
+    if library not in graph.modules:
+        return
+    strangers = {
+        importer
+        for importer in graph.find_modules_that_directly_import(library)
+        if not any(importer == door or importer.startswith(f"{door}.") for door in DOORS[library])
+    }
+    assert not strangers, f"{library} may be imported by {DOORS[library]} only"
+
+
+def test_nothing_inside_imports_the_package_face(graph):
+    assert graph.find_modules_that_directly_import("divebook") == set()
+
+
+def test_importing_divebook_loads_no_heavy_library():
+    program = f"import sys, divebook; print([name for name in {HEAVY!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"
+
+
+def test_no_module_has_a_vague_name():
+    assert [str(path) for path in sources() if path.stem in VAGUE or path.parent.name in VAGUE] == []
+
+
+@pytest.mark.parametrize("name", modules())
+def test_all_is_sorted_and_every_name_in_it_exists(name):
+    module = importlib.import_module(name)
+    names = getattr(module, "__all__", [])
+    constants_classes_functions = sorted(names, key=lambda n: (not n.isupper(), not n[:1].isupper(), n))
+    assert list(names) in (sorted(names), constants_classes_functions)
+    assert [n for n in names if not hasattr(module, n)] == []
+
+
+@pytest.mark.parametrize("name", modules())
+def test_a_module_says_first_what_it_is(name):
+    assert (importlib.import_module(name).__doc__ or "").strip()
+
+
+@pytest.mark.parametrize("path", PACKAGE.rglob("__init__.py"), ids=lambda path: path.parent.name)
+def test_an_init_file_holds_no_logic(path):
+    allowed = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.Expr, ast.If)
+    if path.parent == PACKAGE:
+        allowed += (ast.FunctionDef,)  # lazy public names, and Jupyter's load_ipython_extension
+    assert [ast.unparse(node) for node in ast.parse(path.read_text()).body if not isinstance(node, allowed)] == []
+
+
+def test_every_imported_library_is_declared(graph):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = {re.split(r"[<>=\[]", entry)[0].replace("-", "_").lower() for entry in project["dependencies"]}
+    named_otherwise = {"ruamel": "ruamel.yaml", "pydantic_ai": "pydantic_ai_slim", "IPython": "ipywidgets"}
+    named_otherwise |= {"traitlets": "ipywidgets"}
+    imported = {name for name in graph.modules if graph.is_module_squashed(name)} - {"divebook"}
+    libraries = imported - sys.stdlib_module_names
+    assert {named_otherwise.get(name, name) for name in libraries} <= declared
+
+
+def test_continuous_integration_runs_the_readme_test_command():
+    command = (ROOT / ".ci" / "run").read_text().splitlines()[-1]
+    assert command.endswith("-m tests")
+    assert command in (ROOT / "README.md").read_text().splitlines()
