@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from divebook.notebook.run import Run
     from divebook.notebook.session import run, runs
     from divebook.steps.actions import Action, action
-    from divebook.store import MemoryStore, SQLiteStore, open_store
+    from divebook.store import MemoryStore, SqliteStore, open_store
     from divebook.workflow.definition import Each, Edge, Step, Workflow
 
 _HOMES = {
@@ -40,7 +40,7 @@ _HOMES = {
     "MemoryDocuments": "divebook.documents",
     "MemoryStore": "divebook.store",
     "Run": "divebook.notebook.run",
-    "SQLiteStore": "divebook.store",
+    "SqliteStore": "divebook.store",
     "ScriptedModel": "divebook.agents",
     "Step": "divebook.workflow.definition",
     "StepContext": "divebook.execution",
@@ -66,7 +66,7 @@ __all__ = [
     "MemoryDocuments",
     "MemoryStore",
     "Run",
-    "SQLiteStore",
+    "SqliteStore",
     "ScriptedModel",
     "Step",
     "StepContext",

@@ -19,7 +19,7 @@ from divebook.engine.instructions import (
     Record,
     RunStep,
 )
-from divebook.engine.state import ENDED, IN_STEP, JOINED, JOINING, PENDING, READY, ExecutionState, PathState
+from divebook.engine.state import BRANCHED, ENDED, IN_STEP, JOINED, JOINING, PENDING, READY, ExecutionState, PathState
 from divebook.events import catalog
 from divebook.workflow.definition import Workflow
 
@@ -59,6 +59,8 @@ def decide_path(workflow: Workflow, state: ExecutionState, path_id: str) -> Path
         return _run(path, path.current_step)
     if path.phase == JOINING:
         return AwaitJoin(path_id)
+    if path.phase == BRANCHED:
+        return Record((Fact(catalog.PathCompleted(path.current_step), path_id),))
     return _route(workflow, state, path)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from immutables import Map
 
 from divebook.engine.state import (
+    BRANCHED,
     CANCELLED,
     COMPLETED,
     EMPTY,
@@ -157,7 +158,7 @@ def _path_branched(state: ExecutionState, event: Event, data: catalog.PathBranch
         child = PathState(new_path["id"], number=branches, current_step=new_path["current_step"], parent=parent.id)
         paths = paths.set(child.id, child)
     count = len(data.new_paths)
-    paths = paths.set(parent.id, parent._replace(children=parent.children + count))
+    paths = paths.set(parent.id, parent._replace(phase=BRANCHED, children=parent.children + count))
     return state._replace(paths=paths, branches=branches, active=state.active + count)
 
 

@@ -17,8 +17,9 @@ from divebook.events.event import to_datetime, to_microseconds
 
 EMPTY: Map[str, Any] = Map()
 
-READY, IN_STEP, ROUTING, JOINING, JOINED, ENDED = "ready", "in_step", "routing", "joining", "joined", "ended"
-"""Phases of a path: before a step, inside it, choosing what follows, waiting at a join, released from one, over."""
+READY, IN_STEP, ROUTING, BRANCHED = "ready", "in_step", "routing", "branched"
+JOINING, JOINED, ENDED = "joining", "joined", "ended"
+"""Phases of a path: before a step, inside it, choosing what follows, split up, waiting at a join, released, over."""
 
 
 class Usage(NamedTuple):

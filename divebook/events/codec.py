@@ -30,8 +30,12 @@ def encode(data: Any, path: str = "data") -> bytes:
     UnstorableValueError
         Text that is not valid Unicode, or more than 64 MiB.
     """
+    return _encoded(data, path, _OPTIONS)
+
+
+def _encoded(data: Any, path: str, option: int) -> bytes:
     try:
-        encoded = orjson.dumps(data, default=tag, option=_OPTIONS)
+        encoded = orjson.dumps(data, default=tag, option=option)
     except TypeError as error:
         raise UnstorableValueError(_locate_surrogate(data, path) or path, str(error)) from None
     if len(encoded) > MAX_PAYLOAD_BYTES:
@@ -76,9 +80,9 @@ def decode(raw: bytes | str) -> Any:
     return untag(value) if mark in raw else value  # type: ignore[operator]
 
 
-def canonical_hash(data: Any) -> str:
-    """SHA-256 (hexadecimal) of normalized data, the same for every order of keys."""
-    return hashlib.sha256(orjson.dumps(data, default=tag, option=_OPTIONS | orjson.OPT_SORT_KEYS)).hexdigest()
+def canonical_hash(data: Any, path: str = "data") -> str:
+    """SHA-256 (hexadecimal) of normalized data, the same for every order of keys; refuses what `encode` refuses."""
+    return hashlib.sha256(_encoded(data, path, _OPTIONS | orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 def decode_payload(event_type: str, raw: bytes | str) -> Payload:

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from divebook.engine.evolve import evolve
 from divebook.engine.instructions import Fact
 from divebook.engine.state import ExecutionState
-from divebook.errors import DivebookError, StoreError
 from divebook.events import Event
 from divebook.events.catalog import Payload
 from divebook.execution.clock import Clock, Ids
@@ -30,33 +29,34 @@ class GroupCommit:
     def __init__(self, store: EventStore) -> None:
         self.store = store
         self._dirty: dict[Journal, None] = {}
-        self._turn: asyncio.Future[None] | None = None
+        self._waiting: list[asyncio.Future[None]] = []
 
     def schedule(self, journal: Journal) -> None:
         """Have the journal's pending events written at the end of this turn."""
+        if not self._dirty:
+            asyncio.get_running_loop().call_soon(self._commit)
         self._dirty[journal] = None
-        if self._turn is None:
-            loop = asyncio.get_running_loop()
-            self._turn = loop.create_future()
-            loop.call_soon(self._commit)
 
-    async def wait(self) -> None:
-        """Return when the present turn's events have been written or refused."""
-        if self._turn is not None:
-            await asyncio.shield(self._turn)
+    def next_commit(self) -> asyncio.Future[None]:
+        """Return a future that is done when the present turn's events have been written or refused."""
+        done = asyncio.get_running_loop().create_future()
+        self._waiting.append(done)
+        return done
 
     def _commit(self) -> None:
-        journals, turn = list(self._dirty), self._turn
-        self._dirty, self._turn = {}, None
+        journals, waiting = list(self._dirty), self._waiting
+        self._dirty, self._waiting = {}, []
         batches = [journal.take_batch() for journal in journals]
+        outcomes: Sequence[Exception | None]
         try:
             outcomes = self.store.append_all(batches)
-        except StoreError as error:
+        except Exception as error:  # whatever went wrong, those who wait for the write must hear of it
             outcomes = [error] * len(journals)
         for journal, outcome in zip(journals, outcomes, strict=True):
             journal.committed(outcome)
-        if turn is not None:
-            turn.set_result(None)
+        for done in waiting:
+            if not done.done():  # a cancelled path waits no longer
+                done.set_result(None)
 
 
 class Journal:
@@ -73,7 +73,7 @@ class Journal:
         self.clock = clock
         self.written = state.last_sequence
         """Sequence number up to which events are durable."""
-        self.error: DivebookError | None = None
+        self.error: Exception | None = None
         self._ids, self._commit = ids, commit
         self._pending: list[Event] = []
 
@@ -112,8 +112,9 @@ class Journal:
         StoreError
             It could not be; nothing recorded since the last success is in the store.
         """
-        while self._pending and self.error is None:
-            await self._commit.wait()
+        recorded = self.state.last_sequence
+        while self.written < recorded and self.error is None:
+            await self._commit.next_commit()
         if self.error is not None:
             raise self.error
 
@@ -123,7 +124,7 @@ class Journal:
         self._pending = []
         return batch
 
-    def committed(self, error: DivebookError | None) -> None:
+    def committed(self, error: Exception | None) -> None:
         """Hear how the write went; for `GroupCommit`."""
         if error is None:
             self.written = self.state.last_sequence

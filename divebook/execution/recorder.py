@@ -11,6 +11,7 @@ from divebook.engine.state import COMPLETED, FAILED, RUNNING, OperationRecord
 from divebook.errors import DivergenceError, OperationError
 from divebook.events import catalog
 from divebook.events.codec import canonical_hash, storable
+from divebook.events.values import normalize
 from divebook.execution.clock import Chance
 from divebook.execution.journal import Journal
 
@@ -34,8 +35,8 @@ class Recorder:
     ) -> Any:
         """Return the recorded result of the operation at `place`, or carry it out; see `StepContext.operation`."""
         operation_id = place.operation_id
-        plain = storable(parameters, "parameters")
-        digest = canonical_hash(plain)[:HASH_DIGITS]
+        plain = normalize(parameters, "parameters")
+        digest = canonical_hash(plain, "parameters")[:HASH_DIGITS]
         known = self._known(place, operation_id, operation_type, digest)
         if known is not None and known.status == COMPLETED:
             return known.result

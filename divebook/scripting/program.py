@@ -85,4 +85,4 @@ def _part(value: Any, keys: set[str | int] | None) -> Any:
         return value
     if keys is None:
         return value if type(value) is dict else dict(value)
-    return {key: value[key] for key in keys if key in value}
+    return {key: value[key] for key in sorted(keys, key=repr) if key in value}

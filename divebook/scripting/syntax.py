@@ -21,6 +21,7 @@ _FOREIGN = (
     (re.compile(r"!(?!=)"), "write 'not x' instead of '!x'"),
     (re.compile(r"\?.*:"), "write 'a if c else b' instead of 'c ? a : b'"),
     (re.compile(r"\$\("), "'$(' may only open the whole text"),
+    (re.compile(r"^[\w.\[\]\"']+\s*=[^=]"), "write '==' to compare"),
 )
 
 

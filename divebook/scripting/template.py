@@ -72,7 +72,17 @@ def _evaluated(slots: Sequence[str], names: Mapping[str, Any], interpreter: Inte
     except ScriptLimitError:
         raise
     except ScriptError as error:
-        raise TemplateError(f"failed to render template: {error}") from error
+        raise _blame(slots, names, interpreter, error) from error
+
+
+def _blame(slots: Sequence[str], names: Mapping[str, Any], interpreter: Interpreter, error: ScriptError) -> TemplateError:
+    """Return the error for the first slot that fails on its own; only `error`, of all of them, says what happened."""
+    for slot in slots:
+        try:
+            interpreter.evaluate(Context.TEMPLATE, [slot], names)
+        except ScriptError as own:
+            return TemplateError(f'failed to evaluate template expression "{slot}": {own}')
+    return TemplateError(f"failed to evaluate template expressions: {error}")
 
 
 def _check(slot: str, names: Mapping[str, Any]) -> None:

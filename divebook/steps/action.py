@@ -33,7 +33,7 @@ class ActionStep:
         try:
             result = await context.operation(ACTION_EXECUTION, recorded, call)
         except Exception as error:
-            raise StepError(f"action execution operation failed: {error or type(error).__name__}") from error
+            raise StepError(f"action execution operation failed: {str(error) or type(error).__name__}") from error
         text = value_text(result)
         return Outcome(text, text if context.workflow.dialect == "dive" else result)
 

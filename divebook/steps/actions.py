@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -29,10 +30,11 @@ class Action:
 
     def check(self, parameters: Mapping[str, Any]) -> None:
         """Raise StepError unless the function takes these parameters."""
+        signature = _signature(self.function)
         try:
-            inspect.signature(self.function).bind(**parameters)
+            signature.bind(**parameters)
         except TypeError as error:
-            takes = ", ".join(inspect.signature(self.function).parameters) or "nothing"
+            takes = ", ".join(signature.parameters) or "nothing"
             raise StepError(f'action "{self.name}" {error} (it takes: {takes})') from None
 
     async def call(self, parameters: Mapping[str, Any]) -> Any:
@@ -40,6 +42,11 @@ class Action:
         if inspect.iscoroutinefunction(self.function):
             return await self.function(**parameters)
         return await anyio.to_thread.run_sync(lambda: self.function(**parameters))
+
+
+@functools.lru_cache(maxsize=1024)
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    return inspect.signature(function)
 
 
 @overload

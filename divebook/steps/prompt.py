@@ -48,4 +48,4 @@ class PromptStep:
                 prompt, context.operation, content=content, context=own_context, date=context.started_at
             )
         except Exception as error:
-            raise StepError(f"agent response operation failed: {error or type(error).__name__}") from error
+            raise StepError(f"agent response operation failed: {str(error) or type(error).__name__}") from error

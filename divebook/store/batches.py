@@ -1,4 +1,4 @@
-"""What every store does to a batch before it writes it: check each event, encode each payload once, note what changes."""
+"""What every store does to a batch before writing it: check each event, encode each payload once, note what changes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class PreparedBatch:
 
     execution_id: str
     expected_sequence: int
-    events: Sequence[Event]
+    events: tuple[Event, ...]
     payloads: Sequence[bytes]
     size: int
     started: ExecutionStarted | None
@@ -87,7 +87,7 @@ def prepare(execution_id: str, events: Sequence[Event], expected_sequence: int) 
             if isinstance(event.data, ExecutionStarted):
                 started = event.data
     _check_distinct(events)
-    return PreparedBatch(execution_id, expected_sequence, events, payloads, size, started, turn)
+    return PreparedBatch(execution_id, expected_sequence, tuple(events), payloads, size, started, turn)
 
 
 def _check(event: Event, execution_id: str, sequence: int) -> None:

@@ -112,7 +112,7 @@ def _read_log(lines: Iterable[bytes], name: str) -> list[Event]:
 
 def _decode(line: bytes, place: str) -> Event:
     try:
-        return decode_line(line)
+        return _typed(decode_line(line))
     except NewerStoreError as error:
         raise NewerStoreError(f"{place}: {error}") from error
     # The last four: sound JSON with a value of the wrong kind somewhere.
@@ -120,9 +120,14 @@ def _decode(line: bytes, place: str) -> Event:
         raise InvalidEventError(f"{place}: {error}") from error
 
 
+def _typed(event: Event) -> Event:
+    texts: tuple[object, ...] = (event.id, event.execution_id, event.path, event.step)
+    if not all(isinstance(text, str) for text in texts) or type(event.sequence) is not int:
+        raise InvalidEventError("id, execution_id, path and step must be text, and sequence a whole number")
+    return event
+
+
 def _check_follows(event: Event, before: list[Event], place: str) -> None:
-    if not isinstance(event.id, str) or not isinstance(event.execution_id, str) or type(event.sequence) is not int:
-        raise InvalidEventError(f"{place}: id and execution_id must be text, and sequence a whole number")
     if before and event.execution_id != before[0].execution_id:
         raise InvalidEventError(
             f"{place}: belongs to execution {event.execution_id}, but the file began with {before[0].execution_id}; "

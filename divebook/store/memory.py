@@ -17,23 +17,13 @@ from divebook.store.batches import PreparedBatch, Turn, duplicate_id
 
 
 @dataclass(slots=True)
-class _Row:
-    event: Event
-    payload: bytes
-
-    def load(self) -> Event:
-        event = self.event
-        data = decode_payload(event.event_type, self.payload)
-        return Event(event.id, event.execution_id, event.sequence, event.recorded_at, data, event.path, event.step)
-
-
-@dataclass(slots=True)
 class _Log:
     workflow_name: str
     fingerprint: str | None
     created_at: int
     turn: Turn = field(default_factory=lambda: Turn(RUNNING, None, None))
-    rows: list[_Row] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    payloads: list[bytes] = field(default_factory=list)
     ids: set[str] = field(default_factory=set)
     size: int = 0
 
@@ -60,19 +50,20 @@ class MemoryStore(EventStore):
 
     def _log_for(self, batch: PreparedBatch) -> _Log:
         log = self._logs.get(batch.execution_id)
-        if log is None and batch.expected_sequence:
-            raise self._unknown(batch.execution_id)
         if log is None:
-            return _new_log(batch, batch.started)
-        if len(log.rows) != batch.expected_sequence:
-            raise ConcurrentAppendError(batch.execution_id, batch.expected_sequence, len(log.rows))
+            if batch.started is None:
+                raise self._unknown(batch.execution_id)
+            return _Log(batch.started.workflow_name, batch.started.fingerprint, batch.events[0].recorded_at)
+        if len(log.events) != batch.expected_sequence:
+            raise ConcurrentAppendError(batch.execution_id, batch.expected_sequence, len(log.events))
         for index, event in enumerate(batch.events):
             if event.id in log.ids:
                 raise duplicate_id(index, event.id)
         return log
 
     def _extend(self, log: _Log, batch: PreparedBatch) -> None:
-        log.rows.extend(map(_Row, batch.events, batch.payloads))
+        log.events.extend(batch.events)
+        log.payloads.extend(batch.payloads)
         log.ids.update(event.id for event in batch.events)
         log.size += batch.size
         log.turn = batch.turn or log.turn
@@ -80,8 +71,10 @@ class MemoryStore(EventStore):
 
     def _read(self, execution_id: str, after: int, limit: int | None) -> list[Event]:
         with self._lock:
-            rows = self._find(execution_id).rows[after : None if limit is None else after + limit]
-        return [row.load() for row in rows]
+            log = self._find(execution_id)
+            wanted = slice(after, None if limit is None else after + limit)
+            events, payloads = log.events[wanted], log.payloads[wanted]
+        return list(map(_copy, events, payloads))
 
     def _record(self, execution_id: str) -> ExecutionRecord:
         with self._lock:
@@ -118,8 +111,9 @@ class MemoryStore(EventStore):
         return log
 
 
-def _new_log(batch: PreparedBatch, started: ExecutionStarted) -> _Log:
-    return _Log(started.workflow_name, started.fingerprint, batch.events[0].recorded_at)
+def _copy(event: Event, payload: bytes) -> Event:
+    data = decode_payload(event.event_type, payload)
+    return Event(event.id, event.execution_id, event.sequence, event.recorded_at, data, event.path, event.step)
 
 
 def _matches(log: _Log, status: str | None, workflow: str | None) -> bool:
@@ -140,7 +134,7 @@ def _record(execution_id: str, log: _Log) -> ExecutionRecord:
         created_at=created,
         started_at=created,
         ended_at=None if log.turn.ended_at is None else to_datetime(log.turn.ended_at),
-        last_sequence=len(log.rows),
+        last_sequence=len(log.events),
         error=log.turn.error,
         size=log.size,
     )

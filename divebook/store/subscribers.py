@@ -18,14 +18,13 @@ class Subscribers:
     """The listeners of one store. Whoever calls `tell` holds the store's lock, which keeps the order."""
 
     def __init__(self) -> None:
-        self._listeners: tuple[Listener, ...] = ()
+        self._listeners: tuple[tuple[Listener], ...] = ()
         self._news: deque[tuple[str, Sequence[Event]]] = deque()
         self._telling = False
 
     def add(self, listener: Listener) -> Callable[[], None]:
         """Add a listener; call what is returned to remove it."""
-        # A wrapper of its own makes two subscriptions of one listener two things to remove.
-        entry: Listener = lambda execution_id, events: listener(execution_id, events)  # noqa: E731 - typed by Listener
+        entry = (listener,)  # a tuple of its own, so that one listener added twice is two things to remove
         self._listeners = (*self._listeners, entry)
 
         def unsubscribe() -> None:
@@ -48,7 +47,7 @@ class Subscribers:
             self._telling = False
 
     def _tell_one(self, execution_id: str, events: Sequence[Event]) -> None:
-        for listener in self._listeners:
+        for (listener,) in self._listeners:
             try:
                 listener(execution_id, events)
             except Exception:  # noqa: BLE001 - the events are committed: the appender must not take this for a failure

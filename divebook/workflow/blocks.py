@@ -75,9 +75,10 @@ def _checked(item: Any) -> Block:
 def _has_source(item: Mapping[str, Any]) -> bool:
     source = item.get("source")
     fields = {"base64": ("media_type", "data"), "url": ("url",)}
-    if not isinstance(source, Mapping) or source.get("type") not in fields:
+    if not isinstance(source, Mapping):
         return False
-    return all(isinstance(source.get(name), str) for name in fields[source["type"]])
+    needed = fields.get(str(source.get("type")), ())
+    return bool(needed) and all(isinstance(source.get(name), str) for name in needed)
 
 
 @dataclass(frozen=True, slots=True)

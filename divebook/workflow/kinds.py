@@ -157,7 +157,8 @@ class Anything(Plain):
         if isinstance(node, Mapping):
             return {key.text: Anything().read(item, (*place, key.text), reading) for key, item in node.entries}
         if isinstance(node.value, float) and not math.isfinite(node.value):
-            return mismatch("a finite number", node, place, reading)
+            mismatch("a finite number", node, place, reading)
+            return None  # the value may sit deep inside others, which are to be plain JSON
         return node.value
 
 

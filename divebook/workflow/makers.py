@@ -46,12 +46,12 @@ def content_entry(made: Made, reading: Reading) -> Any:
 
 def step(made: Made, reading: Reading) -> Any:
     """Make a step, its type inferred; a step that is wrong already is not checked again later."""
-    written = Step(**{"name": "", **made.values})
     if not made.is_sound:
         reading.broken.add(made.place)
-    if "type" in made.values or reading.strict:
-        return written
-    return Step(**{"name": "", **made.values}, type=written.type if written.type in INFERRED_TYPES else "")
+    values = {"name": "", **made.values}
+    if not reading.strict:
+        values.setdefault("type", next((name for name in INFERRED_TYPES if values.get(name)), ""))
+    return Step(**values)
 
 
 def output(made: Made, reading: Reading) -> Any:

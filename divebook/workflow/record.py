@@ -28,11 +28,9 @@ def many(record: type[Record]) -> Any:
 def json_value(value: Any, name: str) -> Any:
     """Return `value` as plain JSON; raises `DefinitionError` with the path to the first part that is not."""
     try:
-        copy = normalize(value, name)
-        json.dumps(copy, allow_nan=False)
+        return json.loads(json.dumps(normalize(value, name), allow_nan=False))
     except (UnstorableValueError, TypeError, ValueError, RecursionError) as error:
         raise DefinitionError([Problem(f"{error}", key=name, hint="definitions hold JSON values only")]) from error
-    return copy
 
 
 def plain(value: Any) -> Any:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 
 from divebook.errors import nearest
-from divebook.workflow.problem import Problem, Severity
+from divebook.workflow.problem import Place, Problem, Severity
 from divebook.workflow.step import STEP_TYPES, Dialect, Each, Step
 
 USED = {
@@ -112,5 +112,5 @@ def bare_names(steps: Sequence[Step], inputs: Collection[str]) -> Iterator[Probl
             for name in BARE_NAME.findall(text) if isinstance(text, str) else ():
                 if name in owners and not (step.each and step.each.as_ == name):
                     hint = f"write ${{{owners[name]}.{name}}}"
-                    place = ("Steps", index, *key.split(".", 1))
+                    place: Place = ("Steps", index, *key.split(".", 1))
                     yield Problem(f"${{{name}}} names nothing", key=key, severity="warning", hint=hint, place=place)

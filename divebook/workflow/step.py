@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import Any, Literal
 
 from divebook.errors import DefinitionError
@@ -165,8 +166,8 @@ def inferred_type(step: Step) -> str:
 def chained(steps: Iterable[Step]) -> tuple[Step, ...]:
     """Return the steps with every undecided one leading to the step after it, unless it ends or is the last."""
     listed = tuple(steps)
-    following = (*(step.name for step in listed[1:]), None)
-    return tuple(_decided(step, after) for step, after in zip(listed, following, strict=True))
+    following = [step.name for step in listed[1:]]
+    return tuple(_decided(step, after) for step, after in zip_longest(listed, following))
 
 
 def _decided(step: Step, after: str | None) -> Step:

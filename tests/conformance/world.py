@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -32,6 +33,19 @@ OLD_PARAMETERS = {
 """The parameters that enter an operation's old id, by its type; other operations had none."""
 
 
+class OverheardModel(ScriptedModel):
+    """A scripted model whose calls are noted, in order, in a list it shares with others."""
+
+    def __init__(self, agent: str, overheard: list[Mapping[str, Any]], spec: Mapping[str, Any]) -> None:
+        super().__init__(list(spec.get("replies", ())), usage=spec.get("usage", {}), error=spec.get("error"))
+        self._agent, self._overheard = agent, overheard
+
+    def reply(self, prompt: str) -> str:
+        """Note the call and answer it."""
+        self._overheard.append({"agent": self._agent, "prompt": prompt})
+        return super().reply(prompt)
+
+
 def observe(case: Case) -> Outcome | Evaluation:
     """Run one case."""
     if case.group == "condition":
@@ -51,13 +65,11 @@ def _evaluate(text: str, names: Mapping[str, Any], evaluate: Any) -> Evaluation:
 def _run(data: Mapping[str, Any]) -> Outcome:
     documents = MemoryDocuments(dict(data.get("documents", {})))
     printed: list[str] = []
+    calls: list[Mapping[str, Any]] = []
+    agents = [_agent(name, spec, calls) for name, spec in data.get("agents", {}).items()]
     with MemoryStore() as store:
         environment = Environment(
-            "conformance",
-            store=store,
-            agents=_agents(data.get("agents", {})),
-            documents=documents,
-            printer=printed.append,
+            "conformance", store=store, agents=agents, documents=documents, printer=printed.append
         )
         try:
             workflow = read_workflow(data["definition"], dialect="dive")
@@ -65,22 +77,23 @@ def _run(data: Mapping[str, Any]) -> Outcome:
         except DivebookError as error:
             return Outcome(REJECTED, str(error))
         execution.wait(TIMEOUT)
-        return _outcome(execution, printed, documents, data.get("documents", {}))
+        return replace(
+            _outcome(execution),
+            agent_calls=calls,
+            printed=[text.removesuffix("\n") for text in printed],
+            documents={path: documents.get(path).content for path in documents.list()},
+            initial_documents=data.get("documents", {}),
+        )
 
 
-def _agents(replies: Mapping[str, Any]) -> list[Agent]:
-    """Make agents that answer from a script: a list of replies, or a mapping that says more."""
-    return [_agent(name, spec if isinstance(spec, Mapping) else {"replies": spec}) for name, spec in replies.items()]
+def _agent(name: str, spec: Any, calls: list[Mapping[str, Any]]) -> Agent:
+    """Make an agent that answers from a script: a list of replies, or a mapping that says more."""
+    given = spec if isinstance(spec, Mapping) else {"replies": spec}
+    definition = AgentDefinition(name, is_supervisor=given.get("supervisor", False))
+    return Agent(definition, model=OverheardModel(name, calls, given))
 
 
-def _agent(name: str, spec: Mapping[str, Any]) -> Agent:
-    model = ScriptedModel(list(spec.get("replies", ())), usage=spec.get("usage", {}), error=spec.get("error"))
-    return Agent(AgentDefinition(name, is_supervisor=spec.get("supervisor", False)), model=model)
-
-
-def _outcome(
-    execution: Execution, printed: Sequence[str], documents: MemoryDocuments, initial_documents: Mapping[str, str]
-) -> Outcome:
+def _outcome(execution: Execution) -> Outcome:
     history = execution.history()
     events = [ObservedEvent(event.event_type, event.path, event.step, event.data.to_data()) for event in history]
     operations = [event for event in events if event.event_type == "operation_started"]
@@ -94,11 +107,7 @@ def _outcome(
         usage=execution.usage.to_dict(),
         events=events,
         status_sequence=_statuses(execution.id, history),
-        agent_calls=[_call(event) for event in operations if event.data["operation_type"] == "agent_response"],
         operation_ids=[_old_id(event) for event in operations if event.data["operation_type"] in OLD_PARAMETERS],
-        printed=[text.removesuffix("\n") for text in printed],
-        documents={path: documents.get(path).content for path in documents.list()},
-        initial_documents=initial_documents,
     )
 
 
@@ -115,11 +124,6 @@ def _statuses(execution_id: str, history: Sequence[Event]) -> list[str]:
         state = evolve(state, event)
         statuses.append(state.status)
     return [status for status, _ in groupby(statuses)]
-
-
-def _call(event: ObservedEvent) -> Mapping[str, Any]:
-    parameters: Mapping[str, Any] = event.data["parameters"]
-    return parameters
 
 
 def _old_id(event: ObservedEvent) -> str:

@@ -8,7 +8,14 @@ import pytest
 
 from divebook.errors import DefinitionError, NotFoundError
 from divebook.workflow.content import ContentEntry
-from divebook.workflow.definition import Definitions, InputDefinition, OutputDefinition, Workflow
+from divebook.workflow.definition import (
+    Definitions,
+    InputDefinition,
+    MCPServerDefinition,
+    OAuthDefinition,
+    OutputDefinition,
+    Workflow,
+)
 from divebook.workflow.reader import read_workflow
 from divebook.workflow.step import Each, Edge, Step
 
@@ -62,7 +69,9 @@ def python_made() -> Workflow:
             ),
             Step("look", script="item", each=Each("$(inputs.depth)", as_="item", parallel=4), store="found"),
             Step("rest", seconds=2),
-            Step("report", action="Print", parameters={"Message": "${state.found}", "Extra": (1, {"a": None})}, end=True),
+            Step(
+                "report", action="Print", parameters={"Message": "${state.found}", "Extra": (1, {"a": None})}, end=True
+            ),
             Step("stop", script="0", join=True),
         ],
         description="Look at everything",
@@ -121,7 +130,12 @@ def test_the_type_of_a_step_follows_from_what_it_is_given(given, expected):
 
 
 def test_a_step_leads_to_the_next_one_unless_something_else_is_said():
-    steps = [Step("a", script="1"), Step("b", script="1", next=[]), Step("c", script="1", end=True), Step("d", script="1")]
+    steps = [
+        Step("a", script="1"),
+        Step("b", script="1", next=[]),
+        Step("c", script="1", end=True),
+        Step("d", script="1"),
+    ]
     workflow = Workflow("w", steps)
     assert [step.edges for step in workflow.steps] == [(Edge("b"),), (), (), ()]
 
@@ -170,7 +184,9 @@ def test_two_inputs_of_one_name_are_refused():
 
 
 def test_a_problem_in_python_says_where_it_is():
-    with pytest.raises(DefinitionError, match=r"workflow 'w' at Steps\[1\]\.Next\[0\]\.Step: edge .*did you mean 'first'"):
+    with pytest.raises(
+        DefinitionError, match=r"workflow 'w' at Steps\[1\]\.Next\[0\]\.Step: edge .*did you mean 'first'"
+    ):
         Workflow("w", [Step("first", script="1"), Step("s", script="1", next="frist")])
 
 
@@ -198,7 +214,7 @@ def test_a_step_is_found_by_name_and_a_missing_one_suggested():
     workflow = python_made()
     assert workflow.start.name == "plan"
     assert workflow.step("look").store == "found"
-    with pytest.raises(NotFoundError, match="step not found: lok .did you mean 'look'"):
+    with pytest.raises(NotFoundError, match=r"step not found: lok .did you mean 'look'"):
         workflow.step("lok")
 
 
@@ -261,8 +277,6 @@ def test_whole_definitions_survive_json():
 
 
 def test_secrets_do_not_show_in_the_printed_form():
-    from divebook.workflow.definition import MCPServerDefinition, OAuthDefinition
-
     server = MCPServerDefinition("s", authorization_token="token-1", headers={"X": "token-2"})
     assert "token-" not in repr(server)
     assert "token-" not in repr(OAuthDefinition(client_secret="token-3"))

@@ -11,19 +11,19 @@ from divebook.events.catalog import PAYLOADS
 _PREFIX = "event_"
 _LENGTH = len(_PREFIX) + 26
 _CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
-_PYTHON = "0123456789abcdefghijklmnopqrstuv"  # the digits of int(text, 32)
-_TO_PYTHON = {code: "!" for code in range(128)} | {ord(c): p for c, p in zip(_CROCKFORD, _PYTHON, strict=True)}
+_DIGITS = dict(zip(_CROCKFORD, "0123456789abcdefghijklmnopqrstuv", strict=True))  # those of int(text, 32)
+_TO_DIGITS = "".join(_DIGITS.get(chr(code), "!") for code in range(256)).encode()  # int() refuses "!"
 _PAIRS = tuple(high + low for high in _CROCKFORD for low in _CROCKFORD)
 _SHIFTS = tuple(range(120, -1, -10))
 
 
 def pack_id(event_id: str) -> bytes | str:
     """Return the 16 bytes behind ``event_`` and 26 characters; any other text as it is."""
-    if len(event_id) != _LENGTH or not event_id.startswith(_PREFIX) or not event_id.isascii():
+    if len(event_id) != _LENGTH or not event_id.startswith(_PREFIX):
         return event_id
     try:
-        return int(event_id[6:].translate(_TO_PYTHON), 32).to_bytes(16, "big")
-    except (ValueError, OverflowError):  # not in the alphabet, or more than 128 bits
+        return int(event_id[6:].encode().translate(_TO_DIGITS), 32).to_bytes(16, "big")
+    except (ValueError, OverflowError):  # not in the alphabet (surrogates: not in UTF-8), or more than 128 bits
         return event_id
 
 

@@ -14,18 +14,14 @@ _CORRUPT = (
 )
 _FAULTS: dict[int, tuple[type[StoreError], str]] = {
     sqlite3.SQLITE_BUSY: (StoreError, "{0} is locked: another process has been writing for too long. Try again"),
-    sqlite3.SQLITE_LOCKED: (StoreError, "{0} is locked by this process. Try again"),
-    sqlite3.SQLITE_FULL: (StoreError, "{0} cannot grow, the disk is full; nothing was written. Free some space and resume"),
-    sqlite3.SQLITE_IOERR: (StoreError, "{0} cannot be read or written: {1}. Check the disk; nothing was written"),
     sqlite3.SQLITE_CANTOPEN: (StoreError, "{0} cannot be opened: {1}. Check that the path is a file you may use"),
-    sqlite3.SQLITE_PERM: (ReadOnlyStoreError, "{0} may not be used: {1}. Check the permissions of the file"),
-    sqlite3.SQLITE_READONLY: (
-        ReadOnlyStoreError,
-        "{0} is read-only: {1}. Make the file and its folder writable, or choose another store",
-    ),
-    sqlite3.SQLITE_NOTADB: (CorruptStoreError, "{0} is not a divebook store: {1}. Choose another path, or move the file away"),
-    sqlite3.SQLITE_CORRUPT: (CorruptStoreError, _CORRUPT),
     sqlite3.SQLITE_CONSTRAINT: (CorruptStoreError, _CORRUPT),
+    sqlite3.SQLITE_CORRUPT: (CorruptStoreError, _CORRUPT),
+    sqlite3.SQLITE_FULL: (StoreError, "{0} cannot grow: {1}. Nothing was written; free some space and resume"),
+    sqlite3.SQLITE_IOERR: (StoreError, "{0} cannot be read or written: {1}. Nothing was written; check the disk"),
+    sqlite3.SQLITE_NOTADB: (CorruptStoreError, "{0} is not a divebook store: {1}. Move it away or choose another path"),
+    sqlite3.SQLITE_PERM: (ReadOnlyStoreError, "{0} may not be used: {1}. Check the permissions of the file"),
+    sqlite3.SQLITE_READONLY: (ReadOnlyStoreError, "{0}: {1}. Make the file and its folder writable, or choose another"),
 }
 
 

@@ -14,7 +14,8 @@ from divebook.store.sqlite.compact import EventTypes, unpack_id
 from divebook.store.sqlite.schema import place_of, places_of
 
 RECORD = """
-SELECT id, workflow_name, fingerprint, status, created_at, started_at, ended_at, last_sequence, error, size FROM executions
+SELECT id, workflow_name, fingerprint, status, created_at, started_at, ended_at, last_sequence, error, size
+FROM executions
 """
 RECORDS = f"""{RECORD}
 WHERE (?1 IS NULL OR status = ?1) AND (?2 IS NULL OR workflow_name = ?2)
@@ -45,17 +46,17 @@ def load_record(row: tuple[Any, ...]) -> ExecutionRecord:
 
 
 def load_events(
-    connection: sqlite3.Connection, types: EventTypes, execution_id: str, key: int, after: int, limit: int | None
+    connection: sqlite3.Connection, types: EventTypes, log: tuple[str, int], after: int, limit: int | None
 ) -> list[Event]:
-    """Read events of one log, and make sure that none is missing between them."""
+    """Read events of one log (execution id and key), and make sure that none is missing between them."""
+    execution_id, key = log
     _, last = places_of(key)
-    first = place = place_of(key, after)
+    sequence, offset = after, place_of(key, 0)
     events: list[Event] = []
-    rows = connection.execute(_EVENTS, (first, last, -1 if limit is None else limit))
-    for found, recorded_at, number, event_id, path, step, raw in rows:
-        place += 1
-        sequence = after + place - first
-        if found != place:
+    rows = connection.execute(_EVENTS, (offset + after, last, -1 if limit is None else limit))
+    for place, recorded_at, number, event_id, path, step, raw in rows:
+        sequence += 1
+        if place != offset + sequence:
             raise CorruptStoreError(
                 f"event {sequence} of execution {execution_id} is missing; the events before it are readable"
             )

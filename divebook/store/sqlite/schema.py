@@ -83,8 +83,8 @@ def check_version(connection: sqlite3.Connection, location: str, migrations: Seq
         )
     if version > len(migrations):
         raise NewerStoreError(
-            f"{location} was written by a newer divebook (format {version}, this version reads up to {len(migrations)}); "
-            "upgrade divebook to open it"
+            f"{location} was written by a newer divebook: it has format {version}, this version knows up to "
+            f"{len(migrations)}. Upgrade divebook to open it"
         )
     return version
 

@@ -1,7 +1,7 @@
 """The store on an SQLite file: one writing connection behind a lock, one reading connection per thread.
 
-The execution's row is changed by ``UPDATE ... WHERE last_sequence = expected`` inside the transaction that inserts the events,
-so of two writers, threads or processes, one is refused.
+The execution's row is changed by ``UPDATE ... WHERE last_sequence = expected`` inside the transaction that inserts the
+events, so of two writers, threads or processes, one is refused.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from types import TracebackType
 from typing import Any
 
 from divebook.errors import ConcurrentAppendError, InvalidEventError, ReadOnlyStoreError, StoreError
-from divebook.events.catalog import RUNNING, TERMINAL
+from divebook.events.catalog import RUNNING, TERMINAL, ExecutionStarted
 from divebook.events.event import Event
 from divebook.store.base import MAX_CANDIDATES, EventStore, ExecutionRecord, Refusal
-from divebook.store.batches import PreparedBatch, Turn, duplicate_id
+from divebook.store.batches import PreparedBatch, duplicate_id
 from divebook.store.sqlite.compact import EventTypes, pack_id
 from divebook.store.sqlite.connections import Durability, Readers, open_reader, open_writer, why_read_only
 from divebook.store.sqlite.faults import translate, translated
@@ -26,13 +26,15 @@ from divebook.store.sqlite.schema import check_current, migrate, place_of, place
 
 _INSERT_EXECUTION = """
 INSERT INTO executions
-  (id, workflow_name, fingerprint, status, created_at, started_at, ended_at, last_sequence, size, error)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+  (id, workflow_name, fingerprint, status, created_at, started_at, last_sequence, size)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 """
 _ADVANCE = "UPDATE executions SET last_sequence = ?, size = size + ? WHERE key = ? AND id = ? AND last_sequence = ?"
 _TURN = "UPDATE executions SET status = ?, ended_at = ?, error = ? WHERE key = ?"
 _INSERT_EVENT = "INSERT INTO events (place, recorded_at, type, id, path, step, data) VALUES (?, ?, ?, ?, ?, ?, ?)"
-_ENDED = f"SELECT id FROM executions WHERE ended_at < ? AND status IN ({', '.join(map(repr, sorted(TERMINAL)))})"
+_FIND = "SELECT key, last_sequence FROM executions WHERE id = ?"
+_ENDED = "SELECT id FROM executions WHERE ended_at < ?"  # resuming clears it
+_CANDIDATES = "SELECT id FROM executions WHERE id >= ?1 AND id < ?1 || char(1114111) ORDER BY id LIMIT ?2"
 
 
 @dataclass(slots=True)
@@ -63,8 +65,11 @@ class SqliteStore(EventStore):
     Raises
     ------
     StoreError
-        There can be no store at that path. CorruptStoreError: the file is something else, or damaged. NewerStoreError: a
-        newer divebook wrote it.
+        There can be no store at that path.
+    CorruptStoreError
+        The file is something else, or damaged.
+    NewerStoreError
+        A newer divebook wrote it.
     """
 
     def __init__(self, path: str | Path, *, durability: Durability = "full") -> None:
@@ -106,7 +111,7 @@ class SqliteStore(EventStore):
     def _transaction(self) -> _Transaction:
         if self._writer is None:
             raise ReadOnlyStoreError(
-                f"nothing can be written to {self.location}: {self.read_only}. Make it writable, or choose another store"
+                f"nothing can be written to {self.location}: {self.read_only}. Make it writable, or choose another"
             )
         return _Transaction(self._writer, self.location)
 
@@ -128,7 +133,7 @@ class SqliteStore(EventStore):
             log = self._claim(cursor, batch, ids)
         except (StoreError, InvalidEventError) as refusal:
             return refusal
-        if batch.turn is not None and batch.expected_sequence:
+        if batch.turn is not None:
             cursor.execute(_TURN, (batch.turn.status, batch.turn.ended_at, batch.turn.error, log.key))
         log.sequence = batch.last_sequence
         log.ids.update(ids)
@@ -143,8 +148,8 @@ class SqliteStore(EventStore):
 
     def _claim(self, cursor: sqlite3.Cursor, batch: PreparedBatch, ids: Sequence[bytes | str]) -> _OpenLog:
         """Advance the execution's row; raise if the batch does not fit the log."""
-        if not batch.expected_sequence:
-            return self._begin(cursor, batch)
+        if batch.started is not None:
+            return self._begin(cursor, batch, batch.started)
         log = self._logs.get(batch.execution_id)
         if log is not None and log.sequence == batch.expected_sequence:
             _refuse_known(batch, ids, log)
@@ -156,21 +161,19 @@ class SqliteStore(EventStore):
         _advance(cursor, batch, log)
         return log
 
-    def _begin(self, cursor: sqlite3.Cursor, batch: PreparedBatch) -> _OpenLog:
-        found = cursor.execute("SELECT last_sequence FROM executions WHERE id = ?", (batch.execution_id,)).fetchone()
+    def _begin(self, cursor: sqlite3.Cursor, batch: PreparedBatch, started: ExecutionStarted) -> _OpenLog:
+        found = cursor.execute(_FIND, (batch.execution_id,)).fetchone()
         if found:
-            raise ConcurrentAppendError(batch.execution_id, 0, found[0])
-        event, started = batch.started
-        turn = batch.turn or Turn(RUNNING, None, None)
-        row = (batch.execution_id, started.workflow_name, started.fingerprint, turn.status, event.recorded_at)
-        row += (event.recorded_at, turn.ended_at, batch.last_sequence, batch.size, turn.error)
-        cursor.execute(_INSERT_EXECUTION, row)
-        assert cursor.lastrowid is not None
-        log = self._logs[batch.execution_id] = _OpenLog(cursor.lastrowid, 0)
+            raise ConcurrentAppendError(batch.execution_id, 0, found[1])
+        created = batch.events[0].recorded_at
+        row = (batch.execution_id, started.workflow_name, started.fingerprint, RUNNING, created, created)
+        cursor.execute(_INSERT_EXECUTION, (*row, batch.last_sequence, batch.size))
+        (key, _) = cursor.execute(_FIND, (batch.execution_id,)).fetchone()
+        log = self._logs[batch.execution_id] = _OpenLog(key, 0)
         return log
 
     def _take_over(self, cursor: sqlite3.Cursor, batch: PreparedBatch) -> _OpenLog:
-        found = cursor.execute("SELECT key, last_sequence FROM executions WHERE id = ?", (batch.execution_id,)).fetchone()
+        found = cursor.execute(_FIND, (batch.execution_id,)).fetchone()
         if found is None:
             raise self._unknown(batch.execution_id)
         key, sequence = found
@@ -210,10 +213,10 @@ class SqliteStore(EventStore):
     def _read(self, execution_id: str, after: int, limit: int | None) -> list[Event]:
         with translated(self.location):
             connection = self._readers.get()
-            found = connection.execute("SELECT key FROM executions WHERE id = ?", (execution_id,)).fetchone()
+            found = connection.execute(_FIND, (execution_id,)).fetchone()
             if found is None:
                 raise self._unknown(execution_id)
-            return load_events(connection, self._types, execution_id, found[0], after, limit)
+            return load_events(connection, self._types, (execution_id, found[0]), after, limit)
 
     def _record(self, execution_id: str) -> ExecutionRecord:
         with translated(self.location):
@@ -229,14 +232,7 @@ class SqliteStore(EventStore):
 
     def _candidates(self, prefix: str) -> list[str]:
         with translated(self.location):
-            rows = (
-                self._readers.get()
-                .execute(
-                    "SELECT id FROM executions WHERE id >= ?1 AND id < ?1 || char(1114111) ORDER BY id LIMIT ?2",
-                    (prefix, MAX_CANDIDATES + 1),
-                )
-                .fetchall()
-            )
+            rows = self._readers.get().execute(_CANDIDATES, (prefix, MAX_CANDIDATES + 1)).fetchall()
         return [execution_id for (execution_id,) in rows]
 
 
@@ -255,7 +251,7 @@ class _Transaction:
         except sqlite3.Error as error:
             raise translate(error, self._location) from error
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
         try:
             if error is None:
                 self._connection.execute("COMMIT")
@@ -280,8 +276,8 @@ def _advance(cursor: sqlite3.Cursor, batch: PreparedBatch, log: _OpenLog) -> boo
 
 
 def _delete(cursor: sqlite3.Cursor, execution_id: str) -> bool:
-    found = cursor.execute("SELECT key FROM executions WHERE id = ?", (execution_id,)).fetchone()
+    found = cursor.execute(_FIND, (execution_id,)).fetchone()
     if found:
         cursor.execute("DELETE FROM events WHERE place BETWEEN ? AND ?", places_of(found[0]))
-        cursor.execute("DELETE FROM executions WHERE key = ?", found)
+        cursor.execute("DELETE FROM executions WHERE key = ?", found[:1])
     return found is not None

@@ -1,0 +1,5 @@
+"""The terminal face: run, look up, resume, cancel, export and import executions.
+
+Results go to stdout; progress, warnings, what workflows print, and errors go to stderr. One file per group of commands,
+brought together in `main`. Rich and the engine are loaded by the commands that use them, so that ``--help`` is instant.
+"""

@@ -1,0 +1,52 @@
+"""The command ``divebook`` and its list of subcommands."""
+
+from __future__ import annotations
+
+import io
+import sys
+from typing import Annotated
+
+import typer
+
+from divebook._version import __version__
+from divebook.cli import logs, run, runs
+from divebook.cli.refusal import Commands
+
+app = typer.Typer(
+    name="divebook",
+    cls=Commands,
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Run workflows of agents, actions and scripts; look at what they did, and take them up again.",
+    epilog="Exit codes: 0 completed, 1 failed, 2 bad input or usage, 3 waiting, 130 cancelled.",
+)
+app.command("run", epilog="Example: divebook run audit.yaml -v limit=20")(run.run)
+app.command("resume", epilog="Example: divebook resume exec_01k8 audit.yaml")(run.resume)
+app.command("runs", epilog="Example: divebook runs --status failed --limit 5")(runs.runs)
+app.command("show", epilog="Example: divebook show exec_01k8 --events")(runs.show)
+app.command("cancel", epilog="Example: divebook cancel exec_01k8")(runs.cancel)
+app.command("export", epilog="Example: divebook export exec_01k8 audit.jsonl")(logs.export)
+app.command("import", epilog="Example: divebook import audit.jsonl --rename")(logs.import_)
+
+
+@app.command("version", epilog="Example: divebook version")
+def version() -> None:
+    """Print the version of divebook."""
+    sys.stdout.write(f"{__version__}\n")
+
+
+@app.callback()
+def options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,  # noqa: FBT002
+) -> None:
+    """Take the options that stand before, or among those of, any command; `Commands` acts on them."""
+
+
+def main() -> None:
+    """Run the command line."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that knows only ASCII is no reason to fail
+    app(prog_name="divebook")

@@ -1,0 +1,112 @@
+"""From what a command line names (definitions, actions, a store) to an environment."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from divebook.cli.screen import note
+from divebook.config import Sources, load, resolve_content
+from divebook.documents import FileDocuments
+from divebook.environment import Environment
+from divebook.errors import InputError, SetupError, StoreError
+from divebook.store import EventStore, open_store
+from divebook.store.registry import DEFAULT, VARIABLE
+from divebook.workflow.definition import Definitions, Dialect
+
+
+def open_environment(
+    store: str | None,
+    *,
+    path: Path | None = None,
+    actions: Sequence[str] = (),
+    dialect: Dialect = "divebook",
+    printer: Callable[[str], None] = print,
+) -> Environment:
+    """Return an environment over a store, with the actions and definitions that were named; prints their warnings."""
+    for source in actions:
+        import_actions(source)
+    documents = FileDocuments()
+    definitions = Definitions() if path is None else read(path, dialect, documents)
+    environment = Environment(store=store, documents=documents, printer=printer)
+    environment.define(definitions)
+    return environment
+
+
+def read(path: Path, dialect: Dialect, documents: FileDocuments) -> Definitions:
+    """Return the definitions of a file or folder with their content in them; prints their warnings."""
+    definitions = load(path, dialect=dialect)
+    for warning in definitions.warnings:
+        note(warning.describe(str(path)), "yellow")
+    folder = path if path.is_dir() else path.parent
+    return resolve_content(definitions, Sources(folder, lambda name: documents.get(name).content))
+
+
+def choose_workflow(environment: Environment, wanted: str | None) -> str:
+    """Return the workflow to run: the one asked for, the default one, or the only one."""
+    names = list(environment.workflows)
+    chosen = wanted or environment.config.default_workflow
+    if chosen:
+        return environment.workflow(chosen).name
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        raise SetupError("there is no workflow in it; add one under Workflows")
+    raise SetupError(f"there are several workflows in it: {', '.join(names)}. Choose one with -w NAME")
+
+
+def inputs_from(assignments: Iterable[str]) -> dict[str, Any]:
+    """Return inputs from ``key=text`` and ``key:=json``."""
+    inputs: dict[str, Any] = {}
+    for assignment in assignments:
+        key, equals, value = assignment.partition("=")
+        name = key.removesuffix(":")
+        if not (equals and name):
+            raise InputError(f"-v {assignment!r} is not an input; write -v name=value, or -v name:=JSON")
+        if name in inputs:
+            raise InputError(f"input {name!r} is given twice; keep one -v {name}=...", name)
+        inputs[name] = _parsed(name, value) if key.endswith(":") else value
+    return inputs
+
+
+def _parsed(name: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise InputError(f"input {name!r} is not JSON ({error}); for plain text write -v {name}=...", name) from error
+
+
+def import_actions(source: str) -> None:
+    """Import a module or Python file, so that its ``@action`` functions are known."""
+    try:
+        if source.endswith(".py"):
+            _import_file(Path(source))
+        else:
+            sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as `python -m` does
+            importlib.import_module(source)
+    except Exception as error:  # whatever the user's code raises while it is imported
+        raise SetupError(f"actions {source!r} cannot be imported: {type(error).__name__}: {error}") from error
+
+
+def _import_file(path: Path) -> None:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is not Python")
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.parent.absolute()))  # as `python FILE` does
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+
+
+def existing_store(location: str | None) -> EventStore:
+    """Return a store that is there already; looking something up must not make an empty one."""
+    text = location or os.environ.get(VARIABLE) or str(DEFAULT)
+    if not Path(text).expanduser().exists():
+        raise StoreError(f"there is no store at {text}; `divebook run` makes it, --store names another one")
+    return open_store(location)

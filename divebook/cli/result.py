@@ -1,0 +1,105 @@
+"""An execution on stdout, for people or as JSON, and the exit code it means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.text import Text
+
+from divebook.cli.screen import columns, note, say, section, status_text, write
+from divebook.cli.text import as_json, duration, local, moment, one_line, pairs
+from divebook.engine.state import PathState
+from divebook.events import Event, catalog
+from divebook.events.codec import event_to_dict
+from divebook.execution import Execution
+
+EXIT_CODES = {catalog.COMPLETED: 0, catalog.FAILED: 1, catalog.WAITING: 3, catalog.CANCELLED: 130}
+_CELL = 120
+
+
+def print_result(execution: Execution, *, json: bool) -> int:
+    """Print how a run ended; return the exit code."""
+    if json:
+        write(as_json(facts(execution), indent=2))
+    else:
+        _print_heading(execution)
+        section("outputs", pairs(execution.outputs))
+        if not execution.workflow.outputs:
+            section("variables", pairs(execution.variables))
+        _print_error(execution)
+    return EXIT_CODES.get(execution.status, 1)
+
+
+def print_details(execution: Execution, *, json: bool, events: bool) -> None:
+    """Print all there is to know of an execution."""
+    if json:
+        history = {"events": [event_to_dict(event) for event in execution.history()]} if events else {}
+        write(as_json({**facts(execution), "paths": _path_facts(execution), **history}, indent=2))
+        return
+    _print_heading(execution)
+    section("inputs", pairs(execution.inputs))
+    section("outputs", pairs(execution.outputs))
+    section("variables", pairs(execution.variables))
+    section("usage", pairs(execution.usage.to_dict()))
+    say(Text("paths", "bold"))
+    columns(
+        ("id", "status", "step", "took"),
+        [(path.id, status_text(path.status), one_line(path.current_step), _took(path)) for path in _paths(execution)],
+    )
+    _print_error(execution)
+    if events:
+        _print_events(execution)
+
+
+def facts(execution: Execution) -> dict[str, Any]:
+    """Return what ``--json`` prints of an execution."""
+    return {
+        "id": execution.id,
+        "workflow": execution.workflow.name,
+        "status": execution.status,
+        "error": execution.error,
+        "inputs": execution.inputs,
+        "outputs": execution.outputs,
+        "variables": execution.variables,
+        "usage": execution.usage.to_dict(),
+        "started_at": moment(execution.started_at),
+        "ended_at": moment(execution.ended_at),
+    }
+
+
+def _print_heading(execution: Execution) -> None:
+    took = duration(execution.started_at, execution.ended_at)
+    say(status_text(execution.status), one_line(execution.workflow.name), execution.id, took)
+    started = local(execution.started_at)
+    if started and not took:
+        say(f"started {started}")
+
+
+def _print_error(execution: Execution) -> None:
+    if execution.error and execution.status == catalog.FAILED:
+        note(f"error: {execution.error}", "bold red")
+
+
+def _paths(execution: Execution) -> list[PathState]:
+    return list(execution.paths.values())
+
+
+def _path_facts(execution: Execution) -> list[Mapping[str, Any]]:
+    return [path.to_dict() for path in _paths(execution)]
+
+
+def _took(path: PathState) -> str:
+    return duration(path.started_at, path.ended_at)
+
+
+def _print_events(execution: Execution) -> None:
+    say(Text("events", "bold"))
+    rows = [_event_cells(event) for event in execution.history()]
+    columns(("#", "time", "path", "step", "type", "data"), rows, whole=("#", "time", "type"))
+
+
+def _event_cells(event: Event) -> tuple[str, ...]:
+    time = f"{event.timestamp.astimezone():%H:%M:%S.%f}"[:-3]
+    data = one_line(as_json(event.data.to_data()), _CELL)
+    return str(event.sequence), time, event.path, one_line(event.step, 40), event.event_type, data

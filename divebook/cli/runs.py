@@ -1,0 +1,102 @@
+"""``divebook runs``, ``show`` and ``cancel``: what the store knows of executions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from divebook.cli.options import ExecutionId, Json, Store
+from divebook.errors import ConcurrentAppendError
+
+if TYPE_CHECKING:
+    from divebook.environment import Environment
+    from divebook.execution import Execution
+    from divebook.store import ExecutionRecord
+
+Status = Literal["pending", "running", "waiting", "completed", "failed", "cancelled"]
+_ATTEMPTS = 20
+
+
+def runs(
+    status: Annotated[Status | None, typer.Option("--status", "-s", help="Only those of this status.")] = None,
+    workflow: Annotated[str | None, typer.Option("--workflow", "-w", metavar="NAME", help="Only of this one.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="At most so many; 0 for all.")] = 20,
+    store: Store = None,
+    *,
+    json: Json = False,
+) -> None:
+    """List executions, newest first."""
+    from divebook.cli.project import existing_store
+    from divebook.cli.screen import columns, note, write
+    from divebook.cli.text import as_json
+
+    records = existing_store(store).records(status=status, workflow=workflow, limit=limit)
+    if json:
+        write(as_json([_facts(record) for record in records], indent=2))
+    elif records:
+        columns(("id", "workflow", "status", "started", "took", "events"), map(_cells, records), whole=("id", "status"))
+    else:
+        note("no executions" + (" of that kind" if status or workflow else " yet"))
+
+
+def show(
+    execution_id: ExecutionId,
+    store: Store = None,
+    *,
+    events: Annotated[bool, typer.Option("--events", "-e", help="Every event of its log as well.")] = False,
+    json: Json = False,
+) -> None:
+    """Show an execution: status, inputs, outputs, variables, paths."""
+    from divebook.cli.result import print_details
+
+    print_details(_environment(store).execution(execution_id), json=json, events=events)
+
+
+def cancel(execution_id: ExecutionId, store: Store = None) -> None:
+    """Cancel an execution; if another process runs it, it stops there with its next step."""
+    from divebook.cli.screen import say, status_text
+
+    execution = _cancelled(_environment(store), execution_id)
+    say(status_text(execution.status), execution.id)
+
+
+def _cancelled(environment: Environment, execution_id: str) -> Execution:
+    """Cancel, again if the process that runs it wrote something in between."""
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return environment.cancel(execution_id).wait()
+        except ConcurrentAppendError:
+            continue
+    return environment.cancel(execution_id).wait()
+
+
+def _environment(store: str | None) -> Environment:
+    from divebook.cli.project import existing_store
+    from divebook.environment import Environment
+
+    return Environment(store=existing_store(store))
+
+
+def _facts(record: ExecutionRecord) -> dict[str, str | int | None]:
+    from divebook.cli.text import moment
+
+    return {
+        "id": record.execution_id,
+        "workflow": record.workflow_name,
+        "status": record.status,
+        "error": record.error,
+        "started_at": moment(record.started_at),
+        "ended_at": moment(record.ended_at),
+        "events": record.last_sequence,
+    }
+
+
+def _cells(record: ExecutionRecord) -> tuple[object, ...]:
+    from divebook.cli.screen import status_text
+    from divebook.cli.text import duration, local, one_line
+
+    took = duration(record.started_at, record.ended_at)
+    name = one_line(record.workflow_name, 40)
+    status = status_text(record.status)
+    return record.execution_id, name, status, local(record.started_at), took, str(record.last_sequence)

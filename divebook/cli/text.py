@@ -1,0 +1,87 @@
+"""Text and data of models, users and logs as they may be shown in a terminal: what a reader sees is what is there.
+
+Control characters could move the cursor, change colours or titles, or reorder what is read; here they become visible
+escapes. Rich's markup is no concern, since everything is printed as `rich.text.Text`, which knows none.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from divebook.events.codec import encode
+
+_CONTROLS = "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f"
+_INVISIBLE = "\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff\\ud800-\\udfff"
+_UNSAFE = re.compile(f"[{_CONTROLS}{_INVISIBLE}]")
+_UNSAFE_IN_LINE = re.compile(f"[\\t\\n{_CONTROLS}{_INVISIBLE}]")
+
+
+def visible(text: str) -> str:
+    """Return the text with control characters spelled out; line ends and tabs stay."""
+    return _UNSAFE.sub(_spelled, text)
+
+
+def one_line(text: str, width: int | None = None) -> str:
+    """Return the text with every control character spelled out, cut to `width`."""
+    if width is not None and len(text) > width:
+        text = f"{text[: width - 3]}..."
+    return _UNSAFE_IN_LINE.sub(_spelled, text)
+
+
+def _spelled(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def as_json(data: Any, *, indent: int | None = None) -> str:
+    """Return stored data as JSON that stays the same data when parsed, and shows every control character as ``\\uXXXX``."""
+    return json_escaped(json.dumps(json.loads(encode(data)), ensure_ascii=False, indent=indent))
+
+
+def json_escaped(text: str) -> str:
+    """Escape, inside JSON text, the characters that JSON allows and a terminal should not get."""
+    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def shown(value: Any) -> str:
+    """Return a value for people: a text as it is, anything else as JSON."""
+    return visible(value) if isinstance(value, str) else as_json(value)
+
+
+def moment(value: datetime | None) -> str | None:
+    """Return a time as it is written in JSON."""
+    return None if value is None else value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def local(value: datetime | None) -> str:
+    """Return a time as people read it, on their own clock."""
+    return "" if value is None else f"{value.astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+def seconds(value: float) -> str:
+    """Return a duration in the unit that suits it.
+
+    >>> seconds(0.0042), seconds(3.21), seconds(75), seconds(7300)
+    ('4 ms', '3.2 s', '1 min 15 s', '2 h 01 min')
+    """
+    if value < 1:
+        return f"{value * 1000:.0f} ms"
+    if value < 60:
+        return f"{value:.1f} s"
+    minutes, rest = divmod(round(value), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def duration(started: datetime | None, ended: datetime | None) -> str:
+    """Return how long something took, empty while that is unknown."""
+    return "" if started is None or ended is None else seconds((ended - started).total_seconds())
+
+
+def pairs(values: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return named values as two columns of text."""
+    return [(one_line(name), shown(value)) for name, value in values.items()]

@@ -1,0 +1,228 @@
+"""Content entries become content blocks."""
+
+import base64
+
+import pytest
+
+from divebook.config.content import Sources, build_content, resolve_content
+from divebook.config.fetch import MAX_BYTES, decoded
+from divebook.config.files import alternatives, file_uri, has_wildcards
+from divebook.errors import DefinitionError, SetupError
+from divebook.workflow.content import ContentEntry
+from divebook.workflow.definition import Workflow
+from divebook.workflow.reader import definitions_from
+
+FILES = {
+    "file1.txt": "Content of file1.txt",
+    "file2.txt": "Content of file2.txt",
+    "file3.md": "Content of file3.md",
+    "subdir/nested.txt": "Content of subdir/nested.txt",
+}
+
+
+@pytest.fixture
+def sources(tmp_path):
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "test.png").write_bytes(b"fake-png-data")
+    (tmp_path / "test.pdf").write_bytes(b"fake-pdf-data")
+    return Sources(tmp_path, lambda name: f"document {name}", lambda url: f"page at {url}")
+
+
+def test_no_entries_give_no_blocks():
+    assert build_content([]) == []
+
+
+def test_a_text_is_trimmed():
+    assert build_content([ContentEntry(text="\n This is inline context \n")]) == [
+        {"type": "text", "text": "This is inline context"}
+    ]
+
+
+def test_a_text_file_is_wrapped_with_its_name(sources):
+    assert build_content([ContentEntry(path="file1.txt"), ContentEntry(text="more")], sources) == [
+        {"type": "text", "text": '<file name="file1.txt">\nContent of file1.txt\n</file>'},
+        {"type": "text", "text": "more"},
+    ]
+
+
+def test_an_image_file_is_held_as_base64(sources):
+    assert build_content([ContentEntry(path="test.png")], sources) == [
+        {
+            "type": "image",
+            "source": {
+                "type": "base64",
+                "media_type": "image/png",
+                "data": base64.b64encode(b"fake-png-data").decode(),
+            },
+        }
+    ]
+
+
+def test_a_pdf_file_is_a_document(sources):
+    block = build_content([ContentEntry(path="test.pdf")], sources)[0]
+    assert (block["type"], block["source"]["media_type"]) == ("document", "application/pdf")
+
+
+@pytest.mark.parametrize(
+    ("url", "kind"),
+    [
+        ("https://example.com/image.png", "image"),
+        ("https://example.com/a.JPG?size=3", "image"),
+        ("https://example.com/a.pdf#page=2", "document"),
+    ],
+)
+def test_a_remote_image_or_pdf_is_referred_to_and_not_fetched(url, kind):
+    def fetch(url):
+        raise AssertionError("nothing is to be fetched")
+
+    assert build_content([ContentEntry(url=url)], Sources(fetch=fetch)) == [
+        {"type": kind, "source": {"type": "url", "url": url}}
+    ]
+
+
+def test_any_other_address_is_fetched(sources):
+    assert build_content([ContentEntry(url="https://example.com/")], sources)[0]["text"] == (
+        '<file url="https://example.com/">\npage at https://example.com/\n</file>'
+    )
+
+
+def test_only_web_addresses_are_fetched(sources):
+    with pytest.raises(SetupError, match="must start with http"):
+        build_content([ContentEntry(url="file:///etc/passwd")], sources)
+
+
+def test_a_document_comes_from_the_repository(sources):
+    assert build_content([ContentEntry(document="notes")], sources) == [{"type": "text", "text": "document notes"}]
+    with pytest.raises(SetupError, match="there is no document repository"):
+        build_content([ContentEntry(document="notes")])
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        ContentEntry(),
+        ContentEntry(text="some text", path="test.txt"),
+        ContentEntry(text="some text", path="test.txt", url="https://example.com/doc.pdf"),
+        ContentEntry(text="Some text", dynamic="Some script"),
+        ContentEntry(dynamic="Some script", dynamic_from="./script.py"),
+    ],
+)
+def test_an_entry_has_exactly_one_source(entry):
+    with pytest.raises(DefinitionError, match="must specify exactly one"):
+        build_content([entry])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("**/*.txt", ["file1.txt", "file2.txt", "nested.txt"]),
+        ("*.txt", ["file1.txt", "file2.txt"]),
+        ("file1.txt", ["file1.txt"]),
+        ("file[12].txt", ["file1.txt", "file2.txt"]),
+        ("{file3.md,subdir/*}", ["file3.md", "nested.txt"]),
+        ("*.csv", []),
+        ("sub*", []),
+    ],
+)
+def test_patterns_add_every_match_in_order(sources, pattern, names):
+    texts = [block["text"] for block in build_content([ContentEntry(path=pattern)], sources)]
+    assert [text.split('"')[1] for text in texts] == names
+
+
+def test_patterns_and_files_mix(sources):
+    assert len(build_content([ContentEntry(path="*.md"), ContentEntry(path="file1.txt")], sources)) == 2
+
+
+def test_an_absolute_pattern_works(sources):
+    assert len(build_content([ContentEntry(path=f"{sources.base_path}/*.txt")])) == 2
+
+
+def test_a_pattern_cannot_explode():
+    with pytest.raises(SetupError, match="stands for more than 1000 patterns"):
+        alternatives("{a,b}" * 20)
+
+
+def test_a_pattern_that_is_not_valid_is_refused(sources, monkeypatch):
+    def glob(self, pattern):
+        raise ValueError("Invalid pattern: '**' can only be an entire path component")
+
+    monkeypatch.setattr("pathlib.Path.glob", glob)  # newer Pythons take what older ones refuse
+    with pytest.raises(SetupError, match="is not valid: Invalid pattern"):
+        build_content([ContentEntry(path="a**b/*")], sources)
+
+
+def test_a_missing_file_is_an_error(sources):
+    with pytest.raises(SetupError, match=r"unable to read file .*gone\.txt: No such file"):
+        build_content([ContentEntry(path="gone.txt")], sources)
+
+
+def test_a_file_of_an_unknown_kind_is_an_error(sources):
+    with pytest.raises(SetupError, match=r"unsupported local file extension: \.exe"):
+        build_content([ContentEntry(path="a.exe")], sources)
+
+
+def test_a_text_file_that_is_no_text_is_an_error(sources):
+    (sources.base_path / "a.txt").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(SetupError, match="not UTF-8 at byte 0"):
+        build_content([ContentEntry(path="a.txt")], sources)
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"), [("*.txt", True), ("[abc].txt", True), ("{a,b}", True), ("normal/path/file.txt", False)]
+)
+def test_wildcards_are_recognised(path, expected):
+    assert has_wildcards(path) is expected
+
+
+def test_the_address_of_a_file():
+    assert file_uri("test.txt").startswith("file://")
+    assert file_uri("/tmp/test.txt") == "file:///tmp/test.txt"
+
+
+def test_dynamic_entries_wait_until_the_step_runs(tmp_path):
+    blocks = build_content([ContentEntry(dynamic="1 +"), ContentEntry(dynamic_from="./gone.py")], Sources(tmp_path))
+    assert blocks == [
+        {"type": "dynamic", "script": "1 +"},
+        {"type": "dynamic", "program": str(tmp_path / "gone.py")},
+    ]
+
+
+def test_definitions_take_in_their_content(sources):
+    definitions = definitions_from(
+        {
+            "Name": "e",
+            "Agents": [{"Name": "a", "Context": [{"Path": "file1.txt"}, {"Text": " x "}, {"Dynamic": "1"}]}],
+            "Workflows": [
+                {
+                    "Name": "w",
+                    "Steps": [
+                        {"Name": "s", "Prompt": "x", "Content": [{"Path": "*.md"}, {"DynamicFrom": "run.py"}]},
+                        {"Name": "t", "Prompt": "x"},
+                    ],
+                }
+            ],
+        }
+    )
+    found = resolve_content(definitions, sources)
+    context = found.agents[0].context
+    assert [len(entry.blocks) if entry.blocks else None for entry in context] == [1, 1, None]
+    content = found.workflows[0].start.content
+    assert content[0].blocks[0]["text"].startswith('<file name="file3.md">')
+    assert content[1].dynamic_from == str(sources.base_path / "run.py")
+    assert found.workflows[0].fingerprint != definitions.workflows[0].fingerprint
+    assert Workflow.from_dict(found.workflows[0].to_dict()) == found.workflows[0]
+
+
+def test_a_fetched_page_must_be_text_and_not_too_long():
+    assert decoded("u", b"caf\xe9", "text/html", "latin-1") == "café"
+    assert decoded("u", b"{}", "application/ld+json") == "{}"
+    with pytest.raises(SetupError, match="is image/png, not text"):
+        decoded("u", b"", "image/png")
+    with pytest.raises(SetupError, match=f"more than {MAX_BYTES} bytes"):
+        decoded("u", b"x" * (MAX_BYTES + 1), "text/plain")
+    with pytest.raises(SetupError, match="is not utf-8 text"):
+        decoded("u", b"\xff", "text/plain")
+    with pytest.raises(SetupError, match="is not klingon text"):
+        decoded("u", b"x", "text/plain", "klingon")

@@ -1,0 +1,55 @@
+"""Two sets of definitions become one."""
+
+from divebook.config import merge, merge_all
+from divebook.workflow.reader import definitions_from, read_definitions
+
+
+def merged(left, right):
+    return merge(definitions_from(left), definitions_from(right))
+
+
+def test_an_item_of_the_same_name_is_replaced_whole():
+    base = {"Name": "e", "Agents": [{"Name": "a", "Goal": "g1", "Model": "m1"}]}
+    agent = merged(base, {"Agents": [{"Name": "a", "Goal": "g2"}]}).agents[0]
+    assert (agent.goal, agent.model) == ("g2", None)
+
+
+def test_the_order_of_first_appearance_stays():
+    steps = [{"Name": "s", "Script": "1"}]
+    found = merged(
+        {"Name": "e", "Agents": [{"Name": "zed"}, {"Name": "mid"}], "Workflows": [{"Name": "z", "Steps": steps}]},
+        {"Agents": [{"Name": "abe"}, {"Name": "zed", "Goal": "new"}], "Workflows": [{"Name": "a", "Steps": steps}]},
+    )
+    assert [(agent.name, agent.goal) for agent in found.agents] == [("zed", "new"), ("mid", ""), ("abe", "")]
+    assert [workflow.name for workflow in found.workflows] == ["z", "a"]
+
+
+def test_documents_version_and_confirmation_mode_are_merged_too():
+    found = merged(
+        {"Name": "e", "Version": "1", "Documents": [{"Name": "a"}], "Config": {"ConfirmationMode": "never"}},
+        {"Version": "2", "Documents": [{"Name": "b"}], "Config": {"ConfirmationMode": "always"}},
+    )
+    assert [document.name for document in found.documents] == ["a", "b"]
+    assert (found.version, found.config.confirmation_mode) == ("2", "always")
+
+
+def test_settings_that_the_later_one_does_not_give_stay():
+    config = merged(
+        {
+            "Config": {
+                "DefaultProvider": "anthropic",
+                "DefaultModel": "m",
+                "LogLevel": "info",
+                "Providers": [{"Name": "a"}],
+            }
+        },
+        {"Config": {"DefaultModel": "m2", "Providers": [{"Name": "b"}]}},
+    ).config
+    assert (config.default_provider, config.default_model, config.log_level) == ("anthropic", "m2", "info")
+    assert [provider.name for provider in config.providers] == ["a", "b"]
+
+
+def test_warnings_of_all_parts_are_kept():
+    schedules = read_definitions("Schedules: [{Name: s}]")
+    assert len(merge_all([schedules, schedules]).warnings) == 2
+    assert merge_all([]).name == ""

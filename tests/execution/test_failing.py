@@ -1,0 +1,165 @@
+"""What happens when a step fails, is cancelled, or the log cannot be written."""
+
+import pytest
+
+from divebook import Each, Step, Workflow
+from divebook.errors import ExecutionCancelledError, ExecutionError, ExecutionFailedError, StoreError
+from divebook.steps.actions import Action
+from divebook.store import MemoryStore
+from tests.execution.worlds import Calls, Failing, Gate, environment, event_types, run
+
+
+def test_a_failed_operation_fails_step_path_and_execution_in_this_order():
+    execution = run(Workflow("w", [Step("a", action="fail")]), actions=[Failing().action()])
+    assert event_types(execution)[-5:] == ["operation_started", "operation_failed", "step_failed", "path_failed", "execution_failed"]
+    assert execution.error == "action execution operation failed: boom"
+
+
+def test_waiting_with_check_raises_what_happened():
+    execution = run(Workflow("w", [Step("a", action="fail")]), actions=[Failing().action()])
+    with pytest.raises(ExecutionFailedError, match="boom"):
+        execution.wait(check=True)
+
+
+def test_siblings_of_a_failed_path_are_cancelled_and_awaited():
+    gate, calls, store = Gate(), Calls(), MemoryStore()
+    steps = [
+        Step("a", script="1", next=["slow", "bad"]),
+        Step("slow", action="gate", next="never"),
+        Step("never", action="note", end=True),
+        Step("bad", action="fail_once_reached", end=True),
+    ]
+
+    def fail_once_reached():
+        assert gate.reached.wait(20)
+        raise RuntimeError("boom")
+
+    def open_after_failure(_, events):
+        if any(event.event_type == "path_failed" for event in events):
+            gate.opened.set()
+
+    store.subscribe(open_after_failure)
+    actions = [gate.action(), calls.action(), Action("fail_once_reached", fail_once_reached)]
+    execution = run(Workflow("w", steps), actions=actions, store=store)
+    assert (execution.status, calls) == ("failed", [])
+    assert {path.status for path in execution.paths.values()} == {"completed", "failed", "cancelled"}
+    assert event_types(execution)[-1] == "execution_failed"
+
+
+def test_siblings_finish_where_failure_is_tolerated():
+    calls = Calls()
+    steps = [Step("a", script="1", next=["bad", "good"]), Step("bad", action="fail", end=True), Step("good", action="note", end=True)]
+    workflow = Workflow("w", steps, continue_on_failure=True)
+    execution = run(workflow, actions=[Failing().action(), calls.action()])
+    assert (execution.status, calls) == ("failed", [None])
+
+
+def test_a_join_does_not_wait_for_a_path_that_failed():
+    calls = Calls()
+    steps = [
+        Step("a", script="1", next=["bad", "good"]),
+        Step("bad", action="fail", next="j"),
+        Step("good", script="2", next="j"),
+        Step("j", action="note", join=True),
+    ]
+    run(Workflow("w", steps, continue_on_failure=True), actions=[Failing().action(), calls.action()])
+    assert calls == [None]
+
+
+def test_a_failing_item_stops_the_loop_and_leaves_its_variable():
+    steps = [Step("a", script='error("bad " + i) if i == "b" else i', each=Each(["a", "b", "c"], as_="i"), store="r")]
+    execution = run(Workflow("w", steps))
+    assert execution.variables == {"i": "b"}
+    assert "bad b" in execution.error
+
+
+def test_cancelling_stops_and_records_it():
+    gate = Gate()
+    execution = environment(actions=[gate.action()]).start(Workflow("w", [Step("a", action="gate"), Step("b", script="1")]))
+    assert gate.reached.wait(20)
+    execution.cancel("enough")
+    gate.opened.set()
+    execution.wait(20)
+    assert (execution.status, execution.error) == ("cancelled", "enough")
+    assert event_types(execution)[-2:] == ["path_cancelled", "execution_cancelled"]
+    with pytest.raises(ExecutionCancelledError):
+        execution.wait(check=True)
+
+
+def test_a_wait_step_is_cancelled_at_once():
+    execution = environment().start(Workflow("w", [Step("a", type="wait", seconds=3600)]))
+    while execution.status != "waiting":
+        execution.store.read(execution.id) if execution.store.records() else None
+    execution.cancel()
+    assert execution.wait(20).status == "cancelled"
+
+
+def test_there_is_nothing_to_cancel_in_the_end():
+    execution = run(Workflow("w", [Step("a", script="1")]))
+    with pytest.raises(ExecutionError, match="nothing to cancel"):
+        execution.cancel()
+
+
+class FullStore(MemoryStore):
+    """A store that runs out of room."""
+
+    room = 4
+
+    def append_all(self, batches):
+        self.room -= 1
+        if self.room < 0:
+            raise StoreError("no space left on device; free some and resume")
+        return super().append_all(batches)
+
+
+def test_a_log_that_cannot_be_written_ends_the_run_with_the_stores_error_and_keeps_what_was_acknowledged():
+    calls = Calls()
+    store = FullStore()
+    world = environment(store=store, actions=[calls.action()])
+    execution = world.start(Workflow("w", [Step(f"s{n}", action="note", parameters={"value": n}) for n in range(9)]))
+    with pytest.raises(StoreError, match="no space left"):
+        execution.wait(20)
+    done = [e for e in store.read(execution.id) if e.event_type == "operation_completed"]
+    store.room = 10**6
+    assert world.resume(execution.id).wait(20).status == "completed"
+    assert len(done) >= 1
+    assert set(calls) == set(range(9))
+    assert all(calls.count(n) == 1 for n in range(len(done)))
+
+
+def test_an_unexpected_error_of_the_store_reaches_whoever_waits():
+    class Broken(MemoryStore):
+        def append_all(self, batches):
+            raise ZeroDivisionError("a fault in the store")
+
+    execution = environment(store=Broken()).start(Workflow("w", [Step("a", script="1")]))
+    with pytest.raises(ZeroDivisionError, match="a fault in the store"):
+        execution.wait(20)
+
+
+def test_a_result_that_cannot_be_stored_fails_the_step_with_its_path():
+    async def rows():
+        return {"rows": [1, {"when": object()}]}
+
+    execution = run(Workflow("w", [Step("a", action="rows")]), actions=[Action("rows", rows)])
+    assert "result.rows[1].when" in execution.error
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("1 +", "failed to compile script"),
+        ("nope", 'undefined variable "nope"'),
+        ("1 / 0", "ZeroDivisionError"),
+        ("open('/etc/passwd').read()", "failed to"),
+    ],
+)
+def test_errors_in_scripts_are_told(script, message):
+    assert message in run(Workflow("w", [Step("a", script=script)])).error
+
+
+def test_missing_and_surplus_parameters_of_an_action_are_told():
+    calls = Calls()
+    execution = run(Workflow("w", [Step("a", action="note", parameters={"valeu": 1})]), actions=[calls.action()])
+    assert "unexpected keyword argument 'valeu'" in execution.error
+    assert "it takes: value" in execution.error

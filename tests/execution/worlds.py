@@ -1,0 +1,63 @@
+"""Small environments over a memory store, with actions that can be watched and held up."""
+
+import threading
+
+from divebook import Environment
+from divebook.steps.actions import Action
+from divebook.store import MemoryStore
+
+
+class Calls(list):
+    """The calls of an action, in order; as an action it records and returns its argument."""
+
+    def action(self, name="note"):
+        async def note(value=None):
+            self.append(value)
+            return value
+
+        return Action(name, note)
+
+
+class Gate:
+    """An action that waits until it is opened, and tells when it was reached."""
+
+    def __init__(self):
+        self.reached, self.opened = threading.Event(), threading.Event()
+
+    def action(self, name="gate"):
+        def wait(value=None):
+            self.reached.set()
+            assert self.opened.wait(20), "nobody opened the gate"
+            return value
+
+        return Action(name, wait)
+
+
+class Failing:
+    """An action that raises until it is repaired."""
+
+    def __init__(self, message="boom"):
+        self.message, self.broken, self.calls = message, True, 0
+
+    def action(self, name="fail"):
+        async def fail(value=None):
+            self.calls += 1
+            if self.broken:
+                raise RuntimeError(self.message)
+            return value
+
+        return Action(name, fail)
+
+
+def environment(*workflows, actions=(), **settings):
+    settings.setdefault("store", MemoryStore())
+    return Environment(workflows=workflows, actions=actions, **settings)
+
+
+def run(workflow, inputs=None, actions=(), **settings):
+    """Run a workflow to its end and return the execution."""
+    return environment(actions=actions, **settings).start(workflow, inputs).wait(30)
+
+
+def event_types(execution, path=None):
+    return [e.event_type for e in execution.history() if path is None or e.path == path]

@@ -1,0 +1,143 @@
+import io
+import json
+
+import pytest
+
+from divebook.errors import ExecutionNotFoundError, InvalidEventError, NewerStoreError, StoreError
+from divebook.store import MemoryStore, SqliteStore
+from divebook.store.jsonl import export, import_
+from tests.store.logs import ONE, TWO, completed, log
+
+
+@pytest.fixture
+def store():
+    with MemoryStore() as opened:
+        opened.append(ONE, [*log(4), completed(5)], 0)
+        yield opened
+
+
+@pytest.fixture
+def lines(store):
+    return exported(store)
+
+
+def exported(store, execution_id=ONE):
+    stream = io.BytesIO()
+    export(store, execution_id, stream)
+    return stream.getvalue().splitlines()
+
+
+def imported(lines, store=None, **options):
+    target = MemoryStore() if store is None else store
+    return target, import_(io.BytesIO(b"\n".join(lines)), target, **options)
+
+
+def edited(line, **changes):
+    return json.dumps(json.loads(line) | changes).encode()
+
+
+def test_an_export_has_one_event_a_line(lines):
+    records = [json.loads(line) for line in lines]
+    assert [record["sequence"] for record in records] == [1, 2, 3, 4, 5]
+    assert list(records[1]) == ["id", "execution_id", "sequence", "timestamp", "event_type", "path", "step", "data"]
+
+
+def test_an_export_says_how_many(store, tmp_path):
+    assert export(store, ONE, tmp_path / "one.jsonl") == 5
+
+
+def test_what_was_exported_imports_unchanged(store, tmp_path):
+    export(store, ONE, tmp_path / "one.jsonl")
+    with SqliteStore(tmp_path / "s.db") as target:
+        assert import_(tmp_path / "one.jsonl", target) == ONE
+        assert target.read(ONE) == store.read(ONE)
+        assert target.record(ONE) == store.record(ONE)
+
+
+def test_an_unknown_execution_leaves_no_file(store, tmp_path):
+    with pytest.raises(ExecutionNotFoundError):
+        export(store, TWO, tmp_path / "two.jsonl")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failed_export_leaves_the_old_file(store, tmp_path):
+    path = tmp_path / "one.jsonl"
+    path.write_text("precious")
+    with pytest.raises(ExecutionNotFoundError):
+        export(store, TWO, path)
+    assert path.read_text() == "precious"
+
+
+def test_an_export_into_a_missing_folder_is_an_error(store, tmp_path):
+    with pytest.raises(StoreError, match=r"one\.jsonl cannot be written: No such file or directory"):
+        export(store, ONE, tmp_path / "missing" / "one.jsonl")
+
+
+def test_importing_a_missing_file_is_an_error(store, tmp_path):
+    with pytest.raises(StoreError, match=r"one\.jsonl cannot be read: No such file"):
+        import_(tmp_path / "one.jsonl", store)
+
+
+def test_blank_lines_are_skipped(lines):
+    target, _ = imported([b"", *lines, b"  "])
+    assert len(target.read(ONE)) == 5
+
+
+def test_an_existing_execution_is_refused(store, lines):
+    with pytest.raises(StoreError, match=f"already holds execution {ONE}; import it with rename"):
+        imported(lines, store)
+
+
+def test_a_renamed_copy_stands_beside_the_original(store, lines):
+    _, copy = imported(lines, store, rename=True)
+    assert copy.startswith("exec_")
+    assert copy != ONE
+    originals, copies = store.read(ONE), store.read(copy)
+    assert [entry.data for entry in copies] == [entry.data for entry in originals]
+    assert [entry.recorded_at for entry in copies] == [entry.recorded_at for entry in originals]
+    assert not {entry.id for entry in copies} & {entry.id for entry in originals}
+
+
+def test_the_older_keys_are_understood(lines):
+    old = []
+    for line in lines:
+        record = json.loads(line)
+        record["path_id"], record["step_name"] = record.pop("path", ""), record.pop("step", "")
+        old.append(json.dumps(record).encode())
+    target, _ = imported(old)
+    assert target.read(ONE)[1].step == "step-1"
+
+
+def bad_files(lines):
+    return {
+        "line 3: not a line of JSON": [*lines[:2], b"{oops", *lines[3:]],
+        "line 2: an event is a JSON object": [lines[0], b"[1]"],
+        "line 3: sequence 4 leaves a gap; expected 3": [*lines[:2], *lines[3:]],
+        "line 4: sequence 3 comes a second time; expected 4": [*lines[:3], lines[2], *lines[3:]],
+        "line 1: sequence 2 leaves a gap; expected 1": lines[1:],
+        "line 1: a log begins with execution_started": [edited(lines[1], sequence=1)],
+        "line 2: belongs to execution exec_x": [lines[0], edited(lines[1], execution_id="exec_x")],
+        "line 3: event id .* is that of line 2": [*lines[:2], edited(lines[2], id=json.loads(lines[1])["id"])],
+        "line 2: data is required": [lines[0], edited(lines[1], data=None)],
+        "line 2: timestamp is required": [lines[0], edited(lines[1], timestamp="")],
+        "line 2: Invalid isoformat": [lines[0], edited(lines[1], timestamp="yesterday")],
+        "line 2: .*offset-naive": [lines[0], edited(lines[1], timestamp="2025-06-01T10:00:00")],
+        "line 2: .*not supported between": [lines[0], edited(lines[1], sequence="2")],
+        "line 2: id, execution_id, path and step must be text": [lines[0], edited(lines[1], id=7)],
+        "line 2: .*sequence a whole number": [lines[0], edited(lines[1], sequence=2.0)],
+        "line 1: execution_started: data validation failed": [edited(lines[0], data={"workflow_name": ""})],
+        "holds no events": [b"", b" "],
+    }
+
+
+@pytest.mark.parametrize("message", bad_files([b'{"id": ""}'] * 5))
+def test_a_bad_file_is_refused_with_its_line(lines, message):
+    target = MemoryStore()
+    with pytest.raises(InvalidEventError, match=message):
+        imported(bad_files(lines)[message], target)
+    assert target.records() == []
+
+
+def test_an_event_of_a_newer_version_is_named_with_its_line(lines):
+    with pytest.raises(NewerStoreError, match="line 2: event type 'step_dreamt' is not known"):
+        imported([lines[0], edited(lines[1], event_type="step_dreamt")])

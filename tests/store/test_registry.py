@@ -1,0 +1,75 @@
+import pytest
+
+from divebook.errors import SetupError, StoreError
+from divebook.store import MemoryStore, open_store
+from tests.store.logs import ONE, log
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DIVEBOOK_STORE", raising=False)
+
+
+def test_the_default_is_in_the_current_directory(tmp_path):
+    with open_store() as store:
+        assert store.location == str(tmp_path / ".divebook" / "executions.db")
+        assert (tmp_path / ".divebook" / "executions.db").exists()
+
+
+def test_the_environment_variable_comes_before_the_default(tmp_path, monkeypatch):
+    monkeypatch.setenv("DIVEBOOK_STORE", "mine.db")
+    with open_store() as store:
+        assert store.location == str(tmp_path / "mine.db")
+
+
+def test_what_is_asked_for_comes_before_the_environment_variable(tmp_path, monkeypatch):
+    monkeypatch.setenv("DIVEBOOK_STORE", "mine.db")
+    with open_store(tmp_path / "other.db") as store:
+        assert store.location == str(tmp_path / "other.db")
+
+
+def test_memory_is_a_new_store_every_time():
+    assert isinstance(open_store("memory:"), MemoryStore)
+    assert open_store("memory:") is not open_store("memory:")
+
+
+def test_one_file_is_one_store_however_it_is_named(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path)
+    with open_store("x.db") as store:
+        assert open_store(tmp_path / "x.db") is store
+        assert open_store(tmp_path / "link" / "x.db") is store
+
+
+def test_different_files_are_different_stores(tmp_path):
+    with open_store("x.db") as one, open_store("y.db") as other:
+        assert one is not other
+
+
+def test_a_closed_store_is_opened_again(tmp_path):
+    with open_store("x.db") as store:
+        store.append(ONE, log(2), 0)
+    with open_store("x.db") as again:
+        assert again is not store
+        assert again.read(ONE) == log(2)
+
+
+def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with open_store("~/x.db") as store:
+        assert store.location == str(tmp_path / "x.db")
+
+
+def test_a_url_is_refused():
+    with pytest.raises(SetupError, match=r"no store for 'postgresql://host/db': give the path of a file"):
+        open_store("postgresql://host/db")
+
+
+def test_a_missing_folder_is_an_error(tmp_path):
+    with pytest.raises(StoreError, match="missing does not exist; create it"):
+        open_store(tmp_path / "missing" / "x.db")
+
+
+def test_a_folder_is_not_a_store(tmp_path):
+    with pytest.raises(StoreError, match=r"is a folder; name a file, for example .*executions\.db"):
+        open_store(tmp_path)
