@@ -23,7 +23,7 @@ from divebook.events.codec import storable
 from divebook.events.event import to_datetime
 from divebook.execution.clock import Chance, Clock, Ids, SystemChance, SystemClock
 from divebook.execution.execution import Execution
-from divebook.execution.runner import Services
+from divebook.execution.runner import Handler, Services
 from divebook.scripting import Interpreter, default_interpreter
 from divebook.steps.action import ActionStep
 from divebook.steps.actions import REGISTERED, Action, built_in_actions
@@ -59,7 +59,8 @@ class Environment:
     Examples
     --------
     >>> from divebook import Environment, Step, Workflow
-    >>> environment = Environment(store="memory:", workflows=[Workflow("sum", [Step("add", script="1 + 1", store="n")])])
+    >>> workflow = Workflow("sum", [Step("add", script="1 + 1", store="n")])
+    >>> environment = Environment(store="memory:", workflows=[workflow])
     >>> environment.start("sum").wait().variables
     {'n': 2}
     """
@@ -98,7 +99,7 @@ class Environment:
 
     def _make_services(self, interpreter: Interpreter, printer: Callable[[str], None]) -> Services:
         content = ContentBuilder(interpreter, self.documents, printer)
-        handlers = {
+        handlers: dict[str, Handler] = {
             "prompt": PromptStep(self._agent_for, content),
             "action": ActionStep(lambda: self.actions),
             "script": ScriptStep(interpreter, self.documents, printer),
@@ -199,12 +200,12 @@ class Environment:
         InputError, NotFoundError, DefinitionError, UnstorableValueError
             Before anything is recorded.
         """
-        execution, opening = self._prepare(workflow, inputs or {}, coerce_text)
+        execution, opening = self._prepare(workflow, inputs or {}, coerce_text=coerce_text)
         self._live[execution.id] = execution
         return execution.drive(opening, self._services, self._clock, self._chance)
 
     def _prepare(
-        self, workflow: Workflow | str, inputs: Mapping[str, Any], coerce_text: bool
+        self, workflow: Workflow | str, inputs: Mapping[str, Any], *, coerce_text: bool
     ) -> tuple[Execution, catalog.ExecutionStarted]:
         if not workflow:
             raise SetupError("workflow is required; name one of: " + (", ".join(self._workflows) or "none is defined"))
@@ -227,15 +228,16 @@ class Environment:
         known = self.actions
         for step in workflow.steps:
             if step.type == "action" and step.action and step.action not in known:
-                raise NotFoundError("action", step.action, known, f'action "{step.action}" of step "{step.name}" not found')
+                missing = f'action "{step.action}" of step "{step.name}" not found'
+                raise NotFoundError("action", step.action, known, missing)
             if step.type == "prompt" and step.agent is None and not self._agents:
                 raise NotFoundError("agent", "", (), f'no agent specified for prompt step "{step.name}"')
 
     def resume(self, execution_id: str) -> Execution:
         """Take an execution up again where its log ends.
 
-        What completed is not run again. A failed or cancelled execution goes on at the step it stopped in. The definition
-        is the one it was started with.
+        What completed is not run again. A failed or cancelled execution goes on at the step it stopped in. The
+        definition is the one it was started with.
 
         Raises
         ------
@@ -247,7 +249,9 @@ class Environment:
         execution_id = self.store.resolve(execution_id)
         live = self._live.get(execution_id)
         if live is not None and live.is_live:
-            raise ExecutionError(f"execution {execution_id} is running in this process already; wait for it or cancel it")
+            raise ExecutionError(
+                f"execution {execution_id} is running in this process already; wait for it or cancel it"
+            )
         execution = self._load(execution_id)
         if execution.status == catalog.COMPLETED:
             raise ExecutionError(f"execution {execution_id} has completed; start a new one to run the workflow again")

@@ -25,8 +25,8 @@ class Agent:
     definition
         What it is; a plain text is its name.
     model
-        A pydantic-ai model, a name such as ``"openai:gpt-5-mini"``, or a `ScriptedModel`. By default what the definition
-        says; without any, the offline scripted model.
+        A pydantic-ai model, a name such as ``"openai:gpt-5-mini"``, or a `ScriptedModel`. By default what the
+        definition says; without any, the offline scripted model.
     default_provider, default_model
         Used where the definition is silent.
 
@@ -115,6 +115,7 @@ class Agent:
         date
             What to take for today.
         """
-        from divebook.agents.durable import respond  # pydantic-ai takes half a second to load
+        from divebook.agents.durable import Message, respond  # pydantic-ai takes half a second to load
 
-        return await respond(self, self._model, prompt, operation, content, context, self.instructions(date))
+        message = Message(prompt, content, context, self.instructions(date))
+        return await respond(self.definition, self._model, self.model_name, message, operation)

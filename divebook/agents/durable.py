@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, fields
+from typing import Any, cast
 
 from pydantic import TypeAdapter
 from pydantic_ai import Agent as ModelAgent
@@ -27,16 +28,14 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import Model, ModelRequestParameters, infer_model
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.wrapper import WrapperModel
-from pydantic_ai.settings import ModelSettings
+from pydantic_ai.settings import ModelSettings, ThinkingLevel
 from pydantic_ai.usage import RequestUsage, UsageLimits
 
 from divebook.agents.scripted import SCRIPTED, ScriptedModel
 from divebook.engine.operations import AGENT_RESPONSE, RunOperation
 from divebook.errors import SetupError
+from divebook.workflow.definition import AgentDefinition
 from divebook.workflow.definition import ModelSettings as SettingsDefinition
-
-if TYPE_CHECKING:
-    from divebook.agents.agent import Agent
 
 _RESPONSE = TypeAdapter(ModelResponse)
 
@@ -67,36 +66,47 @@ class RecordedModel(WrapperModel):
         return _RESPONSE.validate_python(recorded)
 
 
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What an agent is asked: see `Agent.respond`."""
+
+    prompt: str
+    content: Sequence[Mapping[str, Any]]
+    context: Sequence[Mapping[str, Any]]
+    instructions: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return its parts that hold something."""
+        return {field.name: value for field in fields(self) if (value := getattr(self, field.name))}
+
+    @property
+    def history(self) -> list[ModelMessage] | None:
+        """The context as a message in front."""
+        return [ModelRequest(parts=[UserPromptPart(_user_content(self.context))])] if self.context else None
+
+    @property
+    def body(self) -> str | list[UserContent]:
+        """The content, then the prompt."""
+        return [*_user_content(self.content), self.prompt] if self.content else self.prompt
+
+
 async def respond(
-    agent: Agent,
+    definition: AgentDefinition,
     model: Model | ScriptedModel | str,
-    prompt: str,
+    model_name: str,
+    message: Message,
     operation: RunOperation,
-    content: Sequence[Mapping[str, Any]],
-    context: Sequence[Mapping[str, Any]],
-    instructions: str,
 ) -> str:
     """Run one conversation of `agent` to its final text; see `Agent.respond`."""
-    parameters: dict[str, Any] = {
-        "agent": agent.name,
-        "prompt": prompt,
-        "model": agent.model_name,
-        "instructions": instructions,
-    }
-    if content:
-        parameters["content"] = list(content)
-    if context:
-        parameters["context"] = list(context)
+    parameters = {"agent": definition.name, "prompt": "", "model": model_name, **message.to_dict()}
     runner = ModelAgent(
         RecordedModel(_resolve(model), operation, parameters),
-        name=agent.name,
-        instructions=instructions,
-        model_settings=_settings(agent),
+        name=definition.name,
+        instructions=message.instructions,
+        model_settings=_settings(definition),
     )
-    history = [ModelRequest(parts=[UserPromptPart(_user_content(context))])] if context else None
-    message: str | list[UserContent] = [*_user_content(content), prompt] if content else prompt
-    limits = UsageLimits(request_limit=agent.definition.tool_iteration_limit + 1)
-    result = await runner.run(message, message_history=history, usage_limits=limits)
+    limits = UsageLimits(request_limit=definition.tool_iteration_limit + 1)
+    result = await runner.run(message.body, message_history=message.history, usage_limits=limits)
     return result.output
 
 
@@ -112,16 +122,25 @@ def _resolve(model: Model | ScriptedModel | str) -> Model:
 def _scripted(script: ScriptedModel) -> Model:
     async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         text = script.reply(_last_prompt(messages))
-        return ModelResponse(parts=[TextPart(text)], usage=RequestUsage(**script.usage))
+        return ModelResponse(parts=[TextPart(text)], usage=_claimed(script))
 
     return FunctionModel(answer, model_name=SCRIPTED)
+
+
+def _claimed(script: ScriptedModel) -> RequestUsage:
+    usage = RequestUsage()
+    for name, tokens in script.usage.items():
+        setattr(usage, name, tokens)
+    return usage
 
 
 def _last_prompt(messages: Sequence[ModelMessage]) -> str:
     for message in reversed(messages):
         for part in reversed(message.parts):
             if isinstance(part, UserPromptPart):
-                found = [part.content] if isinstance(part.content, str) else [c for c in part.content if isinstance(c, str)]
+                found = (
+                    [part.content] if isinstance(part.content, str) else [c for c in part.content if isinstance(c, str)]
+                )
                 return found[-1] if found else ""
     return ""
 
@@ -139,22 +158,22 @@ def _usage(recorded: Mapping[str, Any]) -> dict[str, int]:
     return {"requests": 1} | {name: used[name] for name in names if used.get(name)}
 
 
-def _settings(agent: Agent) -> ModelSettings:
+def _settings(definition: AgentDefinition) -> ModelSettings:
     """Return pydantic-ai's settings for an agent."""
-    settings = ModelSettings(timeout=agent.definition.response_timeout)
-    own = agent.definition.model_settings
+    settings = ModelSettings(timeout=definition.response_timeout)
+    own = definition.model_settings
     if own is None:
         return settings
     for name in ("temperature", "presence_penalty", "frequency_penalty", "max_tokens", "parallel_tool_calls"):
         value = getattr(own, name)
         if value is not None:
-            settings[name] = value  # type: ignore[literal-required] # the names are ModelSettings' own
+            settings[name] = value
     return _with_special_settings(settings, own)
 
 
 def _with_special_settings(settings: ModelSettings, own: SettingsDefinition) -> ModelSettings:
     if own.reasoning_effort:
-        settings["thinking"] = own.reasoning_effort  # type: ignore[typeddict-item] # the model checks the level
+        settings["thinking"] = cast("ThinkingLevel", own.reasoning_effort)
     if own.request_headers:
         settings["extra_headers"] = {name: ", ".join(values) for name, values in own.request_headers.items()}
     return settings

@@ -26,5 +26,7 @@ def model_name(provider: str | None, model: str | None, default_provider: str = 
     if ":" in model:
         return model
     if not provider:
-        raise SetupError(f'model "{model}" is named without a provider; write `Model: <provider>:{model}` or add `Provider`')
+        raise SetupError(
+            f'model "{model}" is named without a provider; write `Model: <provider>:{model}` or add `Provider`'
+        )
     return f"{_PROVIDERS.get(provider, provider)}:{model}"

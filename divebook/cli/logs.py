@@ -15,10 +15,10 @@ STREAM = "-"
 
 def export(
     execution_id: ExecutionId,
-    file: Annotated[str, typer.Argument(metavar="[FILE]", help="Where to; - for stdout.")] = STREAM,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Where to; - for stdout.")] = STREAM,
     store: Store = None,
 ) -> None:
-    """Write the log of an execution, one event a line."""
+    """Write the log of an execution as JSON lines."""
     from divebook.cli.project import existing_store
     from divebook.cli.screen import note
     from divebook.cli.text import json_escaped
@@ -41,7 +41,10 @@ def import_(
     *,
     rename: Annotated[bool, typer.Option("--rename", help="Give it a new id.")] = False,
 ) -> None:
-    """Take in an exported log, whole or not at all, and print its id."""
+    """Take in an exported log and print its id.
+
+    Either the whole log arrives or nothing.
+    """
     from divebook.cli.screen import write
     from divebook.store import jsonl, open_store
 

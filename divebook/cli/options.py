@@ -27,6 +27,6 @@ Actions = Annotated[
 Agents = Annotated[
     Path | None,
     typer.Argument(
-        metavar="[FILE|FOLDER]", help="Definitions with the agents the workflow needs; its own steps are in the log."
+        metavar="FILE|FOLDER", help="Definitions with the agents the workflow needs; its own steps are in the log."
     ),
 ]

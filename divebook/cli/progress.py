@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Self
@@ -55,9 +55,10 @@ class _Watching(Progress):
         super().__init__(screen)
         self.board = Board()
         self._inbox: SimpleQueue[Sequence[Event] | None] = SimpleQueue()
+        self._unsubscribe: Callable[[], None] = lambda: None
 
     def watch(self, store: EventStore) -> None:
-        store.subscribe(lambda _, events: self._inbox.put(events))
+        self._unsubscribe = store.subscribe(lambda _, events: self._inbox.put(events))
 
 
 class LineProgress(_Watching):
@@ -71,6 +72,7 @@ class LineProgress(_Watching):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._unsubscribe()
         self._inbox.put(None)
         self._thread.join()
 
@@ -87,7 +89,10 @@ class LiveProgress(_Watching):
 
     def __enter__(self) -> Self:
         self._live = Live(
-            console=self.screen, get_renderable=self._draw, refresh_per_second=_REDRAWS_PER_SECOND, redirect_stdout=False
+            console=self.screen,
+            get_renderable=self._draw,
+            refresh_per_second=_REDRAWS_PER_SECOND,
+            redirect_stdout=False,
         )
         self._live.start()
         return self
@@ -95,6 +100,7 @@ class LiveProgress(_Watching):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._unsubscribe()
         self._live.stop()
 
     def _draw(self) -> RenderableType:

@@ -21,29 +21,22 @@ from divebook.store.registry import DEFAULT, VARIABLE
 from divebook.workflow.definition import Definitions, Dialect
 
 
-def open_environment(
-    store: str | None,
-    *,
-    path: Path | None = None,
-    actions: Sequence[str] = (),
-    dialect: Dialect = "divebook",
-    printer: Callable[[str], None] = print,
-) -> Environment:
-    """Return an environment over a store, with the actions and definitions that were named; prints their warnings."""
+def open_environment(store: str | None, actions: Sequence[str], printer: Callable[[str], None]) -> Environment:
+    """Return an environment over a store, with the actions of the modules and files that were named."""
     for source in actions:
         import_actions(source)
-    documents = FileDocuments()
-    definitions = Definitions() if path is None else read(path, dialect, documents)
-    environment = Environment(store=store, documents=documents, printer=printer)
-    environment.define(definitions)
-    return environment
+    return Environment(store=store, printer=printer)
 
 
-def read(path: Path, dialect: Dialect, documents: FileDocuments) -> Definitions:
+def read(path: Path, dialect: Dialect) -> Definitions:
     """Return the definitions of a file or folder with their content in them; prints their warnings."""
     definitions = load(path, dialect=dialect)
     for warning in definitions.warnings:
         note(warning.describe(str(path)), "yellow")
+    documents = FileDocuments()
+    for document in definitions.documents:
+        if document.path:
+            documents.register(document.name, document.path)
     folder = path if path.is_dir() else path.parent
     return resolve_content(definitions, Sources(folder, lambda name: documents.get(name).content))
 

@@ -30,6 +30,7 @@ INTERRUPTED = 130
 
 def run(
     file: Annotated[Path, typer.Argument(metavar="FILE|FOLDER", help="Definitions: YAML or JSON.")],
+    *,
     workflow: Annotated[str | None, typer.Option("--workflow", "-w", metavar="NAME", help="Which workflow.")] = None,
     inputs: Annotated[
         list[str] | None,
@@ -38,19 +39,21 @@ def run(
     actions: Actions = None,
     store: Store = None,
     dialect: Annotated[Literal["divebook", "dive"], typer.Option(help="dive: as the old system read it.")] = "divebook",
-    *,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Run a workflow and print its result; Ctrl-C cancels it so that it can be resumed."""
+    """Run a workflow and print its result.
+
+    Ctrl-C cancels it in such a way that it can be resumed.
+    """
     from divebook.cli.progress import make_progress
-    from divebook.cli.project import choose_workflow, inputs_from, open_environment
+    from divebook.cli.project import choose_workflow, inputs_from, open_environment, read
 
     given = inputs_from(inputs or ())
     with make_progress(quiet=quiet) as progress:
-        environment = open_environment(
-            store, path=file, actions=actions or (), dialect=dialect, printer=progress.print
-        )
+        definitions = read(file, dialect)
+        environment = open_environment(store, actions or (), progress.print)
+        environment.define(definitions)
         chosen = choose_workflow(environment, workflow)
         progress.watch(environment.store)
         execution = _finish(lambda: environment.start(chosen, given, coerce_text=True), environment)
@@ -66,13 +69,18 @@ def resume(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Take an execution up where its log ends, and print its result; what completed is not run again."""
+    """Take an execution up where its log ends.
+
+    What completed is not run again. Prints the result, as run does.
+    """
     from divebook.cli.progress import make_progress
-    from divebook.cli.project import existing_store, open_environment
+    from divebook.cli.project import existing_store, open_environment, read
 
     existing_store(store)
     with make_progress(quiet=quiet) as progress:
-        environment = open_environment(store, path=file, actions=actions or (), printer=progress.print)
+        environment = open_environment(store, actions or (), progress.print)
+        if file is not None:
+            environment.define(read(file, environment.execution(execution_id).workflow.dialect))
         progress.watch(environment.store)
         execution = _finish(lambda: _resumed(environment, execution_id, has_file=file is not None), environment)
     names = [] if file is None else [str(file)]
@@ -109,9 +117,9 @@ def _finish(start: Callable[[], Execution], environment: Environment) -> Executi
 
 
 def _as_recorded(environment: Environment, execution: Execution) -> Execution:
-    from divebook.environment import Environment as Reader
+    from divebook.environment import Environment
 
-    return Reader(store=environment.store).execution(execution.id)
+    return Environment(store=environment.store).execution(execution.id)
 
 
 def _cancel(execution: Execution) -> None:

@@ -10,6 +10,8 @@ from divebook.cli.options import ExecutionId, Json, Store
 from divebook.errors import ConcurrentAppendError
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from divebook.environment import Environment
     from divebook.execution import Execution
     from divebook.store import ExecutionRecord
@@ -47,14 +49,17 @@ def show(
     events: Annotated[bool, typer.Option("--events", "-e", help="Every event of its log as well.")] = False,
     json: Json = False,
 ) -> None:
-    """Show an execution: status, inputs, outputs, variables, paths."""
+    """Show the status and the values of an execution."""
     from divebook.cli.result import print_details
 
     print_details(_environment(store).execution(execution_id), json=json, events=events)
 
 
 def cancel(execution_id: ExecutionId, store: Store = None) -> None:
-    """Cancel an execution; if another process runs it, it stops there with its next step."""
+    """Cancel an execution.
+
+    If another process runs it, it stops there before its next step.
+    """
     from divebook.cli.screen import say, status_text
 
     execution = _cancelled(_environment(store), execution_id)
@@ -92,7 +97,7 @@ def _facts(record: ExecutionRecord) -> dict[str, str | int | None]:
     }
 
 
-def _cells(record: ExecutionRecord) -> tuple[object, ...]:
+def _cells(record: ExecutionRecord) -> tuple[Text | str, ...]:
     from divebook.cli.screen import status_text
     from divebook.cli.text import duration, local, one_line
 

@@ -37,7 +37,7 @@ def _spelled(match: re.Match[str]) -> str:
 
 
 def as_json(data: Any, *, indent: int | None = None) -> str:
-    """Return stored data as JSON that stays the same data when parsed, and shows every control character as ``\\uXXXX``."""
+    """Return stored data as JSON without control characters; parsed, it is the same data."""
     return json_escaped(json.dumps(json.loads(encode(data)), ensure_ascii=False, indent=indent))
 
 

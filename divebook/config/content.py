@@ -24,17 +24,14 @@ TEXT_SUFFIXES = (".txt", ".md", ".markdown", ".csv", ".json")
 PDF_SUFFIX = ".pdf"
 
 
-def _no_documents(name: str) -> str:
-    raise SetupError(f"content names the document {name!r}, but there is no document repository")
-
-
 @dataclass(frozen=True, slots=True)
 class Sources:
     """Where content comes from."""
 
     base_path: Path = Path()
     """Folder that paths are relative to."""
-    read_document: Callable[[str], str] = _no_documents
+    read_document: Callable[[str], str] | None = None
+    """Returns a document's text; without it `resolve_content` leaves documents to the step that shows them."""
     fetch: Callable[[str], str] = fetch_text
     """Returns the text at an address."""
 
@@ -73,7 +70,9 @@ def _resolved(entries: Iterable[ContentEntry], sources: Sources) -> tuple[Conten
 def _resolved_entry(entry: ContentEntry, sources: Sources) -> ContentEntry:
     if entry.dynamic_from is not None:
         return replace(entry, dynamic_from=str(_absolute(entry.dynamic_from, sources)))
-    return entry if entry.is_dynamic else replace(entry, blocks=tuple(_blocks(entry, sources)))
+    if entry.dynamic is not None or (entry.document is not None and sources.read_document is None):
+        return entry
+    return replace(entry, blocks=tuple(_blocks(entry, sources)))
 
 
 def _blocks(entry: ContentEntry, sources: Sources) -> list[Block]:
@@ -84,10 +83,16 @@ def _blocks(entry: ContentEntry, sources: Sources) -> list[Block]:
     if entry.url is not None:
         return [_url_block(entry.url, sources)]
     if entry.document is not None:
-        return [text_block(sources.read_document(entry.document))]
+        return [text_block(_document(entry.document, sources))]
     if entry.dynamic is not None:
         return [{"type": "dynamic", "script": entry.dynamic}]
     return [{"type": "dynamic", "program": str(_absolute(entry.dynamic_from or "", sources))}]
+
+
+def _document(name: str, sources: Sources) -> str:
+    if sources.read_document is None:
+        raise SetupError(f"content names the document {name!r}, but there is no document repository")
+    return sources.read_document(name)
 
 
 def _absolute(path: str, sources: Sources) -> Path:

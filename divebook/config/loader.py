@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from divebook.config.content import Sources, resolve_content
 from divebook.config.merge import merge_all
 from divebook.errors import DefinitionError
 from divebook.workflow.definition import Definitions, Dialect, Problem
@@ -16,14 +17,16 @@ from divebook.workflow.writer import definitions_to_text
 FORMATS: dict[str, Format] = {".yaml": "yaml", ".yml": "yaml", ".json": "json"}
 
 
-def load(path: str | Path, *, dialect: Dialect = "divebook") -> Definitions:
-    """Read a definition file, or all of a folder merged in the order of their names.
+def load(path: str | Path, *, dialect: Dialect = "divebook", sources: Sources | None = None) -> Definitions:
+    """Read a definition file, or all of a folder merged in the order of their names, and the content they name.
 
     Subfolders are not looked into. Every file of a folder is read before problems are raised, so that one
-    `DefinitionError` tells of all files.
+    `DefinitionError` tells of all files. Paths are relative to the folder, web addresses are fetched now.
     """
     path = Path(path)
-    return load_folder(path, dialect=dialect) if path.is_dir() or not path.suffix else load_file(path, dialect=dialect)
+    is_folder = path.is_dir() or not path.suffix
+    found = load_folder(path, dialect=dialect) if is_folder else load_file(path, dialect=dialect)
+    return resolve_content(found, sources or Sources(path if is_folder else path.parent))
 
 
 def load_file(path: Path, *, dialect: Dialect = "divebook") -> Definitions:

@@ -1,7 +1,7 @@
 """Documents that workflows read and write: a folder on disk, or a dict in memory.
 
-Paths are always relative to the repository's root, with forward slashes; an absolute path is read below the root. A name
-registered for a path can be used in its place.
+Paths are always relative to the repository's root, with forward slashes; an absolute path is read below the root.
+A name registered for a path can be used in its place.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What happens next: the only code that chooses.
 
-`decide` looks at a workflow and a state and returns instructions; it never acts. A driver that runs one task per path asks
-`decide_path` (one path), `decide_joins` (when a path waits or ends) and `decide_end` (when a path ends), which together say
-the same as `decide` does.
+`decide` looks at a workflow and a state and returns instructions; it never acts. A driver that runs one task per path
+asks `decide_path` (one path), `decide_joins` (when a path waits or ends) and `decide_end` (when a path ends), which
+together say the same as `decide` does.
 """
 
 from __future__ import annotations

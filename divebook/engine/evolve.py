@@ -76,7 +76,7 @@ def _execution_started(state: ExecutionState, event: Event, data: catalog.Execut
     )
 
 
-def _execution_resumed(state: ExecutionState, event: Event, data: catalog.ExecutionResumed) -> ExecutionState:
+def _execution_resumed(state: ExecutionState, _event: Event, _data: catalog.ExecutionResumed) -> ExecutionState:
     paths = state.paths
     for path in state.paths.values():
         if path.status in (FAILED, CANCELLED) or path.phase != ENDED:
@@ -106,7 +106,7 @@ def _reopened(path: PathState) -> PathState:
 
 
 def _survives(record: OperationRecord) -> bool:
-    """A finished call stays; so does a timer, which goes on from when it was set."""
+    """Return whether a record outlives a restart: a finished call does, and a timer, which goes on from its start."""
     return record.status == COMPLETED or (record.operation_type == TIMER and record.status == RUNNING)
 
 
@@ -133,7 +133,8 @@ def _path(state: ExecutionState, event: Event) -> PathState:
     path = state.paths.get(event.path)
     if path is None:
         raise CorruptStoreError(
-            f"event {event.sequence} ({event.event_type}) of {state.execution_id} is on path {event.path!r}, which never began"
+            f"event {event.sequence} ({event.event_type}) of {state.execution_id} is on path {event.path!r}, "
+            "which never began"
         )
     return path
 
@@ -257,7 +258,8 @@ def _open(state: ExecutionState, event: Event) -> tuple[PathState, OpenStep]:
     path = _path(state, event)
     if path.open is None:
         raise CorruptStoreError(
-            f"event {event.sequence} ({event.event_type}) of {state.execution_id} is outside any step of path {event.path!r}"
+            f"event {event.sequence} ({event.event_type}) of {state.execution_id} is outside any step "
+            f"of path {event.path!r}"
         )
     return path, path.open
 
@@ -272,7 +274,7 @@ def _operation_started(state: ExecutionState, event: Event, data: catalog.Operat
 
 
 def _operation_completed(state: ExecutionState, event: Event, data: catalog.OperationCompleted) -> ExecutionState:
-    state = _end_operation(state, event, data.operation_id, COMPLETED, data.result, None)
+    state = _end_operation(state, event, data.operation_id, status=COMPLETED, result=data.result)
     if data.operation_type == TIMER:
         state = state._replace(sleeping=state.sleeping - 1)
     if not data.usage:
@@ -283,18 +285,16 @@ def _operation_completed(state: ExecutionState, event: Event, data: catalog.Oper
 
 
 def _operation_failed(state: ExecutionState, event: Event, data: catalog.OperationFailed) -> ExecutionState:
-    state = _end_operation(state, event, data.operation_id, FAILED, None, data.error)
+    state = _end_operation(state, event, data.operation_id, status=FAILED, error=data.error)
     return state._replace(sleeping=state.sleeping - 1) if data.operation_type == TIMER else state
 
 
-def _end_operation(
-    state: ExecutionState, event: Event, operation_id: str, status: str, result: Any, error: str | None
-) -> ExecutionState:
+def _end_operation(state: ExecutionState, event: Event, operation_id: str, **outcome: Any) -> ExecutionState:
     _, opened = _open(state, event)
     record = opened.operations.get(operation_id)
     if record is None:
         raise CorruptStoreError(f"operation {operation_id} of {state.execution_id} ends without having begun")
-    return _put_operation(state, event, record._replace(status=status, result=result, error=error))
+    return _put_operation(state, event, record._replace(**outcome))
 
 
 def _put_operation(state: ExecutionState, event: Event, record: OperationRecord) -> ExecutionState:

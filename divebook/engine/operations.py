@@ -1,7 +1,7 @@
 """What identifies an operation, and how the engine runs it once.
 
-An operation is known by its place (path, step, visit, iteration, key within the step), never by its content: the hash of
-its parameters is compared when the place is met again, and a difference is a divergence.
+An operation is known by its place (path, step, visit, iteration, key within the step), never by its content: the hash
+of its parameters is compared when the place is met again, and a difference is a divergence.
 """
 
 from __future__ import annotations

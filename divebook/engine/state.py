@@ -1,7 +1,7 @@
 """What an execution looks like after some number of events.
 
-All of it is immutable and shares structure (`immutables.Map`), so that a snapshot costs nothing and a step costs the same
-whether it is the tenth or the ten-thousandth. Only `engine.evolve` makes new states.
+All of it is immutable and shares structure (`immutables.Map`), so that a snapshot costs nothing and a step costs the
+same whether it is the tenth or the ten-thousandth. Only `engine.evolve` makes new states.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, PENDING, RUNNI
 from divebook.events.event import to_datetime, to_microseconds
 
 EMPTY: Map[str, Any] = Map()
+NO_ITEMS: Map[int, Any] = Map()
 
 READY, IN_STEP, ROUTING, BRANCHED = "ready", "in_step", "routing", "branched"
 JOINING, JOINED, ENDED = "joining", "joined", "ended"
@@ -63,7 +64,7 @@ class OpenStep(NamedTuple):
     """The variables as they stood when it began."""
     operations: Map[str, OperationRecord] = EMPTY
     """By operation id."""
-    iterations: Map[int, Any] = EMPTY
+    iterations: Map[int, Any] = NO_ITEMS
     """Results of the finished items of `Each`, by index."""
     usage: Usage = NO_USAGE
 

@@ -1,8 +1,8 @@
 """What a log can hold: plain data, and how the few values JSON lacks are written.
 
-`normalize` is called once, when a value is recorded: it copies the value into plain lists and dicts, so that what runs on
-is exactly what a later reader will find, and raises with the path to the first thing that cannot be stored. JSON lacks
-infinities, integers beyond 64 bits, bytes, dates and decimals; they travel as ``{"$type": ..., "value": ...}``.
+`normalize` is called once, when a value is recorded: it copies the value into plain lists and dicts, so that what runs
+on is exactly what a later reader will find, and raises with the path to the first thing that cannot be stored. JSON
+lacks infinities, integers beyond 64 bits, bytes, dates and decimals; they travel as ``{"$type": ..., "value": ...}``.
 """
 
 from __future__ import annotations
@@ -125,8 +125,8 @@ _ENCODERS: tuple[tuple[type, str, Callable[[Any], Any]], ...] = (
 )
 
 _DECODERS: dict[str, Callable[[Any], Any]] = {
-    "int": lambda text: BigInt(text),
-    "float": lambda text: NonFinite(text),
+    "int": BigInt,
+    "float": NonFinite,
     "dict": lambda pairs: TaggedDict((key, untag(item)) for key, item in pairs),
     "bytes": base64.b64decode,
     "datetime": datetime.fromisoformat,

@@ -38,6 +38,7 @@ class StepContext:
         step: Step,
         path: str,
         visit: int,
+        *,
         iteration_index: int | None = None,
         local: Mapping[str, Any] | None = None,
     ) -> None:

@@ -22,8 +22,8 @@ from divebook.workflow.definition import Workflow
 class Execution:
     """One run of a workflow.
 
-    `divebook.Environment.start` makes live ones; `Environment.execution` looks up past ones. Everything it tells is read
-    from the fold of its log, so that a live and a past execution answer alike.
+    `divebook.Environment.start` makes live ones; `Environment.execution` looks up past ones. Everything it tells is
+    read from the fold of its log, so that a live and a past execution answer alike.
 
     Examples
     --------

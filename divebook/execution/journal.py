@@ -1,9 +1,9 @@
 """One execution's log and its single writer.
 
-`Journal.record` makes an event, folds it into `state` at once and hands it to the `GroupCommit` of its store, which writes
-everything that all executions have recorded in one turn of the event loop as one transaction. `await journal.durable()`
-returns when all that was recorded so far is on disk; it stands before every call to the outside, so a call's intent, and
-every result it may depend on, are safe before it is made.
+`Journal.record` makes an event, folds it into `state` at once and hands it to the `GroupCommit` of its store, which
+writes everything that all executions have recorded in one turn of the event loop as one transaction. `await
+journal.durable()` returns when all that was recorded so far is on disk; it stands before every call to the outside, so
+that a call's intent, and every result it may depend on, are safe before it is made.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class GroupCommit:
         outcomes: Sequence[Exception | None]
         try:
             outcomes = self.store.append_all(batches)
-        except Exception as error:  # whatever went wrong, those who wait for the write must hear of it
+        except Exception as error:  # noqa: BLE001 - it is raised again by everyone who waits for the write
             outcomes = [error] * len(journals)
         for journal, outcome in zip(journals, outcomes, strict=True):
             journal.committed(outcome)

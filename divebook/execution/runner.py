@@ -1,7 +1,7 @@
 """Drives one execution: asks the rules what is next, does it, records what happened.
 
-One anyio task per active path. The rules (`engine.decide`) choose; this module only carries out. Step handlers come from
-above as a mapping from step type to coroutine function, so that the runner knows nothing of agents or actions.
+One anyio task per active path. The rules (`engine.decide`) choose; this module only carries out. Step handlers come
+from above as a mapping from step type to coroutine function, so that the runner knows nothing of agents or actions.
 """
 
 from __future__ import annotations
@@ -179,7 +179,13 @@ class Runner:
         async def run_item(index: int | None, item: Any) -> Outcome:
             local = {each.as_: item} if each is not None and each.as_ and item is not None else None
             context = StepContext(
-                self._recorder, self.workflow, step, instruction.path, instruction.visit, index, local
+                self._recorder,
+                self.workflow,
+                step,
+                instruction.path,
+                instruction.visit,
+                iteration_index=index,
+                local=local,
             )
             return await handler(context)
 

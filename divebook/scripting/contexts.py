@@ -36,22 +36,27 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-SAFE_NAMES = MODULES | _words("""
-    abs all any bin bool bytes chr dict divmod enumerate error filter float format frozenset hex int isinstance len list
-    map max min oct ord pow range repr reversed round set slice sorted str string sum tuple type zip
+_SAFE_BUILTINS = _words("""
+    abs all any bin bool bytes chr dict divmod enumerate filter float format frozenset hex int isinstance len list map
+    max min oct ord pow range repr reversed round set slice sorted str sum tuple type zip
 """)
+
+BUILTINS = _SAFE_BUILTINS | _words("""
+    ArithmeticError AssertionError AttributeError BaseException Ellipsis Exception FileExistsError FileNotFoundError
+    ImportError IndexError IsADirectoryError KeyError KeyboardInterrupt LookupError MemoryError ModuleNotFoundError
+    NameError NotADirectoryError NotImplemented NotImplementedError OSError OverflowError PermissionError RecursionError
+    RuntimeError StopIteration SyntaxError SystemExit TimeoutError TypeError UnboundLocalError UnicodeDecodeError
+    UnicodeEncodeError ValueError ZeroDivisionError
+    complex eval exec getattr hasattr hash id iter locals next object open print property setattr
+""")
+"""What the sandbox has of Python's own names. ``open`` is there so that using it can explain itself."""
+
+SAFE_NAMES = _SAFE_BUILTINS | MODULES | {"error", "string"}
 """Names of the deterministic contexts, apart from the values passed in.
 
 Left out because their answer depends on more than their arguments: ``hash``, ``id``, ``iter`` (shows an address) and
 everything of the clock, chance, files and processes.
 """
 
-ACTIVITY_NAMES = SAFE_NAMES | _words("""
-    ArithmeticError AssertionError AttributeError BaseException Ellipsis Exception FileExistsError FileNotFoundError
-    ImportError IndexError IsADirectoryError KeyError KeyboardInterrupt LookupError MemoryError ModuleNotFoundError
-    NameError NotADirectoryError NotImplemented NotImplementedError OSError OverflowError PermissionError RecursionError
-    RuntimeError StopIteration SyntaxError SystemExit TimeoutError TypeError UnboundLocalError UnicodeDecodeError
-    UnicodeEncodeError ValueError ZeroDivisionError
-    __name__ complex documents eval exec getattr hasattr hash id iter locals next object open print property setattr
-""")
-"""Names of script steps. ``open`` is there so that using it can explain itself."""
+ACTIVITY_NAMES = BUILTINS | SAFE_NAMES | {"documents", "__name__"}
+"""Names of script steps."""

@@ -39,6 +39,14 @@ class SandboxError(Exception):
         return self.kind in (Kind.TIME, Kind.MEMORY, Kind.CRASHED)
 
 
+def forked() -> ScriptError:
+    """Return the error for a child process forked after the sandbox was started."""
+    return ScriptError(
+        "scripts cannot run in a process forked from one that has run scripts; "
+        'start it with multiprocessing.get_context("spawn") instead'
+    )
+
+
 def script_error(
     failure: SandboxError, programs: Sequence[Program], names: Mapping[str, Any], limits: Limits
 ) -> ScriptError:

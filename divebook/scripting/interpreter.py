@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from divebook.scripting.contexts import ACTIVITY_NAMES, DEFAULT_LIMITS, SAFE_NAMES, Context, Limits
-from divebook.scripting.failures import Kind, SandboxError, script_error
+from divebook.scripting.failures import Kind, SandboxError, forked, script_error
 from divebook.scripting.host import Answers, Host
 from divebook.scripting.prelude import prelude
 from divebook.scripting.program import Program, compile_expression, compile_script, select
@@ -26,23 +26,32 @@ class _Processes:
     """The sandbox processes of one interpreter in one process of ours: started on first use, gone after `close`."""
 
     def __init__(self) -> None:
-        self.pid = os.getpid()
+        self._pid = os.getpid()
         self._changed = threading.Condition(threading.Lock())
         self._idle: list[Session] = []
         self._lent = 0
         self._sandbox: Sandbox | None = None
 
     def fresh(self, limits: Limits, prelude: str, *, asks_host: bool) -> Session:
+        """Return a session nobody used before; waits while too many scripts run."""
+        self._refuse_after_fork()
         with self._changed:
             if self._sandbox is None:
                 from divebook.scripting.sandbox import Sandbox
 
                 self._sandbox = Sandbox(_WARM_SESSIONS + _SCRIPTS_AT_ONCE)
+                self._pid = os.getpid()
                 atexit.register(self.close)
-        return self._sandbox.session(limits, prelude, asks_host=asks_host)
+            sandbox = self._sandbox
+        return sandbox.session(limits, prelude, asks_host=asks_host)
+
+    def _refuse_after_fork(self) -> None:
+        if self._sandbox is not None and self._pid != os.getpid():
+            raise forked()
 
     def lend(self, limits: Limits, *, fresh: bool) -> Session:
         """Return a session for expressions, if possible a used one; waits while too many are lent."""
+        self._refuse_after_fork()
         with self._changed:
             while self._lent >= _WARM_SESSIONS:
                 self._changed.wait()
@@ -71,7 +80,7 @@ class _Processes:
             self._changed.notify()
 
     def close(self) -> None:
-        if self.pid != os.getpid():
+        if self._pid != os.getpid():
             return  # at exit of a forked child: the processes are the parent's
         atexit.unregister(self.close)
         with self._changed:
@@ -86,7 +95,7 @@ class _Processes:
 class Interpreter:
     """Runs sandboxed Python.
 
-    Threads may share one; processes are started when first needed. After a fork the child starts its own.
+    Threads may share one; its processes are started when first needed.
 
     Parameters
     ----------
@@ -102,8 +111,7 @@ class Interpreter:
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         self.limits = limits
-        self._here = _Processes()
-        self._forked: list[_Processes] = []
+        self._processes = _Processes()
 
     def __enter__(self) -> Self:
         return self
@@ -113,7 +121,7 @@ class Interpreter:
 
     def close(self) -> None:
         """End the sandbox processes; the next use starts new ones."""
-        self._processes().close()
+        self._processes.close()
 
     def evaluate(self, context: Context, expressions: Sequence[str], names: Mapping[str, Any]) -> list[Any]:
         """Return the values of expressions that change nothing and always answer the same, all in one crossing.
@@ -151,7 +159,7 @@ class Interpreter:
         """
         program = compile_script(source)
         program.require(names, ACTIVITY_NAMES)
-        session = self._processes().fresh(limits, program.prelude, asks_host=True)
+        session = self._processes.fresh(limits, program.prelude, asks_host=True)
         try:
             value, printed = self._run(session, program, select([program], names), Answers(host))
         except SandboxError as failure:
@@ -184,24 +192,16 @@ class Interpreter:
             raise
 
     def _evaluate_once(self, code: str, names: dict[str, Any], *, fresh: bool) -> Any:
-        processes = self._processes()
-        session = processes.lend(self.limits, fresh=fresh)
+        session = self._processes.lend(self.limits, fresh=fresh)
         usable = SAFE_NAMES.isdisjoint(names)  # a value called "len" must not be there for the next expression
         try:
             value = session.evaluate(code, names)
         except BaseException as error:
             survives = isinstance(error, SandboxError) and not error.ends_session
-            processes.take_back(session, usable=usable and survives)
+            self._processes.take_back(session, usable=usable and survives)
             raise
-        processes.take_back(session, usable=usable)
+        self._processes.take_back(session, usable=usable)
         return value
-
-    def _processes(self) -> _Processes:
-        if self._here.pid != os.getpid():
-            # Dropping the parent's pool would end the parent's processes, so the child keeps it without touching it.
-            self._forked.append(self._here)
-            self._here = _Processes()
-        return self._here
 
 
 def _sendable(names: Mapping[str, Any]) -> dict[str, Any]:

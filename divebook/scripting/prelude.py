@@ -1,7 +1,8 @@
 """The few lines of Python a sandbox session starts with.
 
 They give scripts ``error``, ``string``, ``documents`` and the modules that need no import, and the helpers that
-rewritten code calls. A script step is only given the pieces it mentions: a fresh session reads them every time.
+rewritten code calls; these take Python's own names as defaults, because a script may use such a name for a value of
+its own. A script step is only given the pieces it mentions: a fresh session reads them every time.
 """
 
 import re
@@ -23,11 +24,11 @@ _PIECES = {
     "re": "import re",
     "string": "string = str",
     ERROR_FUNCTION: """
-def error(message="error"):
+def error(message="error", Exception=Exception, str=str):
     raise Exception(str(message))
 """,
     ATTRIBUTE: f"""
-def {ATTRIBUTE}(value, name, path="this mapping"):
+def {ATTRIBUTE}(value, name, path="this mapping", isinstance=isinstance, dict=dict, str=str, getattr=getattr):
     if isinstance(value, dict):
         if name in value:
             return value[name]
@@ -36,14 +37,14 @@ def {ATTRIBUTE}(value, name, path="this mapping"):
     return getattr(value, name)
 """,
     FORMAT: f"""
-def {FORMAT}(value, conversion, specification):
+def {FORMAT}(value, conversion, specification, str=str, repr=repr):
     if conversion:
         value = str(value) if conversion == "s" else repr(value)
     return f"{{value:{{specification}}}}" if specification else f"{{value}}"
 """,
     RESULT: f"""
-def {RESULT}(value):
-    if value is None or isinstance(value, (str, int, float, list, dict, tuple, set)):
+def {RESULT}(value, isinstance=isinstance, data=(str, int, float, list, dict, tuple, set), str=str, type=type, list=list):
+    if value is None or isinstance(value, data):
         return value
     kind = str(type(value))[8:-2]
     if kind in ("dict_keys", "dict_values", "dict_items", "range"):

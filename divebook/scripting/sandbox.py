@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from typing import Any, cast
 
 import pydantic_monty as monty
 
 from divebook.scripting.contexts import Limits
-from divebook.scripting.failures import Kind, SandboxError
+from divebook.scripting.failures import Kind, SandboxError, forked
 from divebook.scripting.host import Answers
 from divebook.scripting.prelude import ERROR_FUNCTION
 
@@ -18,6 +19,9 @@ _FROZEN: monty.OSPolicy = {
     "random_start": {"seed": 0},
 }
 _ASKING: monty.OSPolicy = {"datetime": "call_host", "sleep": "call_host", "random_start": "call_host"}
+_STARTED_IN: set[int] = set()
+"""Our process ids in which Monty was started: its threads do not survive a fork, so a child would wait for ever."""
+
 _MOST_QUESTIONS = 100_000
 _PRINTED_BYTES = 10 * 1024 * 1024
 
@@ -32,6 +36,9 @@ class Sandbox:
     """
 
     def __init__(self, processes: int) -> None:
+        if _STARTED_IN - {os.getpid()}:
+            raise forked()
+        _STARTED_IN.add(os.getpid())
         self._pool = monty.Monty(min_processes=1, max_processes=processes)
         self._pool.__enter__()
 
@@ -69,7 +76,7 @@ class Session:
         """Return the value of an expression that asks nothing of the host."""
         try:
             return self._session.feed_run(code, inputs=names)
-        except (monty.MontyError, ValueError) as error:
+        except monty.MontyError as error:
             raise _failure(error) from error
 
     def run(self, code: str, names: dict[str, Any], answers: Answers) -> tuple[Any, str]:
@@ -83,7 +90,7 @@ class Session:
             while not isinstance(snapshot, monty.MontyComplete):
                 snapshot = _step(snapshot, answers)
             result = snapshot.output
-        except (monty.MontyError, ValueError) as error:
+        except monty.MontyError as error:
             failure = _failure(error)
             if answers.missing is not None and failure.text == f"FileNotFoundError: {answers.missing}":
                 raise answers.missing from None
@@ -104,14 +111,14 @@ def _step(snapshot: monty.SyncSnapshot, answers: Answers) -> monty.SyncSnapshot:
     return snapshot.resume(cast(monty.ExternalResult, answers.answer(name, snapshot.args)))
 
 
-def _failure(error: Exception) -> SandboxError:
+def _failure(error: monty.MontyError) -> SandboxError:
     if isinstance(error, monty.MontyCrashedError):
         return SandboxError(Kind.TIME if error.timed_out else Kind.CRASHED, str(error))
     if isinstance(error, monty.MontyConversionError):
         return SandboxError(Kind.UNSENDABLE, str(error))
-    if not isinstance(error, monty.MontyRuntimeError | monty.MontySyntaxError):
-        return SandboxError(Kind.RAISED, f"the value cannot leave the sandbox: {error}")
-    return _raised(error)
+    if isinstance(error, monty.MontyRuntimeError | monty.MontySyntaxError):
+        return _raised(error)
+    return SandboxError(Kind.RAISED, str(error))
 
 
 def _raised(error: monty.MontyRuntimeError | monty.MontySyntaxError) -> SandboxError:
@@ -121,7 +128,7 @@ def _raised(error: monty.MontyRuntimeError | monty.MontySyntaxError) -> SandboxE
     line = own[-1].line if own else None
     if text.startswith("TimeoutError: feed time limit exceeded"):
         return SandboxError(Kind.TIME, text, line)
-    if text.startswith("MemoryError: memory limit exceeded"):
+    if text.startswith("MemoryError: ") and "memory limit" in text:
         return SandboxError(Kind.MEMORY, text, line)
     unsupported = text.startswith("NotImplementedError: ") and ("monty" in text or "not supported" in text)
     if isinstance(error, monty.MontySyntaxError) or unsupported:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from divebook.errors import ScriptSyntaxError
+from divebook.scripting.contexts import BUILTINS
 from divebook.scripting.prelude import HELPERS
 
 READ_ONLY = ("inputs", "state")
@@ -106,6 +107,7 @@ def _syntax_error(error: SyntaxError, source: str) -> ScriptSyntaxError:
 
 def check_expression(tree: ast.AST) -> None:
     """Refuse what could make an expression change something, or answer differently another time."""
+    _check_targets(tree)
     allowed_lambdas = {id(node) for node in _called_lambdas(tree)}
     for node in ast.walk(tree):
         reason = _refusal(node)
@@ -113,6 +115,17 @@ def check_expression(tree: ast.AST) -> None:
             reason = "a lambda may only be the key= of a call or the function given to map or filter"
         if reason:
             raise ScriptSyntaxError(reason, getattr(node, "lineno", None))
+
+
+def _check_targets(tree: ast.AST) -> None:
+    """Refuse ``[id for id in ids]``: in a comprehension Monty 1.4 reads its own ``id`` and not the variable."""
+    targets = (node.target for node in ast.walk(tree) if isinstance(node, ast.comprehension))
+    for name in (name for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)):
+        if name.id in BUILTINS and isinstance(name.ctx, ast.Store):
+            advice = f"call it {name.id}_ instead"
+            raise ScriptSyntaxError(
+                f"a comprehension cannot use the name {name.id!r} of Python's own; {advice}", name.lineno
+            )
 
 
 def _refusal(node: ast.AST) -> str | None:
@@ -151,6 +164,7 @@ def check_script(tree: ast.AST, shadowed: frozenset[str]) -> None:
     shadowed
         Names that some function of the script binds itself: for those ``state.x = 1`` means something else.
     """
+    _check_targets(tree)
     for node in _outside_functions(tree):
         if isinstance(node, ast.Return):
             advice = "end the script with the value instead: its last expression is the result"

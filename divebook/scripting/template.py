@@ -46,9 +46,7 @@ def render_templates(
     if not slots:
         return ["".join(_literals(parts)) for parts in templates]
     values = iter(_evaluated(slots, names, interpreter or default_interpreter()))
-    return [
-        "".join(rendered(next(values)) if isinstance(part, _Slot) else part for part in parts) for parts in templates
-    ]
+    return ["".join(next(values) if isinstance(part, _Slot) else part for part in parts) for parts in templates]
 
 
 def _literals(parts: tuple[str | _Slot, ...]) -> Iterator[str]:
@@ -64,22 +62,24 @@ def rendered(value: Any) -> str:
     return scalar_text(value)
 
 
-def _evaluated(slots: Sequence[str], names: Mapping[str, Any], interpreter: Interpreter) -> list[Any]:
+def _evaluated(slots: Sequence[str], names: Mapping[str, Any], interpreter: Interpreter) -> list[str]:
     for slot in slots:
         _check(slot, names)
     try:
-        return interpreter.evaluate(Context.TEMPLATE, slots, names)
+        return [rendered(value) for value in interpreter.evaluate(Context.TEMPLATE, slots, names)]
     except ScriptLimitError:
         raise
     except ScriptError as error:
         raise _blame(slots, names, interpreter, error) from error
 
 
-def _blame(slots: Sequence[str], names: Mapping[str, Any], interpreter: Interpreter, error: ScriptError) -> TemplateError:
+def _blame(
+    slots: Sequence[str], names: Mapping[str, Any], interpreter: Interpreter, error: ScriptError
+) -> TemplateError:
     """Return the error for the first slot that fails on its own; only `error`, of all of them, says what happened."""
     for slot in slots:
         try:
-            interpreter.evaluate(Context.TEMPLATE, [slot], names)
+            rendered(interpreter.evaluate(Context.TEMPLATE, [slot], names)[0])
         except ScriptError as own:
             return TemplateError(f'failed to evaluate template expression "{slot}": {own}')
     return TemplateError(f"failed to evaluate template expressions: {error}")

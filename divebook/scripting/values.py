@@ -125,7 +125,10 @@ def scalar_text(value: Any) -> str:
         return value.decode("utf-8", "replace")
     if isinstance(value, datetime | date | time):
         return value.isoformat()
-    return str(value)
+    try:
+        return str(value)
+    except ValueError as error:  # Python refuses to write very long numbers
+        raise ScriptError(f"a number cannot be written as text: {error}") from error
 
 
 def float_text(value: float) -> str:

@@ -98,7 +98,7 @@ def run_program(program: str, given: dict[str, Any]) -> list[Block]:
         raise StepError(f"script file not found: {program}")
     environ = {**os.environ, "DIVE_GLOBALS": json.dumps(given, default=str)}
     try:
-        done = subprocess.run(  # noqa: S603 - running the user's own program is the purpose
+        done = subprocess.run(
             [str(Path(program).resolve())], env=environ, capture_output=True, check=True, timeout=PROGRAM_SECONDS
         )
         return blocks_from_program_output(done.stdout.decode())

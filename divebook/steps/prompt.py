@@ -41,7 +41,11 @@ class PromptStep:
 
     @staticmethod
     async def _ask(
-        agent: Agent, prompt: str, content: list[dict[str, Any]], own_context: list[dict[str, Any]], context: StepContext
+        agent: Agent,
+        prompt: str,
+        content: list[dict[str, Any]],
+        own_context: list[dict[str, Any]],
+        context: StepContext,
     ) -> str:
         try:
             return await agent.respond(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 import anyio.from_thread
 import anyio.to_thread
@@ -16,7 +16,13 @@ from divebook.execution.context import StepContext
 from divebook.execution.iterations import Outcome
 from divebook.scripting import Interpreter, value_text
 
+T = TypeVar("T")
 ENTROPY_BITS = 128
+
+
+def ask(call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Await a coroutine on the engine's loop from the thread of a script."""
+    return anyio.from_thread.run(call)
 
 
 class ScriptHost:
@@ -27,33 +33,35 @@ class ScriptHost:
 
     def now(self) -> float:
         """Return seconds since 1970."""
-        return self._ask(self._context.now).timestamp()
+        return ask(self._context.now).timestamp()
 
     def entropy(self) -> bytes:
         """Return random bytes for the script's generator."""
-        bits = self._ask(functools.partial(self._context.random_bits, ENTROPY_BITS))
+        bits = ask(functools.partial(self._context.random_bits, ENTROPY_BITS))
         return bits.to_bytes(ENTROPY_BITS // 8, "big")
 
     def sleep(self, seconds: float) -> None:
         """Let time pass."""
-        self._ask(functools.partial(self._context.sleep, seconds))
+        ask(functools.partial(self._context.sleep, seconds))
 
     def document(self, path: str) -> dict[str, Any]:
         """Return a document as plain data."""
 
         async def read() -> dict[str, Any]:
             found = self._documents.get(path)
-            return {"path": found.path, "name": found.name, "content": found.content, "content_type": found.content_type}
+            return {
+                "path": found.path,
+                "name": found.name,
+                "content": found.content,
+                "content_type": found.content_type,
+            }
 
-        return self._ask(functools.partial(self._context.operation, DOCUMENT_READ, {"path": path}, read))
+        found: dict[str, Any] = ask(functools.partial(self._context.operation, DOCUMENT_READ, {"path": path}, read))
+        return found
 
     def printed(self, text: str) -> None:
         """Pass on what the script prints."""
         self._printer(text)
-
-    @staticmethod
-    def _ask(call: Callable[[], Awaitable[Any]]) -> Any:
-        return anyio.from_thread.run(call)
 
 
 class ScriptStep:

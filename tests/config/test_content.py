@@ -181,6 +181,12 @@ def test_the_address_of_a_file():
     assert file_uri("/tmp/test.txt") == "file:///tmp/test.txt"
 
 
+def test_documents_are_left_to_the_step_without_a_repository():
+    agent = {"Name": "a", "Context": [{"Document": "d"}]}
+    found = resolve_content(definitions_from({"Agents": [agent]}))
+    assert found.agents[0].context[0].blocks is None
+
+
 def test_dynamic_entries_wait_until_the_step_runs(tmp_path):
     blocks = build_content([ContentEntry(dynamic="1 +"), ContentEntry(dynamic_from="./gone.py")], Sources(tmp_path))
     assert blocks == [

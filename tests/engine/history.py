@@ -1,8 +1,7 @@
 """Short logs for tests of the rules."""
 
 from divebook.engine.evolve import fold
-from divebook.events import Event
-from divebook.events import catalog
+from divebook.events import Event, catalog
 
 STARTED = catalog.ExecutionStarted("w", {"x": 1})
 

@@ -51,14 +51,18 @@ def test_conditions_are_asked_for_before_edges_are_chosen():
 
 
 def test_only_the_conditions_that_are_missing_are_asked_for():
-    workflow = Workflow("w", [script("a", next=[("b", "$(x)"), ("c", "$(y)")]), script("b", end=True), script("c", end=True)])
+    workflow = Workflow(
+        "w", [script("a", next=[("b", "$(x)"), ("c", "$(y)")]), script("b", end=True), script("c", end=True)]
+    )
     state = state_after(*begun(), *step("a"), (catalog.ConditionEvaluated("$(x)", "b", True), "main", "a"))
     assert decide_path(workflow, state, "main") == EvaluateConditions("main", "a", (("$(y)", "c"),))
 
 
 @pytest.mark.parametrize(("first", "second", "expected"), [(True, False, "b"), (False, True, "c")])
 def test_true_conditions_are_followed(first, second, expected):
-    workflow = Workflow("w", [script("a", next=[("b", "$(x)"), ("c", "$(y)")]), script("b", end=True), script("c", end=True)])
+    workflow = Workflow(
+        "w", [script("a", next=[("b", "$(x)"), ("c", "$(y)")]), script("b", end=True), script("c", end=True)]
+    )
     state = state_after(
         *begun(),
         *step("a"),
@@ -74,7 +78,9 @@ def test_two_edges_branch_and_end_the_parent():
     assert [path["id"] for path in instruction.facts[0].data.new_paths] == ["main-1", "main-2"]
 
 
-@pytest.mark.parametrize(("dialect", "expected"), [("divebook", ["main-1-1", "main-1-2"]), ("dive", ["main-1-3", "main-1-4"])])
+@pytest.mark.parametrize(
+    ("dialect", "expected"), [("divebook", ["main-1-1", "main-1-2"]), ("dive", ["main-1-3", "main-1-4"])]
+)
 def test_children_are_numbered_per_parent_and_per_execution_in_the_old_dialect(dialect, expected):
     steps = [script("a", next=["b", "c"]), script("b", next=["c", "d"]), script("c", end=True), script("d", end=True)]
     workflow = Workflow("w", steps, dialect=dialect)
@@ -97,13 +103,19 @@ def test_the_execution_completes_after_its_last_path():
 
 
 def test_nothing_follows_the_end():
-    state = state_after(*begun(), *step("a"), *step("b"), (catalog.PathCompleted("b"), "main"), catalog.ExecutionCompleted())
+    state = state_after(
+        *begun(), *step("a"), *step("b"), (catalog.PathCompleted("b"), "main"), catalog.ExecutionCompleted()
+    )
     assert decide(CHAIN, state) == ()
 
 
 def failed_branch():
     return state_after(
-        *begun(), *step("a"), *branched("b", "c"), (catalog.PathStarted("b"), "main-1"), (catalog.PathFailed("boom"), "main-1")
+        *begun(),
+        *step("a"),
+        *branched("b", "c"),
+        (catalog.PathStarted("b"), "main-1"),
+        (catalog.PathFailed("boom"), "main-1"),
     )
 
 
@@ -149,7 +161,9 @@ def test_a_join_waits_for_paths_that_may_still_come():
 
 
 def test_the_oldest_path_goes_on_for_all_that_came():
-    state = at_join((catalog.PathWaiting("j"), "main-1"), *step("c", path="main-2"), (catalog.PathWaiting("j"), "main-2"))
+    state = at_join(
+        (catalog.PathWaiting("j"), "main-1"), *step("c", path="main-2"), (catalog.PathWaiting("j"), "main-2")
+    )
     (record,) = decide_joins(JOINING, state)
     assert facts(record) == [("path_completed", "main-2"), ("path_joined", "main-1")]
 
@@ -165,14 +179,17 @@ def test_paths_that_wait_for_each_other_are_let_go_in_order_of_age():
         script("a", next=["b", "c"]), script("b", next=["j"]), script("c", next=["k"]),
         script("j", join=True, next=["k"]), script("k", join=True, next=["j"]),
     ]  # fmt: skip
-    state = at_join((catalog.PathWaiting("j"), "main-1"), *step("c", path="main-2"), (catalog.PathWaiting("k"), "main-2"))
+    state = at_join(
+        (catalog.PathWaiting("j"), "main-1"), *step("c", path="main-2"), (catalog.PathWaiting("k"), "main-2")
+    )
     (record,) = decide_joins(Workflow("w", steps), state)
     assert facts(record) == [("path_joined", "main-1")]
 
 
 def test_a_joined_path_runs_the_join_step_with_the_outputs_of_all():
     state = at_join(
-        (catalog.PathWaiting("j"), "main-1"), *step("c", path="main-2", output="C"), (catalog.PathWaiting("j"), "main-2"),
+        (catalog.PathWaiting("j"), "main-1"),
+        *step("c", path="main-2", output="C"), (catalog.PathWaiting("j"), "main-2"),
         (catalog.PathCompleted("c"), "main-2"), (catalog.PathJoined("j", ("main-2",)), "main-1"),
     )  # fmt: skip
     assert decide_path(JOINING, state, "main-1") == RunStep("main-1", "j", 1)

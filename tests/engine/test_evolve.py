@@ -87,7 +87,11 @@ def test_operations_are_forgotten_when_their_step_ends():
 
 
 def test_an_execution_that_only_sleeps_is_waiting():
-    facts = (*begun(), (catalog.StepStarted("wait"), "main", "a"), (catalog.OperationStarted("op_1", "timer"), "main", "a"))
+    facts = (
+        *begun(),
+        (catalog.StepStarted("wait"), "main", "a"),
+        (catalog.OperationStarted("op_1", "timer"), "main", "a"),
+    )
     assert state_after(*facts).status == "waiting"
     assert state_after(*facts, (catalog.OperationCompleted("op_1", "timer"), "main", "a")).status == "running"
 
@@ -117,7 +121,13 @@ def test_resuming_keeps_what_succeeded_and_drops_what_failed():
         catalog.ExecutionResumed("failed"),
     )
     path = state.paths["main"]
-    assert (state.status, state.error, state.active, path.status, path.phase) == ("running", None, 1, "running", "in_step")
+    assert (state.status, state.error, state.active, path.status, path.phase) == (
+        "running",
+        None,
+        1,
+        "running",
+        "in_step",
+    )
     assert list(path.open.operations) == ["op_1"]
 
 

@@ -11,7 +11,13 @@ from tests.execution.worlds import Calls, Failing, Gate, environment, event_type
 
 def test_a_failed_operation_fails_step_path_and_execution_in_this_order():
     execution = run(Workflow("w", [Step("a", action="fail")]), actions=[Failing().action()])
-    assert event_types(execution)[-5:] == ["operation_started", "operation_failed", "step_failed", "path_failed", "execution_failed"]
+    assert event_types(execution)[-5:] == [
+        "operation_started",
+        "operation_failed",
+        "step_failed",
+        "path_failed",
+        "execution_failed",
+    ]
     assert execution.error == "action execution operation failed: boom"
 
 
@@ -48,7 +54,11 @@ def test_siblings_of_a_failed_path_are_cancelled_and_awaited():
 
 def test_siblings_finish_where_failure_is_tolerated():
     calls = Calls()
-    steps = [Step("a", script="1", next=["bad", "good"]), Step("bad", action="fail", end=True), Step("good", action="note", end=True)]
+    steps = [
+        Step("a", script="1", next=["bad", "good"]),
+        Step("bad", action="fail", end=True),
+        Step("good", action="note", end=True),
+    ]
     workflow = Workflow("w", steps, continue_on_failure=True)
     execution = run(workflow, actions=[Failing().action(), calls.action()])
     assert (execution.status, calls) == ("failed", [None])
@@ -75,7 +85,9 @@ def test_a_failing_item_stops_the_loop_and_leaves_its_variable():
 
 def test_cancelling_stops_and_records_it():
     gate = Gate()
-    execution = environment(actions=[gate.action()]).start(Workflow("w", [Step("a", action="gate"), Step("b", script="1")]))
+    execution = environment(actions=[gate.action()]).start(
+        Workflow("w", [Step("a", action="gate"), Step("b", script="1")])
+    )
     assert gate.reached.wait(20)
     execution.cancel("enough")
     gate.opened.set()

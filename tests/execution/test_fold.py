@@ -1,6 +1,7 @@
 """For random workflows the live state is at every moment the fold of the log so far."""
 
 import anyio
+import anyio.lowlevel
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,14 +17,19 @@ def workflows(draw):
     count = draw(st.integers(1, 6))
     names = [f"s{n}" for n in range(count)]
     steps = [draw(steps_named(name, names[n + 1 :])) for n, name in enumerate(names)]
-    return Workflow("random", steps, continue_on_failure=draw(st.booleans()), outputs=draw(st.sampled_from([(), ("v0",)])))
+    return Workflow(
+        "random", steps, continue_on_failure=draw(st.booleans()), outputs=draw(st.sampled_from([(), ("v0",)]))
+    )
 
 
 @st.composite
 def steps_named(draw, name, later):
     targets = draw(st.lists(st.sampled_from(later), unique=True, max_size=3)) if later else []
     conditions = ["true", "false", "$(inputs.n > 1)", "$(len(state) % 2 == 0)", None]
-    each = draw(st.none() | st.builds(Each, st.lists(st.integers(0, 3), max_size=3), as_=st.just("i"), parallel=st.integers(1, 3)))
+    each = draw(
+        st.none()
+        | st.builds(Each, st.lists(st.integers(0, 3), max_size=3), as_=st.just("i"), parallel=st.integers(1, 3))
+    )
     return Step(
         name,
         action=draw(st.sampled_from(["work", "work", "work", "fail"])),
@@ -36,12 +42,12 @@ def steps_named(draw, name, later):
 
 
 async def work(value):
-    await anyio.sleep(0)
+    await anyio.lowlevel.checkpoint()
     return value
 
 
 async def fail(value):
-    await anyio.sleep(0)
+    await anyio.lowlevel.checkpoint()
     raise RuntimeError(f"boom {value}")
 
 
@@ -51,7 +57,13 @@ ACTIONS = [Action("work", work), Action("fail", fail)]
 @settings(max_examples=60, deadline=None)
 @given(workflows())
 def test_the_state_is_the_fold_of_the_log_at_every_moment(workflow):
-    workflow = Workflow(workflow.name, workflow.steps, inputs=["n"], outputs=workflow.outputs, continue_on_failure=workflow.continue_on_failure)
+    workflow = Workflow(
+        workflow.name,
+        workflow.steps,
+        inputs=["n"],
+        outputs=workflow.outputs,
+        continue_on_failure=workflow.continue_on_failure,
+    )
     world = environment(actions=ACTIONS)
     folded = [ExecutionState("")]
     differences = []

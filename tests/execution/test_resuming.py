@@ -22,7 +22,11 @@ def cut(store, execution, length):
 
 def test_a_failed_step_is_tried_again_and_what_succeeded_is_not():
     calls, failing = Calls(), Failing()
-    steps = [Step("a", action="note", parameters={"value": 1}), Step("b", action="fail"), Step("c", script="2", store="c")]
+    steps = [
+        Step("a", action="note", parameters={"value": 1}),
+        Step("b", action="fail"),
+        Step("c", script="2", store="c"),
+    ]
     world = environment(Workflow("w", steps), actions=[calls.action(), failing.action()])
     execution = world.start("w").wait(20)
     failing.broken = False
@@ -64,7 +68,14 @@ BRANCHES = Workflow(
         Step("a", action="note", parameters={"value": "a"}, next=["b", "c"]),
         Step("b", action="note", parameters={"value": "b"}, store="b", next="d"),
         Step("c", action="note", parameters={"value": "c"}, each=Each([1, 2], as_="i"), store="c", next="d"),
-        Step("d", action="note", parameters={"value": "${state.b}"}, join=True, store="d", next=[("e", "$(state.d == 'b')")]),
+        Step(
+            "d",
+            action="note",
+            parameters={"value": "${state.b}"},
+            join=True,
+            store="d",
+            next=[("e", "$(state.d == 'b')")],
+        ),
         Step("e", type="wait", seconds=0),
         Step("f", script="state.b + state.d", store="f"),
     ],
@@ -84,18 +95,23 @@ WHOLE = complete_run()
 def test_wherever_the_log_ends_the_rest_comes_to_the_same_and_completed_operations_do_not_run_again(length):
     store = cut(WHOLE.store, WHOLE, length)
     done = sum(
-        e.event_type == "operation_completed" and e.data.operation_type == "action_execution" for e in store.read(WHOLE.id)
+        e.event_type == "operation_completed" and e.data.operation_type == "action_execution"
+        for e in store.read(WHOLE.id)
     )
     calls = Calls()
     resumed = Environment(store=store, actions=[calls.action()]).resume(WHOLE.id).wait(20)
     assert (resumed.status, resumed.variables, resumed.outputs) == (WHOLE.status, WHOLE.variables, WHOLE.outputs)
-    assert {path.id: path.status for path in resumed.paths.values()} == {path.id: path.status for path in WHOLE.paths.values()}
+    assert {path.id: path.status for path in resumed.paths.values()} == {
+        path.id: path.status for path in WHOLE.paths.values()
+    }
     assert len(calls) == 5 - done
 
 
 def test_the_definition_of_the_start_is_used_whatever_has_become_of_it():
     failing = Failing()
-    world = environment(Workflow("w", [Step("a", action="fail"), Step("b", script="'old'", store="v")]), actions=[failing.action()])
+    world = environment(
+        Workflow("w", [Step("a", action="fail"), Step("b", script="'old'", store="v")]), actions=[failing.action()]
+    )
     execution = world.start("w").wait(20)
     world.add_workflow(Workflow("w", [Step("a", script="'new'", store="v")]), replace=True)
     failing.broken = False
@@ -150,7 +166,11 @@ def test_a_timer_whose_time_is_over_fires_at_once_and_once():
     world = environment(Workflow("w", [Step("a", type="wait", seconds=60)]), clock=clock, chance=FixedChance())
     execution = world.start("w").wait(20)
     later = StoppedClock(clock.time + 10**12)
-    resumed = Environment(store=cut(world.store, execution, 4), clock=later, chance=FixedChance(2)).resume(execution.id).wait(20)
+    resumed = (
+        Environment(store=cut(world.store, execution, 4), clock=later, chance=FixedChance(2))
+        .resume(execution.id)
+        .wait(20)
+    )
     assert later.slept == []
     assert event_types(resumed).count("operation_completed") == 1
 

@@ -54,7 +54,9 @@ def test_branches_run_side_by_side_and_share_the_variables():
     execution = run(Workflow("w", steps), actions=[calls.action()])
     assert sorted(calls) == ["b", "c"]
     assert execution.variables == {"b": "b", "c": "c"}
-    assert {path.id: path.status for path in execution.paths.values()} == dict.fromkeys(["main", "main-1", "main-2"], "completed")
+    assert {path.id: path.status for path in execution.paths.values()} == dict.fromkeys(
+        ["main", "main-1", "main-2"], "completed"
+    )
 
 
 def test_a_join_runs_its_step_once_after_all_branches():
@@ -94,7 +96,10 @@ def test_a_loop_keeps_its_path():
 def test_conditions_are_recorded_with_their_results():
     steps = [Step("a", script="3", store="n", next=[("b", "$(state.n > 2)"), ("b", "false")]), Step("b", script="1")]
     history = run(Workflow("w", steps)).history()
-    assert [(e.data.target, e.data.result) for e in history if e.event_type == "condition_evaluated"] == [("b", True), ("b", False)]
+    assert [(e.data.target, e.data.result) for e in history if e.event_type == "condition_evaluated"] == [
+        ("b", True),
+        ("b", False),
+    ]
 
 
 @pytest.mark.parametrize("parallel", [1, 4])
@@ -152,7 +157,11 @@ def test_inputs_are_read_by_attribute_and_by_key():
 
 @pytest.mark.parametrize(
     ("inputs", "message"),
-    [({}, 'input "n" is required'), ({"n": 1, "m": 2}, 'unknown input "m"'), ({"n": "one"}, "must be of type int, got str")],
+    [
+        ({}, 'input "n" is required'),
+        ({"n": 1, "m": 2}, 'unknown input "m"'),
+        ({"n": "one"}, "must be of type int, got str"),
+    ],
 )
 def test_wrong_inputs_start_nothing(inputs, message):
     store = MemoryStore()

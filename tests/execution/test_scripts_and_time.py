@@ -19,7 +19,11 @@ def test_clock_and_chance_are_recorded_once_each():
 
 def test_the_engines_clock_answers():
     clock = StoppedClock()
-    execution = environment(clock=clock, chance=FixedChance()).start(Workflow("w", [Step("a", script=SCRIPT, store="v")])).wait(20)
+    execution = (
+        environment(clock=clock, chance=FixedChance())
+        .start(Workflow("w", [Step("a", script=SCRIPT, store="v")]))
+        .wait(20)
+    )
     assert execution.variables["v"][0] == 1_700_000_000.0
 
 

@@ -128,7 +128,7 @@ def test_a_missing_key_names_the_nearest_one():
 
 
 def test_a_failure_keeps_type_message_and_line():
-    with pytest.raises(ScriptError, match="^ZeroDivisionError: division by zero$") as one_line:
+    with pytest.raises(ScriptError, match=r"^ZeroDivisionError: division by zero$") as one_line:
         evaluate_condition("1 / 0", NAMES)
     assert one_line.value.line == 1
     with pytest.raises(ScriptError, match=r"^ZeroDivisionError: division by zero \(line 3\)$") as several:

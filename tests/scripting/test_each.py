@@ -39,7 +39,7 @@ def test_anything_else_is_refused(items, kind):
 
 
 def test_a_failing_expression_says_that_items_were_wanted():
-    with pytest.raises(ScriptError, match="^failed to resolve each items: AttributeError: state has no key 'nope'"):
+    with pytest.raises(ScriptError, match=r"^failed to resolve each items: AttributeError: state has no key 'nope'"):
         evaluate_items("$(state.nope)", NAMES)
     with Interpreter(Limits(seconds=0.1)) as interpreter, pytest.raises(ScriptLimitError, match="failed to resolve"):
         evaluate_items("$([0 for x in range(10**6) for y in range(10**6)])", NAMES, interpreter)

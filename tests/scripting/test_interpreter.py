@@ -1,3 +1,5 @@
+import builtins
+import contextlib
 import multiprocessing
 import os
 import subprocess
@@ -12,6 +14,8 @@ import pytest
 
 from divebook.errors import ScriptError, ScriptLimitError
 from divebook.scripting import Context, Interpreter, Limits, default_interpreter
+from divebook.scripting.contexts import BUILTINS
+from divebook.scripting.failures import SandboxError
 from divebook.scripting.program import compile_expression, compile_script, select
 
 
@@ -90,7 +94,9 @@ def test_expressions_together_reach_what_each_of_them_reaches():
 
 
 def test_a_script_that_makes_code_reaches_everything():
-    assert select([compile_script("eval('state')[state.a]")], {"state": {"a": 1, "b": 2}}) == {"state": {"a": 1, "b": 2}}
+    assert select([compile_script("eval('state')[state.a]")], {"state": {"a": 1, "b": 2}}) == {
+        "state": {"a": 1, "b": 2}
+    }
 
 
 def test_preparing_a_script_is_remembered():
@@ -115,12 +121,12 @@ def test_four_threads_share_one_interpreter():
 def test_a_session_is_not_used_again_after_a_limit():
     with Interpreter(Limits(seconds=0.1)) as interpreter:
         interpreter.evaluate(Context.CONDITION, ["1"], {})
-        before = interpreter._processes().lend(interpreter.limits, fresh=False)
-        interpreter._processes().take_back(before, usable=True)
+        before = interpreter._processes.lend(interpreter.limits, fresh=False)
+        interpreter._processes.take_back(before, usable=True)
         with pytest.raises(ScriptLimitError, match=r"ran longer than 0.1 s"):
             interpreter.evaluate(Context.CONDITION, ["[0 for x in range(10**6) for y in range(10**6)]"], {})
-        after = interpreter._processes().lend(interpreter.limits, fresh=False)
-        interpreter._processes().take_back(after, usable=True)
+        after = interpreter._processes.lend(interpreter.limits, fresh=False)
+        interpreter._processes.take_back(after, usable=True)
         assert after is not before
 
 
@@ -140,18 +146,24 @@ def test_a_closed_interpreter_starts_again_when_used():
 
 
 def _evaluate_in_child(answers):
-    answers.put(value_of("state.n + 1", state={"n": 1}))
+    for interpreter in (default_interpreter(), Interpreter()):
+        try:
+            answers.put(interpreter.evaluate(Context.CONDITION, ["1"], {}))
+        except ScriptError as error:
+            answers.put(str(error))
+    default_interpreter().close()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_child_starts_its_own_processes_and_leaves_the_parents_alone():
+def test_a_forked_child_is_told_instead_of_waiting_for_ever_and_leaves_the_parent_alone():
     assert value_of("1") == 1
     forking = multiprocessing.get_context("fork")
     answers = forking.Queue()
     child = forking.Process(target=_evaluate_in_child, args=(answers,))
     child.start()
-    assert answers.get(timeout=30) == 2
+    assert "forked" in answers.get(timeout=30)
+    assert "forked" in answers.get(timeout=30)
     child.join(30)
     assert child.exitcode == 0
     assert value_of("state.n + 2", state={"n": 1}) == 3
@@ -171,7 +183,7 @@ def test_importing_the_package_does_not_load_the_sandbox():
 def test_set_order_does_not_depend_on_the_process():
     code = (
         "from divebook.scripting import *\n"
-        "print(render_template('${[x for x in {\"c\", \"a\", \"b\"}]} ${{\"z\", \"y\"}} ${str({\"q\", \"p\"})}', {}))"
+        'print(render_template(\'${[x for x in {"c", "a", "b"}]} ${{"z", "y"}} ${str({"q", "p"})}\', {}))'
     )
     texts = {
         subprocess.run(
@@ -185,3 +197,16 @@ def test_set_order_does_not_depend_on_the_process():
         for seed in ("1", "2", "3")
     }
     assert texts == {"c\n\na\n\nb y\n\nz {'q', 'p'}\n"}
+
+
+def test_the_lists_of_builtins_are_what_the_sandbox_has():
+    candidates = [name for name in dir(builtins) if not name.startswith("_")]
+    interpreter = default_interpreter()
+    session = interpreter._processes.lend(interpreter.limits, fresh=True)
+    present = set()
+    for name in candidates:
+        with contextlib.suppress(SandboxError):
+            session.evaluate(f"[{name}] and None", {})
+            present.add(name)
+    interpreter._processes.take_back(session, usable=False)
+    assert present - {"True", "False", "None"} == BUILTINS

@@ -1,7 +1,7 @@
 """What every event store promises, one small test each.
 
-A store's test module subclasses `StorePromises` and says in `make_store` how to open an empty one. Each promise takes just
-the store, so that ``test_broken_stores.py`` can run them against stores that break their word.
+A store's test module subclasses `StorePromises` and says in `make_store` how to open an empty one. Each promise takes
+just the store, so that ``test_broken_stores.py`` can run them against stores that break their word.
 """
 
 import threading
@@ -95,7 +95,13 @@ class StorePromises:
         assert [entry.id for entry in store.read(ONE, after=1)] == odd
 
     def test_values_that_json_lacks_survive(self, store):
-        values = {"day": date(2025, 6, 1), "price": Decimal("1.10"), "raw": b"\0\xff", "big": 2**80, "inf": float("inf")}
+        values = {
+            "day": date(2025, 6, 1),
+            "price": Decimal("1.10"),
+            "raw": b"\0\xff",
+            "big": 2**80,
+            "inf": float("inf"),
+        }
         store.append(ONE, log(1), 0)
         store.append(ONE, [event(2, OperationCompleted("op_1", "x", 1, normalize(values)))], 1)
         assert store.read(ONE)[1].data.result == values
@@ -216,7 +222,7 @@ class StorePromises:
             store.append(ONE, steps(4, 5), 3)
 
     def test_a_log_begins_with_execution_started(self, store):
-        with pytest.raises(InvalidEventError, match="invalid event at index 0: .*execution_started.* begins a log"):
+        with pytest.raises(InvalidEventError, match=r"invalid event at index 0: .*execution_started.* begins a log"):
             store.append(ONE, [event(1, StepCompleted())], 0)
         assert store.records() == []
 
@@ -252,13 +258,13 @@ class StorePromises:
 
     def test_an_event_id_twice_in_a_batch_is_refused(self, store):
         twin = event(3, StepCompleted(), event_id=step(2).id)
-        with pytest.raises(InvalidEventError, match="index 2: event id .* is already in the log"):
+        with pytest.raises(InvalidEventError, match=r"index 2: event id .* is already in the log"):
             store.append(ONE, [started(), step(2), twin], 0)
 
     def test_an_event_id_that_the_log_holds_is_refused(self, store):
         store.append(ONE, log(5), 0)
         twin = event(7, StepCompleted(), event_id=step(2).id)
-        with pytest.raises(InvalidEventError, match="index 1: event id .* is already in the log"):
+        with pytest.raises(InvalidEventError, match=r"index 1: event id .* is already in the log"):
             store.append(ONE, [step(6), twin], 5)
         assert sequences(store.read(ONE)) == [1, 2, 3, 4, 5]
 
@@ -424,7 +430,7 @@ class StorePromises:
     def test_an_ambiguous_prefix_names_the_candidates(self, store):
         for name in ("exec_ab", "exec_ac"):
             store.append(name, [started(name)], 0)
-        with pytest.raises(StoreError, match="'exec_a' is ambiguous: exec_ab, exec_ac. Type more"):
+        with pytest.raises(StoreError, match=r"'exec_a' is ambiguous: exec_ab, exec_ac\. Type more"):
             store.resolve("exec_a")
 
     def test_an_unknown_prefix_names_what_exists(self, store):

@@ -1,4 +1,5 @@
 import asyncio
+import importlib
 import threading
 from contextlib import aclosing
 
@@ -7,10 +8,9 @@ import pytest
 
 from divebook.errors import ExecutionNotFoundError
 from divebook.store import MemoryStore, SqliteStore, follow
-from divebook.store import follow as follow_function
 from tests.store.logs import ONE, TWO, completed, event, failed, log, resumed, started, step, steps
 
-follow_module = __import__("sys").modules[follow_function.__module__]
+follow_module = importlib.import_module("divebook.store.follow")  # the package has the function under that name
 
 
 @pytest.fixture(params=["memory", "sqlite"])

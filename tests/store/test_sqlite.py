@@ -1,5 +1,30 @@
-from divebook.store import SqliteStore
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from divebook.errors import (
+    ConcurrentAppendError,
+    CorruptStoreError,
+    ExecutionNotFoundError,
+    NewerStoreError,
+    ReadOnlyStoreError,
+    StoreError,
+)
+from divebook.events.catalog import StepCompleted
+from divebook.store import Batch, SqliteStore
 from tests.store.conformance import StorePromises
+from tests.store.logs import ONE, TWO, completed, event, log, step, steps
+
+ROOT = Path(__file__).parent.parent.parent
+NOBODY = 65534
 
 
 class TestSqliteStore(StorePromises):
@@ -12,8 +37,447 @@ class TestRelaxedSqliteStore(StorePromises):
         return SqliteStore(folder / "executions.db", durability="relaxed")
 
 
-class TestSqliteStoreInDeepFolder(StorePromises):
-    """Every promise with a reader and a writer that share nothing but the file."""
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "executions.db"
 
-    def make_store(self, folder):
-        return SqliteStore(folder / "a b%20?#.db", durability="relaxed")
+
+@pytest.fixture
+def store(path):
+    with SqliteStore(path, durability="relaxed") as opened:
+        yield opened
+
+
+def write(path, *logs):
+    with SqliteStore(path, durability="relaxed") as store:
+        store.append_all([Batch(events[0].execution_id, 0, events) for events in logs])
+
+
+def tamper(path, statement, *values):
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(statement, values)
+        connection.commit()
+
+
+def pragma(store, name):
+    return store._writer.execute(f"PRAGMA {name}").fetchone()[0]
+
+
+# --- the file
+
+
+def test_what_was_written_is_there_after_reopening(path):
+    write(path, [*log(3), completed(4)])
+    with SqliteStore(path) as store:
+        assert store.read(ONE) == [*log(3), completed(4)]
+        assert store.record(ONE).status == "completed"
+
+
+def test_a_path_may_hold_any_character(tmp_path):
+    write(tmp_path / "a b%20?mode=ro#ü.db", log(2))
+    with SqliteStore(tmp_path / "a b%20?mode=ro#ü.db") as store:
+        assert len(store.read(ONE)) == 2
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a b%20?mode=ro#ü.db"]
+
+
+def test_full_durability_is_the_default(path):
+    with SqliteStore(path) as store:
+        assert (pragma(store, "journal_mode"), pragma(store, "synchronous")) == ("wal", 2)
+
+
+def test_relaxed_durability_leaves_syncing_to_the_checkpoints(store):
+    assert (pragma(store, "journal_mode"), pragma(store, "synchronous")) == ("wal", 1)
+
+
+def test_closing_leaves_one_file(path):
+    write(path, log(3))
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+
+
+def test_the_folder_for_divebook_is_made(tmp_path):
+    with SqliteStore(tmp_path / ".divebook" / "x.db"):
+        assert (tmp_path / ".divebook" / "x.db").exists()
+
+
+def test_no_other_folder_is_made(tmp_path):
+    with pytest.raises(StoreError, match=r"the folder .*missing/\.divebook does not exist; create it"):
+        SqliteStore(tmp_path / "missing" / ".divebook" / "x.db")
+
+
+def test_a_step_of_five_events_takes_less_than_900_bytes(path):
+    with SqliteStore(path, durability="relaxed") as store:
+        store.append(ONE, log(1), 0)
+        for last in range(1, 5001, 5):
+            store.append(ONE, steps(last + 1, last + 5), last)
+        payload = store.record(ONE).size
+    assert (path.stat().st_size - payload) / 1000 < 900 - 459  # 459: the payloads of a usual step
+
+
+def test_people_can_read_the_log_with_sql(path):
+    write(path, log(2, TWO), log(3, ONE))
+    query = "SELECT sequence, event_type, path, step FROM log WHERE execution_id = ?"
+    with closing(sqlite3.connect(path)) as connection:
+        rows = connection.execute(query, (ONE,)).fetchall()
+    assert rows[:2] == [(1, "execution_started", "", ""), (2, "step_started", "main", "step-1")]
+    assert len(rows) == 3
+
+
+def test_the_connection_of_a_thread_is_closed_with_it(store):
+    store.append(ONE, log(1), 0)
+    reader = threading.Thread(target=store.read, args=(ONE,))
+    reader.start()
+    reader.join(10)
+    store.read(ONE)
+    assert len(store._readers._held) == 1
+
+
+# --- several writers
+
+
+def test_two_stores_on_one_file_see_each_other(path):
+    with SqliteStore(path) as here, SqliteStore(path) as there:
+        here.append(ONE, log(2), 0)
+        there.append(ONE, steps(3, 4), 2)
+        assert here.read(ONE) == log(4)
+        here.append(ONE, steps(5, 6), 4)
+        assert there.record(ONE).last_sequence == 6
+
+
+def test_the_slower_of_two_stores_is_refused(path):
+    with SqliteStore(path) as here, SqliteStore(path) as there:
+        here.append(ONE, log(2), 0)
+        there.append(ONE, [step(3)], 2)
+        with pytest.raises(ConcurrentAppendError) as caught:
+            here.append(ONE, [event(3, StepCompleted(), event_id="event-mine")], 2)
+        assert (caught.value.expected, caught.value.actual) == (2, 3)
+        assert here.read(ONE) == log(3)
+
+
+def test_an_event_id_of_another_store_is_known(path):
+    with SqliteStore(path) as here, SqliteStore(path) as there:
+        here.append(ONE, log(2), 0)
+        there.append(ONE, [step(3)], 2)
+        twin = event(4, StepCompleted(), event_id=step(3).id)
+        assert "already in the log" in str(here.append_all([Batch(ONE, 3, [twin])])[0])
+
+
+def test_an_execution_that_another_store_deleted_and_began_anew_is_carried_on(path):
+    with SqliteStore(path) as here, SqliteStore(path) as there:
+        here.append(ONE, log(2), 0)
+        there.append(TWO, log(1, TWO), 0)
+        there.delete(ONE)
+        with pytest.raises(ExecutionNotFoundError):
+            here.append(ONE, steps(3, 4), 2)
+        there.append(ONE, log(2), 0)
+        here.append(ONE, steps(3, 4), 2)
+        assert there.read(ONE) == log(4)
+
+
+RACER = """
+import sys
+from divebook.errors import ConcurrentAppendError
+from divebook.events.catalog import StepCompleted
+from divebook.store import SqliteStore
+from tests.store.logs import ONE, event, log
+path, name = sys.argv[1:]
+won = 0
+with SqliteStore(path, durability="relaxed") as store:
+    try:
+        store.append(ONE, log(1), 0)
+    except ConcurrentAppendError:
+        pass
+    while won < 40:
+        last = store.record(ONE).last_sequence
+        mine = [event(last + n, StepCompleted(output=name), event_id=f"{name}-{last + n}") for n in (1, 2)]
+        try:
+            store.append(ONE, mine, last)
+            won += 1
+        except ConcurrentAppendError:
+            pass
+"""
+
+
+def test_processes_that_race_for_one_execution_leave_one_sound_log(path):
+    racers = [subprocess.Popen([sys.executable, "-c", RACER, str(path), name], cwd=ROOT) for name in "abc"]
+    assert [racer.wait(60) for racer in racers] == [0, 0, 0]
+    with SqliteStore(path) as store:
+        outputs = [entry.data.output for entry in store.read(ONE)[1:]]
+    assert [outputs.count(name) for name in "abc"] == [80, 80, 80]
+    assert outputs[::2] == outputs[1::2]
+
+
+CREATOR = "import sys; from divebook.store import SqliteStore; SqliteStore(sys.argv[1]).close()"
+
+
+def test_processes_that_create_one_file_at_once_all_succeed(path):
+    creators = [subprocess.Popen([sys.executable, "-c", CREATOR, str(path)], cwd=ROOT) for _ in range(6)]
+    assert [creator.wait(60) for creator in creators] == [0] * 6
+
+
+def test_a_writer_that_blocks_the_file_too_long_is_an_error(path, monkeypatch):
+    monkeypatch.setattr("divebook.store.sqlite.connections.BUSY_SECONDS", 0.01)
+    with SqliteStore(path) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError, match="is locked: another process has been writing for too long"):
+            store.append(ONE, log(1), 0)
+        other.execute("ROLLBACK")
+        store.append(ONE, log(1), 0)
+
+
+# --- transactions that fail
+
+
+def test_a_full_disk_loses_nothing_that_was_written(store):
+    store.append(ONE, log(2), 0)
+    store._writer.execute(f"PRAGMA max_page_count = {pragma(store, 'page_count') + 2}")
+    large = event(3, StepCompleted(output="x" * 100_000))
+    with pytest.raises(StoreError, match=r"cannot grow: .*full.*Nothing was written; free some space"):
+        store.append(ONE, [large], 2)
+    assert store.read(ONE) == log(2)
+    assert store.record(ONE).last_sequence == 2
+
+
+def test_appending_goes_on_once_there_is_space(store):
+    store.append(ONE, log(2), 0)
+    store._writer.execute(f"PRAGMA max_page_count = {pragma(store, 'page_count') + 2}")
+    large = event(3, StepCompleted(output="x" * 100_000))
+    with pytest.raises(StoreError):
+        store.append(ONE, [large], 2)
+    store._writer.execute("PRAGMA max_page_count = 1000000")
+    store.append(ONE, [large], 2)
+    assert store.read(ONE) == [*log(2), large]
+
+
+def test_a_full_disk_tells_no_listener(store):
+    heard = []
+    store.subscribe(lambda *news: heard.append(news))
+    store._writer.execute(f"PRAGMA max_page_count = {pragma(store, 'page_count')}")
+    with pytest.raises(StoreError):
+        store.append(ONE, [*log(1), event(2, StepCompleted(output="x" * 100_000))], 0)
+    assert heard == []
+
+
+def test_an_interrupted_append_writes_nothing(store, monkeypatch):
+    store.append(ONE, log(2), 0)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("divebook.store.sqlite.store.place_of", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            store.append(ONE, steps(3, 4), 2)
+    assert store.record(ONE).last_sequence == 2
+    store.append(ONE, steps(3, 4), 2)
+    assert store.read(ONE) == log(4)
+
+
+def test_a_transaction_that_was_left_open_is_undone(store):
+    store.append(ONE, log(2), 0)
+    store._writer.execute("BEGIN IMMEDIATE")
+    store._writer.execute("DELETE FROM events")
+    store.append(ONE, steps(3, 4), 2)
+    assert store.read(ONE) == log(4)
+
+
+# --- damage
+
+
+def test_a_file_that_is_no_database_is_named(path):
+    path.write_text("This is my diary. " * 100)
+    with pytest.raises(CorruptStoreError, match=r"executions\.db is not a divebook store: .*choose another path"):
+        SqliteStore(path)
+    assert path.read_text().startswith("This is my diary.")
+
+
+def test_a_database_of_another_program_is_left_alone(path):
+    tamper(path, "CREATE TABLE recipes (name TEXT)")
+    with pytest.raises(CorruptStoreError, match=r"a database of another program \(tables: recipes\)"):
+        SqliteStore(path)
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("recipes",)]
+
+
+def test_a_damaged_page_is_an_error_that_says_what_to_do(path):
+    write(path, log(400))
+    raw = bytearray(path.read_bytes())
+    raw[4096 * 5 : 4096 * 20] = b"\xaa" * (4096 * 15)
+    path.write_bytes(raw)
+    with pytest.raises(CorruptStoreError, match=r"executions\.db is damaged: .*recover"), SqliteStore(path) as store:
+        store.read(ONE)
+
+
+@pytest.mark.parametrize(
+    "data",
+    ["{oops", '{"step_type": 1, ', "[1]", '{"$type": "zodiac", "value": 1}', "CAST(X'FFFE' AS TEXT)", "''"],
+)
+def test_a_damaged_payload_is_named_and_the_rest_is_readable(path, data):
+    write(path, log(3, TWO), log(3, ONE))
+    value = data if data.startswith(("CAST", "''")) else f"'{data}'"
+    tamper(path, f"UPDATE events SET data = {value} WHERE place = (2 << 32) + 2")
+    with SqliteStore(path) as store:
+        with pytest.raises(CorruptStoreError, match=f"event 2 of execution {ONE} is damaged: .*other executions"):
+            store.read(ONE)
+        assert len(store.read(ONE, limit=1)) == 1
+        assert len(store.read(ONE, after=2)) == 1
+        assert store.read(TWO) == log(3, TWO)
+
+
+def test_a_payload_of_the_wrong_shape_is_damage(path):
+    write(path, log(3))
+    tamper(path, "UPDATE events SET type = (SELECT number FROM event_types WHERE name = 'state_mutated')")
+    tamper(path, """UPDATE events SET data = '{"mutations": [7]}'""")
+    with SqliteStore(path) as store, pytest.raises(CorruptStoreError, match=f"event 1 of execution {ONE} is damaged"):
+        store.read(ONE)
+
+
+def test_a_missing_event_is_named(path):
+    write(path, log(5))
+    tamper(path, "DELETE FROM events WHERE place & 255 = 3")
+    with SqliteStore(path) as store, pytest.raises(CorruptStoreError, match=f"event 3 of execution {ONE} is missing"):
+        store.read(ONE)
+
+
+def test_a_log_longer_than_its_record_cannot_be_written_over(path):
+    write(path, log(5))
+    tamper(path, "UPDATE executions SET last_sequence = 3")
+    with SqliteStore(path) as store:
+        with pytest.raises(CorruptStoreError):
+            store.append(ONE, [event(4, StepCompleted(), event_id="event-other")], 3)
+        assert store.read(ONE) == log(5)
+
+
+# --- newer versions
+
+
+def test_a_store_of_a_newer_version_is_refused(path):
+    write(path, log(2))
+    tamper(path, "PRAGMA user_version = 99")
+    with pytest.raises(NewerStoreError, match=r"it has format 99, this version knows up to \d+. Upgrade divebook"):
+        SqliteStore(path)
+
+
+def test_an_event_type_of_a_newer_version_blocks_its_execution_only(path):
+    write(path, log(3, ONE), log(3, TWO))
+    tamper(path, "INSERT INTO event_types VALUES (999, 'step_dreamt')")
+    tamper(path, "UPDATE events SET type = 999 WHERE place = (1 << 32) + 2")
+    with SqliteStore(path) as store:
+        with pytest.raises(NewerStoreError, match=f"event 2 of execution {ONE}: event type 'step_dreamt' is not known"):
+            store.read(ONE)
+        assert store.read(TWO) == log(3, TWO)
+        assert store.record(ONE).last_sequence == 3
+
+
+def test_an_event_type_added_while_the_file_is_open_is_found(store, path):
+    store.append(ONE, log(2), 0)
+    store.read(ONE)
+    tamper(path, "INSERT INTO event_types VALUES (999, 'step_dreamt')")
+    tamper(path, "UPDATE events SET type = 999 WHERE place = (1 << 32) + 2")
+    with pytest.raises(NewerStoreError, match="step_dreamt"):
+        store.read(ONE)
+
+
+def test_a_type_number_without_a_name_is_damage(path):
+    write(path, log(2))
+    tamper(path, "UPDATE events SET type = 999")
+    with SqliteStore(path) as store, pytest.raises(CorruptStoreError, match="type number 999, which has no name"):
+        store.read(ONE)
+
+
+def test_an_event_type_without_a_number_gets_one(path):
+    write(path, log(2))
+    tamper(path, "DELETE FROM event_types WHERE name = 'execution_completed'")
+    with SqliteStore(path) as store:
+        store.append(ONE, [completed(3)], 2)
+        assert store.read(ONE)[2] == completed(3)
+
+
+# --- read-only
+
+
+@pytest.fixture
+def folder():
+    """Return a folder that an unprivileged user can reach, unlike pytest's own."""
+    made = Path(tempfile.mkdtemp())
+    made.chmod(0o777)
+    yield made
+    made.chmod(0o777)
+    shutil.rmtree(made)
+
+
+@contextmanager
+def unprivileged():
+    """Act as a user for whom permissions count."""
+    user = os.getuid()
+    if user == 0:
+        os.setresuid(NOBODY, NOBODY, 0)
+    try:
+        yield
+    finally:
+        if user == 0:
+            os.setresuid(0, 0, 0)
+
+
+def test_a_read_only_file_can_be_read(folder):
+    write(folder / "x.db", log(3))
+    (folder / "x.db").chmod(0o444)
+    with unprivileged(), SqliteStore(folder / "x.db") as store:
+        assert store.read(ONE) == log(3)
+        assert "not writable" in store.read_only
+
+
+def test_a_file_in_a_read_only_folder_can_be_read(folder):
+    write(folder / "x.db", log(3))
+    folder.chmod(0o555)
+    with unprivileged(), SqliteStore(folder / "x.db") as store:
+        assert store.read(ONE) == log(3)
+        assert store.records()[0].status == "running"
+
+
+def test_a_read_only_store_refuses_to_write(folder):
+    write(folder / "x.db", log(3))
+    (folder / "x.db").chmod(0o444)
+    with unprivileged(), SqliteStore(folder / "x.db") as store:
+        for change in (lambda: store.append(ONE, steps(4, 5), 3), lambda: store.delete(ONE)):
+            with pytest.raises(
+                ReadOnlyStoreError, match=r"nothing can be written to .*x\.db: the file .* not writable"
+            ):
+                change()
+
+
+def test_a_store_that_is_being_written_can_be_read_from_a_read_only_folder(folder):
+    with SqliteStore(folder / "x.db") as writer:
+        writer.append(ONE, log(3), 0)
+        for entry in folder.iterdir():
+            entry.chmod(0o444)
+        folder.chmod(0o555)
+        with unprivileged(), SqliteStore(folder / "x.db") as store:
+            assert store.read(ONE) == log(3)
+
+
+def test_events_in_a_journal_that_cannot_be_read_are_not_passed_over(folder):
+    (folder / "other").mkdir()
+    with SqliteStore(folder / "x.db") as writer:
+        writer.append(ONE, log(3), 0)
+        for name in ("x.db", "x.db-wal"):
+            shutil.copy(folder / name, folder / "other" / name)
+    (folder / "other").chmod(0o555)
+    with unprivileged(), pytest.raises(ReadOnlyStoreError, match=r"the latest events .* are in x\.db-wal, .*copy both"):
+        SqliteStore(folder / "other" / "x.db")
+    (folder / "other").chmod(0o777)
+
+
+def test_a_new_store_in_a_read_only_folder_is_an_error(folder):
+    folder.chmod(0o555)
+    with (
+        unprivileged(),
+        pytest.raises(ReadOnlyStoreError, match=r"x\.db cannot be created: the folder .* not writable"),
+    ):
+        SqliteStore(folder / "x.db")
+
+
+def test_an_empty_read_only_file_says_that_it_cannot_be_set_up(folder):
+    (folder / "x.db").touch(0o444)
+    (folder / "x.db").chmod(0o444)
+    with unprivileged(), pytest.raises(ReadOnlyStoreError, match="older format 0 and is read-only"):
+        SqliteStore(folder / "x.db")

@@ -247,6 +247,8 @@ class _Transaction:
 
     def __enter__(self) -> sqlite3.Cursor:
         try:
+            if self._connection.in_transaction:  # a KeyboardInterrupt came between BEGIN and the block
+                self._connection.execute("ROLLBACK")
             return self._connection.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
             raise translate(error, self._location) from error

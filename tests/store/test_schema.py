@@ -1,0 +1,114 @@
+"""Files of every released version open, and come up to date all or none of the way."""
+
+import io
+import re
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from divebook.errors import NewerStoreError
+from divebook.store import SqliteStore
+from divebook.store.jsonl import export
+from divebook.store.sqlite.schema import MIGRATIONS, check_version, migrate
+from tests.store.logs import ONE, log
+
+RECORDED = Path(__file__).parent / "recorded"
+VERSIONS = sorted(int(re.sub(r"\D", "", path.stem)) for path in RECORDED.glob("version_*.sql"))
+NEXT = (*MIGRATIONS, ("ALTER TABLE executions ADD COLUMN owner TEXT", "UPDATE executions SET owner = 'me'"))
+BROKEN = (*NEXT, ("ALTER TABLE events ADD COLUMN note TEXT", "UPDATE missing SET x = 1"))
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "executions.db"
+
+
+def restore(path, version):
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript((RECORDED / f"version_{version}.sql").read_text())
+
+
+def version_of(path):
+    with closing(sqlite3.connect(path)) as connection:
+        return check_version(connection, str(path), BROKEN)
+
+
+def columns(path, table):
+    with closing(sqlite3.connect(path)) as connection:
+        return [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+
+
+def test_every_version_has_a_recorded_file():
+    assert list(range(1, len(MIGRATIONS) + 1)) == VERSIONS
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_recorded_file_gives_the_events_it_was_given(path, version):
+    restore(path, version)
+    with SqliteStore(path) as store:
+        stream = io.BytesIO()
+        for record in store.records():
+            export(store, record.execution_id, stream)
+    assert stream.getvalue() == (RECORDED / f"version_{version}.jsonl").read_bytes()
+    assert version_of(path) == len(MIGRATIONS)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_recorded_file_can_be_written_to(path, version):
+    restore(path, version)
+    with SqliteStore(path) as store:
+        store.append(ONE, log(3), 0)
+        assert store.read(ONE) == log(3)
+
+
+def test_an_empty_file_becomes_a_store(path):
+    path.touch()
+    with SqliteStore(path) as store:
+        store.append(ONE, log(3), 0)
+    assert version_of(path) == len(MIGRATIONS)
+
+
+def test_a_database_without_tables_becomes_a_store(path):
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("VACUUM")
+    SqliteStore(path).close()
+    assert version_of(path) == len(MIGRATIONS)
+
+
+def test_a_migration_keeps_what_was_there(path):
+    restore(path, len(MIGRATIONS))
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        before = connection.execute("SELECT * FROM events").fetchall()
+        migrate(connection, str(path), NEXT)
+        assert connection.execute("SELECT * FROM events").fetchall() == before
+        assert set(connection.execute("SELECT owner FROM executions")) == {("me",)}
+    assert version_of(path) == len(NEXT)
+
+
+def test_a_migration_happens_once(path):
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        migrate(connection, str(path), NEXT)
+        migrate(connection, str(path), NEXT)
+    assert version_of(path) == len(NEXT)
+
+
+def test_a_migration_that_fails_leaves_the_file_as_it_was(path):
+    restore(path, len(MIGRATIONS))
+    before = columns(path, "executions")
+    with (
+        closing(sqlite3.connect(path, isolation_level=None)) as connection,
+        pytest.raises(sqlite3.OperationalError, match="no such table: missing"),
+    ):
+        migrate(connection, str(path), BROKEN)
+    assert (version_of(path), columns(path, "executions")) == (len(MIGRATIONS), before)
+    with SqliteStore(path) as store:
+        assert store.records()
+
+
+def test_an_older_divebook_refuses_a_migrated_file(path):
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        migrate(connection, str(path), NEXT)
+    with pytest.raises(NewerStoreError):
+        SqliteStore(path)
