@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from divebook._version import __version__
 from divebook.agents import Agent
+from divebook.agents.models import is_known_provider
 from divebook.documents import DocumentRepository, FileDocuments
 from divebook.engine.evolve import fold
 from divebook.engine.state import ExecutionState
@@ -36,6 +38,7 @@ from divebook.store import EventStore, ExecutionRecord, open_store
 from divebook.workflow.definition import Config, Definitions, Workflow
 from divebook.workflow.graph import missing_agents
 from divebook.workflow.inputs import bind_inputs
+from divebook.workflow.settings import check_default_workflow, check_providers, require_name, with_defaults
 
 
 class Environment:
@@ -50,7 +53,9 @@ class Environment:
     agents, workflows, actions
         What it begins with; names must not repeat.
     documents
-        What document actions read and write; by default the current folder.
+        What document actions read and write.
+    documents_dir
+        A folder for documents, where no repository is given; by default the current one.
     printer
         Takes what the ``Print`` action and scripts print.
     clock, chance
@@ -74,6 +79,7 @@ class Environment:
         workflows: Iterable[Workflow] = (),
         actions: Iterable[Action] = (),
         documents: DocumentRepository | None = None,
+        documents_dir: str | os.PathLike[str] | None = None,
         printer: Callable[[str], None] = print,
         clock: Clock | None = None,
         chance: Chance | None = None,
@@ -84,7 +90,9 @@ class Environment:
         self.name, self.description = name, ""
         self.config = Config()
         self.store = open_store(store) if store is None or isinstance(store, str) else store
-        self.documents = documents if documents is not None else FileDocuments()
+        if documents is not None and documents_dir is not None:
+            raise SetupError("documents dir and repo cannot both be set: a repository has its own folder")
+        self.documents = documents if documents is not None else FileDocuments(documents_dir or ".")
         self._clock, self._chance = clock or SystemClock(), chance or SystemChance()
         self._agents: dict[str, Agent] = {}
         self._workflows: dict[str, Workflow] = {}
@@ -106,6 +114,13 @@ class Environment:
             "wait": wait_step,
         }
         return Services(handlers, condition_holds, items_of)
+
+    @classmethod
+    def from_definitions(cls, definitions: Definitions, **settings: Any) -> Environment:
+        """Make an environment of a whole definition, which must have a name; `settings` are those of the class."""
+        environment = cls(require_name(definitions), **settings)
+        environment.define(definitions)
+        return environment
 
     # --- what it holds ---------------------------------------------------------------------------------------------
 
@@ -142,6 +157,12 @@ class Environment:
             raise NotFoundError("workflow", name, self._workflows)
         return self._workflows[name]
 
+    @property
+    def default_workflow(self) -> Workflow | None:
+        """The workflow that the settings name for runs that name none."""
+        check_default_workflow(self.config, self._workflows)
+        return self._workflows.get(self.config.default_workflow)
+
     def _agent_for(self, name: str | None) -> Agent | None:
         return self.default_agent if name is None else self.agent(name)
 
@@ -163,6 +184,7 @@ class Environment:
         Agents named by steps must be known by the time an execution starts, not before, so that cells can come in any
         order.
         """
+        check_providers(definitions, is_known_provider)
         self.name = definitions.name or self.name
         self.description = definitions.description or self.description
         self.config = _merged_config(self.config, definitions.config)
@@ -171,7 +193,7 @@ class Environment:
                 self.documents.register(document.name, document.path)
         for definition in definitions.agents:
             agent = Agent(
-                definition,
+                with_defaults(definition, self.config),
                 default_provider=self.config.default_provider,
                 default_model=self.config.default_model,
             )
@@ -184,7 +206,21 @@ class Environment:
     def start(
         self, workflow: Workflow | str, inputs: Mapping[str, Any] | None = None, *, coerce_text: bool = False
     ) -> Execution:
-        """Start an execution and return at once.
+        """Start an execution and return at once; `create` and `Execution.start` in one."""
+        return self.create(workflow, inputs, coerce_text=coerce_text).start()
+
+    def fire(self, trigger: str, inputs: Mapping[str, Any] | None = None) -> list[Execution]:
+        """Create a pending execution of every workflow that lists a trigger of that name; start those you want."""
+        listed = {entry.name for workflow in self._workflows.values() for entry in workflow.triggers}
+        if trigger not in listed:
+            raise NotFoundError("trigger", trigger, listed)
+        subscribed = [w for w in self._workflows.values() if trigger in {entry.name for entry in w.triggers}]
+        return [self.create(workflow, inputs) for workflow in subscribed]
+
+    def create(
+        self, workflow: Workflow | str, inputs: Mapping[str, Any] | None = None, *, coerce_text: bool = False
+    ) -> Execution:
+        """Return a pending execution, of which nothing is recorded before it is started.
 
         Parameters
         ----------
@@ -200,23 +236,21 @@ class Environment:
         InputError, NotFoundError, DefinitionError, UnstorableValueError
             Before anything is recorded.
         """
-        execution, opening = self._prepare(workflow, inputs or {}, coerce_text=coerce_text)
-        self._live[execution.id] = execution
-        return execution.drive(opening, self._services, self._clock, self._chance)
-
-    def _prepare(
-        self, workflow: Workflow | str, inputs: Mapping[str, Any], *, coerce_text: bool
-    ) -> tuple[Execution, catalog.ExecutionStarted]:
         if not workflow:
             raise SetupError("workflow is required; name one of: " + (", ".join(self._workflows) or "none is defined"))
         found = self.workflow(workflow) if isinstance(workflow, str) else workflow
         self._check(found)
-        bound = storable(bind_inputs(found, inputs, coerce_text=coerce_text), "inputs")
+        bound = storable(bind_inputs(found, inputs or {}, coerce_text=coerce_text), "inputs")
         opening = catalog.ExecutionStarted(
             found.name, bound, found.to_dict(), found.fingerprint, found.source or None, __version__
         )
         execution_id = Ids(self._clock, self._chance).execution()
-        return Execution(found, ExecutionState(execution_id), self.store), opening
+        execution = Execution(found, ExecutionState(execution_id), self.store, self._begin(opening))
+        self._live[execution_id] = execution
+        return execution
+
+    def _begin(self, opening: catalog.Payload) -> Callable[[Execution], Execution]:
+        return lambda execution: execution.drive(opening, self._services, self._clock, self._chance)
 
     def _check(self, workflow: Workflow) -> None:
         """Raise unless the agents, and in our own dialect the actions, that the steps name exist."""
@@ -257,11 +291,12 @@ class Environment:
             raise ExecutionError(f"execution {execution_id} has completed; start a new one to run the workflow again")
         self._check(execution.workflow)
         self._live[execution_id] = execution
-        opening = catalog.ExecutionResumed(execution.status)
-        return execution.drive(opening, self._services, self._clock, self._chance)
+        return self._begin(catalog.ExecutionResumed(execution.status))(execution)
 
     def execution(self, execution_id: str) -> Execution:
         """Return an execution, live or past; the beginning of an id is enough where it is unique."""
+        if execution_id in self._live:
+            return self._live[execution_id]
         execution_id = self.store.resolve(execution_id)
         live = self._live.get(execution_id)
         return live if live is not None else self._load(execution_id)

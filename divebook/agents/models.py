@@ -9,6 +9,19 @@ _PROVIDERS = {"openai-completions": "openai-chat"}
 """Seed names that differ from pydantic-ai's."""
 
 
+def is_known_provider(name: str) -> bool:
+    """Return whether pydantic-ai has a provider of that name."""
+    from pydantic_ai.providers import infer_provider_class  # takes half a second; asked only where a provider is named
+
+    try:
+        infer_provider_class(_PROVIDERS.get(name, name))
+    except ValueError:
+        return False
+    except ImportError:  # known, but its own library is not installed: the model says so when it is used
+        return True
+    return True
+
+
 def model_name(provider: str | None, model: str | None, default_provider: str = "", default_model: str = "") -> str:
     """Return ``provider:model``, or ``scripted`` where nothing is configured.
 

@@ -88,12 +88,13 @@ def import_actions(source: str) -> None:
 
 
 def _import_file(path: Path) -> None:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    # A prefix, so that a file called json.py does not take the place of json.
+    spec = importlib.util.spec_from_file_location(f"divebook_actions_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is not Python")
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(path.parent.absolute()))  # as `python FILE` does
-    sys.modules[path.stem] = module
+    sys.modules[module.__name__] = module
     spec.loader.exec_module(module)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -56,7 +56,7 @@ def run(
         environment.define(definitions)
         chosen = choose_workflow(environment, workflow)
         progress.watch(environment.store)
-        execution = _finish(lambda: environment.start(chosen, given, coerce_text=True), environment)
+        execution = _finish(environment.start(chosen, given, coerce_text=True), environment)
     _conclude(execution, ["resume", execution.id, str(file), *_again(actions, store)], json=json)
 
 
@@ -82,7 +82,7 @@ def resume(
         if file is not None:
             environment.define(read(file, environment.execution(execution_id).workflow.dialect))
         progress.watch(environment.store)
-        execution = _finish(lambda: _resumed(environment, execution_id, has_file=file is not None), environment)
+        execution = _finish(_resumed(environment, execution_id, has_file=file is not None), environment)
     names = [] if file is None else [str(file)]
     _conclude(execution, ["resume", execution.id, *names, *_again(actions, store)], json=json)
 
@@ -101,9 +101,8 @@ def _resumed(environment: Environment, execution_id: str, *, has_file: bool) -> 
         ) from error
 
 
-def _finish(start: Callable[[], Execution], environment: Environment) -> Execution:
-    """Start an execution and wait for its end; Ctrl-C cancels it, a second one leaves at once."""
-    execution = start()
+def _finish(execution: Execution, environment: Environment) -> Execution:
+    """Wait for the end of an execution; Ctrl-C cancels it, a second one leaves at once."""
     try:
         execution.wait()
     except KeyboardInterrupt:

@@ -140,7 +140,7 @@ class FileDocuments(DocumentRepository):
 
     def _read(self, path: str) -> str | None:
         located = self._locate(path)
-        return located.read_text(encoding="utf-8") if located.is_file() else None
+        return located.read_bytes().decode("utf-8") if located.is_file() else None
 
     def _write(self, path: str, content: str) -> None:
         """Replace the file in one step, so that a reader never finds half of it."""

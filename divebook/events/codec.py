@@ -103,14 +103,20 @@ def decode_payload(event_type: str, raw: bytes | str) -> Payload:
 
 def payload_from(event_type: str, data: Any) -> Payload:
     """Build a payload from plain data, after bringing old forms up to date."""
-    event_type, data = upcast(event_type, data)
+    try:
+        event_type, data = upcast(event_type, data)
+    except (TypeError, AttributeError) as error:
+        raise InvalidEventError(f"{event_type}: data validation failed: {error}") from error
     if event_type not in PAYLOADS:
         raise NewerStoreError(
             f"event type {event_type!r} is not known to this version of divebook; upgrade divebook to read this log"
         )
     if not isinstance(data, dict):
         raise InvalidEventError(f"{event_type}: data is required")
-    return PAYLOADS[event_type].from_data(data)
+    try:
+        return PAYLOADS[event_type].from_data(data)
+    except (TypeError, AttributeError) as error:
+        raise InvalidEventError(f"{event_type}: data validation failed: {error}") from error
 
 
 def event_to_dict(event: Event) -> dict[str, Any]:
@@ -136,16 +142,19 @@ def event_from_dict(record: dict[str, Any]) -> Event:
         raise InvalidEventError("timestamp is required")
     if record.get("data") is None:
         raise InvalidEventError("data is required")
-    event = Event(
-        id=record.get("id", ""),
-        execution_id=record.get("execution_id", ""),
-        sequence=record.get("sequence", 0),
-        recorded_at=to_microseconds(datetime.fromisoformat(record["timestamp"])),
-        data=payload_from(record.get("event_type", ""), record["data"]),
-        path=record.get("path") or record.get("path_id") or "",
-        step=record.get("step") or record.get("step_name") or "",
-    )
-    validate(event)
+    try:
+        event = Event(
+            id=record.get("id", ""),
+            execution_id=record.get("execution_id", ""),
+            sequence=record.get("sequence", 0),
+            recorded_at=to_microseconds(datetime.fromisoformat(record["timestamp"])),
+            data=payload_from(record.get("event_type", ""), record["data"]),
+            path=record.get("path") or record.get("path_id") or "",
+            step=record.get("step") or record.get("step_name") or "",
+        )
+        validate(event)
+    except (TypeError, ValueError) as error:
+        raise InvalidEventError(f"not an event: {error}") from error
     return event
 
 

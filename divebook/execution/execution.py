@@ -32,8 +32,15 @@ class Execution:
     'completed'
     """
 
-    def __init__(self, workflow: Workflow, state: ExecutionState, store: EventStore) -> None:
+    def __init__(
+        self,
+        workflow: Workflow,
+        state: ExecutionState,
+        store: EventStore,
+        begin: Callable[[Execution], Execution] | None = None,
+    ) -> None:
         self.workflow, self.store = workflow, store
+        self._begin = begin
         self._state = state
         self._journal: Journal | None = None
         self._runner: Runner | None = None
@@ -144,6 +151,12 @@ class Execution:
         yield from asyncio.wrap_future(self._driving()).__await__()
         return self
 
+    def start(self) -> Execution:
+        """Begin a pending execution; return itself at once."""
+        if self._begin is None or self._future is not None:
+            raise ExecutionError(f"execution {self.id} is {self.status}; only a pending one can be started")
+        return self._begin(self)
+
     def cancel(self, reason: str = "cancelled by a person") -> None:
         """Stop it: paths are stopped and awaited, then it ends as cancelled. It can be resumed."""
         if not self.is_live:
@@ -159,7 +172,8 @@ class Execution:
     def _driving(self) -> Future[None]:
         if self._future is None:
             if not self.state.is_over:
-                raise ExecutionError(f"execution {self.id} is not running in this process; resume it first")
+                advice = "start it first" if self._begin is not None else "resume it first"
+                raise ExecutionError(f"execution {self.id} is not running in this process; {advice}")
             self._future = Future()
             self._future.set_result(None)
         return self._future

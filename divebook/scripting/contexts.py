@@ -51,6 +51,9 @@ BUILTINS = _SAFE_BUILTINS | _words("""
 """)
 """What the sandbox has of Python's own names. ``open`` is there so that using it can explain itself."""
 
+MAKE_CODE = frozenset({"eval", "exec", "locals"})
+"""What can reach names that do not stand in the text of a script."""
+
 SAFE_NAMES = _SAFE_BUILTINS | MODULES | {"error", "string"}
 """Names of the deterministic contexts, apart from the values passed in.
 

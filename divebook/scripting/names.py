@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import symtable
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal
@@ -24,13 +25,17 @@ _SYSTEM = frozenset({"os", "sys", "exec", "eval", "open", "subprocess", "http", 
 
 
 class Scopes:
-    """The names of a source text, resolved scope by scope by Python's own symbol table."""
+    """The names of a script, resolved scope by scope by Python's own symbol table."""
 
-    def __init__(self, source: str, mode: Literal["eval", "exec"]) -> None:
+    def __init__(self, source: str, tree: ast.Expression | ast.Module) -> None:
+        mode: Literal["eval", "exec"] = "eval" if isinstance(tree, ast.Expression) else "exec"
         try:
             self._top = symtable.symtable(source, "<script>", mode)
         except SyntaxError as error:
             raise ScriptSyntaxError(f"{error.msg} (line {error.lineno})", error.lineno) from error
+        if any(isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp) for node in ast.walk(tree)):
+            separate = _SeparateScopes().visit(copy.deepcopy(tree))
+            self._top = symtable.symtable(ast.unparse(separate), "<script>", mode)
         self._inner = list(_children(self._top))
 
     def free(self) -> frozenset[str]:
@@ -63,6 +68,32 @@ class Scopes:
         """Return the names that can only be an imported module, class or function."""
         imported = {s.get_name() for s in self._top.get_symbols() if s.is_imported()}
         return frozenset(imported - self.shadowed())
+
+
+class _SeparateScopes(ast.NodeTransformer):
+    """Turns comprehensions into generators: Python 3.12 counts the variables of the former as those around them."""
+
+    def visit_ListComp(self, node: ast.ListComp) -> ast.AST:
+        self.generic_visit(node)
+        return ast.GeneratorExp(node.elt, node.generators)
+
+    def visit_SetComp(self, node: ast.SetComp) -> ast.AST:
+        self.generic_visit(node)
+        return ast.GeneratorExp(node.elt, node.generators)
+
+    def visit_DictComp(self, node: ast.DictComp) -> ast.AST:
+        self.generic_visit(node)
+        return ast.GeneratorExp(ast.Tuple([node.key, node.value], ast.Load()), node.generators)
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
+        """Keep only the expressions of an f-string, which not every Python can write back."""
+        self.generic_visit(node)
+        return ast.Tuple([part for part in node.values if not isinstance(part, ast.Constant)], ast.Load())
+
+    def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.AST:
+        self.generic_visit(node)
+        specification = [node.format_spec] if node.format_spec else []
+        return ast.Tuple([node.value, *specification], ast.Load())
 
 
 def _children(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
@@ -125,18 +156,14 @@ def _constant(node: ast.AST) -> str | int | None:
     return value if isinstance(value, str | int) else None
 
 
-def key_uses(tree: ast.AST, free: frozenset[str], shadowed: frozenset[str]) -> dict[str, Keys]:
+def key_uses(tree: ast.AST, free: frozenset[str]) -> dict[str, Keys]:
     """Return, for each free name, the keys the script can reach in it.
 
-    A name that is also bound in an inner scope counts as used whole: which one a place means is not decided here.
+    A variable of the same name in an inner scope counts as well: that reaches too much, never too little.
     """
     uses = _KeyUses()
     uses.visit(tree)
-    indirect = free & {"eval", "exec", "locals"}
-    return {
-        name: None if indirect or name in uses.whole or name in shadowed else frozenset(uses.keys.get(name, set()))
-        for name in free
-    }
+    return {name: None if name in uses.whole else frozenset(uses.keys.get(name, set())) for name in free}
 
 
 def undefined(

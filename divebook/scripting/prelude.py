@@ -7,6 +7,8 @@ its own. A script step is only given the pieces it mentions: a fresh session rea
 
 import re
 
+from divebook.scripting.contexts import MAKE_CODE
+
 ATTRIBUTE = "__divebook_attribute__"
 FORMAT = "__divebook_format__"
 RESULT = "__divebook_result__"
@@ -43,8 +45,8 @@ def {FORMAT}(value, conversion, specification, str=str, repr=repr):
     return f"{{value:{{specification}}}}" if specification else f"{{value}}"
 """,
     RESULT: f"""
-def {RESULT}(value, isinstance=isinstance, data=(str, int, float, list, dict, tuple, set), str=str, type=type, list=list):
-    if value is None or isinstance(value, data):
+def {RESULT}(value, isinstance=isinstance, plain=(str, int, float, list, dict, set), str=str, type=type, list=list):
+    if value is None or isinstance(value, plain):
         return value
     kind = str(type(value))[8:-2]
     if kind in ("dict_keys", "dict_values", "dict_items", "range"):
@@ -52,6 +54,7 @@ def {RESULT}(value, isinstance=isinstance, data=(str, int, float, list, dict, tu
     if kind in ("function", "builtin_function_or_method", "method"):
         raise TypeError("a script cannot return a function; call it and return what it gives")
     if kind in ("type", "module"):
+        kind = "class" if kind == "type" else kind
         raise TypeError(f"a script cannot return a {{kind}}; return text, numbers, lists or dicts")
     if kind in ("re.Match", "re.Pattern", "list_iterator", "slice"):
         raise TypeError(f"a script cannot return {{kind}}; return text, numbers, lists or dicts taken from it")
@@ -70,6 +73,6 @@ documents = Documents()
 
 def prelude(code: str | None = None) -> str:
     """Return the pieces that `code` mentions; all of them without `code`, or if it may make more code."""
-    words = set(re.findall(r"\w+", code or "eval"))
-    everything = not words.isdisjoint({"eval", "exec", "locals"})
+    words = set(re.findall(r"\w+", code or ""))
+    everything = code is None or not words.isdisjoint(MAKE_CODE)
     return "\n".join(text for name, text in _PIECES.items() if everything or name in words)

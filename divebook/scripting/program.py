@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from divebook.errors import ScriptSyntaxError
+from divebook.scripting.contexts import MAKE_CODE
 from divebook.scripting.names import Keys, Scopes, first_lines, key_uses, undefined
 from divebook.scripting.prelude import prelude
 from divebook.scripting.rewrite import rewrite
@@ -30,6 +31,9 @@ class Program:
 
     uses: Mapping[str, Keys]
     """Every name it takes from outside, with the keys it can reach in it."""
+
+    makes_code: bool
+    """Whether it may use names that do not stand in its text, through ``eval`` and the like."""
 
     lines: Mapping[str, int | None]
     """Where each of these names first occurs, in order."""
@@ -57,14 +61,15 @@ def compile_script(text: str) -> Program:
 
 def _compiled(text: str, source: str, tree: ast.Expression | ast.Module) -> Program:
     try:
-        scopes = Scopes(source, "eval" if isinstance(tree, ast.Expression) else "exec")
-        free, shadowed = scopes.free(), scopes.shadowed()
+        scopes = Scopes(source, tree)
+        free = scopes.free()
         if isinstance(tree, ast.Expression):
             check_expression(tree)
         else:
-            check_script(tree, shadowed)
+            check_script(tree, scopes.shadowed())
         code = rewrite(source, tree, scopes.imported_only())
-        return Program(text, code, prelude(code), key_uses(tree, free, shadowed), first_lines(tree, free))
+        makes_code = not free.isdisjoint(MAKE_CODE)
+        return Program(text, code, prelude(code), key_uses(tree, free), makes_code, first_lines(tree, free))
     except RecursionError as error:
         raise ScriptSyntaxError("nested too deeply; split it into smaller expressions") from error
 
@@ -73,6 +78,8 @@ def select(programs: Iterable[Program], names: Mapping[str, Any]) -> dict[str, A
     """Return the part of `names` that the programs can reach, so that the cost does not grow with a big state."""
     reached: dict[str, set[str | int] | None] = {}
     for program in programs:
+        if program.makes_code:
+            return {name: _part(value, None) for name, value in names.items()}
         for name, keys in program.uses.items():
             if name in names:
                 known = reached.setdefault(name, set())

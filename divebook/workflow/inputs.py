@@ -48,10 +48,10 @@ def bind_inputs(workflow: Workflow, given: Mapping[str, Any], *, coerce_text: bo
             close = nearest(name, declared)
             known = f"did you mean {close!r}?" if close else f"declared: {', '.join(declared) or 'none'}"
             raise InputError(f'unknown input "{name}" for workflow "{workflow.name}" ({known})', name)
-    return {name: _bound(workflow, definition, given, coerce_text) for name, definition in declared.items()}
+    return {name: _bound(workflow, definition, given, coerce_text=coerce_text) for name, definition in declared.items()}
 
 
-def _bound(workflow: Workflow, definition: InputDefinition, given: Mapping[str, Any], coerce_text: bool) -> Any:
+def _bound(workflow: Workflow, definition: InputDefinition, given: Mapping[str, Any], *, coerce_text: bool) -> Any:
     if definition.name not in given:
         if definition.has_default or definition.required is False:
             return definition.default

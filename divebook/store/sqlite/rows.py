@@ -18,8 +18,8 @@ SELECT id, workflow_name, fingerprint, status, created_at, started_at, ended_at,
 FROM executions
 """
 RECORDS = f"""{RECORD}
-WHERE (?1 IS NULL OR status = ?1) AND (?2 IS NULL OR workflow_name = ?2)
-ORDER BY created_at DESC, key DESC LIMIT ?3 OFFSET ?4
+WHERE (:status IS NULL OR status = :status) AND (:workflow IS NULL OR workflow_name = :workflow)
+ORDER BY created_at DESC, key DESC LIMIT :limit OFFSET :offset
 """
 # As BLOB, so that a damaged text reaches the decoder, which can say where it is.
 _EVENTS = """

@@ -34,7 +34,7 @@ _TURN = "UPDATE executions SET status = ?, ended_at = ?, error = ? WHERE key = ?
 _INSERT_EVENT = "INSERT INTO events (place, recorded_at, type, id, path, step, data) VALUES (?, ?, ?, ?, ?, ?, ?)"
 _FIND = "SELECT key, last_sequence FROM executions WHERE id = ?"
 _ENDED = "SELECT id FROM executions WHERE ended_at < ?"  # resuming clears it
-_CANDIDATES = "SELECT id FROM executions WHERE id >= ?1 AND id < ?1 || char(1114111) ORDER BY id LIMIT ?2"
+_CANDIDATES = "SELECT id FROM executions WHERE id >= ? AND id < ? || char(1114111) ORDER BY id LIMIT ?"
 
 
 @dataclass(slots=True)
@@ -226,13 +226,14 @@ class SqliteStore(EventStore):
         return load_record(row)
 
     def _records(self, status: str | None, workflow: str | None, limit: int, offset: int) -> list[ExecutionRecord]:
+        wanted = {"status": status, "workflow": workflow, "limit": limit or -1, "offset": offset}
         with translated(self.location):
-            rows = self._readers.get().execute(RECORDS, (status, workflow, limit or -1, offset)).fetchall()
+            rows = self._readers.get().execute(RECORDS, wanted).fetchall()
         return [load_record(row) for row in rows]
 
     def _candidates(self, prefix: str) -> list[str]:
         with translated(self.location):
-            rows = self._readers.get().execute(_CANDIDATES, (prefix, MAX_CANDIDATES + 1)).fetchall()
+            rows = self._readers.get().execute(_CANDIDATES, (prefix, prefix, MAX_CANDIDATES + 1)).fetchall()
         return [execution_id for (execution_id,) in rows]
 
 

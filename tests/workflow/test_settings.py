@@ -2,12 +2,10 @@
 
 import pytest
 
-from divebook.config.settings import (
+from divebook.workflow.settings import (
     check_default_workflow,
-    check_documents,
     check_providers,
     combined_settings,
-    confirmation_mode,
     require_name,
     with_defaults,
 )
@@ -79,22 +77,10 @@ def test_a_response_timeout_that_is_none(value):
         read_agent({"Name": "a", "ResponseTimeout": value})
 
 
-def test_documents_come_from_one_place():
-    with pytest.raises(SetupError, match="documents dir and repo cannot both be set"):
-        check_documents("x", "y")
-    check_documents("x", None)
-    check_documents(None, "y")
-
-
 def test_the_default_workflow_must_exist():
     with pytest.raises(SetupError, match="default workflow not found: ghost"):
         check_default_workflow(Config(default_workflow="ghost"), ["w"])
     check_default_workflow(Config(), [])
-
-
-def test_tools_that_change_something_are_confirmed_by_default():
-    assert confirmation_mode(Config()) == "if-not-read-only"
-    assert confirmation_mode(Config(confirmation_mode="never")) == "never"
 
 
 def test_features_and_headers_of_provider_and_agent_are_united_and_the_agent_wins():

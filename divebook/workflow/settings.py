@@ -1,4 +1,4 @@
-"""What must hold before an environment can be built of definitions, beyond what their text can show."""
+"""Settings that hold for a whole environment: what they demand, and what they give to its agents."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from divebook.errors import SetupError
 from divebook.workflow.definition import AgentDefinition, Config, Definitions, ModelSettings, ProviderSettings
 
 DEFAULT_PROVIDER = "anthropic"
-DEFAULT_CONFIRMATION_MODE = "if-not-read-only"
 
 
 def require_name(definitions: Definitions) -> str:
@@ -27,21 +26,10 @@ def check_providers(definitions: Definitions, is_known: Callable[[str], bool]) -
             raise SetupError(f'unsupported provider: "{name}". Use a provider that pydantic-ai has, such as openai')
 
 
-def check_documents(documents_dir: object, documents_repo: object) -> None:
-    """Raise `SetupError` if documents would come from two places."""
-    if documents_dir is not None and documents_repo is not None:
-        raise SetupError("documents dir and repo cannot both be set: a repository has its own folder")
-
-
 def check_default_workflow(config: Config, workflows: Collection[str]) -> None:
     """Raise `SetupError` if the default workflow does not exist."""
     if config.default_workflow and config.default_workflow not in workflows:
         raise SetupError(f"default workflow not found: {config.default_workflow}")
-
-
-def confirmation_mode(config: Config) -> str:
-    """Return the confirmation mode in effect."""
-    return config.confirmation_mode or DEFAULT_CONFIRMATION_MODE
 
 
 def with_defaults(agent: AgentDefinition, config: Config) -> AgentDefinition:

@@ -1,0 +1,154 @@
+"""Agents: model names, instructions, and model requests as operations."""
+
+import pytest
+
+from divebook import Agent, ScriptedModel, Step, Workflow
+from divebook.agents.models import is_known_provider, model_name
+from divebook.errors import SetupError
+from divebook.workflow.definition import AgentDefinition, ContentEntry, ModelSettings
+from tests.execution.worlds import environment, event_types, run
+
+ASK = Workflow("w", [Step("ask", prompt="Say hello to ${inputs.who}", store="r")], inputs=["who"])
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ((None, None), "scripted"),
+        ((None, "scripted"), "scripted"),
+        (("anthropic", "claude-x"), "anthropic:claude-x"),
+        ((None, "openai:gpt-x"), "openai:gpt-x"),
+        (("openai-completions", "gpt-x"), "openai-chat:gpt-x"),
+        ((None, None, "groq", "llama"), "groq:llama"),
+        (("ollama", None, "groq", "llama"), "ollama:llama"),
+    ],
+)
+def test_model_names(given, expected):
+    assert model_name(*given) == expected
+
+
+@pytest.mark.parametrize("given", [("anthropic", None), (None, "gpt-x")])
+def test_half_a_model_name_is_an_error_that_says_what_is_missing(given):
+    with pytest.raises(SetupError, match="without a"):
+        model_name(*given)
+
+
+def test_known_providers():
+    assert all(map(is_known_provider, ["anthropic", "openai", "openai-completions", "groq", "ollama", "google"]))
+    assert not is_known_provider("acme")
+
+
+def test_one_model_request_is_one_recorded_operation_with_its_usage():
+    agent = Agent("a", model=ScriptedModel(["hello"], usage={"input_tokens": 10, "output_tokens": 5}))
+    execution = run(ASK, {"who": "world"}, agents=[agent])
+    started = next(e.data for e in execution.history() if e.event_type == "operation_started")
+    completed = next(e.data for e in execution.history() if e.event_type == "operation_completed")
+    assert (started.operation_type, started.parameters["prompt"]) == ("agent_response", "Say hello to world")
+    assert completed.usage == {"requests": 1, "input_tokens": 10, "output_tokens": 5}
+    assert execution.variables == {"r": "hello"}
+    assert execution.usage.to_dict() == completed.usage
+
+
+def test_without_a_model_the_answer_says_that_it_is_scripted():
+    execution = run(ASK, {"who": "world"}, agents=[Agent("a")])
+    assert execution.variables["r"].startswith("[scripted model] No model is configured")
+
+
+def test_a_resumed_execution_does_not_ask_the_model_again():
+    from tests.execution.test_resuming import cut
+
+    model = ScriptedModel(["first", "second"])
+    execution = run(ASK, {"who": "x"}, agents=[Agent("a", model=model)])
+    length = next(e.sequence for e in execution.history() if e.event_type == "operation_completed")
+    again = environment(store=cut(execution.store, execution, length), agents=[Agent("a", model=model)])
+    assert again.resume(execution.id).wait(20).variables == {"r": "first"}
+    assert model.calls == 1
+
+
+def test_a_failing_model_fails_the_step():
+    execution = run(ASK, {"who": "x"}, agents=[Agent("a", model=ScriptedModel(error="overloaded"))])
+    assert execution.error == "agent response operation failed: overloaded"
+    assert event_types(execution)[-4:] == ["operation_failed", "step_failed", "path_failed", "execution_failed"]
+
+
+def test_a_model_that_cannot_be_had_says_so():
+    execution = run(ASK, {"who": "x"}, agents=[Agent("a", model="acme:model")])
+    assert "model 'acme:model' cannot be used" in execution.error
+
+
+def test_instructions_hold_role_goal_and_the_day_the_execution_began():
+    agent = Agent(AgentDefinition("poet", goal="Rhyme", instructions="Be brief."))
+    execution = run(ASK, {"who": "x"}, agents=[agent])
+    started = next(e.data for e in execution.history() if e.event_type == "operation_started")
+    assert started.parameters["instructions"] == (
+        f"You are poet.\n\nYour goal: Rhyme\n\nBe brief.\n\nToday is {execution.started_at:%A, %d %B %Y}."
+    )
+
+
+def test_a_system_prompt_of_ones_own_is_a_template():
+    agent = Agent(
+        AgentDefinition("a", goal="g", system_prompt="I am ${agent.name}: ${agent.goal}", date_awareness=False)
+    )
+    assert agent.instructions(None) == "I am a: g"
+    with pytest.raises(SetupError, match="invalid system prompt template"):
+        Agent(AgentDefinition("a", system_prompt="${nope}")).instructions(None)
+
+
+def test_content_comes_before_the_prompt_and_context_before_everything():
+    blocks = ({"type": "text", "text": "from a file"},)
+    content = [ContentEntry(text=" inline "), ContentEntry(path="x", blocks=blocks)]
+    agent = Agent(AgentDefinition("a", context=(ContentEntry(text="background"),)), model=ScriptedModel(["ok"]))
+    execution = run(Workflow("w", [Step("s", prompt="go", content=content)]), agents=[agent])
+    parameters = next(e.data for e in execution.history() if e.event_type == "operation_started").parameters
+    assert [block["text"] for block in parameters["content"]] == ["inline", "from a file"]
+    assert [block["text"] for block in parameters["context"]] == ["background"]
+
+
+def test_dynamic_content_is_an_operation_that_sees_inputs_and_names():
+    script = '[{"type": "text", "text": inputs.who + " in " + workflow + "/" + step + "/" + agent}]'
+    workflow = Workflow("w", [Step("s", prompt="go", content=[ContentEntry(dynamic=script)])], inputs=["who"])
+    execution = run(workflow, {"who": "Ada"}, agents=[Agent("a", model=ScriptedModel(["ok"]))])
+    operations = [e.data for e in execution.history() if e.event_type == "operation_started"]
+    assert [data.operation_type for data in operations] == ["dynamic_content", "agent_response"]
+    assert operations[1].parameters["content"] == [{"type": "text", "text": "Ada in w/s/a"}]
+
+
+def test_dynamic_content_of_another_type_is_refused():
+    workflow = Workflow("w", [Step("s", prompt="go", content=[ContentEntry(dynamic="42")])])
+    assert "unsupported script result type" in run(workflow, agents=[Agent("a")]).error
+
+
+def test_a_program_gives_content_and_knows_the_state(tmp_path):
+    program = tmp_path / "content.py"
+    program.write_text(
+        "#!/usr/bin/env python3\nimport json, os\n"
+        'print(json.dumps([{"type": "text", "text": json.loads(os.environ["DIVE_GLOBALS"])["inputs"]["who"]}]))\n'
+    )
+    program.chmod(0o755)
+    workflow = Workflow(
+        "w", [Step("s", prompt="go", content=[ContentEntry(dynamic_from=str(program))])], inputs=["who"]
+    )
+    execution = run(workflow, {"who": "Ada"}, agents=[Agent("a", model=ScriptedModel(["ok"]))])
+    assert next(e for e in execution.history() if e.event_type == "operation_completed").data.result[0]["text"] == "Ada"
+
+
+def test_a_program_that_is_not_there_is_told():
+    workflow = Workflow("w", [Step("s", prompt="go", content=[ContentEntry(dynamic_from="/non/existent/script.sh")])])
+    assert "script file not found: /non/existent/script.sh" in run(workflow, agents=[Agent("a")]).error
+
+
+def test_model_settings_reach_the_model():
+    from pydantic_ai.messages import ModelResponse, TextPart
+    from pydantic_ai.models.function import FunctionModel
+
+    seen = []
+
+    async def answer(messages, info):
+        seen.append(info.model_settings)
+        return ModelResponse(parts=[TextPart("ok")])
+
+    settings = ModelSettings(temperature=0.5, max_tokens=7, request_headers={"X": ["1", "2"]})
+    agent = Agent(AgentDefinition("a", model_settings=settings, response_timeout=30.0), model=FunctionModel(answer))
+    assert run(ASK, {"who": "x"}, agents=[agent]).status == "completed"
+    assert seen[0]["temperature"] == 0.5
+    assert (seen[0]["max_tokens"], seen[0]["timeout"], seen[0]["extra_headers"]) == (7, 30.0, {"X": "1, 2"})

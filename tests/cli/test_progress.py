@@ -1,0 +1,116 @@
+import io
+
+import pytest
+from rich.console import Console
+
+from divebook import Environment, Step, Workflow
+from divebook.cli.board import KEPT, Board
+from divebook.cli.progress import LineProgress, LiveProgress, Progress
+
+STEPS = [
+    Step("list", script="[1, 2, 3]", store="xs"),
+    Step("double", each="$(state.xs)", script="2"),
+    Step("odd \x1b[2J", script="1 / 0"),
+]
+
+
+@pytest.fixture(scope="module")
+def log():
+    environment = Environment(store="memory:", workflows=[Workflow("w", STEPS)])
+    return environment.start("w").wait().history()
+
+
+@pytest.fixture
+def board(log):
+    board = Board()
+    for event in log:
+        board.see(event)
+    return board
+
+
+def test_a_board_has_a_row_for_each_step(board):
+    assert [(row.step, row.status, row.items) for row in board.latest(10)] == [
+        ("list", "completed", 0),
+        ("double", "completed", 3),
+        ("odd \x1b[2J", "failed", 0),
+    ]
+
+
+def test_a_row_tells_how_long_its_step_took(log, board):
+    started = next(event for event in log if event.event_type == "step_started")
+    ended = next(event for event in log if event.event_type == "step_completed")
+    assert board.latest(10)[0].elapsed(0) == (ended.recorded_at - started.recorded_at) / 1_000_000
+
+
+def test_running_steps_come_before_finished_ones_where_room_is_short(log):
+    board = Board()
+    for event in log:
+        board.see(event)
+        if event.event_type == "iteration_started":
+            break
+    assert [row.step for row in board.latest(1)] == ["double"]
+    assert [row.step for row in board.latest(2)] == ["list", "double"]
+
+
+def test_a_step_that_waits_for_a_timer_says_so():
+    workflow = Workflow("w", [Step("rest", seconds=0)])
+    board, seen = Board(), []
+    for event in Environment(store="memory:").start(workflow).wait().history():
+        board.see(event)
+        seen += [row.status for row in board.open.values()]
+    assert "waiting" in seen
+    assert board.latest(1)[0].status == "completed"
+
+
+def test_a_board_forgets_old_steps_and_still_counts_them():
+    workflow = Workflow(
+        "w", [Step("s", script="state.get('n', 0) + 1", store="n", next=[("s", f"state.n < {KEPT + 5}")])]
+    )
+    board = Board()
+    for event in Environment(store="memory:").start(workflow).wait().history():
+        board.see(event)
+    assert (board.count, len(board.finished)) == (KEPT + 5, KEPT)
+
+
+def shown(progress_class, **options):
+    stream = io.StringIO()
+    environment = Environment(store="memory:", workflows=[Workflow("w", STEPS)])
+    with progress_class(Console(file=stream, width=100, markup=False, highlight=False, **options)) as progress:
+        progress.watch(environment.store)
+        environment.start("w").wait()
+        progress.print("said \x1b]0;title\x07")
+    return stream.getvalue()
+
+
+def test_lines_tell_begin_and_end_of_each_step():
+    lines = [line for line in shown(LineProgress).splitlines() if not line.startswith("said")]
+    assert [line.split("  ")[:3] for line in lines] == [
+        ["running", "main", "list"],
+        ["completed", "main", "list"],
+        ["running", "main", "double"],
+        ["completed", "main", "double"],
+        ["running", "main", r"odd \x1b[2J"],
+        ["failed", "main", r"odd \x1b[2J"],
+    ]
+
+
+def test_a_live_list_ends_with_every_step_and_is_safe():
+    text = shown(LiveProgress, force_terminal=True, color_system=None)
+    last = text.rsplit("said", 1)[1]
+    assert "completed  main  list" in last
+    assert r"odd \x1b[2J" in last
+    assert "\x1b[2J" not in text
+    assert "\x1b]0;" not in text
+
+
+def test_no_progress_still_prints_what_the_workflow_prints():
+    assert shown(Progress) == "said \\x1b]0;title\\x07\n"
+
+
+def test_nothing_listens_once_progress_has_ended():
+    environment = Environment(store="memory:", workflows=[Workflow("w", [Step("s", script="1")])])
+    stream = io.StringIO()
+    with LineProgress(Console(file=stream)) as progress:
+        progress.watch(environment.store)
+    environment.start("w").wait()
+    assert stream.getvalue() == ""

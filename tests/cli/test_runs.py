@@ -1,0 +1,159 @@
+import json
+from typing import get_args
+
+import pytest
+
+from divebook.cli.runs import Status
+from divebook.events.catalog import STATUSES
+from divebook.store import open_store
+from tests.cli.conftest import write
+
+
+@pytest.fixture
+def history(divebook, folder, hello):
+    """Return the ids of one completed and one failed execution."""
+    divebook("run", hello, "-v", "who=you")
+    divebook("run", write(folder / "bad.yaml", "Workflows: [{Name: bad, Steps: [{Name: s, Script: 1 / 0}]}]"))
+    records = {record.workflow_name: record.execution_id for record in open_store().records()}
+    return records["hello"], records["bad"]
+
+
+def test_runs_lists_executions_with_whole_ids(divebook, history):
+    result = divebook("runs")
+    assert result.exit_code == 0
+    assert all(execution_id in result.stdout for execution_id in history)
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ((), {"hello", "bad"}),
+        (("--status", "failed"), {"bad"}),
+        (("--workflow", "hello"), {"hello"}),
+        (("--status", "failed", "--workflow", "hello"), set()),
+        (("--limit", "1"), {"bad"}),
+        (("--limit", "0"), {"hello", "bad"}),
+    ],
+)
+def test_runs_filters(divebook, history, options, names):
+    listed = json.loads(divebook("runs", "--json", *options).stdout)
+    assert {entry["workflow"] for entry in listed} == names
+
+
+def test_runs_knows_every_status():
+    assert get_args(Status) == STATUSES
+
+
+def test_a_wrong_status_is_a_usage_error(divebook, history):
+    result = divebook("runs", "--status", "done")
+    assert result.exit_code == 2
+    assert "'done' is not one of" in result.stderr
+
+
+def test_looking_something_up_makes_no_store(divebook, folder):
+    for arguments in (("runs",), ("show", "exec_0"), ("cancel", "exec_0"), ("resume", "exec_0"), ("export", "exec_0")):
+        result = divebook(*arguments)
+        assert result.exit_code == 2
+        assert "there is no store at .divebook/executions.db" in result.stderr
+    assert list(folder.iterdir()) == []
+
+
+def test_the_store_may_be_named_by_the_environment(divebook, folder, hello, monkeypatch):
+    monkeypatch.setenv("DIVEBOOK_STORE", "elsewhere.db")
+    divebook("run", hello, "-v", "who=you")
+    assert (folder / "elsewhere.db").exists()
+    assert "hello" in divebook("runs").stdout
+
+
+def test_show_tells_what_is_known(divebook, history):
+    shown = divebook("show", history[0]).stdout
+    assert f"completed  hello  {history[0]}" in shown
+    assert "inputs\n  who: you\n  times: 2\n" in shown
+    assert "outputs\n  greeting: hello you hello you" in shown
+    assert "main  completed  greet" in shown
+    assert "events" not in shown
+
+
+def test_show_tells_why_an_execution_failed(divebook, history):
+    result = divebook("show", history[1])
+    assert result.exit_code == 0
+    assert "division by zero" in result.stderr
+
+
+def test_show_lists_events_on_request(divebook, history):
+    shown = divebook("show", history[0], "--events").stdout
+    assert "execution_started" in shown
+    assert "execution_completed" in shown
+
+
+def test_show_as_json_holds_the_log_on_request(divebook, history):
+    assert "events" not in json.loads(divebook("show", history[0], "--json").stdout)
+    shown = json.loads(divebook("show", history[0], "--json", "--events").stdout)
+    assert [event["sequence"] for event in shown["events"]] == list(range(1, len(shown["events"]) + 1))
+    assert shown["paths"][0]["id"] == "main"
+
+
+def test_the_beginning_of_an_id_is_enough_if_it_is_unique(divebook, history):
+    length = next(n for n in range(len(history[0]), 0, -1) if history[1].startswith(history[0][: n - 1]))
+    assert history[0] in divebook("show", history[0][:length]).stdout
+    ambiguous = divebook("show", history[0][: length - 1])
+    assert ambiguous.exit_code == 2
+    assert "is ambiguous" in ambiguous.stderr
+
+
+def test_an_unknown_id_is_refused_with_what_to_do_next(divebook, history):
+    result = divebook("show", "exec_nowhere")
+    assert result.exit_code == 2
+    assert "`divebook runs` lists what the store holds" in result.stderr
+
+
+def test_what_has_ended_cannot_be_cancelled(divebook, history):
+    result = divebook("cancel", history[0])
+    assert result.exit_code == 2
+    assert "is completed already" in result.stderr
+
+
+def test_what_has_completed_cannot_be_resumed(divebook, history):
+    result = divebook("resume", history[0])
+    assert result.exit_code == 2
+    assert "has completed; start a new one" in result.stderr
+
+
+def test_resume_goes_on_at_the_step_that_failed(divebook, folder, monkeypatch):
+    text = "Workflows: [{Name: a, Steps: [{Name: one, Script: '1', Store: n}, {Name: two, Action: Flaky, Store: m}]}]"
+    path = write(folder / "a.yaml", text)
+    code = """
+from pathlib import Path
+from divebook import action
+
+@action('Flaky')
+def flaky():
+    return Path('ready').read_text()
+"""
+    write(folder / "flaky.py", code)
+    failed = divebook("run", path, "--actions", "flaky.py")
+    assert failed.exit_code == 1
+    write(folder / "ready", "yes")
+    execution_id = open_store().records()[0].execution_id
+    resumed = divebook("resume", execution_id, "--actions", "flaky.py")
+    assert resumed.exit_code == 0
+    assert "  m: yes\n" in resumed.stdout
+    assert "one" not in resumed.stderr
+
+
+def test_resume_needs_the_agents_that_the_log_does_not_hold(divebook, folder):
+    text = """
+Agents: [{Name: poet}]
+Workflows:
+  - Name: a
+    Inputs: [{Name: n}]
+    Steps: [{Name: s, Script: 1 / inputs.n}, {Name: ask, Agent: poet, Prompt: hi}]
+"""
+    path = write(folder / "a.yaml", text)
+    divebook("run", path, "-v", "n:=0")
+    execution_id = open_store().records()[0].execution_id
+    refused = divebook("resume", execution_id)
+    assert refused.exit_code == 2
+    assert "poet" in refused.stderr
+    assert "A log holds the workflow, not agents and actions" in refused.stderr
+    assert divebook("resume", execution_id, path).exit_code == 1

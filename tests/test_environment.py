@@ -1,0 +1,163 @@
+"""What an environment holds and who answers by default."""
+
+import pytest
+
+from divebook import Agent, Environment, FileDocuments, Step, Workflow, action
+from divebook.errors import AlreadyRegisteredError, NotFoundError, SetupError
+from divebook.steps.actions import REGISTERED, Action
+from divebook.store import MemoryStore
+from divebook.workflow import definitions_from, read_definitions
+from divebook.workflow.definition import AgentDefinition, TriggerDefinition
+
+
+def environment(**settings):
+    return Environment(store=MemoryStore(), **settings)
+
+
+def workflow(name, **settings):
+    return Workflow(name, [Step("a", script="1")], **settings)
+
+
+def test_duplicate_agents_are_refused():
+    with pytest.raises(AlreadyRegisteredError, match="agent already registered: test-agent"):
+        environment(agents=[Agent("test-agent"), Agent("test-agent")])
+
+
+def test_duplicate_workflows_are_refused():
+    with pytest.raises(AlreadyRegisteredError, match="workflow already registered: w"):
+        environment(workflows=[workflow("w"), workflow("w")])
+
+
+@pytest.mark.parametrize(
+    ("agents", "expected"),
+    [
+        ([], None),
+        (["solo-agent"], "solo-agent"),
+        (["first", "second"], "first"),
+        (["regular-agent", "supervisor-agent"], "supervisor-agent"),
+    ],
+)
+def test_the_default_agent_is_the_first_supervisor_else_the_first(agents, expected):
+    found = environment(
+        agents=[Agent(AgentDefinition(a, is_supervisor="supervisor" in a)) for a in agents]
+    ).default_agent
+    assert (found.name if found else None) == expected
+
+
+def test_agents_are_added_and_found():
+    world = environment()
+    world.add_agent(Agent("new-agent"))
+    assert world.agent("new-agent").name == "new-agent"
+    with pytest.raises(NotFoundError, match="agent not found: missing-agent"):
+        world.agent("missing-agent")
+    with pytest.raises(AlreadyRegisteredError):
+        world.add_agent(Agent("new-agent"))
+
+
+def test_workflows_are_added_and_found():
+    world = environment()
+    world.add_workflow(workflow("test-workflow"))
+    assert world.workflow("test-workflow").name == "test-workflow"
+    with pytest.raises(NotFoundError, match="workflow not found: test-workflov .did you mean 'test-workflow'"):
+        world.workflow("test-workflov")
+    with pytest.raises(AlreadyRegisteredError):
+        world.add_workflow(workflow("test-workflow"))
+
+
+def test_the_default_workflow_must_exist():
+    world = environment()
+    world.define(definitions_from({"Config": {"DefaultWorkflow": "ghost"}}))
+    with pytest.raises(SetupError, match="default workflow not found: ghost"):
+        _ = world.default_workflow
+    world.add_workflow(workflow("ghost"))
+    assert world.default_workflow.name == "ghost"
+
+
+def test_built_in_actions_are_there_and_own_ones_win():
+    async def shout(**_):
+        return "mine"
+
+    world = environment(actions=[Action("Print", shout)])
+    assert {"Document.Read", "Document.Write", "Print", "Time.Now"} <= set(world.actions)
+    assert world.actions["Print"].function is shout
+
+
+def test_a_decorated_function_is_an_action_everywhere_and_still_a_function(monkeypatch):
+    monkeypatch.setattr("divebook.steps.actions.REGISTERED", REGISTERED)
+
+    @action("Test.Double")
+    def double(n: int) -> int:
+        return 2 * n
+
+    try:
+        world = environment()
+        steps = [Step("a", action="Test.Double", parameters={"n": 4}, store="r")]
+        assert world.start(Workflow("w", steps)).wait(20).variables == {"r": 8}
+        assert double(2) == 4
+    finally:
+        del REGISTERED["Test.Double"]
+
+
+def test_documents_come_from_one_place(tmp_path):
+    with pytest.raises(SetupError, match="documents dir and repo cannot both be set"):
+        environment(documents=FileDocuments(tmp_path), documents_dir=tmp_path)
+
+
+def test_a_whole_definition_needs_a_name():
+    with pytest.raises(SetupError, match="environment name is required"):
+        Environment.from_definitions(definitions_from({"Agents": []}), store=MemoryStore())
+    assert Environment.from_definitions(definitions_from({"Name": "e"}), store=MemoryStore()).name == "e"
+
+
+@pytest.mark.parametrize(
+    "config", [{"Agents": [{"Name": "a", "Provider": "acme"}]}, {"Config": {"DefaultProvider": "acme"}}]
+)
+def test_unknown_providers_are_refused(config):
+    with pytest.raises(SetupError, match='unsupported provider: "acme"'):
+        environment().define(definitions_from({"Name": "e", **config}))
+
+
+def test_defining_again_replaces():
+    world = environment()
+    for script in ("'old'", "'new'"):
+        world.define(
+            read_definitions(f'Workflows:\n- Name: w\n  Steps:\n  - Name: s\n    Script: "{script}"\n    Store: v\n')
+        )
+    assert world.start("w").wait(20).variables == {"v": "new"}
+
+
+def test_provider_settings_reach_the_agents():
+    config = {
+        "Config": {"Providers": [{"Name": "anthropic", "RequestHeaders": {"X": ["1"]}}]},
+        "Agents": [{"Name": "a", "Provider": "anthropic", "Model": "m"}],
+    }
+    world = environment()
+    world.define(definitions_from(config))
+    assert world.agent("a").definition.model_settings.request_headers == {"X": ["1"]}
+
+
+def test_a_trigger_creates_pending_executions_of_its_workflows():
+    triggers = (TriggerDefinition("nightly"),)
+    world = environment(
+        workflows=[workflow("w1", triggers=triggers), workflow("w2", triggers=triggers), workflow("w3")]
+    )
+    executions = world.fire("nightly")
+    assert [(e.workflow.name, e.status) for e in executions] == [("w1", "pending"), ("w2", "pending")]
+    assert world.store.records() == []
+    assert executions[0].start().wait(20).status == "completed"
+    with pytest.raises(NotFoundError, match="trigger not found: nightlx"):
+        world.fire("nightlx")
+
+
+def test_a_created_execution_goes_from_pending_to_completed():
+    execution = environment().create(workflow("w"))
+    assert (execution.status, execution.id[:5]) == ("pending", "exec_")
+    assert execution.start().wait(20).status == "completed"
+
+
+def test_executions_are_listed_newest_first_and_filtered():
+    world = environment(workflows=[workflow("w1"), workflow("w2")])
+    first, second = world.start("w1").wait(20), world.start("w2").wait(20)
+    assert [record.execution_id for record in world.executions()] == [second.id, first.id]
+    assert [record.execution_id for record in world.executions(workflow="w1")] == [first.id]
+    assert world.executions(status="failed") == []
