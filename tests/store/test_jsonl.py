@@ -120,7 +120,7 @@ def bad_files(lines):
         "line 3: event id .* is that of line 2": [*lines[:2], edited(lines[2], id=json.loads(lines[1])["id"])],
         "line 2: data is required": [lines[0], edited(lines[1], data=None)],
         "line 2: timestamp is required": [lines[0], edited(lines[1], timestamp="")],
-        "line 2: Invalid isoformat": [lines[0], edited(lines[1], timestamp="yesterday")],
+        "line 2: not an event: Invalid isoformat": [lines[0], edited(lines[1], timestamp="yesterday")],
         "line 2: .*offset-naive": [lines[0], edited(lines[1], timestamp="2025-06-01T10:00:00")],
         "line 2: .*not supported between": [lines[0], edited(lines[1], sequence="2")],
         "line 2: id, execution_id, path and step must be text": [lines[0], edited(lines[1], id=7)],

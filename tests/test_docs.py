@@ -1,0 +1,162 @@
+"""Documentation is tested: its examples run, its commands are the real ones, and nothing public goes without."""
+
+import doctest
+import importlib
+import inspect
+import pkgutil
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+import divebook
+from divebook.cli.main import app
+from divebook.workflow.reader import read_definitions
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+COMMANDS = sorted(typer.main.get_command(app).commands)
+LIVE_ONLY = ("divebook.notebook",)
+"""Whose examples may be skipped, since they need a live notebook."""
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    """Run examples in an empty folder and a store in memory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DIVEBOOK_STORE", "memory:")
+
+
+def blocks(text, language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def modules():
+    return [found.name for found in pkgutil.walk_packages(divebook.__path__, "divebook.")]
+
+
+# --- the README ----------------------------------------------------------------------------------------------------
+
+
+def test_the_python_of_the_readme_prints_what_it_says(capsys):
+    code = "".join(blocks(README, "python"))
+    exec(compile(code, "README.md", "exec"), {"__name__": "readme"})
+    promised = re.findall(r"^print\(.*\)  # (.*)$", code, re.MULTILINE)
+    assert promised
+    assert capsys.readouterr().out.splitlines() == promised
+
+
+def test_the_cell_of_the_readme_defines_the_same_workflow_as_its_python():
+    (cell,) = blocks(README, "yaml")
+    names = {}
+    exec("".join(blocks(README, "python")[:1]), names)
+    assert cell.startswith("%%dive\n")
+    (workflow,) = read_definitions(cell.partition("\n")[2]).workflows
+    assert workflow.fingerprint == names["survey"].fingerprint
+
+
+def test_the_examples_of_the_readme_are_short():
+    assert all(len(block.splitlines()) <= 15 for block in (*blocks(README, "python"), *blocks(README, "yaml")))
+    assert 100 <= len(README.splitlines()) <= 160
+
+
+def test_the_last_command_of_the_readme_is_what_continuous_integration_runs():
+    _, tests = (block.strip() for block in blocks(README, "sh"))
+    assert tests == (ROOT / ".ci" / "run").read_text().splitlines()[-1]
+
+
+def test_the_first_command_of_the_readme_shows_what_its_notebook_writes():
+    job, _ = blocks(README, "sh")
+    notebook, report = re.findall(r"notebooks/(\S+)", job)
+    assert report in (ROOT / "notebooks" / notebook).read_text(encoding="utf-8")
+
+
+def test_the_readme_says_why_each_dependency_is_there():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    names = {re.split(r"[<>=\[]", entry)[0] for entry in project["dependencies"]}
+    rows = re.findall(r"^\| ([\w.-]+(?:, [\w.-]+)*) \| .+ \|$", README, re.MULTILINE)
+    assert {name for row in rows for name in row.split(", ")} == names
+
+
+def test_the_terminal_lines_of_the_readme_are_commands_with_options_that_exist():
+    group = typer.main.get_command(app)
+    for line in re.findall(r"^    divebook (.+)$", README, re.MULTILINE):
+        name, *rest = line.split()
+        known = {option for parameter in group.commands[name].params for option in parameter.opts}
+        assert {word for word in rest if re.match("--?[a-z]", word)} <= known
+
+
+@pytest.mark.parametrize("text", [README, CONTRIBUTING], ids=["README", "CONTRIBUTING"])
+def test_files_that_are_linked_exist(text):
+    links = re.findall(r"\]\(([^)#:]+)\)", text)
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+# --- the map -------------------------------------------------------------------------------------------------------
+
+
+def test_the_map_has_every_part_of_the_code_and_nothing_else():
+    (drawing,) = blocks(CONTRIBUTING, "")
+    drawn = set(re.findall(r"^  ([\w./]+)", drawing, re.MULTILINE))
+    package = ROOT / "divebook"
+    there = {path.name for path in package.glob("*.py")} | {
+        f"{path.parent.name}/" for path in package.glob("*/__init__.py")
+    }
+    assert drawn == there
+
+
+def test_every_file_of_the_map_exists():
+    (drawing,) = blocks(CONTRIBUTING, "")
+    names = {path.name for folder in ("divebook", "tests") for path in (ROOT / folder).rglob("*.py")}
+    assert set(re.findall(r"\w+\.py\b", drawing)) <= names
+
+
+# --- docstrings ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", modules())
+def test_docstring_examples_run(name):
+    module = importlib.import_module(name)
+    finder, runner = doctest.DocTestFinder(), doctest.DocTestRunner(verbose=False)
+    report = []
+    for example in finder.find(module, name):
+        runner.run(example, out=report.append)
+    assert runner.failures == 0, "".join(report)
+
+
+@pytest.mark.parametrize("name", [name for name in modules() if not name.startswith(LIVE_ONLY)])
+def test_no_example_is_skipped_that_could_run(name):
+    assert "doctest: +SKIP" not in inspect.getsource(importlib.import_module(name))
+
+
+@pytest.mark.parametrize("name", [name for name in divebook.__all__ if not name.startswith("_")])
+def test_public_names_are_documented(name):
+    assert inspect.getdoc(getattr(divebook, name))
+
+
+# --- the command line ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example_that_parses(command):
+    shown = CliRunner().invoke(app, [command, "--help"])
+    text = " ".join(shown.stdout.split())
+    example = text.partition(f"Example: divebook {command}")[2]
+    assert shown.exit_code == 0
+    assert f"Example: divebook {command}" in text
+    known = {option for parameter in typer.main.get_command(app).commands[command].params for option in parameter.opts}
+    assert {word for word in example.split() if re.match("--?[a-z]", word)} <= known
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_is_explained(command):
+    parameters = typer.main.get_command(app).commands[command].params
+    assert [parameter.name for parameter in parameters if not getattr(parameter, "help", None)] == []
+
+
+def test_the_list_of_commands_fits_on_one_line_each():
+    assert "..." not in CliRunner().invoke(app, ["--help"]).stdout
