@@ -25,10 +25,12 @@ if TYPE_CHECKING:
     from divebook.steps.actions import Action, action
     from divebook.store import MemoryStore, SqliteStore, open_store
     from divebook.workflow.definition import Each, Edge, Step, Workflow
+    from divebook.workflow.policies import Catch, Retry
 
 _HOMES = {
     "Action": "divebook.steps.actions",
     "Agent": "divebook.agents",
+    "Catch": "divebook.workflow.policies",
     "DefinitionError": "divebook.errors",
     "DivebookError": "divebook.errors",
     "Each": "divebook.workflow.definition",
@@ -39,6 +41,7 @@ _HOMES = {
     "FileDocuments": "divebook.documents",
     "MemoryDocuments": "divebook.documents",
     "MemoryStore": "divebook.store",
+    "Retry": "divebook.workflow.policies",
     "Run": "divebook.notebook.run",
     "SqliteStore": "divebook.store",
     "ScriptedModel": "divebook.agents",
@@ -55,6 +58,7 @@ _HOMES = {
 __all__ = [
     "Action",
     "Agent",
+    "Catch",
     "DefinitionError",
     "DivebookError",
     "Each",
@@ -65,6 +69,7 @@ __all__ = [
     "FileDocuments",
     "MemoryDocuments",
     "MemoryStore",
+    "Retry",
     "Run",
     "ScriptedModel",
     "SqliteStore",

@@ -11,7 +11,9 @@ from divebook.agents import Agent
 from divebook.agents.models import is_known_provider
 from divebook.documents import DocumentRepository, FileDocuments
 from divebook.engine.evolve import fold
-from divebook.engine.state import ExecutionState
+from divebook.engine.instructions import Fact
+from divebook.engine.interrupts import checked_response
+from divebook.engine.state import ExecutionState, Interrupt
 from divebook.errors import (
     AlreadyRegisteredError,
     CorruptStoreError,
@@ -25,7 +27,7 @@ from divebook.events.codec import storable
 from divebook.events.event import to_datetime
 from divebook.execution.clock import Chance, Clock, Ids, SystemChance, SystemClock
 from divebook.execution.execution import Execution
-from divebook.execution.runner import Handler, Services
+from divebook.execution.step_run import Handler, Services
 from divebook.scripting import Interpreter, default_interpreter
 from divebook.steps.action import ActionStep
 from divebook.steps.actions import REGISTERED, Action, built_in_actions
@@ -245,12 +247,12 @@ class Environment:
             found.name, bound, found.to_dict(), found.fingerprint, found.source or None, __version__
         )
         execution_id = Ids(self._clock, self._chance).execution()
-        execution = Execution(found, ExecutionState(execution_id), self.store, self._begin(opening))
+        execution = Execution(found, ExecutionState(execution_id), self.store, self._begin(Fact(opening)))
         self._live[execution_id] = execution
         return execution
 
-    def _begin(self, opening: catalog.Payload) -> Callable[[Execution], Execution]:
-        return lambda execution: execution.drive(opening, self._services, self._clock, self._chance)
+    def _begin(self, *openings: Fact) -> Callable[[Execution], Execution]:
+        return lambda execution: execution.drive(openings, self._services, self._clock, self._chance)
 
     def _check(self, workflow: Workflow) -> None:
         """Raise unless the agents, and in our own dialect the actions, that the steps name exist."""
@@ -291,7 +293,56 @@ class Environment:
             raise ExecutionError(f"execution {execution_id} has completed; start a new one to run the workflow again")
         self._check(execution.workflow)
         self._live[execution_id] = execution
-        return self._begin(catalog.ExecutionResumed(execution.status))(execution)
+        return self._begin(Fact(catalog.ExecutionResumed(execution.status)))(execution)
+
+    def answer(self, interrupt_id: str, response: Any, execution_id: str | None = None) -> Execution:
+        """Answer a question; its execution goes on at once.
+
+        Parameters
+        ----------
+        interrupt_id
+            Which question, as `Execution.interrupts` and `interrupts` name it.
+        response
+            To a question about an unknown outcome ``{"choice": "retry"}``, ``{"choice": "done", "result": ...}`` or
+            ``{"choice": "fail"}``; the choice alone will do as a text.
+        execution_id
+            Spares the search through the executions that wait.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such question.
+        InterruptError
+            It has an answer already, or this one does not fit; the question stays as it was.
+        """
+        execution = self._asked(interrupt_id, execution_id)
+        question = execution.state.interrupts[interrupt_id]
+        checked = checked_response(question, storable(response, "response"))
+        if execution.answer_live(interrupt_id, checked):
+            return execution
+        fresh = self._load(execution.id)
+        checked_response(fresh.state.interrupts[interrupt_id], checked)
+        self._check(fresh.workflow)
+        self._live[fresh.id] = fresh
+        resumed = Fact(catalog.ExecutionResumed(fresh.status))
+        resolved = Fact(catalog.InterruptResolved(interrupt_id, checked), question.path, question.step)
+        return self._begin(resumed, resolved)(fresh)
+
+    def interrupts(self) -> list[tuple[str, Interrupt]]:
+        """Return every question that waits for an answer, with the id of its execution, newest execution first."""
+        return [(found.id, question) for found in self._unfinished() for question in found.interrupts]
+
+    def _unfinished(self) -> Iterable[Execution]:
+        return (self.execution(record.execution_id) for record in self.store.records(status=catalog.RUNNING))
+
+    def _asked(self, interrupt_id: str, execution_id: str | None) -> Execution:
+        """Return the execution that asked a question."""
+        candidates = [self.execution(execution_id)] if execution_id else list(self._unfinished())
+        for execution in candidates:
+            if interrupt_id in execution.state.interrupts:
+                return execution
+        known = [question.interrupt_id for execution in candidates for question in execution.interrupts]
+        raise NotFoundError("question", interrupt_id, known)
 
     def execution(self, execution_id: str) -> Execution:
         """Return an execution, live or past; the beginning of an id is enough where it is unique."""

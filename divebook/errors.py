@@ -24,6 +24,8 @@
     └── ExecutionError             a run went wrong
         ├── StepError              a step cannot be carried out
         ├── OperationError         a recorded operation failed
+        ├── OutcomeUnknownError    raise it from an action that cannot tell whether it took effect
+        ├── InterruptError         an answer does not fit its question, or comes second
         ├── ExecutionFailedError   raised to whoever waits with ``check=True``
         ├── ExecutionCancelledError
         └── DivergenceError        definition and history disagree
@@ -212,6 +214,18 @@ class OperationError(ExecutionError):
     def __init__(self, message: str, operation_id: str = "", operation_type: str = "") -> None:
         self.operation_id, self.operation_type = operation_id, operation_type
         super().__init__(message)
+
+
+class OutcomeUnknownError(ExecutionError):
+    """Raised by an action or tool that cannot tell whether its call took effect."""
+
+
+class InterruptError(ExecutionError):
+    """An answer does not fit its question, or there is one already; the question stays as it was."""
+
+    def __init__(self, interrupt_id: str, reason: str) -> None:
+        self.interrupt_id, self.reason = interrupt_id, reason
+        super().__init__(f"question {interrupt_id}: {reason}")
 
 
 class ExecutionFailedError(ExecutionError):

@@ -62,7 +62,7 @@ class RecordedModel(WrapperModel):
 
         self._requests += 1
         parameters = self._parameters if self._requests == 1 else {**self._parameters, "request": self._requests}
-        recorded = await self._operation(AGENT_RESPONSE, parameters, call, usage=_usage)
+        recorded = await self._operation(AGENT_RESPONSE, parameters, call, usage=_usage, repeatable=True)
         return _RESPONSE.validate_python(recorded)
 
 

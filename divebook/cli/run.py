@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -15,17 +13,15 @@ from divebook.cli.options import Actions, Agents, ExecutionId, Json, Quiet, Stor
 from divebook.errors import (
     ConcurrentAppendError,
     DefinitionError,
-    ExecutionError,
     ExecutionNotFoundError,
     NotFoundError,
     SetupError,
 )
 
 if TYPE_CHECKING:
+    from divebook.cli.progress import Progress
     from divebook.environment import Environment
     from divebook.execution import Execution
-
-INTERRUPTED = 130
 
 
 def run(
@@ -55,9 +51,8 @@ def run(
         environment = open_environment(store, actions or (), progress.print)
         environment.define(definitions)
         chosen = choose_workflow(environment, workflow)
-        progress.watch(environment.store)
-        execution = _finish(environment.start(chosen, given, coerce_text=True), environment)
-    _conclude(execution, ["resume", execution.id, str(file), *_again(actions, store)], json=json)
+        ended = _finish(lambda: environment.start(chosen, given, coerce_text=True), environment, progress)
+    _conclude(*ended, [str(file), *_again(actions, store)], json=json)
 
 
 def resume(
@@ -81,10 +76,9 @@ def resume(
         environment = open_environment(store, actions or (), progress.print)
         if file is not None:
             environment.define(read(file, environment.execution(execution_id).workflow.dialect))
-        progress.watch(environment.store)
-        execution = _finish(_resumed(environment, execution_id, has_file=file is not None), environment)
+        ended = _finish(lambda: _resumed(environment, execution_id, has_file=file is not None), environment, progress)
     names = [] if file is None else [str(file)]
-    _conclude(execution, ["resume", execution.id, *names, *_again(actions, store)], json=json)
+    _conclude(*ended, [*names, *_again(actions, store)], json=json)
 
 
 def _resumed(environment: Environment, execution_id: str, *, has_file: bool) -> Execution:
@@ -101,18 +95,21 @@ def _resumed(environment: Environment, execution_id: str, *, has_file: bool) -> 
         ) from error
 
 
-def _finish(execution: Execution, environment: Environment) -> Execution:
-    """Wait for the end of an execution; Ctrl-C cancels it, a second one leaves at once."""
-    try:
-        execution.wait()
-    except KeyboardInterrupt:
-        _cancel(execution)
-    except ConcurrentAppendError:
-        ended = environment.store.record(execution.id)
-        if ended.ended_at is None:
-            raise
-        return _as_recorded(environment, execution)  # another process cancelled it
-    return execution
+def _finish(start: Callable[[], Execution], environment: Environment, progress: Progress) -> tuple[Execution, bool]:
+    """Start an execution and wait for its end; return whether somebody pressed Ctrl-C as well."""
+    from divebook.cli.interrupts import Interrupts
+
+    progress.watch(environment.store)
+    with Interrupts(progress.print) as interrupts:
+        execution = start()
+        interrupts.guard(execution)
+        try:
+            execution.wait()
+        except ConcurrentAppendError:
+            if environment.store.record(execution.id).ended_at is None:
+                raise
+            execution = _as_recorded(environment, execution)  # another process cancelled it
+        return execution, bool(interrupts.count)
 
 
 def _as_recorded(environment: Environment, execution: Execution) -> Execution:
@@ -121,32 +118,19 @@ def _as_recorded(environment: Environment, execution: Execution) -> Execution:
     return Environment(store=environment.store).execution(execution.id)
 
 
-def _cancel(execution: Execution) -> None:
-    from divebook.cli.screen import note
-
-    note("cancelling; press Ctrl-C again to leave at once", "yellow")
-    try:
-        execution.cancel()
-        execution.wait()
-    except ExecutionError:
-        return  # it ended just before
-    except KeyboardInterrupt:
-        note(f"left at once; execution {execution.id} can be resumed", "yellow")
-        sys.stderr.flush()
-        os._exit(INTERRUPTED)  # a blocking action would hold up the usual way out
-
-
 def _again(actions: Sequence[str] | None, store: str | None) -> list[str]:
-    """Return the options that a resumption needs as well."""
+    """Return the options that a resumption needs again."""
     named = [part for source in actions or () for part in ("--actions", source)]
     return [*named, *(("--store", store) if store else ())]
 
 
-def _conclude(execution: Execution, again: Sequence[str], *, json: bool) -> None:
+def _conclude(execution: Execution, interrupted: bool, again: Sequence[str], *, json: bool) -> None:  # noqa: FBT001
+    """Print the result, and how to go on if there is something to go on with; leave with the exit code."""
+    from divebook.cli.interrupts import INTERRUPTED
     from divebook.cli.result import print_result
     from divebook.cli.screen import note
 
     code = print_result(execution, json=json)
     if code and execution.store.location != "memory:":
-        note(f"to go on: divebook {shlex.join(again)}", "yellow")
-    raise typer.Exit(code)
+        note(f"to go on: {shlex.join(['divebook', 'resume', execution.id, *again])}", "yellow")
+    raise typer.Exit(INTERRUPTED if code and interrupted else code)

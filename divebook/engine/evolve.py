@@ -25,6 +25,7 @@ from divebook.engine.state import (
     ROUTING,
     RUNNING,
     ExecutionState,
+    Interrupt,
     OpenStep,
     OperationRecord,
     PathState,
@@ -90,6 +91,7 @@ def _execution_resumed(state: ExecutionState, _event: Event, _data: catalog.Exec
         paths=paths,
         active=len(active),
         joining=sum(path.phase == JOINING for path in active),
+        asking=sum(path.asking > 0 for path in active),
         sleeping=sum(map(_is_sleeping, active)),
     )
 
@@ -106,8 +108,8 @@ def _reopened(path: PathState) -> PathState:
 
 
 def _survives(record: OperationRecord) -> bool:
-    """Return whether a record outlives a restart: a finished call does, and a timer, which goes on from its start."""
-    return record.status == COMPLETED or (record.operation_type == TIMER and record.status == RUNNING)
+    """Return whether a record outlives a restart; only a failure is forgotten, so that the call can be made again."""
+    return record.status != FAILED
 
 
 def _status_of(path: PathState) -> str:
@@ -184,6 +186,7 @@ def _path_ended(state: ExecutionState, event: Event, status: str, error: str | N
         active=state.active - 1,
         joining=state.joining - (path.phase == JOINING),
         sleeping=state.sleeping - _is_sleeping(path),
+        asking=state.asking - (path.asking > 0),
     )
 
 
@@ -243,6 +246,18 @@ def _step_failed(state: ExecutionState, event: Event, data: catalog.StepFailed) 
     return _put(state, _path(state, event)._replace(error=data.error))
 
 
+def _step_retried(state: ExecutionState, event: Event, data: catalog.StepRetried) -> ExecutionState:
+    path, opened = _open(state, event)
+    failures = opened.failures.set(data.iteration_index, (data.attempt, data.delay))
+    return _put(state, path._replace(open=opened._replace(failures=failures)))
+
+
+def _step_caught(state: ExecutionState, event: Event, data: catalog.StepCaught) -> ExecutionState:
+    path = _path(state, event)
+    caught = path._replace(phase=READY, current_step=data.target, open=None, error=None, variables=state.variables)
+    return _put(state, caught)
+
+
 def _condition_evaluated(state: ExecutionState, event: Event, data: catalog.ConditionEvaluated) -> ExecutionState:
     path = _path(state, event)
     return _put(state, path._replace(routing=(*path.routing, data.result)))
@@ -268,7 +283,10 @@ def _open(state: ExecutionState, event: Event) -> tuple[PathState, OpenStep]:
 
 
 def _operation_started(state: ExecutionState, event: Event, data: catalog.OperationStarted) -> ExecutionState:
-    record = OperationRecord(data.operation_id, data.operation_type, data.parameters_hash, event.recorded_at)
+    _, opened = _open(state, event)
+    earlier = opened.operations.get(data.operation_id)
+    starts = 1 if earlier is None else earlier.starts + 1
+    record = OperationRecord(data.operation_id, data.operation_type, data.parameters_hash, event.recorded_at, starts)
     state = _put_operation(state, event, record)
     return state._replace(sleeping=state.sleeping + 1) if data.operation_type == TIMER else state
 
@@ -301,6 +319,34 @@ def _put_operation(state: ExecutionState, event: Event, record: OperationRecord)
     path, opened = _open(state, event)
     opened = opened._replace(operations=opened.operations.set(record.operation_id, record))
     return _put(state, path._replace(open=opened))
+
+
+def _interrupt_raised(state: ExecutionState, event: Event, data: catalog.InterruptRaised) -> ExecutionState:
+    path = _path(state, event)
+    question = Interrupt(
+        data.interrupt_id,
+        data.kind,
+        data.question,
+        event.path,
+        event.step,
+        data.data,
+        data.operation_id,
+        event.recorded_at,
+    )
+    state = _put(state, path._replace(asking=path.asking + 1))
+    interrupts = state.interrupts.set(data.interrupt_id, question)
+    return state._replace(interrupts=interrupts, asking=state.asking + (path.asking == 0))
+
+
+def _interrupt_resolved(state: ExecutionState, _event: Event, data: catalog.InterruptResolved) -> ExecutionState:
+    question = state.interrupts.get(data.interrupt_id)
+    if question is None or question.status != PENDING:
+        raise CorruptStoreError(f"interrupt {data.interrupt_id} of {state.execution_id} is answered without being open")
+    answered = question._replace(status=COMPLETED, response=data.response)
+    path = state.paths[question.path]
+    state = _put(state, path._replace(asking=path.asking - 1))
+    asking = state.asking - (path.asking == 1 and path.phase != ENDED)
+    return state._replace(interrupts=state.interrupts.set(data.interrupt_id, answered), asking=asking)
 
 
 def _state_mutated(state: ExecutionState, event: Event, data: catalog.StateMutated) -> ExecutionState:
@@ -336,10 +382,14 @@ _CHANGES: dict[type, Callable[[ExecutionState, Event, Any], ExecutionState]] = {
     catalog.StepStarted: _step_started,
     catalog.StepCompleted: _step_completed,
     catalog.StepFailed: _step_failed,
+    catalog.StepRetried: _step_retried,
+    catalog.StepCaught: _step_caught,
     catalog.ConditionEvaluated: _condition_evaluated,
     catalog.IterationCompleted: _iteration_completed,
     catalog.OperationStarted: _operation_started,
     catalog.OperationCompleted: _operation_completed,
     catalog.OperationFailed: _operation_failed,
+    catalog.InterruptRaised: _interrupt_raised,
+    catalog.InterruptResolved: _interrupt_resolved,
     catalog.StateMutated: _state_mutated,
 }

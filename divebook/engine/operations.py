@@ -28,10 +28,20 @@ class Place(NamedTuple):
     iteration_index: int | None
     key: str | int
     """Number of the call within the step (or item), or a name that is stable when calls run side by side."""
+    attempt: int = 0
+    """How often the step has failed before in this visit: every attempt makes operations of its own."""
 
     @property
     def operation_id(self) -> str:
         """``op_`` and 32 hexadecimal digits, the same in every execution of the workflow."""
+        return f"op_{self._digest(self.attempt)}"
+
+    @property
+    def idempotency_key(self) -> str:
+        """32 hexadecimal digits that stay the same from attempt to attempt."""
+        return self._digest(0)
+
+    def _digest(self, attempt: int) -> str:
         parts = (
             self.path,
             self.step,
@@ -39,13 +49,15 @@ class Place(NamedTuple):
             str(self.iteration_index),
             type(self.key).__name__,
             str(self.key),
+            str(attempt),
         )
         marked = "operation/2" + "".join(f"\x1f{len(part)}:{part}" for part in parts)
-        return f"op_{hashlib.sha256(marked.encode()).hexdigest()[:32]}"
+        return hashlib.sha256(marked.encode()).hexdigest()[:32]
 
     def __str__(self) -> str:
         item = "" if self.iteration_index is None else f", item {self.iteration_index}"
-        return f"path {self.path}, step {self.step!r}, visit {self.visit}{item}, operation {self.key}"
+        attempt = f", attempt {self.attempt + 1}" if self.attempt else ""
+        return f"path {self.path}, step {self.step!r}, visit {self.visit}{item}{attempt}, operation {self.key}"
 
 
 class RunOperation(Protocol):
@@ -59,6 +71,7 @@ class RunOperation(Protocol):
         *,
         key: str | None = None,
         usage: Callable[[Any], Mapping[str, int]] | None = None,
+        repeatable: bool = False,
     ) -> Any:
         """Return the recorded result, or make the call and record what it returns."""
 

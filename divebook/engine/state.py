@@ -17,6 +17,8 @@ from divebook.events.event import to_datetime, to_microseconds
 
 EMPTY: Map[str, Any] = Map()
 NO_ITEMS: Map[int, Any] = Map()
+NO_FAILURES: Map[int | None, tuple[int, float]] = Map()
+NO_FAILURE = (0, 0.0)
 
 READY, IN_STEP, ROUTING, BRANCHED = "ready", "in_step", "routing", "branched"
 JOINING, JOINED, ENDED = "joining", "joined", "ended"
@@ -52,6 +54,8 @@ class OperationRecord(NamedTuple):
     parameters_hash: str | None
     started_at: int
     """Microseconds since 1970."""
+    starts: int = 1
+    """How often it was begun."""
     status: str = RUNNING
     result: Any = None
     error: str | None = None
@@ -67,6 +71,24 @@ class OpenStep(NamedTuple):
     iterations: Map[int, Any] = NO_ITEMS
     """Results of the finished items of `Each`, by index."""
     usage: Usage = NO_USAGE
+    failures: Map[int | None, tuple[int, float]] = NO_FAILURES
+    """By item (None without `Each`): attempts that failed and are followed by another, and the seconds between."""
+
+
+class Interrupt(NamedTuple):
+    """A question and, once there is one, its answer."""
+
+    interrupt_id: str
+    kind: str
+    question: str
+    path: str
+    step: str
+    data: Mapping[str, Any] | None = None
+    operation_id: str | None = None
+    raised_us: int = 0
+    status: str = PENDING
+    """``pending`` or ``completed``."""
+    response: Any = None
 
 
 class PathState(NamedTuple):
@@ -91,6 +113,8 @@ class PathState(NamedTuple):
     routing: tuple[bool, ...] = ()
     """Results of the conditions already evaluated after the present step, in the order they are written."""
     children: int = 0
+    asking: int = 0
+    """Questions that wait for an answer."""
     error: str | None = None
     started_us: int | None = None
     ended_us: int | None = None
@@ -137,6 +161,9 @@ class PathState(NamedTuple):
         )
 
 
+NO_INTERRUPTS: Map[str, Interrupt] = Map()
+
+
 class ExecutionState(NamedTuple):
     """The fold of an execution's log up to `last_sequence`."""
 
@@ -157,6 +184,10 @@ class ExecutionState(NamedTuple):
     """Active paths that wait at a join."""
     sleeping: int = 0
     """Active paths that wait for a timer."""
+    asking: int = 0
+    """Active paths with a question that waits for an answer."""
+    interrupts: Map[str, Interrupt] = NO_INTERRUPTS
+    """Every question ever asked, by id."""
     branches: int = 0
     """Paths ever made by branching."""
     failed_path: str | None = None
@@ -168,7 +199,8 @@ class ExecutionState(NamedTuple):
     @property
     def status(self) -> str:
         """One of pending, running, waiting, completed, failed, cancelled."""
-        if self.lifecycle == RUNNING and self.active and self.sleeping and self.sleeping + self.joining >= self.active:
+        waits = self.sleeping + self.asking
+        if self.lifecycle == RUNNING and waits and waits + self.joining >= self.active:
             return WAITING
         return self.lifecycle
 
@@ -187,6 +219,11 @@ class ExecutionState(NamedTuple):
         """When it ended, UTC."""
         return None if self.ended_us is None else to_datetime(self.ended_us)
 
+    def pending_interrupts(self) -> list[Interrupt]:
+        """Return the questions without an answer, oldest first."""
+        pending = (found for found in self.interrupts.values() if found.status == PENDING)
+        return sorted(pending, key=lambda found: (found.raised_us, found.interrupt_id))
+
     def active_paths(self) -> list[PathState]:
         """Return the paths that have not ended, oldest first."""
         return sorted((p for p in self.paths.values() if p.phase != ENDED), key=lambda path: path.number)
@@ -200,6 +237,7 @@ __all__ = [
     "RUNNING",
     "WAITING",
     "ExecutionState",
+    "Interrupt",
     "OpenStep",
     "OperationRecord",
     "PathState",

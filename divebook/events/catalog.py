@@ -226,6 +226,27 @@ class StepFailed(Payload):
     error: str = ""
 
 
+@_event("step_retried")
+@dataclass(frozen=True, slots=True)
+class StepRetried(Payload):
+    """An attempt failed; the next one begins after `delay` seconds."""
+
+    attempt: int = 1
+    """The attempt that failed, from 1."""
+    error: str = ""
+    delay: float = 0.0
+    iteration_index: int | None = None
+
+
+@_event("step_caught", "target")
+@dataclass(frozen=True, slots=True)
+class StepCaught(Payload):
+    """A step has failed for good; its path goes to `target` and not on to failure."""
+
+    target: str = ""
+    error: str = ""
+
+
 @_event("condition_evaluated", "condition", "target")
 @dataclass(frozen=True, slots=True)
 class ConditionEvaluated(Payload):
@@ -342,6 +363,31 @@ class VersionDecision(Payload):
     version: int = 1
     min_version: int = 1
     max_version: int = 1
+
+
+# --- questions -----------------------------------------------------------------------------------------------------
+
+
+@_event("interrupt_raised", "interrupt_id", "kind")
+@dataclass(frozen=True, slots=True)
+class InterruptRaised(Payload):
+    """A path asks and waits for the answer."""
+
+    interrupt_id: str = ""
+    kind: str = ""
+    question: str = ""
+    data: Mapping[str, Any] | None = None
+    operation_id: str | None = None
+    """The operation that waits, if it is one."""
+
+
+@_event("interrupt_resolved", "interrupt_id")
+@dataclass(frozen=True, slots=True)
+class InterruptResolved(Payload):
+    """Somebody answered."""
+
+    interrupt_id: str = ""
+    response: Any = None
 
 
 # --- variables and the outside -------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 from divebook.engine.operations import RANDOM_GENERATION, TIME_ACCESS, Place
 from divebook.engine.state import Usage
 from divebook.events.event import to_datetime
-from divebook.execution.recorder import Recorder
+from divebook.execution.recorder import Call, Recorder
 from divebook.workflow.definition import Workflow
 from divebook.workflow.step import Step
 
@@ -25,6 +25,8 @@ class StepContext:
         Id of the path.
     visit
         How often this path has entered the step, from 1.
+    attempt
+        How often this visit of the step has failed before.
     iteration_index
         The item's index inside `Each`, else None.
     local
@@ -39,10 +41,12 @@ class StepContext:
         path: str,
         visit: int,
         *,
+        attempt: int = 0,
         iteration_index: int | None = None,
         local: Mapping[str, Any] | None = None,
     ) -> None:
         self.workflow, self.step, self.path, self.visit = workflow, step, path, visit
+        self.attempt = attempt
         self.iteration_index = iteration_index
         self.local: Mapping[str, Any] = local or {}
         self._recorder = recorder
@@ -88,6 +92,7 @@ class StepContext:
         *,
         key: str | None = None,
         usage: Callable[[Any], Mapping[str, int]] | None = None,
+        repeatable: bool = False,
     ) -> Any:
         """Make a call that is not deterministic: recorded once, answered from the log ever after.
 
@@ -103,6 +108,8 @@ class StepContext:
             Name of the operation within the step, where calls run side by side; by default calls are numbered.
         usage
             Reads what was consumed from the result.
+        repeatable
+            Making the call twice does no harm, so that it is simply made again where its outcome is not known.
 
         Raises
         ------
@@ -113,16 +120,25 @@ class StepContext:
         UnstorableValueError
             Parameters or result are not plain data.
         """
+        will_retry = self.step.retry is not None
+        made = Call(operation_type, parameters, call, usage, repeatable, will_retry)
+        return await self._recorder.run(self.place(key), made)
+
+    def place(self, key: str | None = None) -> Place:
+        """Return the place of the next operation: the one named `key`, else the next in number."""
         if key is None:
             self._calls += 1
-        place = Place(self.path, self.step.name, self.visit, self.iteration_index, key or self._calls)
-        return await self._recorder.run(place, operation_type, parameters, call, usage)
+        return Place(self.path, self.step.name, self.visit, self.iteration_index, key or self._calls, self.attempt)
+
+    @property
+    def idempotency_key(self) -> str:
+        """A text that is the same whenever this step, or item, is tried again, and different everywhere else."""
+        place = Place(self.path, self.step.name, self.visit, self.iteration_index, "step")
+        return f"{self.execution_id}-{place.idempotency_key}"
 
     async def sleep(self, seconds: float) -> None:
         """Let time pass; a restart waits only for what is left."""
-        self._calls += 1
-        place = Place(self.path, self.step.name, self.visit, self.iteration_index, self._calls)
-        await self._recorder.sleep(place, seconds)
+        await self._recorder.sleep(self.place(), seconds)
 
     async def now(self) -> datetime:
         """Return the time, recorded, UTC."""
@@ -130,7 +146,7 @@ class StepContext:
         async def read() -> int:
             return self._recorder.journal.clock.now()
 
-        return to_datetime(await self.operation(TIME_ACCESS, {"access_type": "now"}, read))
+        return to_datetime(await self.operation(TIME_ACCESS, {"access_type": "now"}, read, repeatable=True))
 
     async def random_bits(self, count: int) -> int:
         """Return that many random bits, recorded."""
@@ -138,4 +154,5 @@ class StepContext:
         async def draw() -> int:
             return self._recorder.chance.bits(count)
 
-        return int(await self.operation(RANDOM_GENERATION, {"type": "bits", "count": count}, draw))
+        parameters = {"type": "bits", "count": count}
+        return int(await self.operation(RANDOM_GENERATION, parameters, draw, repeatable=True))

@@ -8,13 +8,15 @@ from concurrent.futures import Future
 from datetime import datetime
 from typing import Any
 
-from divebook.engine.state import ExecutionState, PathState, Usage
+from divebook.engine.instructions import Fact
+from divebook.engine.state import ExecutionState, Interrupt, PathState, Usage
 from divebook.errors import ExecutionCancelledError, ExecutionError, ExecutionFailedError
 from divebook.events import Event, catalog
 from divebook.execution.clock import Chance, Clock, Ids
 from divebook.execution.engine_thread import ENGINE
 from divebook.execution.journal import Journal
-from divebook.execution.runner import Runner, Services
+from divebook.execution.runner import Runner
+from divebook.execution.step_run import Services
 from divebook.store.base import EventStore
 from divebook.workflow.definition import Workflow
 
@@ -127,7 +129,7 @@ class Execution:
     # --- what to do with it ----------------------------------------------------------------------------------------
 
     def wait(self, timeout: float | None = None, *, check: bool = False) -> Execution:
-        """Block until it has ended; return itself.
+        """Block until it has ended, or waits for an answer and nothing else can happen; return itself.
 
         Parameters
         ----------
@@ -172,7 +174,7 @@ class Execution:
     def _driving(self) -> Future[None]:
         if self._future is None:
             if not self.state.is_over:
-                advice = "start it first" if self._begin is not None else "resume it first"
+                advice = "start it first" if self._begin is not None else "resume it, or answer its question, first"
                 raise ExecutionError(f"execution {self.id} is not running in this process; {advice}")
             self._future = Future()
             self._future.set_result(None)
@@ -185,10 +187,25 @@ class Execution:
             raise ExecutionCancelledError(self.id)
         return self
 
-    def drive(self, opening: catalog.Payload, services: Services, clock: Clock, chance: Chance) -> Execution:
-        """Carry it out on the engine's thread, beginning with the event `opening`; for the environment."""
-        self._future = ENGINE.submit(self._run(opening, services, clock, chance))
+    @property
+    def interrupts(self) -> list[Interrupt]:
+        """The questions that wait for an answer, oldest first."""
+        return self.state.pending_interrupts()
+
+    def drive(self, openings: Sequence[Fact], services: Services, clock: Clock, chance: Chance) -> Execution:
+        """Carry it out on the engine's thread, beginning with the facts `openings`; for the environment."""
+        self._future = ENGINE.submit(self._run(openings, services, clock, chance))
         return self
+
+    def answer_live(self, interrupt_id: str, response: Any) -> bool:
+        """Answer a question of an execution that this process drives; False if it does not. For the environment."""
+        return self.is_live and ENGINE.submit(self._answer(interrupt_id, response)).result()
+
+    async def _answer(self, interrupt_id: str, response: Any) -> bool:
+        if self._runner is None or self._journal is None or not self._runner.answer(interrupt_id, response):
+            return False
+        await self._journal.durable()
+        return True
 
     def drive_cancellation(self, clock: Clock, chance: Chance) -> Execution:
         """Record that an execution which nobody drives is cancelled; for the environment."""
@@ -202,10 +219,10 @@ class Execution:
         journal.record(catalog.ExecutionCancelled("cancelled by a person"))
         await journal.durable()
 
-    async def _run(self, opening: catalog.Payload, services: Services, clock: Clock, chance: Chance) -> None:
+    async def _run(self, openings: Sequence[Fact], services: Services, clock: Clock, chance: Chance) -> None:
         journal = Journal(self._state, ENGINE.group_commit(self.store), clock, Ids(clock, chance))
         self._journal = journal
         self._runner = Runner(journal, self.workflow, services, chance)
-        journal.record(opening)
+        journal.record_all(openings)
         await journal.durable()
         await self._runner.run()

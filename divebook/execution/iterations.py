@@ -11,6 +11,7 @@ import anyio
 from divebook.engine.state import OpenStep
 from divebook.events import catalog
 from divebook.execution.journal import Journal
+from divebook.execution.recorder import Suspended
 from divebook.workflow.step import Each, Step
 
 RunItem = Callable[[int | None, Any], Awaitable["Outcome"]]
@@ -60,16 +61,22 @@ class Iterations:
                 await self._run_one(run_item, index, item)
 
     async def _run_parallel(self, run_item: RunItem) -> None:
-        limit = anyio.CapacityLimiter(self._each.parallel)
+        """Run items side by side; one that has to wait for an answer does not hold up the others."""
+        limit, waiting = anyio.CapacityLimiter(self._each.parallel), []
 
         async def run_limited(index: int, item: Any) -> None:
             async with limit:
-                await self._run_one(run_item, index, item)
+                try:
+                    await self._run_one(run_item, index, item)
+                except Suspended:
+                    waiting.append(index)
 
         async with anyio.create_task_group() as tasks:
             for index, item in enumerate(self._items):
                 if index not in self._opened.iterations:
                     tasks.start_soon(run_limited, index, item)
+        if waiting:
+            raise Suspended
 
     async def _run_one(self, run_item: RunItem, index: int, item: Any) -> None:
         self._record(catalog.IterationStarted(index, item))

@@ -1,14 +1,21 @@
-"""Runs an operation once: looked up in the log first, carried out and recorded only if it is not there."""
+"""Runs an operation once: looked up in the log first, carried out and recorded only if it is not there.
+
+An operation that was begun and has no outcome in the log (the process died, or the call broke off) is carried out again
+only if it is repeatable. Otherwise nobody can know whether it took effect, and a person is asked.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from divebook.engine.evolve import TIMER
+from divebook.engine.interrupts import DONE, FAIL, OUTCOME_UNKNOWN, RETRY
 from divebook.engine.operations import Place
-from divebook.engine.state import COMPLETED, FAILED, RUNNING, OperationRecord
-from divebook.errors import DivergenceError, OperationError
+from divebook.engine.state import COMPLETED, FAILED, PENDING, RUNNING, Interrupt, OperationRecord
+from divebook.errors import DivergenceError, OperationError, OutcomeUnknownError
 from divebook.events import catalog
 from divebook.events.codec import canonical_hash, storable
 from divebook.events.values import normalize
@@ -17,6 +24,27 @@ from divebook.execution.journal import Journal
 
 HASH_DIGITS = 16
 MICROSECONDS = 1_000_000
+BROKEN_OFF = (TimeoutError, ConnectionError, OutcomeUnknownError)
+"""Errors after which a call may or may not have taken effect."""
+
+
+class Suspended(BaseException):
+    """Unwinds a step that cannot go on before a question is answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call that is not deterministic."""
+
+    operation_type: str
+    parameters: Mapping[str, Any]
+    make: Callable[[], Awaitable[Any]]
+    usage: Callable[[Any], Mapping[str, int]] | None = None
+    """Reads what was consumed from the result."""
+    repeatable: bool = False
+    """Whether making it twice does no harm."""
+    will_retry: bool = False
+    """Whether its step is tried again after a failure."""
 
 
 class Recorder:
@@ -25,26 +53,23 @@ class Recorder:
     def __init__(self, journal: Journal, chance: Chance) -> None:
         self.journal, self.chance = journal, chance
 
-    async def run(
-        self,
-        place: Place,
-        operation_type: str,
-        parameters: Mapping[str, Any],
-        call: Callable[[], Awaitable[Any]],
-        usage: Callable[[Any], Mapping[str, int]] | None = None,
-    ) -> Any:
+    async def run(self, place: Place, call: Call) -> Any:
         """Return the recorded result of the operation at `place`, or carry it out; see `StepContext.operation`."""
         operation_id = place.operation_id
-        plain = normalize(parameters, "parameters")
+        plain = normalize(call.parameters, "parameters")
         digest = canonical_hash(plain, "parameters")[:HASH_DIGITS]
-        known = self._known(place, operation_id, operation_type, digest)
+        known = self._known(place, operation_id, call.operation_type, digest)
         if known is not None and known.status == COMPLETED:
             return known.result
         if known is not None and known.status == FAILED:
-            raise OperationError(known.error or "failed", operation_id, operation_type)
-        self._begin(place, operation_id, operation_type, plain, digest)
+            raise OperationError(known.error or "failed", operation_id, call.operation_type)
+        if known is not None and not call.repeatable:
+            answer = self._settled(place, call, known)
+            if answer != RETRY:
+                return answer["result"]
+        self._begin(place, operation_id, call.operation_type, plain, digest)
         await self.journal.durable()
-        return await self._call(place, operation_id, operation_type, call, usage)
+        return await self._make(place, operation_id, call)
 
     async def sleep(self, place: Place, seconds: float) -> None:
         """Let time pass, counted from when the timer was first set."""
@@ -58,13 +83,15 @@ class Recorder:
         started_at = self._records(place)[operation_id].started_at
         await self.journal.durable()
         await self._let_pass(started_at, seconds)
-        duration = (self.journal.clock.now() - started_at) * 1000
+        duration = max(0, self.journal.clock.now() - started_at) * 1000
         self._record(place, catalog.OperationCompleted(operation_id, TIMER, duration))
 
     async def _let_pass(self, started_at: int, seconds: float) -> None:
         left = seconds - (self.journal.clock.now() - started_at) / MICROSECONDS
         if left > 0:
             await self.journal.clock.sleep(min(left, seconds))
+
+    # --- what the log knows ----------------------------------------------------------------------------------------
 
     def _records(self, place: Place) -> Mapping[str, OperationRecord]:
         opened = self.journal.state.paths[place.path].open
@@ -79,42 +106,87 @@ class Recorder:
             raise DivergenceError(str(place), recorded, f"{operation_type} with parameters {digest}")
         return record
 
+    # --- calls whose outcome nobody knows --------------------------------------------------------------------------
+
+    def _settled(self, place: Place, call: Call, record: OperationRecord) -> Any:
+        """Return `RETRY`, or ``{"result": ...}`` where a person gave it; raise if the answer is that it failed.
+
+        Raises
+        ------
+        Suspended
+            The question has no answer yet.
+        """
+        question = self.journal.state.interrupts.get(self._question_id(record))
+        if question is None:
+            self._ask(place, call, record)
+            raise Suspended
+        if question.status == PENDING:
+            raise Suspended
+        return self._answered(place, record, question)
+
+    def _answered(self, place: Place, record: OperationRecord, question: Interrupt) -> Any:
+        response = question.response
+        if response["choice"] == RETRY:
+            return RETRY
+        operation_id, operation_type = record.operation_id, record.operation_type
+        if response["choice"] == FAIL:
+            error = response.get("error") or "its outcome is unknown, and a person called it failed"
+            self._record(place, catalog.OperationFailed(operation_id, operation_type, 0, error))
+            raise OperationError(error, operation_id, operation_type)
+        self._record(place, catalog.OperationCompleted(operation_id, operation_type, 0, response.get("result")))
+        return {"result": response.get("result")}
+
+    def _ask(self, place: Place, call: Call, record: OperationRecord) -> None:
+        question = (
+            f"Nobody knows whether {call.operation_type} of step {place.step!r} took effect: it began and has no "
+            "recorded outcome. Look, then say retry, done (with its result) or fail"
+        )
+        data = {"parameters": normalize(call.parameters, "parameters"), "choices": [RETRY, DONE, FAIL]}
+        raised = catalog.InterruptRaised(
+            self._question_id(record), OUTCOME_UNKNOWN, question, data, operation_id=record.operation_id
+        )
+        self._record(place, raised)
+
+    def _question_id(self, record: OperationRecord) -> str:
+        """Return the id of the question about this beginning of the operation."""
+        told = f"{self.journal.execution_id}/{record.operation_id}/{record.starts}"
+        return f"ask_{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+
+    # --- making the call -------------------------------------------------------------------------------------------
+
     def _begin(self, place: Place, operation_id: str, operation_type: str, parameters: Any, digest: str) -> None:
         started = catalog.OperationStarted(
             operation_id, operation_type, parameters, digest, place.iteration_index, place.key
         )
         self._record(place, started)
 
-    async def _call(
-        self,
-        place: Place,
-        operation_id: str,
-        operation_type: str,
-        call: Callable[[], Awaitable[Any]],
-        usage: Callable[[Any], Mapping[str, int]] | None,
-    ) -> Any:
+    async def _make(self, place: Place, operation_id: str, call: Call) -> Any:
         started_at = self.journal.clock.now()
         try:
-            result = storable(await call(), "result")
-        except Exception as error:  # whatever the call raises is the operation's recorded outcome
-            self._record(
-                place, catalog.OperationFailed(operation_id, operation_type, self._since(started_at), _text(error))
-            )
+            result = storable(await call.make(), "result")
+        except BROKEN_OFF as error:
+            if call.will_retry and not call.repeatable:
+                self._ask(place, call, self._records(place)[operation_id])
+                raise Suspended from error
+            self._fail(place, operation_id, call, started_at, error)
             raise
-        used = usage(result) if usage is not None else None
-        completed = catalog.OperationCompleted(
-            operation_id, operation_type, self._since(started_at), result, used or None
+        except Exception as error:  # whatever the call raises is the operation's recorded outcome
+            self._fail(place, operation_id, call, started_at, error)
+            raise
+        used = call.usage(result) if call.usage is not None else None
+        duration = self._since(started_at)
+        self._record(
+            place, catalog.OperationCompleted(operation_id, call.operation_type, duration, result, used or None)
         )
-        self._record(place, completed)
         return result
+
+    def _fail(self, place: Place, operation_id: str, call: Call, started_at: int, error: Exception) -> None:
+        text = str(error) or type(error).__name__
+        failed = catalog.OperationFailed(operation_id, call.operation_type, self._since(started_at), text)
+        self._record(place, failed)
 
     def _since(self, started_at: int) -> int:
         return max(0, self.journal.clock.now() - started_at) * 1000
 
     def _record(self, place: Place, data: catalog.Payload) -> None:
         self.journal.record(data, place.path, place.step)
-
-
-def _text(error: BaseException) -> str:
-    """Return the error's message, or its class where it has none."""
-    return str(error) or type(error).__name__

@@ -6,8 +6,6 @@ from above as a mapping from step type to coroutine function, so that the runner
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import anyio
@@ -15,29 +13,15 @@ from anyio.abc import TaskGroup
 
 from divebook.engine.decide import decide_end, decide_joins, decide_path, decide_start
 from divebook.engine.instructions import AwaitJoin, CancelPaths, EvaluateConditions, Record, RunStep
-from divebook.errors import DivebookError, StepError
+from divebook.engine.retries import Failure, catching
+from divebook.errors import DivebookError
 from divebook.events import catalog
 from divebook.execution.clock import Chance
-from divebook.execution.context import StepContext
-from divebook.execution.iterations import Iterations, Outcome
+from divebook.execution.iterations import Outcome
 from divebook.execution.journal import Journal
-from divebook.execution.recorder import Recorder
+from divebook.execution.recorder import Recorder, Suspended
+from divebook.execution.step_run import Services, StepRun, failure_text
 from divebook.workflow.definition import Workflow
-from divebook.workflow.step import Step
-
-Handler = Callable[[StepContext], Awaitable[Outcome]]
-
-
-@dataclass(frozen=True, slots=True)
-class Services:
-    """What a runner is given from above."""
-
-    handlers: Mapping[str, Handler]
-    """By step type."""
-    evaluate_condition: Callable[[str, Mapping[str, Any]], Awaitable[bool]]
-    """A condition and the names it may use to its truth."""
-    evaluate_items: Callable[[Any, Mapping[str, Any]], Awaitable[list[Any]]]
-    """`Each.Items` as written and the names it may use to the items."""
 
 
 class Runner:
@@ -50,6 +34,8 @@ class Runner:
         self._scope = anyio.CancelScope()
         self._tasks: TaskGroup | None = None
         self._cancel_reason: str | None = None
+        self._driven: set[str] = set()
+        """Paths that have a task."""
 
     def cancel(self, reason: str) -> None:
         """Stop every path and end the execution as cancelled; call it on the engine's loop."""
@@ -57,8 +43,18 @@ class Runner:
             self._cancel_reason = reason
             self._scope.cancel()
 
+    def answer(self, interrupt_id: str, response: Any) -> bool:
+        """Record the answer to a question and let its path go on; return False if this runner has come to its end."""
+        if self._tasks is None:
+            return False
+        question = self.journal.state.interrupts[interrupt_id]
+        self.journal.record(catalog.InterruptResolved(interrupt_id, response), question.path, question.step)
+        if question.path not in self._driven:
+            self._tasks.start_soon(self._drive, question.path)
+        return True
+
     async def run(self) -> None:
-        """Carry the execution to its end.
+        """Carry the execution on until it ends or nothing can happen before a question is answered.
 
         Raises
         ------
@@ -85,6 +81,7 @@ class Runner:
             self._tasks = tasks
             for path in self.journal.state.active_paths():
                 tasks.start_soon(self._drive, path.id)
+        self._tasks = None
 
     def _end(self) -> None:
         """Record how the execution ended, after every task has."""
@@ -106,7 +103,14 @@ class Runner:
     # --- one path --------------------------------------------------------------------------------------------------
 
     async def _drive(self, path_id: str) -> None:
-        """Carry out what the rules say about one path until it ends or has to wait for others."""
+        """Carry out what the rules say about one path until it ends or has to wait."""
+        self._driven.add(path_id)
+        try:
+            await self._follow(path_id)
+        finally:
+            self._driven.discard(path_id)
+
+    async def _follow(self, path_id: str) -> None:
         while (instruction := decide_path(self.workflow, self.journal.state, path_id)) is not None:
             match instruction:
                 case Record():
@@ -157,61 +161,47 @@ class Runner:
     # --- one step --------------------------------------------------------------------------------------------------
 
     async def _run_step(self, instruction: RunStep) -> bool:
-        """Carry out a step; return whether it succeeded."""
-        step = self.workflow.step(instruction.step)
+        """Carry out a step; return whether its path goes on."""
+        run = StepRun(self._recorder, self._services, self.workflow, instruction)
         if not instruction.resumed:
-            started = catalog.StepStarted(step.type or "unknown", dict(step.parameters) or None, instruction.visit)
-            self.journal.record(started, instruction.path, step.name)
-        try:
-            outcome = await self._carry_out(step, instruction)
-        except Exception as error:  # whatever a step's code raises is the step's recorded failure
-            if self.journal.error is not None:
-                raise self.journal.error from error
-            self._fail(instruction.path, step.name, _failure_text(error))
+            started = catalog.StepStarted(
+                run.step.type or "unknown", dict(run.step.parameters) or None, instruction.visit
+            )
+            self.journal.record(started, instruction.path, run.step.name)
+        while True:
+            try:
+                outcome = await run.run()
+            except Suspended:
+                if self.journal.state.paths[instruction.path].asking:
+                    return False
+            except Exception as error:  # whatever a step's code raises is the step's recorded failure
+                if self.journal.error is not None:
+                    raise self.journal.error from error
+                return self._give_up(run, instruction.path, Failure.of(error, failure_text(error)))
+            else:
+                self._complete(run, instruction.path, outcome)
+                return True
+
+    def _give_up(self, run: StepRun, path: str, failure: Failure) -> bool:
+        """Go on where the failure is caught, or let the path fail; return whether it goes on."""
+        step, policy = run.step, catching(run.step, failure)
+        if policy is None:
+            self._fail(path, step.name, failure.message)
             return False
-        self._complete(step, instruction.path, outcome)
+        self.journal.record(catalog.StepFailed(failure.message), path, step.name)
+        if policy.store:
+            failures = max((count for count, _ in run.opened.failures.values()), default=0)
+            mutation = catalog.Mutation("set", policy.store, failure.to_data(step.name, failures + 1))
+            self.journal.record(catalog.StateMutated((mutation,)), path, step.name)
+        self.journal.record(catalog.StepCaught(policy.step, failure.message), path, step.name)
         return True
 
-    async def _carry_out(self, step: Step, instruction: RunStep) -> Outcome:
-        handler = self._handler(step)
-        each = step.each
-
-        async def run_item(index: int | None, item: Any) -> Outcome:
-            local = {each.as_: item} if each is not None and each.as_ and item is not None else None
-            context = StepContext(
-                self._recorder,
-                self.workflow,
-                step,
-                instruction.path,
-                instruction.visit,
-                iteration_index=index,
-                local=local,
-            )
-            return await handler(context)
-
-        if each is None:
-            return await run_item(None, None)
-        names = {"inputs": self.journal.state.inputs, "state": self._entry_variables(instruction.path)}
-        items = await self._services.evaluate_items(each.items, names)
-        iterations = Iterations(self.journal, instruction.path, step, each, items)
-        return await iterations.run(run_item, texts_only=self.workflow.dialect == "dive")
-
-    def _entry_variables(self, path_id: str) -> Mapping[str, Any]:
-        opened = self.journal.state.paths[path_id].open
-        return opened.entry_variables if opened is not None else {}
-
-    def _handler(self, step: Step) -> Handler:
-        handler = self._services.handlers.get(step.type)
-        if handler is None or (self.workflow.dialect == "dive" and step.type == "wait"):
-            raise StepError(f'unsupported step type "{step.type}" in step "{step.name}"')
-        return handler
-
-    def _complete(self, step: Step, path_id: str, outcome: Outcome) -> None:
+    def _complete(self, run: StepRun, path_id: str, outcome: Outcome) -> None:
+        step = run.step
         if step.store:
             mutation = catalog.Mutation("set", step.store, outcome.value)
             self.journal.record(catalog.StateMutated((mutation,)), path_id, step.name)
-        opened = self.journal.state.paths[path_id].open
-        usage = opened.usage.to_dict() if opened is not None else {}
+        usage = run.opened.usage.to_dict()
         completed = catalog.StepCompleted(outcome.text, step.store, usage or None)
         self.journal.record(completed, path_id, step.name)
 
@@ -223,12 +213,3 @@ class Runner:
             self._scope.cancel()
         else:
             self._release_joins()
-
-
-def _failure_text(error: BaseException) -> str:
-    """Return the message of an error, with the class of those that are not ours."""
-    if isinstance(error, BaseExceptionGroup):
-        return _failure_text(error.exceptions[0])
-    if isinstance(error, DivebookError):
-        return str(error)
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

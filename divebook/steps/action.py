@@ -25,13 +25,14 @@ class ActionStep:
         action = self._find(context)
         parameters = await self._parameters(context)
         recorded = {"action_name": action.name, "params": parameters}
+        arguments = parameters | action.extras(context.idempotency_key)
 
         async def call() -> Any:
-            action.check(parameters)
-            return await action.call(parameters)
+            action.check(arguments)
+            return await action.call(arguments)
 
         try:
-            result = await context.operation(ACTION_EXECUTION, recorded, call)
+            result = await context.operation(ACTION_EXECUTION, recorded, call, repeatable=action.repeatable)
         except Exception as error:
             raise StepError(f"action execution operation failed: {str(error) or type(error).__name__}") from error
         text = value_text(result)

@@ -14,6 +14,7 @@ import anyio.to_thread
 from divebook.documents import DocumentRepository
 from divebook.errors import DivebookError, SetupError, StepError
 
+IDEMPOTENCY_KEY = "idempotency_key"
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -21,12 +22,25 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Action:
     """A function under the name by which steps call it.
 
-    A coroutine function runs on the engine's loop; any other runs in a thread, so that it may block.
+    A coroutine function runs on the engine's loop; any other runs in a thread, so that it may block. One that takes a
+    parameter ``idempotency_key`` receives a text that is the same whenever the call is repeated.
     """
 
     name: str
     function: Callable[..., Any]
     description: str = ""
+    idempotent: bool = False
+    """Calling it twice does no more than calling it once (reading included)."""
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether it may simply be called again where nobody knows if a call took effect."""
+        return self.idempotent or IDEMPOTENCY_KEY in _signature(self.function).parameters
+
+    def extras(self, idempotency_key: str) -> dict[str, str]:
+        """Return the parameters that come from the engine and not from the definition."""
+        takes_key = IDEMPOTENCY_KEY in _signature(self.function).parameters
+        return {IDEMPOTENCY_KEY: idempotency_key} if takes_key else {}
 
     def check(self, parameters: Mapping[str, Any]) -> None:
         """Raise StepError unless the function takes these parameters."""
@@ -52,9 +66,17 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
 @overload
 def action(name: F) -> F: ...
 @overload
-def action(name: str | None = None) -> Callable[[F], F]: ...
-def action(name: F | str | None = None) -> F | Callable[[F], F]:
+def action(name: str | None = None, *, idempotent: bool = False) -> Callable[[F], F]: ...
+def action(name: F | str | None = None, *, idempotent: bool = False) -> F | Callable[[F], F]:
     """Make a function an action of every environment of this process; a later one of the same name replaces it.
+
+    Parameters
+    ----------
+    name
+        By default the function's.
+    idempotent
+        Calling it twice does no more than calling it once, as with reading: it is then simply called again where a
+        process died during the call. For any other a person is asked.
 
     Examples
     --------
@@ -65,18 +87,18 @@ def action(name: F | str | None = None) -> F | Callable[[F], F]:
     'HI'
     """
     if callable(name):
-        return _register(name, name.__name__)
+        return _register(name, name.__name__, idempotent=False)
 
     def decorate(function: F) -> F:
-        return _register(function, name or function.__name__)
+        return _register(function, name or function.__name__, idempotent=idempotent)
 
     return decorate
 
 
-def _register(function: F, name: str) -> F:
+def _register(function: F, name: str, *, idempotent: bool) -> F:
     if not name:
         raise SetupError("action name is required")
-    REGISTERED[name] = Action(name, function, inspect.getdoc(function) or "")
+    REGISTERED[name] = Action(name, function, inspect.getdoc(function) or "", idempotent)
     return function
 
 
@@ -130,7 +152,9 @@ def built_in_actions(
         "Time.Now": time_now,
         "Print": print_line,
     }
-    return {name: Action(name, function, function.__doc__ or "") for name, function in functions.items()}
+    return {
+        name: Action(name, function, function.__doc__ or "", idempotent=True) for name, function in functions.items()
+    }
 
 
 def _text(value: Any, name: str) -> str:

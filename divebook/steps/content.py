@@ -60,7 +60,7 @@ class ContentBuilder:
             result = await anyio.to_thread.run_sync(self._interpreter.run_script, script, names, host)
             return blocks_from_script_result(result)
 
-        recorded: list[Block] = await context.operation(DYNAMIC_CONTENT, {"script": script}, call)
+        recorded: list[Block] = await context.operation(DYNAMIC_CONTENT, {"script": script}, call, repeatable=True)
         return recorded
 
     async def _from_program(self, program: str, context: StepContext, agent: str) -> list[Block]:
@@ -75,7 +75,7 @@ class ContentBuilder:
         async def call() -> list[Block]:
             return await anyio.to_thread.run_sync(run_program, program, given)
 
-        recorded: list[Block] = await context.operation(DYNAMIC_CONTENT, {"program": program}, call)
+        recorded: list[Block] = await context.operation(DYNAMIC_CONTENT, {"program": program}, call, repeatable=True)
         return recorded
 
 

@@ -56,7 +56,9 @@ class ScriptHost:
                 "content_type": found.content_type,
             }
 
-        found: dict[str, Any] = ask(functools.partial(self._context.operation, DOCUMENT_READ, {"path": path}, read))
+        found: dict[str, Any] = ask(
+            functools.partial(self._context.operation, DOCUMENT_READ, {"path": path}, read, repeatable=True)
+        )
         return found
 
     def printed(self, text: str) -> None:
@@ -82,7 +84,7 @@ class ScriptStep:
             return await anyio.to_thread.run_sync(self._interpreter.run_script, source, names, host)
 
         try:
-            result = await context.operation(SCRIPT_EXECUTION, {"script": source}, call, key="script")
+            result = await context.operation(SCRIPT_EXECUTION, {"script": source}, call, key="script", repeatable=True)
         except Exception as error:
             raise StepError(f"script execution operation failed: {_explained(error)}") from error
         if result is None and context.workflow.dialect == "dive":

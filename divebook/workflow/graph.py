@@ -23,7 +23,7 @@ def reachable_from(steps: Mapping[str, Step], name: str) -> frozenset[str]:
     waiting = [name]
     while waiting:
         step = steps.get(waiting.pop())
-        targets = {edge.step for edge in step.edges} - seen if step else set()
+        targets = set(step.targets) - seen if step else set()
         seen |= targets
         waiting.extend(targets)
     return frozenset(seen)
@@ -106,6 +106,13 @@ def _dangling(steps: Sequence[Step]) -> Iterable[Problem]:
                 place: Place = ("Steps", index, "Next", number, "Step")
                 hint = _did_you_mean(edge.step, names)
                 yield Problem(f'edge to step "{edge.step}" not found', key="Step", place=place, hint=hint)
+        for number, policy in enumerate(step.catch):
+            if policy.step not in names:
+                place = ("Steps", index, "Catch", number, "Step")
+                hint = _did_you_mean(policy.step, names)
+                yield Problem(
+                    f'Catch goes to step "{policy.step}", which does not exist', key="Step", place=place, hint=hint
+                )
 
 
 def _unreachable(steps: Sequence[Step]) -> Iterable[Problem]:

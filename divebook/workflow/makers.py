@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from divebook.errors import DefinitionError
 from divebook.workflow.content import EXACTLY_ONE, ContentEntry
 from divebook.workflow.definition import (
     Config,
@@ -16,6 +17,7 @@ from divebook.workflow.definition import (
 )
 from divebook.workflow.graph import check_workflow, duplicate_names
 from divebook.workflow.kinds import INVALID
+from divebook.workflow.policies import Retry
 from divebook.workflow.problem import Place, Problem, Severity
 from divebook.workflow.reading import Reading
 from divebook.workflow.resources import DIVE_PROVIDERS, AgentDefinition
@@ -52,6 +54,15 @@ def step(made: Made, reading: Reading) -> Any:
     if not reading.strict:
         values.setdefault("type", next((name for name in INFERRED_TYPES if values.get(name)), ""))
     return Step(**values)
+
+
+def retry(made: Made, reading: Reading) -> Any:
+    """Make a retry policy; its numbers must make sense."""
+    try:
+        return Retry(**made.values)
+    except DefinitionError as error:
+        reading.add(error.problems[0].message, made.node.start, made.place, key="Retry")
+        return INVALID
 
 
 def output(made: Made, reading: Reading) -> Any:

@@ -31,8 +31,9 @@ from divebook.workflow.kinds import (
     TextMapping,
     Texts,
 )
+from divebook.workflow.policies import Catch
 from divebook.workflow.resources import CONFIRMATION_MODES, LOG_LEVELS
-from divebook.workflow.table import NOT_YET, Key, Table, record
+from divebook.workflow.table import Key, Table, record
 
 TEXT, TRIMMED, FLAG, ANYTHING, FREE, TEXTS = Text(), Text(trimmed=True), Flag(), Anything(), FreeMapping(), Texts()
 NUMBER, WHOLE, HEADERS, TEXT_MAPPING = Number(), Number(whole=True), Headers(), TextMapping()
@@ -72,6 +73,31 @@ EACH = Table(
     {"In": "write Items", "Array": "write Items"},
 )
 
+RETRY = Table(
+    "Retry",
+    (
+        Key("Attempts", "attempts", WHOLE),
+        Key("Seconds", "seconds", NUMBER),
+        Key("Factor", "factor", NUMBER),
+        Key("MaxSeconds", "max_seconds", NUMBER),
+        Key("Jitter", "jitter", NUMBER),
+        Key("Errors", "errors", TEXTS),
+    ),
+    makers.retry,
+    {"Delay": "write Seconds", "Backoff": "write Factor", "Times": "write Attempts", "MaxAttempts": "write Attempts"},
+)
+
+CATCH = Table(
+    "Catch",
+    (
+        Key("Step", "step", TEXT, required="Catch needs a Step to go to"),
+        Key("Errors", "errors", TEXTS),
+        Key("Store", "store", TEXT),
+    ),
+    record(Catch),
+    {"Next": "write Step", "Error": "write Errors"},
+)
+
 STEP = Table(
     "step",
     (
@@ -89,11 +115,11 @@ STEP = Table(
         Key("Seconds", "seconds", Seconds()),
         Key("Content", "content", Many(lambda: CONTENT, "write Content: [{Text: ...}]")),
         Key("Join", "join", FLAG, extension=True),
+        Key("Retry", "retry", One(lambda: RETRY, "write Retry: {Attempts: 3}"), extension=True),
+        Key("Catch", "catch", Many(lambda: CATCH, "write Catch: [{Step: name}]"), extension=True),
     ),
     makers.step,
     {
-        "Retry": NOT_YET,
-        "Catch": NOT_YET,
         "Output": "write Store: name",
         "OutputFormat": "say in the prompt what the answer should look like",
         "With": "write Parameters",
@@ -151,7 +177,7 @@ WORKFLOW = Table(
         Key("ContinueOnFailure", "continue_on_failure", FLAG, extension=True),
     ),
     makers.workflow,
-    {"Retry": NOT_YET, "Catch": NOT_YET, "Start": "the first listed step is the start"},
+    {"Retry": "write it into a step", "Catch": "write it into a step", "Start": "the first listed step is the start"},
 )
 
 MODEL_SETTINGS = Table(

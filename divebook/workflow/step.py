@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from divebook.errors import DefinitionError
 from divebook.workflow.content import ContentEntry
+from divebook.workflow.policies import Catch, Retry, catches
 from divebook.workflow.problem import Problem
 from divebook.workflow.record import Record, json_value, many, one
 
@@ -109,6 +110,8 @@ class Step(Record):
     seconds: float | str | None = None
     content: tuple[ContentEntry, ...] = many(ContentEntry)
     join: bool = False
+    retry: Retry | None = one(Retry)
+    catch: tuple[Catch, ...] = many(Catch)
 
     def __init__(
         self,
@@ -128,18 +131,26 @@ class Step(Record):
         seconds: float | str | None = None,
         content: Sequence[ContentEntry | str] = (),
         join: bool = False,
+        retry: Retry | int | Mapping[str, Any] | None = None,
+        catch: Catch | str | Sequence[Catch | str] = (),
     ) -> None:
         self._put(name=name, agent=agent, prompt=prompt, script=script, action=action, store=store, end=end, join=join)
         self._put(parameters=json_value(parameters or {}, "parameters"))
         self._put(seconds=float(seconds) if isinstance(seconds, int | float) else seconds)
         self._put(each=None if each is None else Each.of(each))
         self._put(content=tuple(ContentEntry.of(entry) for entry in content))
+        self._put(retry=None if retry is None else Retry.of(retry), catch=catches(catch))
         self._put(edges=_edges(next if next is not None else edges))
         self._put(type=type if type is not None else inferred_type(self))
 
     def _put(self, **values: Any) -> None:
         for name, value in values.items():
             object.__setattr__(self, name, value)
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Where a path may go from here: along its edges, or to what catches its failures."""
+        return (*(edge.step for edge in self.edges), *(policy.step for policy in self.catch))
 
     @property
     def is_open(self) -> bool:

@@ -15,8 +15,6 @@ from divebook.workflow.located import Scalar
 from divebook.workflow.problem import Place
 from divebook.workflow.reading import Reading
 
-NOT_YET = "{} is not available yet"
-
 
 def snake_case(key: str) -> str:
     """Return the other spelling of a key: ``ResponseTimeout`` is ``response_timeout``."""
@@ -115,8 +113,6 @@ class Table:
             return
         hint = 'only in the dialect "divebook"' if key else self._suggestion(node.text)
         message = f"unknown key {node.text!r}"
-        if self.advice.get(node.text) == NOT_YET:
-            message, hint = NOT_YET.format(node.text), "remove it"
         reading.add(message, node.start, (*place, node.text), key=node.text, hint=hint)
 
     def _suggestion(self, text: str) -> str:

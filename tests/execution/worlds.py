@@ -15,7 +15,7 @@ class Calls(list):
             self.append(value)
             return value
 
-        return Action(name, note)
+        return Action(name, note, idempotent=True)
 
 
 class Gate:

@@ -102,8 +102,8 @@ def test_what_is_at_its_default_is_not_stored():
 
 
 def test_a_definition_stored_by_a_newer_version_is_refused_by_name():
-    with pytest.raises(DefinitionError, match="stored Step has the unknown field 'retry'"):
-        Workflow.from_dict({"name": "w", "steps": [{"name": "s", "retry": 3}]})
+    with pytest.raises(DefinitionError, match="stored Step has the unknown field 'teleport'"):
+        Workflow.from_dict({"name": "w", "steps": [{"name": "s", "teleport": 3}]})
 
 
 def test_a_stored_definition_is_not_checked_again():

@@ -146,7 +146,7 @@ Extra: 1
         "cell:10:17",
         "cell:11:23",
         "cell:12:15",
-        "cell:14:9",
+        "cell:14:16",
         "cell:15:1",
     ]
     assert "write it into Instructions" in lines[0]
@@ -155,7 +155,8 @@ Extra: 1
     assert "old form" in lines[2]
     assert 'edge to step "x" not found' in lines[3]
     assert "step already registered: s" in lines[4]
-    assert "Retry is not available yet" in lines[5]
+    assert "Retry must be" in lines[5]
+    assert "write Retry: {Attempts: 3}" in lines[5]
 
 
 @pytest.mark.parametrize(
@@ -232,7 +233,10 @@ def test_two_workflows_of_one_name_are_refused():
         ("{Name: s, Script: [1]}", "Script must be a text, not a list"),
         ("{Name: s, Action: a, Parameters: [1]}", "Parameters must be a mapping, not a list"),
         ("{Name: s, Action: a, Parameters: {a: [.inf]}}", "a must be a finite number"),
-        ("{Name: s, Script: '1', Catch: []}", "Catch is not available yet"),
+        ("{Name: s, Script: '1', Catch: [{Step: nope}]}", 'Catch goes to step "nope"'),
+        ("{Name: s, Script: '1', Catch: [{Errors: [E]}]}", "Catch needs a Step to go to"),
+        ("{Name: s, Script: '1', Retry: {Attempts: 0}}", "Attempts must be 1 or more, not 0"),
+        ("{Name: s, Script: '1', Retry: {Delay: 1}}", "write Seconds"),
         ("{Name: s, Script: '1', Output: x}", "write Store: name"),
     ],
 )

@@ -28,12 +28,15 @@ from divebook.workflow.definition import (
     TriggerDefinition,
     Workflow,
 )
+from divebook.workflow.policies import Catch, Retry
 from divebook.workflow.table import snake_case
 
 TABLES = [
     (schema.CONTENT, ContentEntry),
     (schema.EDGE, Edge),
     (schema.EACH, Each),
+    (schema.RETRY, Retry),
+    (schema.CATCH, Catch),
     (schema.STEP, Step),
     (schema.INPUT, InputDefinition),
     (schema.OUTPUT, OutputDefinition),

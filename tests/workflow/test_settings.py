@@ -2,6 +2,10 @@
 
 import pytest
 
+from divebook.errors import DefinitionError, SetupError
+from divebook.workflow.definition import AgentDefinition, Config, ModelSettings, ProviderSettings
+from divebook.workflow.graph import check_references
+from divebook.workflow.reader import definitions_from, read_agent
 from divebook.workflow.settings import (
     check_default_workflow,
     check_providers,
@@ -9,10 +13,6 @@ from divebook.workflow.settings import (
     require_name,
     with_defaults,
 )
-from divebook.errors import DefinitionError, SetupError
-from divebook.workflow.definition import AgentDefinition, Config, ModelSettings, ProviderSettings
-from divebook.workflow.graph import check_references
-from divebook.workflow.reader import definitions_from, read_agent
 
 
 def test_a_whole_environment_is_accepted_as_the_old_system_wrote_it():

@@ -1,0 +1,1 @@
+"""The past of executions, read from their logs: as spans, as DataFrames, as a picture, as totals."""

@@ -1,0 +1,277 @@
+"""The timeline of an execution: where its bars lie, and a picture of them that needs nothing but an image viewer.
+
+`layout` is pure and decides what is drawn: a lane per path; in it a row for the steps, below that rows for items and
+operations, as many as ran side by side. `svg` draws a layout. Colours are those of Okabe and Ito; what a colour says is
+also said by a sign or a line, and in the table beside the picture.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from xml.sax.saxutils import escape
+
+from divebook.analysis.shown import one_line, plural, seconds
+from divebook.analysis.spans import Span
+from divebook.engine.operations import ACTION_EXECUTION, AGENT_RESPONSE, SCRIPT_EXECUTION
+from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, RUNNING
+
+MAX_BARS = 300
+MAX_LANES = 30
+MAX_ROWS = 6
+"""Rows for items and operations within one lane; more of them share the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A span and the row of its lane that it lies in; row 0 is for steps."""
+
+    span: Span
+    row: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """The bars of one path."""
+
+    path: str
+    bars: tuple[Bar, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many rows it has."""
+        return 1 + max((bar.row for bar in self.bars), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """What is drawn, and how much is not."""
+
+    lanes: tuple[Lane, ...]
+    started_us: int
+    ended_us: int
+    hidden_bars: int = 0
+    hidden_lanes: int = 0
+
+
+def layout(
+    spans: Sequence[Span], *, now_us: int | None = None, max_bars: int = MAX_BARS, max_lanes: int = MAX_LANES
+) -> Timeline:
+    """Arrange spans in lanes.
+
+    Parameters
+    ----------
+    spans
+        In the order in which they began.
+    now_us
+        Where running bars end; by default at the last moment that is known.
+    max_bars, max_lanes
+        What is too much for a picture is left out and counted; steps and what failed are kept first.
+    """
+    drawn = _without_doubles(spans)
+    paths = list(dict.fromkeys(span.path for span in drawn))
+    shown = _most_telling_paths(paths, drawn, max_lanes)
+    kept = _most_telling([span for span in drawn if span.path in shown], max_bars)
+    moments = [moment for span in drawn for moment in (span.started_us, span.ended_us or span.started_us)]
+    started, ended = min(moments, default=0), max([*moments, now_us or 0])
+    lanes = tuple(Lane(path, _rows([s for s in kept if s.path == path], ended)) for path in paths if path in shown)
+    in_shown = sum(span.path in shown for span in drawn)
+    return Timeline(lanes, started, ended, in_shown - len(kept), len(paths) - len(shown))
+
+
+def _without_doubles(spans: Sequence[Span]) -> list[Span]:
+    """Leave out items that are no more than their one operation."""
+    operations: dict[tuple[str, str, int, int | None], int] = {}
+    for span in spans:
+        if span.kind == "operation":
+            operations[_place(span)] = operations.get(_place(span), 0) + 1
+    return [span for span in spans if span.kind != "item" or operations.get(_place(span), 0) != 1]
+
+
+def _place(span: Span) -> tuple[str, str, int, int | None]:
+    return span.path, span.step, span.visit, span.iteration
+
+
+def _most_telling_paths(paths: Sequence[str], spans: Iterable[Span], limit: int) -> set[str]:
+    failed = {span.path for span in spans if span.status == FAILED}
+    return set(sorted(paths, key=lambda path: path not in failed)[:limit])
+
+
+def _most_telling(spans: Sequence[Span], limit: int) -> list[Span]:
+    """Return what to draw: what failed or runs, then steps, then the longest; in the order in which they came."""
+
+    def rank(index: int) -> tuple[bool, bool, int]:
+        span = spans[index]
+        return span.status not in (FAILED, RUNNING), span.kind != "step", -(span.duration_us or 0)
+
+    kept = sorted(sorted(range(len(spans)), key=rank)[:limit])
+    return [spans[index] for index in kept]
+
+
+def _rows(spans: Iterable[Span], end: int) -> tuple[Bar, ...]:
+    """Put each item or operation into the first row that is free when it begins."""
+    bars, free = [], [0] * MAX_ROWS
+    for span in spans:
+        if span.kind == "step":
+            bars.append(Bar(span, 0))
+            continue
+        row = next((index for index, moment in enumerate(free) if moment <= span.started_us), MAX_ROWS - 1)
+        free[row] = end if span.ended_us is None else span.ended_us
+        bars.append(Bar(span, row + 1))
+    return tuple(bars)
+
+
+# --- the picture ---------------------------------------------------------------------------------------------------
+
+WIDTH, LEFT, RIGHT, TOP = 860, 112, 16, 14
+STEP_HEIGHT, ROW_HEIGHT, LANE_GAP, FOOT = 20, 8, 10, 44
+FONTS = "system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif"
+CHARACTER = 6.3
+"""About how wide a character of the labels is."""
+PAPER, INK, FAINT = "#fbfbf9", "#24292f", "#d8dbdf"
+STATUS_COLOURS = {COMPLETED: "#0072b2", RUNNING: "#e69f00", FAILED: "#d55e00", CANCELLED: "#8a8f98"}
+TYPE_COLOURS = {AGENT_RESPONSE: "#cc79a7", ACTION_EXECUTION: "#009e73", SCRIPT_EXECUTION: "#56b4e9"}
+TYPE_NAMES = {AGENT_RESPONSE: "model call", ACTION_EXECUTION: "action", SCRIPT_EXECUTION: "script"}
+OTHER_COLOUR = "#b8a432"
+SIGNS = {FAILED: "✕ ", RUNNING: "▸ ", CANCELLED: "◼ "}
+
+
+def svg(timeline: Timeline, title: str = "Timeline") -> str:
+    """Return the timeline as an SVG document of its own: a light card, legible on any background."""
+    tops, bottom = _tops(timeline.lanes)
+    scale = _Scale(timeline)
+    height = bottom + FOOT
+    size = f'viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" font-family="{FONTS}" font-size="11">',
+        f"<title>{_text(title, 200)}</title>",
+        f'<rect x="0.5" y="0.5" width="{WIDTH - 1}" height="{height - 1}" rx="8" fill="{PAPER}" stroke="{FAINT}"/>',
+        *_axis(scale, bottom),
+    ]
+    for lane, top in zip(timeline.lanes, tops, strict=True):
+        parts += _lane(lane, top, scale)
+    return "".join([*parts, *_legend(timeline, height - 12), "</svg>"])
+
+
+def svg_data_uri(picture: str) -> str:
+    """Return an SVG document as an address that an image can have."""
+    return f"data:image/svg+xml;base64,{base64.b64encode(picture.encode()).decode('ascii')}"
+
+
+class _Scale:
+    """From moments to places."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self.started, self.ended = timeline.started_us, max(timeline.ended_us, timeline.started_us + 1)
+        self._factor = (WIDTH - LEFT - RIGHT) / (self.ended - self.started)
+
+    def x(self, moment: int | None) -> float:
+        return LEFT + (min(self.ended if moment is None else moment, self.ended) - self.started) * self._factor
+
+    def ticks(self) -> list[int]:
+        """Return four to ten moments at round distances from the start."""
+        extent = self.ended - self.started
+        unit = 10 ** (len(str(extent)) - 1)
+        distance = next(unit * part // 10 for part in (1, 2, 5, 10, 20) if extent <= 8 * unit * part / 10)
+        return list(range(0, extent + 1, max(distance, 1)))
+
+
+def _tops(lanes: Sequence[Lane]) -> tuple[list[int], int]:
+    """Return the upper edge of each lane, and the lower edge of the last."""
+    tops, y = [], TOP
+    for lane in lanes:
+        tops.append(y)
+        y += STEP_HEIGHT + (lane.rows - 1) * ROW_HEIGHT + LANE_GAP
+    return tops, y
+
+
+def _axis(scale: _Scale, bottom: int) -> list[str]:
+    parts = []
+    for tick in scale.ticks():
+        x = scale.x(scale.started + tick)
+        anchor = "start" if tick == 0 else "middle" if x < WIDTH - RIGHT - 20 else "end"
+        parts.append(f'<path d="M{x:.1f} {TOP - 6}V{bottom}" stroke="{FAINT}" stroke-width="1"/>')
+        label = "0" if tick == 0 else seconds(tick / 1e6)
+        parts.append(f'<text x="{x:.1f}" y="{bottom + 12}" text-anchor="{anchor}" fill="#57606a">{label}</text>')
+    return parts
+
+
+def _lane(lane: Lane, top: int, scale: _Scale) -> list[str]:
+    parts = [f'<text x="12" y="{top + 14}" fill="{INK}">{_text(lane.path, 15)}</text>']
+    steps = [bar for bar in lane.bars if bar.row == 0]
+    ends = [scale.x(bar.span.started_us) for bar in steps[1:]]
+    for bar, room in zip(steps, [*ends, float(WIDTH - 4)], strict=True):
+        parts.append(_bar(bar.span, top, STEP_HEIGHT - 2, STATUS_COLOURS.get(bar.span.status, INK), scale))
+        parts.append(_label(bar.span, top + 13, room, scale))
+    for bar in lane.bars:
+        if bar.row > 0:
+            y = top + STEP_HEIGHT + (bar.row - 1) * ROW_HEIGHT
+            parts.append(_bar(bar.span, y, ROW_HEIGHT - 2, _operation_colour(bar.span), scale))
+    return parts
+
+
+def _operation_colour(span: Span) -> str:
+    if span.status != COMPLETED:
+        return STATUS_COLOURS.get(span.status, INK)
+    return TYPE_COLOURS.get(span.type, OTHER_COLOUR)
+
+
+def _bar(span: Span, y: int, height: int, colour: str, scale: _Scale) -> str:
+    left = scale.x(span.started_us)
+    width = max(scale.x(span.ended_us) - left, 1.5)
+    outline = ' stroke="#24292f" stroke-dasharray="3 2"' if span.status in (FAILED, RUNNING) else ""
+    return (
+        f'<rect x="{left:.1f}" y="{y}" width="{width:.1f}" height="{height}" rx="2" fill="{colour}"{outline}>'
+        f"<title>{_text(_tooltip(span), 200)}</title></rect>"
+    )
+
+
+def _tooltip(span: Span) -> str:
+    took = "" if span.duration_us is None else f", {seconds(span.duration_us / 1e6)}"
+    error = f": {span.error}" if span.error else ""
+    return f"{span.name} ({span.type}), {span.status}{took}{error}"
+
+
+def _label(span: Span, y: int, room: float, scale: _Scale) -> str:
+    """Return the step's name: inside its bar, or behind it, or nothing where neither has room."""
+    left, right = scale.x(span.started_us), scale.x(span.ended_us)
+    name = SIGNS.get(span.status, "") + one_line(span.step, 40)
+    needed = len(name) * CHARACTER + 8
+    if needed <= right - left:
+        colour = INK if span.status == RUNNING else "#ffffff"
+        return f'<text x="{left + 5:.1f}" y="{y}" fill="{colour}">{escape(name)}</text>'
+    if needed <= room - right:
+        return f'<text x="{right + 4:.1f}" y="{y}" fill="{INK}">{escape(name)}</text>'
+    return ""
+
+
+def _legend(timeline: Timeline, y: int) -> list[str]:
+    """Return a key to the colours that occur, and what was left out."""
+    spans = [bar.span for lane in timeline.lanes for bar in lane.bars]
+    entries = [
+        (colour, f"{SIGNS.get(status, '')}{status}")
+        for status, colour in STATUS_COLOURS.items()
+        if any(span.status == status for span in spans)
+    ]
+    types = dict.fromkeys(span.type for span in spans if span.kind != "step" and span.status == COMPLETED)
+    entries += [(TYPE_COLOURS.get(type_, OTHER_COLOUR), TYPE_NAMES.get(type_, type_)) for type_ in types]
+    parts, x = [], float(LEFT)
+    for colour, name in entries:
+        parts.append(f'<rect x="{x:.1f}" y="{y - 8}" width="9" height="9" rx="2" fill="{colour}"/>')
+        parts.append(f'<text x="{x + 13:.1f}" y="{y}" fill="{INK}">{_text(name, 30)}</text>')
+        x += 13 + len(name) * CHARACTER + 16
+    left_out = _left_out(timeline)
+    if left_out:
+        parts.append(f'<text x="{WIDTH - RIGHT}" y="{y}" text-anchor="end" fill="{INK}">{left_out}</text>')
+    return parts
+
+
+def _left_out(timeline: Timeline) -> str:
+    counts = [(timeline.hidden_bars, "shorter bar"), (timeline.hidden_lanes, "path")]
+    told = [plural(count, noun) for count, noun in counts if count]
+    return f"not drawn: {', '.join(told)}" if told else ""
+
+
+def _text(text: str, width: int) -> str:
+    return escape(one_line(text, width))

@@ -1,0 +1,92 @@
+"""What follows when a step has failed: pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from divebook.errors import (
+    DefinitionError,
+    DivergenceError,
+    NotFoundError,
+    ScriptSyntaxError,
+    TemplateError,
+    UndefinedVariableError,
+    UnstorableValueError,
+)
+from divebook.workflow.policies import Catch
+from divebook.workflow.step import Step
+
+HOPELESS = (
+    DefinitionError,
+    DivergenceError,
+    NotFoundError,
+    ScriptSyntaxError,
+    TemplateError,
+    UndefinedVariableError,
+    UnstorableValueError,
+)
+"""Errors that another attempt would meet again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error with all that a policy may ask of it."""
+
+    message: str
+    kind: str
+    """Class of the error that started it."""
+    names: frozenset[str]
+    """Names of the classes of every error in the chain, and of their bases."""
+    hopeless: bool = False
+    retry_after: float = 0.0
+    """Seconds that whoever failed asked to wait."""
+
+    @classmethod
+    def of(cls, error: BaseException, message: str) -> Failure:
+        """Describe an error and its causes."""
+        chain = _chain(error)
+        names = {base.__name__ for link in chain for base in type(link).__mro__}
+        asked = [value for link in chain if isinstance(value := getattr(link, "retry_after", None), int | float)]
+        hopeless = any(isinstance(link, HOPELESS) for link in chain)
+        return cls(message, type(chain[-1]).__name__, frozenset(names), hopeless, float(max(asked, default=0)))
+
+    def matches(self, errors: Sequence[str]) -> bool:
+        """Whether a policy with these names or parts of messages applies."""
+        return not errors or any(entry in self.names or entry in self.message for entry in errors)
+
+    def to_data(self, step: str, attempts: int) -> dict[str, Any]:
+        """Return the error as what `Catch.store` keeps."""
+        return {"type": self.kind, "message": self.message, "step": step, "attempts": attempts}
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    chain: list[BaseException] = []
+    link: BaseException | None = error
+    while link is not None and link not in chain:
+        chain.append(link)
+        link = link.exceptions[0] if isinstance(link, BaseExceptionGroup) else link.__cause__
+    return chain
+
+
+def retry_delay(step: Step, failures: int, failure: Failure, chance: float) -> float | None:
+    """Return the seconds to wait before the step is tried again, or None if it is not.
+
+    Parameters
+    ----------
+    failures
+        How often this visit of the step has failed, this time included.
+    chance
+        A number from 0 to 1, for the jitter.
+    """
+    policy = step.retry
+    if policy is None or failures >= policy.attempts or failure.hopeless or not failure.matches(policy.errors):
+        return None
+    delay = policy.delay(failures)
+    return max(delay + delay * policy.jitter * chance, failure.retry_after)
+
+
+def catching(step: Step, failure: Failure) -> Catch | None:
+    """Return the first policy of the step that catches the failure."""
+    return next((policy for policy in step.catch if failure.matches(policy.errors)), None)

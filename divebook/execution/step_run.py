@@ -1,0 +1,135 @@
+"""One visit of a step: its items, and its attempts where it is tried again."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from divebook.engine.instructions import RunStep
+from divebook.engine.operations import Place
+from divebook.engine.retries import Failure, retry_delay
+from divebook.engine.state import NO_FAILURE, OpenStep
+from divebook.errors import DivebookError, StepError
+from divebook.events import catalog
+from divebook.execution.context import StepContext
+from divebook.execution.iterations import Iterations, Outcome
+from divebook.execution.recorder import Recorder
+from divebook.workflow.definition import Workflow
+
+JITTER_BITS = 32
+
+Handler = Callable[[StepContext], Awaitable[Outcome]]
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What a runner is given from above."""
+
+    handlers: Mapping[str, Handler]
+    """By step type."""
+    evaluate_condition: Callable[[str, Mapping[str, Any]], Awaitable[bool]]
+    """A condition and the names it may use to its truth."""
+    evaluate_items: Callable[[Any, Mapping[str, Any]], Awaitable[list[Any]]]
+    """`Each.Items` as written and the names it may use to the items."""
+
+
+class StepRun:
+    """Carries out one visit of a step, from wherever the log has got to."""
+
+    def __init__(self, recorder: Recorder, services: Services, workflow: Workflow, instruction: RunStep) -> None:
+        self.step = workflow.step(instruction.step)
+        self._recorder, self._services, self._workflow = recorder, services, workflow
+        self._path, self._visit = instruction.path, instruction.visit
+        self._handler: Handler | None = None
+
+    @property
+    def opened(self) -> OpenStep:
+        """The step as the log has it."""
+        opened = self._recorder.journal.state.paths[self._path].open
+        if opened is None:
+            raise RuntimeError(f"path {self._path} is inside no step")
+        return opened
+
+    async def run(self) -> Outcome:
+        """Carry out what is not done yet.
+
+        Raises
+        ------
+        Suspended
+            It cannot go on before a question is answered.
+        Exception
+            Whatever its code raised in the last attempt.
+        """
+        self._handler = self._find_handler()
+        each = self.step.each
+        if each is None:
+            return await self._run_item(None, None)
+        journal = self._recorder.journal
+        names = {"inputs": journal.state.inputs, "state": self.opened.entry_variables}
+        items = await self._services.evaluate_items(each.items, names)
+        iterations = Iterations(journal, self._path, self.step, each, items)
+        return await iterations.run(self._run_item, texts_only=self._workflow.dialect == "dive")
+
+    def _find_handler(self) -> Handler:
+        step = self.step
+        handler = self._services.handlers.get(step.type)
+        if handler is None or (self._workflow.dialect == "dive" and step.type == "wait"):
+            raise StepError(f'unsupported step type "{step.type}" in step "{step.name}"')
+        return handler
+
+    async def _run_item(self, index: int | None, item: Any) -> Outcome:
+        """Carry out one item, or the whole step without `Each`, as often as its policy says."""
+        while True:
+            await self._pause_before_retry(index)
+            try:
+                return await self._attempt(index, item)
+            except Exception as error:
+                if not self._will_retry(index, error):
+                    raise
+
+    async def _attempt(self, index: int | None, item: Any) -> Outcome:
+        each = self.step.each
+        local = {each.as_: item} if each is not None and each.as_ and item is not None else None
+        failures, _ = self.opened.failures.get(index, NO_FAILURE)
+        context = StepContext(
+            self._recorder,
+            self._workflow,
+            self.step,
+            self._path,
+            self._visit,
+            attempt=failures,
+            iteration_index=index,
+            local=local,
+        )
+        assert self._handler is not None  # noqa: S101 - set by run, which alone comes here
+        return await self._handler(context)
+
+    async def _pause_before_retry(self, index: int | None) -> None:
+        failures, delay = self.opened.failures.get(index, NO_FAILURE)
+        if failures and delay > 0:
+            await self._recorder.sleep(
+                Place(self._path, self.step.name, self._visit, index, f"retry-{failures}"), delay
+            )
+
+    def _will_retry(self, index: int | None, error: Exception) -> bool:
+        """Record that there is to be another attempt, if the policy says so."""
+        journal = self._recorder.journal
+        if self.step.retry is None or journal.error is not None:
+            return False
+        failures = self.opened.failures.get(index, NO_FAILURE)[0] + 1
+        failure = Failure.of(error, failure_text(error))
+        chance = self._recorder.chance.bits(JITTER_BITS) / 2**JITTER_BITS
+        delay = retry_delay(self.step, failures, failure, chance)
+        if delay is not None:
+            journal.record(catalog.StepRetried(failures, failure.message, delay, index), self._path, self.step.name)
+        return delay is not None
+
+
+def failure_text(error: BaseException) -> str:
+    """Return the message of an error, with the class of those that are not ours."""
+    if isinstance(error, BaseExceptionGroup):
+        return failure_text(error.exceptions[0])
+    if isinstance(error, DivebookError):
+        return str(error)
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -1,0 +1,206 @@
+"""The line of a magic: words, options, and ``key=value`` whose values are YAML or ``$name`` of a kernel variable."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from IPython.core.error import UsageError
+
+from divebook.errors import DefinitionError, nearest
+from divebook.workflow.kinds import Anything
+from divebook.workflow.located import Node, Scalar
+from divebook.workflow.reading import Reading
+from divebook.workflow.yaml_text import parse_yaml
+
+_KEY = re.compile(r"([^\W\d][\w.-]*)=")
+_VARIABLE = re.compile(r"\$([^\W\d]\w*)")
+_CLOSING = {"[": "]", "{": "}"}
+_QUOTES = "\"'"
+_TEXT_TYPES = ("string", "str", "text")
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """What stands behind a sub-command."""
+
+    words: tuple[str, ...] = ()
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    """Values as they were written."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """By long name; a flag has the value ``""``."""
+
+    def has(self, flag: str) -> bool:
+        """Return whether a flag was given."""
+        return flag in self.options
+
+    def only_word(self, what: str) -> str:
+        """Return the one word; UsageError if there is none, or another one."""
+        if len(self.words) != 1:
+            found = " ".join(self.words) or "nothing"
+            raise UsageError(f"one {what} is needed here, found {found}")
+        return self.words[0]
+
+
+def split(line: str) -> list[str]:
+    """Return the words of a line; quotes and brackets keep a word together where YAML would.
+
+    A quote counts only at the beginning of a word or value, so that ``name=O'Brien`` is one word.
+
+    >>> split("run audit names=[a, 'b c'] title='two words' who=O'Brien")
+    ['run', 'audit', "names=[a, 'b c']", "title='two words'", "who=O'Brien"]
+    """
+    words, position = [], 0
+    while position < len(line):
+        if line[position].isspace():
+            position += 1
+            continue
+        end = _word_end(line, position)
+        words.append(line[position:end])
+        position = end
+    return words
+
+
+def _word_end(line: str, start: int) -> int:
+    key = _KEY.match(line, start)
+    position = key.end() if key else start
+    if position < len(line) and line[position] in _QUOTES:
+        return _quote_end(line, position)
+    if position < len(line) and line[position] in _CLOSING:
+        return _bracket_end(line, position)
+    while position < len(line) and not line[position].isspace():
+        position += 1
+    return position
+
+
+def _quote_end(line: str, start: int) -> int:
+    r"""Return the place behind the closing quote; in single quotes ``''`` is one, in double quotes ``\"`` is."""
+    quote, position = line[start], start + 1
+    while position < len(line):
+        doubled = quote == "'" and line[position : position + 2] == "''"
+        if doubled or (quote == '"' and line[position] == "\\"):
+            position += 2
+        elif line[position] == quote:
+            return position + 1
+        else:
+            position += 1
+    raise UsageError(f"the quote {quote} before {line[start + 1 : start + 21]!r} is not closed")
+
+
+def _bracket_end(line: str, start: int) -> int:
+    expected, position = [_CLOSING[line[start]]], start + 1
+    while position < len(line):
+        character = line[position]
+        if character in _QUOTES and line[position - 1] in "[{,: ":
+            position = _quote_end(line, position)
+            continue
+        if character in _CLOSING:
+            expected.append(_CLOSING[character])
+        elif character == expected[-1]:
+            expected.pop()
+            if not expected:
+                return position + 1
+        position += 1
+    raise UsageError(f"{expected[-1]} is missing at the end of {line[start : start + 20]!r}")
+
+
+def parse(words: Iterable[str], flags: Mapping[str, str], valued: Mapping[str, str], *, inputs: bool) -> Arguments:
+    """Sort words into options, inputs and the rest.
+
+    Parameters
+    ----------
+    flags, valued
+        Long names of the options without and with a value, by every spelling: ``{"-b": "background"}``.
+    inputs
+        Whether ``key=value`` is allowed.
+    """
+    plain: list[str] = []
+    given: dict[str, str] = {}
+    options: dict[str, str] = {}
+    remaining = iter(words)
+    for word in remaining:
+        key = _KEY.match(word)
+        spelled, equals, value = word.partition("=")
+        if word.startswith("-") and word != "-":
+            options.update([_option(spelled, value if equals else None, remaining, flags, valued)])
+        elif key and inputs:
+            if key[1] in given:
+                raise UsageError(f"input {key[1]!r} is given twice")
+            given[key[1]] = word[key.end() :]
+        else:
+            plain.append(_unquoted(word))
+    return Arguments(tuple(plain), given, options)
+
+
+def _option(
+    spelled: str, value: str | None, remaining: Iterable[str], flags: Mapping[str, str], valued: Mapping[str, str]
+) -> tuple[str, str]:
+    if spelled in flags and value is None:
+        return flags[spelled], ""
+    if spelled not in valued:
+        known = [*flags, *valued]
+        close = nearest(spelled, known)
+        advice = f"did you mean {close}?" if close else f"known: {', '.join(known) or 'none'}"
+        raise UsageError(f"unknown option {spelled} ({advice})")
+    found = value if value is not None else next(iter(remaining), None)
+    if found is None:
+        raise UsageError(f"option {spelled} needs a value")
+    return valued[spelled], _unquoted(found)
+
+
+def _unquoted(word: str) -> str:
+    return str(_plain(word)) if word[:1] in _QUOTES else word
+
+
+def values(written: Mapping[str, str], types: Mapping[str, str | None], variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the inputs that were written.
+
+    Parameters
+    ----------
+    types
+        Declared types by input; a plain word is a text where one is declared (``version=1.10``).
+    variables
+        The kernel's, for ``$name``.
+    """
+    return {name: _value(name, text, types.get(name), variables) for name, text in written.items()}
+
+
+def _value(name: str, text: str, declared: str | None, variables: Mapping[str, Any]) -> Any:
+    reference = _VARIABLE.fullmatch(text)
+    if reference:
+        return _variable(name, reference[1], variables)
+    if (declared or "").lower() in _TEXT_TYPES and text[:1] not in {*_QUOTES, *_CLOSING}:
+        return text
+    try:
+        return _plain(text)
+    except DefinitionError as error:
+        problem = error.problems[0]
+        raise UsageError(f"input {name!r}: {problem.message} in {text!r}") from None
+
+
+def _variable(name: str, variable: str, variables: Mapping[str, Any]) -> Any:
+    if variable not in variables:
+        close = nearest(variable, (known for known in variables if not known.startswith("_")))
+        advice = f"did you mean ${close}?" if close else "define it in a cell, or quote the value if it is text"
+        raise UsageError(f"input {name!r}: there is no variable {variable!r} ({advice})")
+    return variables[variable]
+
+
+def _plain(text: str) -> Any:
+    """Return what a value means in YAML; a word that is no scalar there (``*.py``, ``#1``) is text all the same."""
+    is_written_out = text[:1] in {*_QUOTES, *_CLOSING}
+    reading = Reading(text, "value")
+    try:
+        node: Node | None = parse_yaml(reading)
+        reading.raise_errors()
+    except DefinitionError:
+        if is_written_out:
+            raise
+        return text
+    if not is_written_out and not isinstance(node, Scalar):
+        return None if text in ("", "~") or text.lower() == "null" else text
+    value = Anything().read(node, ("value",), reading) if node is not None else None
+    reading.raise_errors()
+    return value

@@ -1,0 +1,129 @@
+"""``%dive run`` in a cell waits without blocking the kernel: the call is awaited, and an interrupt stops the run.
+
+IPython awaits what a cell awaits, but not what a magic returns. So the text of a cell is changed before it runs:
+``%dive run x``, which IPython has made ``get_ipython().run_line_magic('dive', 'run x')``, becomes ``await
+get_ipython().run_line_magic('dive', 'await run x')``, also behind ``r =``. Where that is impossible (in a function,
+inside ``%%time`` or ``%%capture``) the call stays as it is, and the magic blocks.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import re
+import sys
+from collections.abc import Iterator
+from types import CodeType
+from typing import TYPE_CHECKING
+
+from divebook.errors import DivebookError, ExecutionCancelledError
+
+if TYPE_CHECKING:  # loading the extension must be quick
+    from divebook.notebook.run import Run
+
+AWAIT = "await"
+"""Sub-command before another one: return a coroutine instead of blocking."""
+AWAITED = ("run", "resume")
+PATIENCE = 10
+"""Seconds that an interrupted run gets for coming to rest."""
+
+_CALL = "run_line_magic('dive', "
+_HELP = re.compile(r"^(\s*%dive\s+)([a-z]+)\s*\?{1,2}\s*$")
+_NO_WAY_IN = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+
+
+def await_magics(lines: list[str]) -> list[str]:
+    """Put ``await`` before the calls of a cell that take long."""
+    if not any(_CALL in line for line in lines):
+        return lines
+    try:
+        tree = ast.parse("".join(lines))
+    except SyntaxError:
+        return lines
+    changed = list(lines)
+    for call, command in reversed(list(_calls(tree))):
+        row = call.lineno - 1
+        line = changed[row].encode()
+        before, between, behind = line[: call.col_offset], line[call.col_offset : command], line[command:]
+        changed[row] = (before + b"await " + between + f"{AWAIT} ".encode() + behind).decode()
+    return changed
+
+
+def _calls(tree: ast.AST) -> Iterator[tuple[ast.Call, int]]:
+    """Yield the calls to be awaited, and where in their line the sub-command begins, in the order of the text."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, _NO_WAY_IN):
+            continue
+        if isinstance(node, ast.Call) and (command := _command(node)) is not None:
+            yield node, command
+        yield from _calls(node)
+
+
+def _command(call: ast.Call) -> int | None:
+    if not (isinstance(call.func, ast.Attribute) and call.func.attr == "run_line_magic" and len(call.args) == 2):
+        return None
+    magic, line = call.args
+    if not (isinstance(magic, ast.Constant) and magic.value == "dive" and isinstance(line, ast.Constant)):
+        return None
+    word = str(line.value).split(maxsplit=1)[:1]
+    return line.col_offset + 1 if word and word[0] in AWAITED else None
+
+
+def help_for_commands(lines: list[str]) -> list[str]:
+    """Turn ``%dive run?`` into ``%dive help run``: IPython alone would look for an object called ``run``."""
+    return [_HELP.sub(r"\1help \2", line) for line in lines]
+
+
+def runs_inside(code: CodeType) -> bool:
+    """Return whether this thread is executing `code` now."""
+    frame = sys._getframe()  # noqa: SLF001 - the public way, inspect.stack, reads every source file
+    while frame.f_back is not None:
+        frame = frame.f_back
+        if frame.f_code is code:
+            return True
+    return False
+
+
+# --- waiting -------------------------------------------------------------------------------------------------------
+
+
+async def finish_awaited(run: Run) -> Run:
+    """Await a run; an interrupt of the kernel cancels it and is raised as `ExecutionCancelledError`."""
+    try:
+        return await run
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        _stop(run)
+        raise _interrupted(run) from None
+
+
+def finish_blocking(run: Run) -> Run:
+    """Wait for a run; an interrupt cancels it and is raised as `ExecutionCancelledError`."""
+    try:
+        return run.wait()
+    except KeyboardInterrupt:
+        _stop(run)
+        raise _interrupted(run) from None
+
+
+def _stop(run: Run) -> None:
+    """Cancel a run and wait a while until its log says so; it may end by itself at the same moment."""
+    try:
+        run.cancel().wait(PATIENCE)
+    except (DivebookError, TimeoutError):
+        return
+
+
+def _interrupted(run: Run) -> ExecutionCancelledError:
+    from divebook.notebook.cards import show_as
+
+    error = ExecutionCancelledError(run.id)
+    done = sum(len(path.step_outputs) for path in run.paths.values())
+    if run.execution.is_live:
+        told = f"interrupted: {run.id} has not come to rest yet; %dive show {run.id}"
+    elif run.execution.state.is_over and run.status != "cancelled":
+        told = f"interrupted, but {run.id} had {run.status} already: %dive show {run.id}"
+    else:
+        told = f"interrupted: {run.id} is {run.status}; what its {done} completed steps did is kept. "
+        told += f"To go on: %dive resume {run.id}"
+    show_as(error, [told])
+    return error

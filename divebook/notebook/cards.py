@@ -1,0 +1,66 @@
+"""Errors as a reader of a notebook wants them: what is wrong, where in the cell, what to do; no traceback."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from divebook.analysis.shown import one_line, visible
+from divebook.errors import DefinitionError, DivebookError
+from divebook.workflow.definition import Problem
+
+MAX_PROBLEMS = 12
+WIDTH = 110
+
+
+@contextmanager
+def short_errors(cell: Sequence[str] = ()) -> Iterator[None]:
+    """Let our own errors appear as a card instead of a traceback; they are raised on, so that the cell fails.
+
+    Parameters
+    ----------
+    cell
+        The lines of the cell, if problems are to be pointed at in it.
+    """
+    try:
+        yield
+    except DivebookError as error:
+        show_as(error, card(error, cell))
+        raise
+
+
+def show_as(error: BaseException, lines: Sequence[str]) -> None:
+    """Have IPython show an error as these lines."""
+    error.__dict__["_render_traceback_"] = lambda: list(lines)
+
+
+def card(error: DivebookError, cell: Sequence[str] = ()) -> list[str]:
+    """Return an error as lines of text."""
+    kind = type(error).__name__
+    if not (isinstance(error, DefinitionError) and cell):
+        return [f"{kind}: {visible(str(error))}"]
+    problems = error.problems[:MAX_PROBLEMS]
+    if len(error.problems) == 1:
+        return [f"{kind}: {problem_text(problems[0])}", *_pointer(problems[0], cell)]
+    lines = [f"{kind}: {len(error.problems)} problems in this cell; nothing was defined"]
+    for problem in problems:
+        lines += [f"  {problem_text(problem)}", *_pointer(problem, cell)]
+    more = len(error.problems) - len(problems)
+    return [*lines, f"  ... and {more} more"] if more else lines
+
+
+def problem_text(problem: Problem) -> str:
+    """Return a problem of a cell as one line: ``cell line 3, column 5: unknown key 'Promt' (...)``."""
+    where = f"cell line {problem.line}, column {problem.column}: " if problem.line else ""
+    hint = f" ({problem.hint})" if problem.hint else ""
+    return visible(f"{where}{problem.message}{hint}")
+
+
+def _pointer(problem: Problem, cell: Sequence[str]) -> list[str]:
+    """Return the line of the cell with a mark below the column; nothing if the line is unknown or too long."""
+    if not 1 <= problem.line <= len(cell):
+        return []
+    line = cell[problem.line - 1]
+    if not line.strip() or len(line) > WIDTH or one_line(line, WIDTH) != " ".join(line.split()):
+        return []
+    return [f"    {line}", f"    {' ' * (problem.column - 1)}^"]

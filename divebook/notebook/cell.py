@@ -1,0 +1,79 @@
+"""A defining cell: its first line says what the body is, the body is read as a definition text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from IPython.core.error import UsageError
+
+from divebook.errors import nearest
+from divebook.notebook.arguments import parse, split
+from divebook.notebook.cards import problem_text
+from divebook.notebook.session import Change
+from divebook.workflow.definition import Definitions, Dialect
+from divebook.workflow.reader import Body, read_definitions
+
+BODIES = ("workflow", "agent")
+DIALECTS = ("divebook", "dive")
+USAGE = "%%dive, %%dive workflow NAME or %%dive agent NAME, each with --dialect dive if need be"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A cell that defines something."""
+
+    text: str
+    """What stands below its first line."""
+    body: Body = "file"
+    name: str | None = None
+    dialect: Dialect = "divebook"
+    lines_above: int = 1
+    """Lines of the cell before the text."""
+
+    def read(self) -> Definitions:
+        """Return what it defines; `DefinitionError` counts lines from the top of the cell."""
+        return read_definitions(
+            self.text,
+            source_name="cell",
+            dialect=self.dialect,
+            line_offset=self.lines_above,
+            body=self.body,
+            name=self.name,
+        )
+
+    @property
+    def lines(self) -> Sequence[str]:
+        """The lines of the whole cell; what stands above the text is left empty."""
+        return [""] * self.lines_above + self.text.splitlines()
+
+
+def parse_cell(line: str, text: str, lines_above: int = 1) -> Cell:
+    """Return the cell that a first line (without ``%%dive``) and a body make; UsageError if the line is wrong."""
+    arguments = parse(split(line), {}, {"--dialect": "dialect"}, inputs=False)
+    dialect = arguments.options.get("dialect", "divebook")
+    if dialect not in DIALECTS:
+        raise UsageError(f"unknown dialect {dialect!r}; one of {', '.join(DIALECTS)}")
+    kind, *names = arguments.words or ("file",)
+    if kind != "file" and kind not in BODIES:
+        close = nearest(kind, BODIES)
+        advice = f"did you mean {close!r}?" if close else f"write {USAGE}"
+        raise UsageError(f"%%dive cannot begin with {kind!r} ({advice})")
+    if len(names) > 1 or (kind == "file" and names):
+        raise UsageError(f"one name is enough, found {' '.join(names)}; put a name with spaces in quotes")
+    return Cell(text, cast("Body", kind), names[0] if names else None, cast("Dialect", dialect), lines_above)
+
+
+def confirmation(change: Change) -> str:
+    """Return a few lines that say what a cell did."""
+    return "\n".join([*_told("defined", change.defined), *_told("replaced", change.replaced), *_warnings(change)])
+
+
+def _told(verb: str, things: Iterable[str]) -> Iterable[str]:
+    listed = ", ".join(things)
+    return [f"{verb} {listed}"] if listed else []
+
+
+def _warnings(change: Change) -> Iterable[str]:
+    return [f"warning: {problem_text(problem)}" for problem in change.warnings]

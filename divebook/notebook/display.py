@@ -1,0 +1,242 @@
+"""A run as people see it without a kernel: as HTML that survives sanitisers, and as text for terminals.
+
+Front ends drop ``<style>``, ``<svg>`` and ``<script>`` from what they do not trust, and some drop every style: so the
+table comes first and says all, styling is inline and names no background, and the timeline is an image. Whatever a
+model, script or user wrote is escaped, cut, and freed of control characters (`divebook.analysis.shown`).
+"""
+
+from __future__ import annotations
+
+import html
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from divebook.analysis.shown import cut, local_time, one_line, plural, seconds, value_text
+from divebook.analysis.spans import Span, spans_of
+from divebook.analysis.timeline import layout, svg, svg_data_uri
+from divebook.analysis.usage import usage_text
+from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, WAITING
+from divebook.execution import Execution
+
+MAX_ROWS = 200
+MAX_VALUES = 20
+MAX_CELL, MAX_VALUE, MAX_ERROR = 120, 4000, 8000
+OPEN_BELOW = 1200
+"""Values with fewer characters than this in all are shown unfolded."""
+
+SIGNS = {COMPLETED: "✓", FAILED: "✕", CANCELLED: "◼", RUNNING: "▸", WAITING: "…", PENDING: "…"}
+COLUMNS = ("step", "path", "status", "duration", "output")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What is shown of an execution, as plain texts."""
+
+    name: str
+    id: str
+    status: str
+    facts: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    """Cells under `COLUMNS`."""
+    hidden: str
+    """What the rows leave out."""
+    values_title: str
+    values: tuple[tuple[str, str], ...]
+    error: str
+    next: str
+    """What to type in order to go on; empty if there is nothing to do."""
+    spans: tuple[Span, ...]
+
+
+def report_of(execution: Execution) -> Report:
+    """Read off an execution what is shown of it."""
+    spans = tuple(spans_of(execution.history()))
+    rows, hidden = _rows([span for span in spans if span.kind == "step"])
+    values_title, values = _values(execution)
+    return Report(
+        name=one_line(execution.workflow.name, 80),
+        id=execution.id,
+        status=execution.status,
+        facts=tuple(_facts(execution)),
+        rows=rows,
+        hidden=hidden,
+        values_title=values_title,
+        values=values,
+        error=cut(value_text(execution.error or ""), MAX_ERROR) if execution.status == FAILED else "",
+        next=_next(execution),
+        spans=spans,
+    )
+
+
+def _facts(execution: Execution) -> Iterable[str]:
+    started, ended = execution.started_at, execution.ended_at
+    if started:
+        yield f"started {local_time(started)}"
+    if started and ended:
+        yield f"took {seconds((ended - started).total_seconds())}"
+    yield usage_text(execution.usage)
+
+
+def _next(execution: Execution) -> str:
+    if execution.status in (FAILED, CANCELLED) or not (execution.is_live or execution.state.is_over):
+        return f"%dive resume {execution.id}"
+    return f"%dive show {execution.id}" if execution.is_live else ""
+
+
+def _rows(steps: Sequence[Span]) -> tuple[tuple[tuple[str, ...], ...], str]:
+    """Return the rows to show, those that failed or run before others, and a count of the rest."""
+    ranked = sorted(range(len(steps)), key=lambda index: steps[index].status == COMPLETED)
+    shown = sorted(ranked[:MAX_ROWS])
+    hidden = Counter(steps[index].status for index in ranked[MAX_ROWS:])
+    counts = ", ".join(f"{count:,} {status}" for status, count in hidden.items())
+    left_out = f"{plural(sum(hidden.values()), 'more step')} not shown ({counts})" if hidden else ""
+    return tuple(_cells(steps[index]) for index in shown), left_out
+
+
+def _cells(step: Span) -> tuple[str, ...]:
+    again = f" (visit {step.visit})" if step.visit > 1 else ""
+    took = "" if step.duration_us is None else seconds(step.duration_us / 1e6)
+    status = f"{SIGNS.get(step.status, '')} {step.status}"
+    return one_line(step.step, 60) + again, one_line(step.path, 40), status, took, _outcome(step)
+
+
+def _outcome(step: Span) -> str:
+    items = f"{plural(step.items, 'item')}: " if step.items else ""
+    return items + one_line(step.error or step.result or "", MAX_CELL)
+
+
+def _values(execution: Execution) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """Return the outputs, or the variables where the workflow declares no outputs, with a title."""
+    declared: Mapping[str, Any] = execution.outputs
+    kind, values = ("output", declared) if declared else ("variable", execution.variables)
+    if not values:
+        return "", ()
+    first = list(values.items())[:MAX_VALUES]
+    more = f", the first {MAX_VALUES} of them" if len(values) > MAX_VALUES else ""
+    shown = tuple((one_line(name, 60), cut(value_text(value, indent=2), MAX_VALUE)) for name, value in first)
+    return f"{plural(len(values), kind)}{more}", shown
+
+
+# --- text ----------------------------------------------------------------------------------------------------------
+
+
+def as_text(report: Report) -> str:
+    """Return a run as text for a terminal."""
+    lines = [f"{report.name}: {SIGNS.get(report.status, '')} {report.status}", f"  {report.id}"]
+    lines += [f"  {', '.join(report.facts)}", "", *_text_table(report.rows)]
+    if report.hidden:
+        lines.append(f"  {report.hidden}")
+    if report.values:
+        lines += ["", f"{report.values_title}:", *_text_values(report.values)]
+    if report.error:
+        lines += ["", f"error: {report.error}"]
+    if report.next:
+        lines += ["", f"{_purpose(report)}: {report.next}"]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _text_table(rows: Sequence[Sequence[str]]) -> list[str]:
+    table = [COLUMNS, *rows]
+    widths = [max(len(row[column]) for row in table) for column in range(len(COLUMNS) - 1)]
+    return [
+        "  " + "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]])
+        for row in table
+    ]
+
+
+def _text_values(values: Iterable[tuple[str, str]]) -> Iterable[str]:
+    for name, text in values:
+        if "\n" in text:
+            yield f"  {name} ="
+            yield from (f"    {line}" for line in text.splitlines())
+        else:
+            yield f"  {name} = {text}"
+
+
+def _purpose(report: Report) -> str:
+    return "to look again" if report.status in (RUNNING, WAITING, PENDING) and "show" in report.next else "to go on"
+
+
+# --- HTML ----------------------------------------------------------------------------------------------------------
+
+_LINE = "border:0;border-bottom:1px solid rgba(128,128,128,.35)"
+_CELL = f"text-align:left;vertical-align:top;padding:3px 14px 3px 0;overflow-wrap:anywhere;{_LINE}"
+_NARROW = f"text-align:left;vertical-align:top;padding:3px 14px 3px 0;white-space:nowrap;{_LINE}"
+_PRE = "white-space:pre-wrap;overflow-wrap:anywhere;margin:2px 0 8px 0;padding:0;background:none;color:inherit"
+
+
+def as_html(report: Report) -> str:
+    """Return a run as HTML with inline styles only."""
+    parts = [_table(report), _picture(report), _details(report), _error(report), _hint(report)]
+    return f'<div style="max-width:1000px;color:inherit">{"".join(parts)}</div>'
+
+
+def _table(report: Report) -> str:
+    head = "".join(f'<th scope="col" style="{_CELL}">{name}</th>' for name in COLUMNS)
+    body = "".join(_table_row(row) for row in report.rows)
+    if report.hidden:
+        body += f'<tr><td colspan="{len(COLUMNS)}" style="{_CELL}"><em>{_safe(report.hidden)}</em></td></tr>'
+    return (
+        '<table style="border-collapse:collapse;margin:0;width:100%;table-layout:auto;color:inherit">'
+        f"{_caption(report)}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    )
+
+
+def _caption(report: Report) -> str:
+    sign = SIGNS.get(report.status, "")
+    return (
+        '<caption style="caption-side:top;text-align:left;padding:2px 0 6px 0;color:inherit">'
+        f"<strong>{_safe(report.name)}</strong> &nbsp;<strong>{sign} {_safe(report.status)}</strong><br>"
+        f"{' · '.join(map(_safe, report.facts))} · <code>{_safe(report.id)}</code></caption>"
+    )
+
+
+def _table_row(cells: Sequence[str]) -> str:
+    step, path, status, took, outcome = map(_safe, cells)
+    return (
+        f'<tr><th scope="row" style="{_NARROW};font-weight:normal">{step}</th>'
+        f'<td style="{_NARROW}">{path}</td><td style="{_NARROW}">{status}</td><td style="{_NARROW}">{took}</td>'
+        f'<td dir="auto" style="{_CELL}">{outcome}</td></tr>'
+    )
+
+
+def _picture(report: Report) -> str:
+    if not report.spans:
+        return ""
+    steps = plural(sum(span.kind == "step" for span in report.spans), "step")
+    alt = f"Timeline of {report.name}: {steps}, {report.status}; the table says the same in words"
+    uri = svg_data_uri(svg(layout(report.spans), alt))
+    return f'<img alt="{_safe(alt)}" src="{uri}" style="display:block;max-width:100%;height:auto;margin:10px 0">'
+
+
+def _details(report: Report) -> str:
+    if not report.values:
+        return ""
+    is_short = sum(len(text) for _, text in report.values) < OPEN_BELOW
+    body = "".join(
+        f'<div><code>{_safe(name)}</code></div><pre dir="auto" style="{_PRE}">{_safe(text)}</pre>'
+        for name, text in report.values
+    )
+    return _folded(report.values_title, body, is_open=is_short)
+
+
+def _error(report: Report) -> str:
+    return _folded("error", f'<pre style="{_PRE}">{_safe(report.error)}</pre>', is_open=True) if report.error else ""
+
+
+def _folded(title: str, body: str, *, is_open: bool) -> str:
+    state = " open" if is_open else ""
+    summary = f'<summary style="cursor:pointer"><strong>{_safe(title)}</strong></summary>'
+    return f'<details{state} style="margin:4px 0">{summary}<div style="padding:4px 0 0 16px">{body}</div></details>'
+
+
+def _hint(report: Report) -> str:
+    if not report.next:
+        return ""
+    return f'<p style="margin:6px 0">{_purpose(report)}: <code>{_safe(report.next)}</code></p>'
+
+
+def _safe(text: str) -> str:
+    return html.escape(text)

@@ -1,0 +1,46 @@
+"""``%load_ext divebook`` and ``%unload_ext divebook``: the magics, and two changes to the text of cells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from IPython.core.interactiveshell import InteractiveShell
+
+from divebook.notebook.awaiting import await_magics, help_for_commands, runs_inside
+from divebook.notebook.magics import DiveMagics
+
+Transform: TypeAlias = Callable[[list[str]], list[str]]
+
+
+class AwaitWherePossible:
+    """The change that lets cells await; bound to a shell, since not every cell can be changed."""
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        self._shell = shell
+
+    def __call__(self, lines: list[str]) -> list[str]:
+        """Return the lines with long calls awaited, unless the shell would run them without a loop."""
+        is_nested = runs_inside(InteractiveShell.run_code.__code__)
+        return lines if is_nested or not self._shell.autoawait else await_magics(lines)
+
+
+def load_ipython_extension(shell: InteractiveShell) -> None:
+    """Register the magics; loading twice is the same as once."""
+    unload_ipython_extension(shell)
+    shell.register_magics(DiveMagics)
+    shell.input_transformers_cleanup.append(help_for_commands)
+    shell.input_transformers_post.append(AwaitWherePossible(shell))
+
+
+def unload_ipython_extension(shell: InteractiveShell) -> None:
+    """Take away all that loading added; the session, and what it runs, stay."""
+    _remove(shell.input_transformers_cleanup, lambda transform: transform is help_for_commands)
+    _remove(shell.input_transformers_post, lambda transform: isinstance(transform, AwaitWherePossible))
+    shell.magics_manager.registry.pop(DiveMagics.__name__, None)
+    for kind in ("line", "cell"):
+        shell.magics_manager.magics[kind].pop("dive", None)
+
+
+def _remove(transforms: list[Transform], is_ours: Callable[[Transform], bool]) -> None:
+    transforms[:] = [transform for transform in transforms if not is_ours(transform)]

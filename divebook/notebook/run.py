@@ -1,0 +1,165 @@
+"""`Run`: what people hold in their hands when they run a workflow."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, Self
+
+from divebook.engine.state import PathState, Usage
+from divebook.environment import Environment
+from divebook.execution import Execution
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TICK = 0.1
+"""Seconds between two looks of whoever awaits: an idle event loop does not see that its kernel is interrupted."""
+
+
+class Run:
+    """One execution of a workflow, live or past, that shows itself in notebooks and terminals.
+
+    `divebook.run` and ``%dive run`` make them. Waiting works the same in a cell and in a script.
+
+    Examples
+    --------
+    >>> from divebook import Environment, Step, Workflow
+    >>> environment = Environment(store="memory:")
+    >>> run = Run(environment.start(Workflow("sum", [Step("add", script="1 + 1", store="n")])), environment)
+    >>> run.wait().status, run.variables
+    ('completed', {'n': 2})
+    """
+
+    def __init__(self, execution: Execution, environment: Environment) -> None:
+        self._execution, self._environment = execution, environment
+
+    # --- what it is ------------------------------------------------------------------------------------------------
+
+    @property
+    def execution(self) -> Execution:
+        """The execution itself."""
+        return self._execution
+
+    @property
+    def id(self) -> str:
+        """``exec_`` and 26 characters."""
+        return self._execution.id
+
+    @property
+    def status(self) -> str:
+        """One of pending, running, waiting, completed, failed, cancelled."""
+        return self._execution.status
+
+    @property
+    def error(self) -> str | None:
+        """Why it failed or was cancelled."""
+        return self._execution.error
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The inputs, defaults included."""
+        return self._execution.inputs
+
+    @property
+    def outputs(self) -> dict[str, Any]:
+        """The declared outputs; empty until it has completed."""
+        return self._execution.outputs
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        """The workflow's named values as they stand."""
+        return self._execution.variables
+
+    @property
+    def paths(self) -> dict[str, PathState]:
+        """Its lines of progress by id, oldest first."""
+        return self._execution.paths
+
+    @property
+    def usage(self) -> Usage:
+        """What model calls have consumed."""
+        return self._execution.usage
+
+    @property
+    def events(self) -> pd.DataFrame:
+        """Its log, one row per event; `divebook.analysis.frames.events_frame` documents the columns."""
+        from divebook.analysis.frames import events_frame
+
+        return events_frame(self._execution.history())
+
+    @property
+    def operations(self) -> pd.DataFrame:
+        """One row per model call, action, script ...; `divebook.analysis.frames.operations_frame` documents them."""
+        from divebook.analysis.frames import operations_frame
+
+        return operations_frame(self._execution.history())
+
+    @property
+    def steps(self) -> pd.DataFrame:
+        """One row per visit to a step; `divebook.analysis.frames.steps_frame` documents the columns."""
+        from divebook.analysis.frames import steps_frame
+
+        return steps_frame(self._execution.history())
+
+    # --- what to do with it ----------------------------------------------------------------------------------------
+
+    def wait(self, timeout: float | None = None, *, check: bool = False) -> Self:
+        """Block until it has ended; return itself.
+
+        An interrupt ends the waiting, not the run; `cancel` does that.
+
+        Parameters
+        ----------
+        timeout
+            Seconds; TimeoutError afterwards, while the run goes on.
+        check
+            Raise ExecutionFailedError or ExecutionCancelledError unless it completed.
+        """
+        self._execution.wait(timeout, check=check)
+        return self
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        """Wait on any asyncio loop, the kernel's included; return itself."""
+        return self._settled().__await__()
+
+    async def _settled(self) -> Self:
+        waiter = asyncio.ensure_future(_wait(self._execution))
+        while not waiter.done():
+            await asyncio.wait((waiter,), timeout=TICK)
+        waiter.result()
+        return self
+
+    def cancel(self) -> Self:
+        """Stop it in such a way that it can be resumed; returns at once, `wait` for the end."""
+        self._environment.cancel(self.id)
+        return self
+
+    def resume(self) -> Self:
+        """Take it up again where its log ends; returns at once, `wait` for the end."""
+        self._execution = self._environment.resume(self.id)
+        return self
+
+    # --- how it shows ----------------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        return f"<Run {self.id} of {self._execution.workflow.name!r}: {self.status}>"
+
+    def __str__(self) -> str:
+        from divebook.notebook.display import as_text, report_of
+
+        return as_text(report_of(self._execution))
+
+    def _repr_html_(self) -> str:
+        return self._repr_mimebundle_()["text/html"]
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        """Return its static form: text and HTML that need neither kernel nor trust."""
+        from divebook.notebook.display import as_html, as_text, report_of
+
+        report = report_of(self._execution)
+        return {"text/plain": as_text(report), "text/html": as_html(report)}
+
+
+async def _wait(execution: Execution) -> None:
+    await execution

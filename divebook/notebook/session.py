@@ -1,0 +1,270 @@
+"""The environment behind a notebook or script: what its cells defined, its store, the runs it started.
+
+There is one per process, made when first needed. Magics and the functions `divebook.run` and `divebook.runs` share it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from divebook.analysis.shown import plural, visible
+from divebook.config import Sources, load, resolve_content
+from divebook.environment import Environment
+from divebook.errors import NotFoundError, SetupError
+from divebook.notebook.run import Run
+from divebook.workflow.definition import Definitions, Dialect, Problem, Workflow
+from divebook.workflow.reader import read_definitions
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DEFINITION_FILES = (".yaml", ".yml", ".json")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a cell or file did to the session."""
+
+    defined: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+
+
+def print_visibly(text: str) -> None:
+    """Print what a workflow prints.
+
+    It runs in the engine's threads. The context of the cell that started the run travels with it, so that the kernel
+    puts the text below that cell, whatever cell is running by then.
+    """
+    sys.stdout.write(visible(text.removesuffix("\n")) + "\n")
+
+
+class Session:
+    """What a notebook works with.
+
+    Parameters
+    ----------
+    store
+        Where executions rest; by default what ``DIVEBOOK_STORE`` says, or ``.divebook/executions.db``.
+
+    Examples
+    --------
+    >>> session = Session("memory:")
+    >>> change = session.define("Workflows: [{Name: sum, Steps: [{Name: add, Script: 1 + 1, Store: n}]}]")
+    >>> change.defined
+    ("workflow 'sum' (1 step)",)
+    >>> session.start("sum").wait().variables
+    {'n': 2}
+    """
+
+    def __init__(self, store: str | None = None) -> None:
+        self._store = store
+        self._environments: dict[str | None, Environment] = {}
+        self.last_workflow: str | None = None
+        """The workflow that was defined last."""
+
+    @property
+    def environment(self) -> Environment:
+        """The environment, made when first asked for."""
+        return self._over(None)
+
+    def over(self, store: str | None) -> Environment:
+        """Return the environment, or one with the same contents over another store."""
+        environment = self._over(store)
+        if store is not None:
+            for agent in self.environment.agents.values():
+                environment.add_agent(agent, replace=True)
+            for workflow in self.environment.workflows.values():
+                environment.add_workflow(workflow, replace=True)
+        return environment
+
+    def _over(self, store: str | None) -> Environment:
+        found = self._environments.get(store)
+        if found is None:
+            documents = None if store is None else self.environment.documents
+            found = Environment("notebook", store=store or self._store, documents=documents, printer=print_visibly)
+            self._environments[store] = found
+        return found
+
+    # --- definitions -----------------------------------------------------------------------------------------------
+
+    def define(
+        self, definitions: Definitions | str, *, dialect: Dialect = "divebook", folder: Path | None = None
+    ) -> Change:
+        """Take in definitions, or the text of some; what has the name of something old replaces it.
+
+        Parameters
+        ----------
+        folder
+            What the paths in them are relative to; by default the current folder.
+
+        Raises
+        ------
+        DefinitionError
+            With every problem found; nothing is taken in.
+        """
+        if isinstance(definitions, str):
+            definitions = read_definitions(definitions, source_name="text", dialect=dialect)
+        documents = self.environment.documents
+        for document in definitions.documents:
+            if document.path:
+                documents.register(document.name, document.path)
+        sources = Sources(folder or Path.cwd(), lambda name: documents.get(name).content)
+        return self._take(resolve_content(definitions, sources))
+
+    def _take(self, definitions: Definitions) -> Change:
+        environment = self.environment
+        old = {("agent", name) for name in environment.agents} | {("workflow", n) for n in environment.workflows}
+        environment.define(definitions)
+        if definitions.workflows:
+            self.last_workflow = definitions.workflows[-1].name
+        described = [(("agent", a.name), self._agent_text(a.name)) for a in definitions.agents]
+        described += [(("workflow", w.name), _workflow_text(w)) for w in definitions.workflows]
+        return Change(
+            tuple(text for key, text in described if key not in old),
+            tuple(text for key, text in described if key in old),
+            definitions.warnings,
+        )
+
+    def _agent_text(self, name: str) -> str:
+        return f"agent {name!r} ({self.environment.agent(name).model_name})"
+
+    # --- runs ------------------------------------------------------------------------------------------------------
+
+    def start(
+        self, workflow: Workflow | str | None, inputs: Mapping[str, Any] | None = None, *, store: str | None = None
+    ) -> Run:
+        """Start a workflow: a `Workflow`, the name of one, or None for the one that was defined last."""
+        environment = self.over(store)
+        return Run(environment.start(self.workflow(workflow), inputs), environment)
+
+    def workflow(self, workflow: Workflow | str | None) -> Workflow:
+        """Return the workflow of that name, the one defined last, or the one given."""
+        if isinstance(workflow, Workflow):
+            return workflow
+        name = workflow or self.last_workflow
+        if name is None:
+            raise SetupError("no workflow is defined yet; define one in a cell that begins with %%dive workflow NAME")
+        return self.environment.workflow(name)
+
+    def run_of(self, execution_id: str, *, store: str | None = None) -> Run:
+        """Return a run, live or past; the beginning of its id is enough."""
+        environment = self.over(store)
+        return Run(environment.execution(execution_id), environment)
+
+    def resume(self, execution_id: str, *, store: str | None = None) -> Run:
+        """Take a run up again where its log ends."""
+        environment = self.over(store)
+        return Run(environment.resume(execution_id), environment)
+
+    def cancel(self, execution_id: str, *, store: str | None = None) -> Run:
+        """Cancel a run of this process, or one that nobody drives any more."""
+        environment = self.over(store)
+        return Run(environment.cancel(execution_id).wait(), environment)
+
+    def runs(
+        self, *, status: str | None = None, workflow: str | None = None, limit: int = 0, store: str | None = None
+    ) -> pd.DataFrame:
+        """Return the executions of the store, newest first; `limit` 0 returns all."""
+        from divebook.analysis.frames import runs_frame
+
+        return runs_frame(self.over(store).executions(status, workflow, limit))
+
+
+def _workflow_text(workflow: Workflow) -> str:
+    return f"workflow {workflow.name!r} ({plural(len(workflow.steps), 'step')})"
+
+
+# --- the session of this process -----------------------------------------------------------------------------------
+
+_sessions: list[Session] = []
+
+
+def current_session() -> Session:
+    """Return this process's session, made when first asked for."""
+    return _sessions[-1] if _sessions else open_session()
+
+
+def open_session(store: str | None = None) -> Session:
+    """Begin anew: a session without definitions, over the given or the usual store."""
+    reset_session()
+    _sessions.append(Session(store))
+    return _sessions[-1]
+
+
+def reset_session() -> None:
+    """Forget the session; runs that it started go on."""
+    _sessions.clear()
+
+
+def run(
+    workflow: Workflow | str | Path,
+    inputs: Mapping[str, Any] | None = None,
+    *,
+    name: str | None = None,
+    store: str | None = None,
+    dialect: Dialect = "divebook",
+) -> Run:
+    """Start a workflow and return at once; ``await`` the result, or call its `wait`.
+
+    Parameters
+    ----------
+    workflow
+        A `Workflow`, the name of a defined one, the path of a definition file or folder, or a definition text.
+    inputs
+        Plain data by name.
+    name
+        Which workflow of the file, folder or text; not needed if it has only one.
+    store
+        Where the execution rests, if not in the session's store.
+    dialect
+        How a file or text is read.
+
+    Examples
+    --------
+    >>> session = open_session("memory:")
+    >>> run("Workflows: [{Name: sum, Steps: [{Name: add, Script: 1 + 1, Store: n}]}]").wait().variables
+    {'n': 2}
+    """
+    session = current_session()
+    chosen = workflow if isinstance(workflow, Workflow) else _chosen(session, workflow, name, dialect)
+    return session.start(chosen, inputs, store=store)
+
+
+def _chosen(session: Session, source: str | Path, name: str | None, dialect: Dialect) -> Workflow:
+    """Return the workflow that a name, path or text stands for; what a path or text defines joins the session."""
+    if isinstance(source, str) and source in session.environment.workflows:
+        return session.workflow(source)
+    if isinstance(source, str) and ("\n" in source or ": " in source):
+        definitions = read_definitions(source, source_name="text", dialect=dialect)
+        session.define(definitions)
+    elif isinstance(source, Path) or source.endswith(DEFINITION_FILES) or Path(source).is_dir():
+        definitions = load(source, dialect=dialect)
+        session.define(definitions, folder=Path(source) if Path(source).is_dir() else Path(source).parent)
+    else:
+        raise NotFoundError("workflow", source, session.environment.workflows)
+    return session.workflow(name or _only_workflow(definitions))
+
+
+def _only_workflow(definitions: Definitions) -> str:
+    """Return the workflow to run where none was named: the default one, or the only one."""
+    names = [workflow.name for workflow in definitions.workflows]
+    if definitions.config.default_workflow:
+        return definitions.config.default_workflow
+    if len(names) != 1:
+        raise SetupError(f"say which workflow to run: run(..., name=...); there is {', '.join(names) or 'none'}")
+    return names[0]
+
+
+def runs(
+    status: str | None = None, workflow: str | None = None, limit: int = 0, *, store: str | None = None
+) -> pd.DataFrame:
+    """Return the executions of the store, newest first, as a DataFrame.
+
+    `divebook.analysis.frames.runs_frame` documents the columns; `limit` 0 returns all.
+    """
+    return current_session().runs(status=status, workflow=workflow, limit=limit, store=store)

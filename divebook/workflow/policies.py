@@ -1,0 +1,86 @@
+"""What a step does about failure: try again, or go another way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from divebook.errors import DefinitionError
+from divebook.workflow.problem import Problem
+from divebook.workflow.record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Retry(Record):
+    """Try a failed step again, later and later.
+
+    Examples
+    --------
+    >>> Retry(attempts=4, seconds=0.5, factor=3).delay(2)
+    1.5
+    """
+
+    attempts: int = 3
+    """How often the step is tried in all."""
+    seconds: float = 1.0
+    """Delay before the second attempt."""
+    factor: float = 2.0
+    """By how much each further delay is longer."""
+    max_seconds: float = 60.0
+    """The longest delay."""
+    jitter: float = 0.1
+    """Up to this part of the delay is added by chance, so that many do not come back at once."""
+    errors: tuple[str, ...] = ()
+    """Names of error classes, or parts of messages, that are worth another try; empty means every error."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "errors", tuple(self.errors))
+        _require(self.attempts >= 1, f"Attempts must be 1 or more, not {self.attempts!r}", "Attempts")
+        for name in ("seconds", "factor", "max_seconds", "jitter"):
+            value = getattr(self, name)
+            _require(0 <= value < float("inf"), f"{name} of Retry must be 0 or more, not {value!r}", name)
+
+    @classmethod
+    def of(cls, value: Retry | int | Mapping[str, Any]) -> Retry:
+        """Return `value` as a policy; a number is the number of attempts."""
+        if isinstance(value, Retry):
+            return value
+        return cls(value) if isinstance(value, int) else cls.from_dict(value)
+
+    def delay(self, failures: int) -> float:
+        """Return the seconds to wait after that many failures, without jitter."""
+        return min(self.max_seconds, self.seconds * self.factor ** max(0, failures - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Catch(Record):
+    """Go to another step when this one has failed for good."""
+
+    step: str
+    """Where to go."""
+    errors: tuple[str, ...] = ()
+    """Names of error classes, or parts of messages; empty means every error."""
+    store: str | None = None
+    """Variable that receives the error as data: type, message, step, attempts."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "errors", tuple(self.errors))
+
+    @classmethod
+    def of(cls, value: Catch | str | Mapping[str, Any]) -> Catch:
+        """Return `value` as a policy; a text is the step to go to."""
+        if isinstance(value, Catch):
+            return value
+        return cls(value) if isinstance(value, str) else cls.from_dict(value)
+
+
+def catches(value: Catch | str | Sequence[Catch | str]) -> tuple[Catch, ...]:
+    """Return one policy or several as a tuple."""
+    listed = [value] if isinstance(value, Catch | str | Mapping) else value
+    return tuple(Catch.of(entry) for entry in listed)
+
+
+def _require(holds: bool, message: str, key: str) -> None:  # noqa: FBT001 - a check reads best with its condition first
+    if not holds:
+        raise DefinitionError([Problem(message, key=key)])
