@@ -33,11 +33,13 @@ from divebook.steps.action import ActionStep
 from divebook.steps.actions import REGISTERED, Action, built_in_actions
 from divebook.steps.content import ContentBuilder
 from divebook.steps.evaluation import condition_holds, items_of
+from divebook.steps.function import FunctionStep, require_function
 from divebook.steps.prompt import PromptStep
 from divebook.steps.script import ScriptStep
 from divebook.steps.wait import wait_step
 from divebook.store import EventStore, ExecutionRecord, open_store
 from divebook.workflow.definition import Config, Definitions, Workflow
+from divebook.workflow.functions import FUNCTION, WORKFLOW_FUNCTIONS
 from divebook.workflow.graph import missing_agents
 from divebook.workflow.inputs import bind_inputs
 from divebook.workflow.settings import check_default_workflow, check_providers, require_name, with_defaults
@@ -114,6 +116,7 @@ class Environment:
             "action": ActionStep(lambda: self.actions),
             "script": ScriptStep(interpreter, self.documents, printer),
             "wait": wait_step,
+            "function": FunctionStep(self._run_child),
         }
         return Services(handlers, condition_holds, items_of)
 
@@ -133,8 +136,8 @@ class Environment:
 
     @property
     def workflows(self) -> dict[str, Workflow]:
-        """Its workflows by name, in the order in which they came."""
-        return dict(self._workflows)
+        """Its workflows by name: those of this process made with `@workflow`, and its own, which win."""
+        return {name: entry.workflow for name, entry in WORKFLOW_FUNCTIONS.items()} | self._workflows
 
     @property
     def actions(self) -> dict[str, Action]:
@@ -155,9 +158,10 @@ class Environment:
 
     def workflow(self, name: str) -> Workflow:
         """Return the workflow of that name; raises `NotFoundError`."""
-        if name not in self._workflows:
-            raise NotFoundError("workflow", name, self._workflows)
-        return self._workflows[name]
+        known = self.workflows
+        if name not in known:
+            raise NotFoundError("workflow", name, known)
+        return known[name]
 
     @property
     def default_workflow(self) -> Workflow | None:
@@ -256,6 +260,8 @@ class Environment:
 
     def _check(self, workflow: Workflow) -> None:
         """Raise unless the agents, and in our own dialect the actions, that the steps name exist."""
+        if workflow.start.type == FUNCTION:
+            require_function(workflow.name)
         problems = missing_agents(workflow, self._agents)
         if problems:
             raise DefinitionError(problems, f"workflow {workflow.name!r}")
@@ -268,6 +274,13 @@ class Environment:
                 raise NotFoundError("action", step.action, known, missing)
             if step.type == "prompt" and step.agent is None and not self._agents:
                 raise NotFoundError("agent", "", (), f'no agent specified for prompt step "{step.name}"')
+
+    async def _run_child(self, workflow: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Run a workflow that another one asks for; see `WorkflowContext.run`."""
+        child = await self.start(workflow, inputs)
+        if child.status != catalog.COMPLETED:
+            raise ExecutionError(f"child execution {child.id} of {workflow!r} is {child.status}: {child.error}")
+        return {"execution_id": child.id, "status": child.status, "outputs": child.outputs}
 
     def resume(self, execution_id: str) -> Execution:
         """Take an execution up again where its log ends.

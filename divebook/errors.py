@@ -17,6 +17,8 @@
     ├── TemplateError              a ``${...}`` text cannot be rendered
     ├── StoreError                 events cannot be written or read
     │   ├── ConcurrentAppendError  somebody else appended to this execution first
+    │   ├── FencedError            somebody else has taken this execution over
+    │   ├── LeaseHeldError         somebody else drives this execution
     │   ├── ReadOnlyStoreError
     │   ├── CorruptStoreError
     │   ├── NewerStoreError        written by a newer divebook
@@ -35,6 +37,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -178,6 +181,37 @@ class ConcurrentAppendError(StoreError):
         super().__init__(
             f"execution {execution_id} is at event {actual}, not {expected}: another writer was first. "
             "Nothing was written; resume the execution to go on from its present state"
+        )
+
+
+class FencedError(StoreError):
+    """A writer's lease on this execution is not the present one; nothing of the batch was written.
+
+    Parameters
+    ----------
+    token
+        The writer's fencing token; None if it has no lease.
+    current
+        The token of the latest lease; 0 if the execution never had one.
+    """
+
+    def __init__(self, execution_id: str, token: int | None, current: int) -> None:
+        self.execution_id, self.token, self.current = execution_id, token, current
+        writer = "this writer has no lease" if token is None else f"this writer has lease {token}"
+        super().__init__(
+            f"execution {execution_id} is under lease {current}, and {writer}: it was taken over. "
+            "Nothing was written; leave it to its present owner, or resume it to take it back"
+        )
+
+
+class LeaseHeldError(StoreError):
+    """Somebody else drives this execution; `until` is when the lease ends unless its owner renews it."""
+
+    def __init__(self, execution_id: str, *, host: str, pid: int, name: str, until: datetime) -> None:
+        self.execution_id, self.host, self.pid, self.name, self.until = execution_id, host, pid, name, until
+        super().__init__(
+            f"execution {execution_id} is driven by {name or 'a process'} (process {pid} on {host}), whose lease lasts "
+            f"until {until:%Y-%m-%d %H:%M:%S} UTC unless renewed. Wait, or end that process, and resume then"
         )
 
 

@@ -58,7 +58,7 @@ def test_workflows_are_added_and_found():
     world = environment()
     world.add_workflow(workflow("test-workflow"))
     assert world.workflow("test-workflow").name == "test-workflow"
-    with pytest.raises(NotFoundError, match="workflow not found: test-workflov .did you mean 'test-workflow'"):
+    with pytest.raises(NotFoundError, match=r"workflow not found: test-workflov .did you mean 'test-workflow'"):
         world.workflow("test-workflov")
     with pytest.raises(AlreadyRegisteredError):
         world.add_workflow(workflow("test-workflow"))

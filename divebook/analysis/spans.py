@@ -33,7 +33,7 @@ class Span:
     iteration: int | None = None
     operation_id: str | None = None
     attempts: int = 1
-    """How often it was begun; more than once after a crash or failure."""
+    """How often it was begun; more than once after a crash, a retry or a resumption."""
     items: int = 0
     """Items of `Each` that are done."""
     parameters: Mapping[str, Any] | None = None
@@ -108,6 +108,17 @@ class _Builder:
 
     def step_failed(self, event: Event, data: catalog.StepFailed) -> None:
         self.end(self._steps.get(event.path), event, catalog.FAILED, data.error)
+        self._stop_open(event, event.path)
+
+    def step_caught(self, event: Event, _data: catalog.Payload) -> None:
+        """Forget a step that failed for good: its path goes on elsewhere."""
+        self._steps.pop(event.path, None)
+
+    def step_retried(self, event: Event, data: catalog.StepRetried) -> None:
+        index = data.iteration_index
+        span = self._steps.get(event.path) if index is None else self._items.get((event.path, index))
+        if span is not None:
+            span.attempts += 1
 
     def iteration_started(self, event: Event, data: catalog.IterationStarted) -> None:
         key = (event.path, data.iteration_index)
@@ -183,6 +194,8 @@ _CHANGES: dict[type, Callable[[_Builder, Event, Any], None]] = {
     catalog.StepStarted: _Builder.step_started,
     catalog.StepCompleted: _Builder.step_completed,
     catalog.StepFailed: _Builder.step_failed,
+    catalog.StepCaught: _Builder.step_caught,
+    catalog.StepRetried: _Builder.step_retried,
     catalog.IterationStarted: _Builder.iteration_started,
     catalog.IterationCompleted: _Builder.iteration_completed,
     catalog.OperationStarted: _Builder.operation_started,

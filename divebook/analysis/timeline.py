@@ -124,7 +124,7 @@ def _rows(spans: Iterable[Span], end: int) -> tuple[Bar, ...]:
 
 # --- the picture ---------------------------------------------------------------------------------------------------
 
-WIDTH, LEFT, RIGHT, TOP = 860, 112, 16, 14
+WIDTH, LEFT, RIGHT, TOP = 760, 104, 16, 14
 STEP_HEIGHT, ROW_HEIGHT, LANE_GAP, FOOT = 20, 8, 10, 44
 FONTS = "system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif"
 CHARACTER = 6.3

@@ -8,7 +8,7 @@ from typing import Any
 from rich.text import Text
 
 from divebook.cli.screen import columns, note, say, section, status_text, write
-from divebook.cli.text import as_json, duration, local, moment, one_line, pairs
+from divebook.cli.text import as_json, duration, local, moment, one_line, pairs, visible
 from divebook.engine.state import PathState
 from divebook.events import Event, catalog
 from divebook.events.codec import event_to_dict
@@ -27,6 +27,7 @@ def print_result(execution: Execution, *, json: bool) -> int:
         section("outputs", pairs(execution.outputs))
         if not execution.workflow.outputs:
             section("variables", pairs(execution.variables))
+        section("questions", _questions(execution))
         _print_error(execution)
     return EXIT_CODES.get(execution.status, 1)
 
@@ -47,6 +48,7 @@ def print_details(execution: Execution, *, json: bool, events: bool) -> None:
         ("id", "status", "step", "took"),
         [(path.id, status_text(path.status), one_line(path.current_step), _took(path)) for path in _paths(execution)],
     )
+    section("questions", _questions(execution))
     _print_error(execution)
     if events:
         _print_events(execution)
@@ -63,6 +65,7 @@ def facts(execution: Execution) -> dict[str, Any]:
         "outputs": execution.outputs,
         "variables": execution.variables,
         "usage": execution.usage.to_dict(),
+        "questions": {question.interrupt_id: question.question for question in execution.interrupts},
         "started_at": moment(execution.started_at),
         "ended_at": moment(execution.ended_at),
     }
@@ -79,6 +82,10 @@ def _print_heading(execution: Execution) -> None:
 def _print_error(execution: Execution) -> None:
     if execution.error and execution.status == catalog.FAILED:
         note(f"error: {execution.error}", "bold red")
+
+
+def _questions(execution: Execution) -> list[tuple[str, str]]:
+    return [(question.interrupt_id, visible(question.question)) for question in execution.interrupts]
 
 
 def _paths(execution: Execution) -> list[PathState]:

@@ -34,6 +34,7 @@ from divebook.errors import CorruptStoreError
 from divebook.events import catalog
 from divebook.events.event import Event
 
+FUNCTION = "function"
 TIMER = "timer"
 """Type of the operation that lets time pass."""
 
@@ -101,15 +102,18 @@ def _reopened(path: PathState) -> PathState:
     if path.open is None:
         phase = path.phase if path.phase != ENDED else ROUTING if path.last_step == path.current_step else READY
         return path._replace(status=_status_of(path), phase=phase, routing=(), error=None, ended_us=None)
-    kept = {key: record for key, record in path.open.operations.items() if _survives(record)}
-    return path._replace(
-        status=RUNNING, phase=IN_STEP, open=path.open._replace(operations=Map(kept)), error=None, ended_us=None
-    )
+    opened = path.open if path.phase != ENDED else path.open._replace(operations=_without_failures(path.open))
+    return path._replace(status=RUNNING, phase=IN_STEP, open=opened, error=None, ended_us=None)
 
 
-def _survives(record: OperationRecord) -> bool:
-    """Return whether a record outlives a restart; only a failure is forgotten, so that the call can be made again."""
-    return record.status != FAILED
+def _without_failures(opened: OpenStep) -> Map[str, OperationRecord]:
+    """Return the operations of a step that failed without those to be made again.
+
+    Any failed call ends a step, but a function may have caught some and gone on: there only the last counts.
+    """
+    failed = sorted((r for r in opened.operations.values() if r.status == FAILED), key=lambda record: record.ended_at)
+    forgotten = {record.operation_id for record in (failed[-1:] if opened.step_type == FUNCTION else failed)}
+    return Map({key: record for key, record in opened.operations.items() if key not in forgotten})
 
 
 def _status_of(path: PathState) -> str:
@@ -222,7 +226,7 @@ def _step_started(state: ExecutionState, event: Event, data: catalog.StepStarted
             phase=IN_STEP,
             visits=path.visits.set(event.step, data.visit),
             variables=state.variables,
-            open=OpenStep(state.variables),
+            open=OpenStep(state.variables, step_type=data.step_type),
             routing=(),
         ),
     )
@@ -248,7 +252,8 @@ def _step_failed(state: ExecutionState, event: Event, data: catalog.StepFailed) 
 
 def _step_retried(state: ExecutionState, event: Event, data: catalog.StepRetried) -> ExecutionState:
     path, opened = _open(state, event)
-    failures = opened.failures.set(data.iteration_index, (data.attempt, data.delay))
+    item = data.iteration_index if data.key is None else data.key
+    failures = opened.failures.set(item, (data.attempt, data.delay))
     return _put(state, path._replace(open=opened._replace(failures=failures)))
 
 
@@ -312,7 +317,7 @@ def _end_operation(state: ExecutionState, event: Event, operation_id: str, **out
     record = opened.operations.get(operation_id)
     if record is None:
         raise CorruptStoreError(f"operation {operation_id} of {state.execution_id} ends without having begun")
-    return _put_operation(state, event, record._replace(**outcome))
+    return _put_operation(state, event, record._replace(ended_at=event.recorded_at, **outcome))
 
 
 def _put_operation(state: ExecutionState, event: Event, record: OperationRecord) -> ExecutionState:

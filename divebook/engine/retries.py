@@ -15,7 +15,7 @@ from divebook.errors import (
     UndefinedVariableError,
     UnstorableValueError,
 )
-from divebook.workflow.policies import Catch
+from divebook.workflow.policies import Catch, Retry
 from divebook.workflow.step import Step
 
 HOPELESS = (
@@ -80,7 +80,11 @@ def retry_delay(step: Step, failures: int, failure: Failure, chance: float) -> f
     chance
         A number from 0 to 1, for the jitter.
     """
-    policy = step.retry
+    return retry_delay_of(step.retry, failures, failure, chance)
+
+
+def retry_delay_of(policy: Retry | None, failures: int, failure: Failure, chance: float) -> float | None:
+    """Return what `retry_delay` does, for a policy that stands alone."""
     if policy is None or failures >= policy.attempts or failure.hopeless or not failure.matches(policy.errors):
         return None
     delay = policy.delay(failures)

@@ -17,7 +17,7 @@ from divebook.events.event import to_datetime, to_microseconds
 
 EMPTY: Map[str, Any] = Map()
 NO_ITEMS: Map[int, Any] = Map()
-NO_FAILURES: Map[int | None, tuple[int, float]] = Map()
+NO_FAILURES: Map[int | str | None, tuple[int, float]] = Map()
 NO_FAILURE = (0, 0.0)
 
 READY, IN_STEP, ROUTING, BRANCHED = "ready", "in_step", "routing", "branched"
@@ -54,6 +54,7 @@ class OperationRecord(NamedTuple):
     parameters_hash: str | None
     started_at: int
     """Microseconds since 1970."""
+    ended_at: int = 0
     starts: int = 1
     """How often it was begun."""
     status: str = RUNNING
@@ -71,8 +72,9 @@ class OpenStep(NamedTuple):
     iterations: Map[int, Any] = NO_ITEMS
     """Results of the finished items of `Each`, by index."""
     usage: Usage = NO_USAGE
-    failures: Map[int | None, tuple[int, float]] = NO_FAILURES
-    """By item (None without `Each`): attempts that failed and are followed by another, and the seconds between."""
+    failures: Map[int | str | None, tuple[int, float]] = NO_FAILURES
+    """By item, or by call of a function: attempts that failed and are followed by another, and the seconds between."""
+    step_type: str = ""
 
 
 class Interrupt(NamedTuple):

@@ -236,6 +236,8 @@ class StepRetried(Payload):
     error: str = ""
     delay: float = 0.0
     iteration_index: int | None = None
+    key: str | None = None
+    """The call that is made again, where a function makes several."""
 
 
 @_event("step_caught", "target")

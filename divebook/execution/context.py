@@ -7,11 +7,15 @@ from datetime import datetime
 from typing import Any
 
 from divebook.engine.operations import RANDOM_GENERATION, TIME_ACCESS, Place
-from divebook.engine.state import Usage
+from divebook.engine.state import NO_FAILURE, OpenStep, Usage
+from divebook.events import catalog
+from divebook.events.codec import storable
 from divebook.events.event import to_datetime
 from divebook.execution.recorder import Call, Recorder
 from divebook.workflow.definition import Workflow
 from divebook.workflow.step import Step
+
+JITTER_BITS = 32
 
 
 class StepContext:
@@ -81,8 +85,7 @@ class StepContext:
     @property
     def usage(self) -> Usage:
         """What this visit of the step has consumed so far."""
-        opened = self._recorder.journal.state.paths[self.path].open
-        return opened.usage if opened else Usage()
+        return self._opened.usage
 
     async def operation(
         self,
@@ -93,6 +96,8 @@ class StepContext:
         key: str | None = None,
         usage: Callable[[Any], Mapping[str, int]] | None = None,
         repeatable: bool = False,
+        attempt: int | None = None,
+        will_retry: bool | None = None,
     ) -> Any:
         """Make a call that is not deterministic: recorded once, answered from the log ever after.
 
@@ -110,6 +115,8 @@ class StepContext:
             Reads what was consumed from the result.
         repeatable
             Making the call twice does no harm, so that it is simply made again where its outcome is not known.
+        attempt, will_retry
+            For code that repeats calls by itself: which attempt this is, from 0, and whether another may follow.
 
         Raises
         ------
@@ -120,9 +127,36 @@ class StepContext:
         UnstorableValueError
             Parameters or result are not plain data.
         """
-        will_retry = self.step.retry is not None
-        made = Call(operation_type, parameters, call, usage, repeatable, will_retry)
-        return await self._recorder.run(self.place(key), made)
+        repeated = self.step.retry is not None if will_retry is None else will_retry
+        made = Call(operation_type, parameters, call, usage, repeatable, repeated)
+        place = self.place(key)
+        return await self._recorder.run(place if attempt is None else place._replace(attempt=attempt), made)
+
+    async def pause_before_retry(self, key: str) -> int:
+        """Wait until the call named `key` may be made again; return how often it has failed."""
+        failures, delay = self._opened.failures.get(key, NO_FAILURE)
+        if failures and delay > 0:
+            await self._recorder.sleep(self.place(f"{key}-retry-{failures}"), delay)
+        return failures
+
+    def note_retry(self, failures: int, error: str, delay: float, key: str) -> None:
+        """Record that the call named `key` has failed and is made again."""
+        retried = catalog.StepRetried(failures, error, delay, key=key)
+        self._recorder.journal.record(retried, self.path, self.step.name)
+
+    def chance(self) -> float:
+        """Return a number from 0 to 1 that is not recorded: only for delays, which are."""
+        return self._recorder.chance.bits(JITTER_BITS) / float(2**JITTER_BITS)
+
+    @staticmethod
+    def storable(value: Any, path: str) -> Any:
+        """Return the value as plain data that the log can hold; raises `UnstorableValueError`."""
+        return storable(value, path)
+
+    @property
+    def _opened(self) -> OpenStep:
+        opened = self._recorder.journal.state.paths[self.path].open
+        return opened or OpenStep(self._recorder.journal.state.variables)
 
     def place(self, key: str | None = None) -> Place:
         """Return the place of the next operation: the one named `key`, else the next in number."""

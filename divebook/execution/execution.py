@@ -29,8 +29,9 @@ class Execution:
 
     Examples
     --------
-    >>> execution = environment.start("audit", {"limit": 3})    # doctest: +SKIP
-    >>> execution.wait().status                                  # doctest: +SKIP
+    >>> from divebook import Environment, Step, Workflow
+    >>> environment = Environment(store="memory:")
+    >>> environment.start(Workflow("sum", [Step("add", script="1 + 1", store="n")])).wait().status
     'completed'
     """
 
@@ -47,6 +48,7 @@ class Execution:
         self._journal: Journal | None = None
         self._runner: Runner | None = None
         self._future: Future[None] | None = None
+        self._cancel_reason: str | None = None
 
     # --- what it is ------------------------------------------------------------------------------------------------
 
@@ -165,11 +167,13 @@ class Execution:
             raise ExecutionError(
                 f"execution {self.id} is {self.status} and not running in this process; nothing to cancel"
             )
-        ENGINE.loop.call_soon_threadsafe(self._cancel, reason)
+        self._cancel_reason = reason
+        ENGINE.loop.call_soon_threadsafe(self._pass_on_cancellation)
 
-    def _cancel(self, reason: str) -> None:
-        if self._runner is not None:
-            self._runner.cancel(reason)
+    def _pass_on_cancellation(self) -> None:
+        """Tell the runner; one that is not made yet is told when it is."""
+        if self._runner is not None and self._cancel_reason is not None:
+            self._runner.cancel(self._cancel_reason)
 
     def _driving(self) -> Future[None]:
         if self._future is None:
@@ -223,6 +227,7 @@ class Execution:
         journal = Journal(self._state, ENGINE.group_commit(self.store), clock, Ids(clock, chance))
         self._journal = journal
         self._runner = Runner(journal, self.workflow, services, chance)
+        self._pass_on_cancellation()
         journal.record_all(openings)
         await journal.durable()
         await self._runner.run()

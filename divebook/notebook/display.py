@@ -44,6 +44,8 @@ class Report:
     """What the rows leave out."""
     values_title: str
     values: tuple[tuple[str, str], ...]
+    questions: tuple[str, ...]
+    """What it waits for people to answer."""
     error: str
     next: str
     """What to type in order to go on; empty if there is nothing to do."""
@@ -64,6 +66,7 @@ def report_of(execution: Execution) -> Report:
         hidden=hidden,
         values_title=values_title,
         values=values,
+        questions=tuple(_questions(execution)),
         error=cut(value_text(execution.error or ""), MAX_ERROR) if execution.status == FAILED else "",
         next=_next(execution),
         spans=spans,
@@ -79,7 +82,14 @@ def _facts(execution: Execution) -> Iterable[str]:
     yield usage_text(execution.usage)
 
 
+def _questions(execution: Execution) -> Iterable[str]:
+    for asked in execution.interrupts[:MAX_VALUES]:
+        yield f"{one_line(asked.question, MAX_ERROR)} Answer with run.answer({asked.interrupt_id!r}, ...)"
+
+
 def _next(execution: Execution) -> str:
+    if execution.interrupts and not execution.state.is_over:
+        return ""
     if execution.status in (FAILED, CANCELLED) or not (execution.is_live or execution.state.is_over):
         return f"%dive resume {execution.id}"
     return f"%dive show {execution.id}" if execution.is_live else ""
@@ -96,7 +106,9 @@ def _rows(steps: Sequence[Span]) -> tuple[tuple[tuple[str, ...], ...], str]:
 
 
 def _cells(step: Span) -> tuple[str, ...]:
-    again = f" (visit {step.visit})" if step.visit > 1 else ""
+    notes = [f"visit {step.visit}"] if step.visit > 1 else []
+    notes += [f"attempt {step.attempts}"] if step.attempts > 1 else []
+    again = f" ({', '.join(notes)})" if notes else ""
     took = "" if step.duration_us is None else seconds(step.duration_us / 1e6)
     status = f"{SIGNS.get(step.status, '')} {step.status}"
     return one_line(step.step, 60) + again, one_line(step.path, 40), status, took, _outcome(step)
@@ -130,6 +142,7 @@ def as_text(report: Report) -> str:
         lines.append(f"  {report.hidden}")
     if report.values:
         lines += ["", f"{report.values_title}:", *_text_values(report.values)]
+    lines += [f"asks: {question}" for question in report.questions]
     if report.error:
         lines += ["", f"error: {report.error}"]
     if report.next:
@@ -164,17 +177,18 @@ def _purpose(report: Report) -> str:
 _LINE = "border:0;border-bottom:1px solid rgba(128,128,128,.35)"
 _CELL = f"text-align:left;vertical-align:top;padding:3px 14px 3px 0;overflow-wrap:anywhere;{_LINE}"
 _NARROW = f"text-align:left;vertical-align:top;padding:3px 14px 3px 0;white-space:nowrap;{_LINE}"
-_PRE = "white-space:pre-wrap;overflow-wrap:anywhere;margin:2px 0 8px 0;padding:0;background:none;color:inherit"
+_WRAPPED = "white-space:pre-wrap;overflow-wrap:anywhere;word-break:normal"
+_PRE = f"{_WRAPPED};margin:2px 0 8px 0;padding:0;background:none;color:inherit"
 
 
 def as_html(report: Report) -> str:
     """Return a run as HTML with inline styles only."""
-    parts = [_table(report), _picture(report), _details(report), _error(report), _hint(report)]
+    parts = [_table(report), _picture(report), _details(report), _asked(report), _error(report), _hint(report)]
     return f'<div style="max-width:1000px;color:inherit">{"".join(parts)}</div>'
 
 
 def _table(report: Report) -> str:
-    head = "".join(f'<th scope="col" style="{_CELL}">{name}</th>' for name in COLUMNS)
+    head = "".join(f'<th scope="col" style="{_NARROW}">{name}</th>' for name in COLUMNS)
     body = "".join(_table_row(row) for row in report.rows)
     if report.hidden:
         body += f'<tr><td colspan="{len(COLUMNS)}" style="{_CELL}"><em>{_safe(report.hidden)}</em></td></tr>'
@@ -220,6 +234,10 @@ def _details(report: Report) -> str:
         for name, text in report.values
     )
     return _folded(report.values_title, body, is_open=is_short)
+
+
+def _asked(report: Report) -> str:
+    return "".join(f'<p style="margin:6px 0"><strong>asks:</strong> {_safe(text)}</p>' for text in report.questions)
 
 
 def _error(report: Report) -> str:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Self
 
-from divebook.engine.state import PathState, Usage
+from divebook.engine.state import Interrupt, PathState, Usage
 from divebook.environment import Environment
 from divebook.execution import Execution
 
@@ -82,6 +82,11 @@ class Run:
         return self._execution.usage
 
     @property
+    def interrupts(self) -> list[Interrupt]:
+        """The questions that wait for an answer, oldest first."""
+        return self._execution.interrupts
+
+    @property
     def events(self) -> pd.DataFrame:
         """Its log, one row per event; `divebook.analysis.frames.events_frame` documents the columns."""
         from divebook.analysis.frames import events_frame
@@ -105,9 +110,9 @@ class Run:
     # --- what to do with it ----------------------------------------------------------------------------------------
 
     def wait(self, timeout: float | None = None, *, check: bool = False) -> Self:
-        """Block until it has ended; return itself.
+        """Block until it has ended, or waits for an answer; return itself.
 
-        An interrupt ends the waiting, not the run; `cancel` does that.
+        An interrupt of the kernel ends the waiting, not the run; `cancel` does that.
 
         Parameters
         ----------
@@ -138,6 +143,11 @@ class Run:
     def resume(self) -> Self:
         """Take it up again where its log ends; returns at once, `wait` for the end."""
         self._execution = self._environment.resume(self.id)
+        return self
+
+    def answer(self, interrupt_id: str, response: Any) -> Self:
+        """Answer one of its questions; it goes on at once, `wait` for the end."""
+        self._execution = self._environment.answer(interrupt_id, response, self.id)
         return self
 
     # --- how it shows ----------------------------------------------------------------------------------------------

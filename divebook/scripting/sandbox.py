@@ -12,6 +12,7 @@ from divebook.scripting.contexts import Limits
 from divebook.scripting.failures import Kind, SandboxError, forked
 from divebook.scripting.host import Answers
 from divebook.scripting.prelude import ERROR_FUNCTION
+from divebook.scripting.shield import Shield
 
 _FROZEN: monty.OSPolicy = {
     "datetime": datetime(2000, 1, 1, tzinfo=UTC),
@@ -39,7 +40,8 @@ class Sandbox:
         if _STARTED_IN - {os.getpid()}:
             raise forked()
         _STARTED_IN.add(os.getpid())
-        self._pool = monty.Monty(min_processes=1, max_processes=processes)
+        self._shield = Shield()
+        self._pool = monty.Monty(binary_path=self._shield.program, min_processes=1, max_processes=processes)
         self._pool.__enter__()
 
     def session(self, limits: Limits, prelude: str, *, asks_host: bool) -> Session:
@@ -58,6 +60,7 @@ class Sandbox:
     def close(self) -> None:
         """End the processes."""
         self._pool.__exit__(None, None, None)
+        self._shield.close()
 
 
 class Session:

@@ -11,7 +11,8 @@ from divebook.execution.context import StepContext
 from divebook.execution.iterations import Outcome
 from divebook.scripting import value_text
 from divebook.steps.actions import Action
-from divebook.steps.evaluation import render_texts
+from divebook.steps.evaluation import render_texts, values_of
+from divebook.workflow.rules import is_expression
 
 
 class ActionStep:
@@ -49,10 +50,18 @@ class ActionStep:
 
     @staticmethod
     async def _parameters(context: StepContext) -> dict[str, Any]:
-        """Render the top-level texts; anything inside lists and maps is passed as it is written."""
+        """Fill in the top-level texts: ``${...}`` inside a text gives text, a whole ``$(...)`` its value as it is.
+
+        Anything inside lists and maps is passed as it is written; so is ``$(...)`` in the dialect ``dive``.
+        """
         parameters = dict(context.step.parameters)
-        templates = [key for key, value in parameters.items() if isinstance(value, str) and "${" in value]
+        texts = {key: value for key, value in parameters.items() if isinstance(value, str)}
+        expressions = {} if context.workflow.dialect == "dive" else {k: v for k, v in texts.items() if is_expression(v)}
+        templates = {key: text for key, text in texts.items() if "${" in text and key not in expressions}
+        if expressions:
+            values = await values_of([text.strip()[2:-1] for text in expressions.values()], context.names)
+            parameters.update(zip(expressions, values, strict=True))
         if templates:
-            rendered = await render_texts([parameters[key] for key in templates], context.names)
+            rendered = await render_texts(list(templates.values()), context.names)
             parameters.update(zip(templates, rendered, strict=True))
         return parameters

@@ -13,6 +13,7 @@ import anyio.to_thread
 
 from divebook.errors import ScriptLimitError
 from divebook.scripting import (
+    Context,
     Interpreter,
     Limits,
     default_interpreter,
@@ -34,6 +35,11 @@ async def condition_holds(condition: str, names: Mapping[str, Any]) -> bool:
 async def items_of(items: Any, names: Mapping[str, Any]) -> list[Any]:
     """Return the items of `Each.Items` as written."""
     return await _evaluated(lambda interpreter: evaluate_items(items, names, interpreter))
+
+
+async def values_of(expressions: Sequence[str], names: Mapping[str, Any]) -> list[Any]:
+    """Return the values of expressions."""
+    return await _evaluated(lambda interpreter: interpreter.evaluate(Context.TEMPLATE, expressions, names))
 
 
 async def render_texts(texts: Sequence[str], names: Mapping[str, Any]) -> list[str]:

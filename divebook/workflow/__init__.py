@@ -14,10 +14,13 @@ from divebook.workflow.definition import (
     Step,
     Workflow,
 )
+from divebook.workflow.functions import step, workflow
+from divebook.workflow.policies import Catch, Retry
 from divebook.workflow.reader import definitions_from, read_agent, read_definitions, read_workflow
 
 __all__ = [
     "AgentDefinition",
+    "Catch",
     "Definitions",
     "Dialect",
     "Each",
@@ -25,10 +28,13 @@ __all__ = [
     "InputDefinition",
     "OutputDefinition",
     "Problem",
+    "Retry",
     "Step",
     "Workflow",
     "definitions_from",
     "read_agent",
     "read_definitions",
     "read_workflow",
+    "step",
+    "workflow",
 ]

@@ -14,6 +14,7 @@ USED = {
     "action": {"action": "Action", "parameters": "Parameters"},
     "script": {"script": "Script"},
     "wait": {"seconds": "Seconds"},
+    "function": {"script": "Script"},
 }
 """The settings that each type of step uses, beside those that every step has."""
 SETTINGS = {field: key for used in USED.values() for field, key in used.items()}

@@ -17,7 +17,7 @@ from divebook.workflow.policies import Catch, Retry, catches
 from divebook.workflow.problem import Problem
 from divebook.workflow.record import Record, json_value, many, one
 
-STEP_TYPES = ("prompt", "action", "script", "wait")
+STEP_TYPES = ("prompt", "action", "script", "wait", "function")
 INFERRED_TYPES = ("action", "prompt", "script")
 """Settings that give a step its type when none is written, in the order in which they are tried."""
 

@@ -44,7 +44,7 @@ def test_what_an_interrupt_cancelled_can_be_resumed(process, divebook, folder):
         "Workflows: [{Name: a, Steps: [{Name: one, Script: 20 + 1, Store: n}, {Name: two, Action: Hold, Store: m}]}]",
     )
     code = (
-        "import asyncio, os\nfrom divebook import action\n@action('Hold')\nasync def hold():\n"
+        "import asyncio, os\nfrom divebook import action\n@action('Hold', idempotent=True)\nasync def hold():\n"
         "    await asyncio.sleep(0 if os.path.exists('go') else 600)\n    return 'held'\n"
     )
     write(folder / "hold.py", code)
@@ -59,6 +59,22 @@ def test_what_an_interrupt_cancelled_can_be_resumed(process, divebook, folder):
     assert "m: held" in resumed.stdout
     assert "n: 21" in resumed.stdout
     assert "one" not in resumed.stderr
+
+
+def test_a_call_with_unknown_outcome_leaves_a_question_and_exit_code_3(process, divebook, folder):
+    path = write(folder / "a.yaml", "Workflows: [{Name: a, Steps: [{Name: pay, Action: Pay}]}]")
+    code = (
+        "import asyncio\nfrom divebook import action\n@action('Pay')\nasync def pay():\n    await asyncio.sleep(600)\n"
+    )
+    write(folder / "pay.py", code)
+    run = process("run", path, "--actions", "pay.py")
+    read_until(run.stderr, "running  main  pay")
+    run.send_signal(signal.SIGINT)
+    run.communicate(timeout=60)
+    resumed = divebook("resume", open_store().records()[0].execution_id, "--actions", "pay.py")
+    assert resumed.exit_code == 3
+    assert resumed.stdout.startswith("waiting  a  ")
+    assert "questions\n  ask_" in resumed.stdout
 
 
 def test_a_second_interrupt_leaves_at_once(process, folder):

@@ -33,7 +33,7 @@ def test_listing_is_sorted_and_may_stop_at_the_folder(documents):
 
 def test_a_missing_document_is_told_with_the_nearest(documents):
     documents.put("report.md", "x")
-    with pytest.raises(NotFoundError, match="document does not exist: reprot.md .did you mean 'report.md'"):
+    with pytest.raises(NotFoundError, match=r"document does not exist: reprot.md .did you mean 'report.md'"):
         documents.get("reprot.md")
 
 

@@ -3,10 +3,10 @@
 import dataclasses
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from divebook.errors import CorruptStoreError, InvalidEventError, NewerStoreError
+from divebook.errors import CorruptStoreError, InvalidEventError, NewerStoreError, UnstorableValueError
 from divebook.events import Event
 from divebook.events.catalog import PAYLOADS, Mutation, StateMutated, StepCompleted
 from divebook.events.codec import (
@@ -19,12 +19,14 @@ from divebook.events.codec import (
     payload_from,
 )
 from divebook.events.event import validate
+from divebook.events.values import normalize
 
 SEED_TYPES = {
-    "execution_completed", "execution_continue_as_new", "execution_failed", "execution_started", "iteration_completed",
-    "iteration_started", "operation_completed", "operation_failed", "operation_started", "path_branched", "path_completed",
-    "path_failed", "path_started", "random_generated", "signal_received", "state_mutated", "step_completed", "step_failed",
-    "step_started", "time_accessed", "version_decision",
+    "execution_completed", "execution_continue_as_new", "execution_failed", "execution_started",
+    "iteration_completed", "iteration_started", "operation_completed", "operation_failed",
+    "operation_started", "path_branched", "path_completed", "path_failed", "path_started", "random_generated",
+    "signal_received", "state_mutated", "step_completed", "step_failed", "step_started", "time_accessed",
+    "version_decision",
 }  # fmt: skip
 
 
@@ -149,7 +151,7 @@ def test_older_forms_are_brought_up_to_date():
 
 
 def test_a_type_from_the_future_says_upgrade():
-    with pytest.raises(NewerStoreError, match="'step_teleported' is not known.*upgrade divebook"):
+    with pytest.raises(NewerStoreError, match=r"'step_teleported' is not known.*upgrade divebook"):
         decode_payload("step_teleported", b"{}")
 
 
@@ -174,12 +176,9 @@ json_values = st.recursive(
 
 @given(json_values)
 def test_any_stored_value_comes_back(value):
-    from divebook.events.values import normalize
-
+    plain = normalize(value)
     try:
-        plain = normalize(value)
         raw = encode(StateMutated((Mutation("set", "k", plain),)).to_data())
-    except Exception as error:  # lone surrogates
-        assert "surrogates" in str(error)
-        return
+    except UnstorableValueError:
+        assume(False)  # a lone surrogate: no text, and refused with its path elsewhere
     assert decode_payload("state_mutated", raw).mutations[0].value == plain

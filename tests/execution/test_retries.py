@@ -107,7 +107,7 @@ def test_finished_items_are_not_run_again_with_the_step():
 
 def test_a_delay_survives_the_process_and_is_waited_for_once():
     flaky = Flaky(1)
-    execution, clock = run(
+    execution, _ = run(
         Step("a", action="flaky", retry=Retry(2, seconds=3600, max_seconds=7200, jitter=0)), actions=[flaky.action()]
     )
     length = next(e.sequence for e in execution.history() if getattr(e.data, "operation_type", "") == "timer")

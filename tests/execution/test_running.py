@@ -201,3 +201,17 @@ def test_a_workflow_is_required():
 def test_an_environment_needs_a_name():
     with pytest.raises(SetupError, match="environment name is required"):
         environment(name="")
+
+
+def test_a_whole_expression_gives_an_action_its_value_and_a_template_gives_text():
+    seen = []
+
+    async def look(rows, text, plain):
+        seen.append((rows, text, plain))
+
+    steps = [
+        Step("a", script="[1, {'k': None}]", store="rows"),
+        Step("b", action="look", parameters={"rows": "$(state.rows)", "text": "${len(state.rows)} rows", "plain": [1]}),
+    ]
+    assert run(Workflow("w", steps), actions=[Action("look", look)]).status == "completed"
+    assert seen == [([1, {"k": None}], "2 rows", [1])]

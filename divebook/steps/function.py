@@ -1,0 +1,178 @@
+"""Function steps: a workflow function runs, and everything it asks for comes from the log if the log has it."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from datetime import datetime
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from divebook.engine.retries import Failure, retry_delay_of
+from divebook.errors import DefinitionError, NotFoundError, OperationError, StepError
+from divebook.execution.context import StepContext
+from divebook.execution.iterations import Outcome
+from divebook.execution.step_run import failure_text
+from divebook.scripting import value_text
+from divebook.workflow.functions import CURRENT, RESULT, WORKFLOW_FUNCTIONS, StepFunction
+from divebook.workflow.problem import Problem
+
+STEP_EXECUTION = "step_execution"
+CHILD_WORKFLOW = "child_workflow"
+RANDOM_BITS = 53
+
+StartChild = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
+"""Runs another workflow to its end and returns its id, status, outputs and error."""
+
+
+class WorkflowContext:
+    """What a workflow function may ask for; its first parameter.
+
+    Every question is answered once and then from the log, so that the function comes to the same whenever it runs again.
+    Calls get their place in the order in which they are made, not in which they end.
+    """
+
+    def __init__(self, context: StepContext, start_child: StartChild) -> None:
+        self._context, self._start_child = context, start_child
+        self._calls = 0
+
+    @property
+    def execution_id(self) -> str:
+        """The execution this is a run of."""
+        return self._context.execution_id
+
+    async def now(self) -> datetime:
+        """Return the time, UTC."""
+        return await self._context.now()
+
+    async def random(self) -> float:
+        """Return a random number from 0 up to 1."""
+        return await self._context.random_bits(RANDOM_BITS) / float(2**RANDOM_BITS)
+
+    async def sleep(self, seconds: float) -> None:
+        """Let time pass; a restart waits only for what is left."""
+        await self._context.sleep(seconds)
+
+    async def gather(self, *calls: Awaitable[Any]) -> list[Any]:
+        """Await several calls side by side; return their results in order.
+
+        The first failure cancels the others and is raised.
+        """
+        results: list[Any] = [None] * len(calls)
+
+        async def keep(index: int, call: Awaitable[Any]) -> None:
+            results[index] = await call
+
+        try:
+            async with anyio.create_task_group() as tasks:
+                for index, call in enumerate(calls):
+                    tasks.start_soon(keep, index, call)
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from None
+        return results
+
+    async def run(self, workflow: str, inputs: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Run another workflow of the environment to its end as an execution of its own; return its outputs.
+
+        Raises
+        ------
+        OperationError
+            It did not complete.
+        """
+        given = dict(inputs or {})
+        parameters = {"workflow": workflow, "inputs": given}
+        child: dict[str, Any] = await self._context.operation(
+            CHILD_WORKFLOW, parameters, functools.partial(self._start_child, workflow, given), key=self._next_key()
+        )
+        return dict(child["outputs"])
+
+    def call(self, step: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Coroutine[Any, Any, Any]:
+        """Give a call of a step function its place; for ``@step``."""
+        return self._call(step, args, kwargs, self._next_key())
+
+    def _next_key(self) -> str:
+        self._calls += 1
+        return f"call-{self._calls}"
+
+    async def _call(self, step: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any], key: str) -> Any:
+        parameters = {"step": step.name, "arguments": _arguments(step, args, kwargs)}
+        make = functools.partial(_make, step, args, kwargs)
+        while True:
+            failures = await self._context.pause_before_retry(key)
+            try:
+                return await self._context.operation(
+                    STEP_EXECUTION,
+                    parameters,
+                    make,
+                    key=key,
+                    repeatable=step.idempotent,
+                    attempt=failures,
+                    will_retry=step.retry is not None,
+                )
+            except Exception as error:
+                failure = Failure.of(error, failure_text(error))
+                delay = retry_delay_of(step.retry, failures + 1, failure, self._context.chance())
+                if delay is None:
+                    raise as_operation_error(error) from error
+                self._context.note_retry(failures + 1, failure.message, delay, key)
+
+
+def as_operation_error(error: Exception) -> OperationError:
+    """Return the error in the form in which the log gives it back, so that code meets the same one on every run."""
+    return error if isinstance(error, OperationError) else OperationError(str(error) or type(error).__name__)
+
+
+def _arguments(step: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    try:
+        bound = inspect.signature(step.function).bind(*args, **kwargs)
+    except TypeError as error:
+        raise StepError(f"step {step.name}: {error}") from error
+    return dict(bound.arguments)
+
+
+async def _make(step: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call the function itself: steps inside steps are ordinary calls."""
+    token = CURRENT.set(None)
+    try:
+        if inspect.iscoroutinefunction(step.function):
+            return await step.function(*args, **kwargs)
+        return await anyio.to_thread.run_sync(functools.partial(step.function, *args, **kwargs))
+    finally:
+        CURRENT.reset(token)
+
+
+class FunctionStep:
+    """Carries out function steps."""
+
+    def __init__(self, start_child: StartChild) -> None:
+        self._start_child = start_child
+
+    async def __call__(self, context: StepContext) -> Outcome:
+        """Run the workflow function; what it returns is the step's value."""
+        name = context.workflow.name
+        if name not in WORKFLOW_FUNCTIONS:
+            raise NotFoundError("workflow function", name, WORKFLOW_FUNCTIONS, missing_function(name))
+        workflow_context = WorkflowContext(context, self._start_child)
+        token = CURRENT.set(workflow_context)
+        try:
+            value = await WORKFLOW_FUNCTIONS[name].function(workflow_context, **context.inputs)
+        finally:
+            CURRENT.reset(token)
+        kept = context.storable(value, RESULT)
+        return Outcome(value_text(kept), kept)
+
+
+def missing_function(name: str) -> str:
+    """Return what to do where a workflow function is not there."""
+    return (
+        f"workflow function {name!r} is not defined in this process; run the cell or import the module that defines it"
+    )
+
+
+def require_function(name: str) -> None:
+    """Raise `DefinitionError` unless this process has the workflow function."""
+    if name not in WORKFLOW_FUNCTIONS:
+        raise DefinitionError([Problem(missing_function(name))], f"workflow {name!r}")

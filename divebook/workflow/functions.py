@@ -1,0 +1,170 @@
+"""Workflows and steps written as Python functions.
+
+``@workflow`` makes a `Workflow` of an async function: one step of type ``function``, whose source text stands in the
+definition. ``@step`` marks the functions whose calls are recorded when such a workflow makes them; anywhere else they
+are ordinary functions. What runs them is `divebook.steps.function`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import textwrap
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar, overload
+
+from divebook.errors import DefinitionError
+from divebook.workflow.definition import InputDefinition, Workflow
+from divebook.workflow.policies import Retry
+from divebook.workflow.problem import Problem
+from divebook.workflow.step import Step
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+FUNCTION = "function"
+RESULT = "result"
+"""Name of the variable and output that hold what a workflow function returned."""
+_TYPES = {str: "string", int: "int", float: "float", bool: "bool", list: "list", dict: "map"}
+
+WORKFLOW_FUNCTIONS: dict[str, WorkflowFunction] = {}
+"""Workflow functions of this process, by name; a later one of the same name replaces an earlier."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowFunction:
+    """A function and the workflow made of it."""
+
+    function: Callable[..., Awaitable[Any]]
+    workflow: Workflow
+
+
+@dataclass(frozen=True, slots=True)
+class StepFunction:
+    """A function whose calls from a workflow function are recorded."""
+
+    name: str
+    function: Callable[..., Any]
+    retry: Retry | None = None
+    idempotent: bool = False
+
+
+class Calls(Protocol):
+    """What carries out calls of step functions inside a running workflow function."""
+
+    def call(self, step: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Awaitable[Any]:
+        """Give the call its place at once and return what awaits its result."""
+
+
+CURRENT: ContextVar[Calls | None] = ContextVar("divebook_workflow", default=None)
+"""The running workflow function, where there is one."""
+
+
+@overload
+def workflow(name: Callable[..., Awaitable[Any]]) -> Workflow: ...
+@overload
+def workflow(name: str | None = None) -> Callable[[Callable[..., Awaitable[Any]]], Workflow]: ...
+def workflow(name: Any = None) -> Any:
+    """Make a workflow of an async function ``async def f(ctx, ...)``.
+
+    Its parameters after the first are the inputs; what it returns is the output ``result``. On resume the function runs
+    again from its beginning, and everything it asked for (step functions, `ctx`) is answered from the log; what lies
+    between must therefore be deterministic.
+
+    Examples
+    --------
+    >>> @step
+    ... def double(n: int) -> int:
+    ...     return 2 * n
+    >>> @workflow
+    ... async def chain(ctx, n: int):
+    ...     return await double(await double(n))
+    >>> [definition.name for definition in chain.inputs]
+    ['n']
+    """
+    if callable(name):
+        return _make_workflow(name, name.__name__)
+    return lambda function: _make_workflow(function, name or function.__name__)
+
+
+def _make_workflow(function: Callable[..., Awaitable[Any]], name: str) -> Workflow:
+    if not inspect.iscoroutinefunction(function):
+        raise DefinitionError([Problem(f"workflow {name!r} must be an async function", hint="write `async def`")])
+    source = _source(function)
+    made = Workflow(
+        name,
+        [Step(name, type=FUNCTION, script=source, store=RESULT)],
+        description=inspect.getdoc(function) or "",
+        inputs=_inputs(function, name),
+        outputs=[RESULT],
+        source=source,
+    )
+    WORKFLOW_FUNCTIONS[name] = WorkflowFunction(function, made)
+    return made
+
+
+def _source(function: Callable[..., Any]) -> str:
+    try:
+        return textwrap.dedent(inspect.getsource(function))
+    except (OSError, TypeError):
+        return f"# the source of {function.__qualname__} is not available"
+
+
+def _inputs(function: Callable[..., Any], name: str) -> list[InputDefinition]:
+    parameters = list(inspect.signature(function).parameters.values())
+    if not parameters:
+        hint = "write `async def " + name + "(ctx, ...)`"
+        raise DefinitionError([Problem(f"workflow {name!r} takes no context", hint=hint)])
+    return [_input(parameter, name) for parameter in parameters[1:]]
+
+
+def _input(parameter: inspect.Parameter, name: str) -> InputDefinition:
+    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+        message = f"parameter {parameter.name!r} of workflow {name!r} cannot be an input"
+        raise DefinitionError([Problem(message, hint="inputs are parameters with a name of their own")])
+    has_default = parameter.default is not parameter.empty
+    declared = _TYPES.get(parameter.annotation) or _TYPES_BY_NAME.get(parameter.annotation)
+    default = parameter.default if has_default else None
+    return InputDefinition(parameter.name, declared, default=default, has_default=has_default)
+
+
+_TYPES_BY_NAME = {cls.__name__: text for cls, text in _TYPES.items()}
+"""For modules whose annotations are texts."""
+
+
+@overload
+def step(name: F) -> F: ...
+@overload
+def step(
+    name: str | None = None, *, retry: Retry | int | None = None, idempotent: bool = False
+) -> Callable[[F], F]: ...
+def step(name: Any = None, *, retry: Retry | int | None = None, idempotent: bool = False) -> Any:
+    """Have the calls that a workflow makes of a function recorded: each is made once, its result kept.
+
+    Inside a workflow function the call is awaited, also that of an ordinary function, which runs in a thread. Anywhere
+    else the function is what it was. Arguments and results must be plain data.
+
+    Parameters
+    ----------
+    name
+        By default the function's.
+    retry
+        Try a call that failed again.
+    idempotent
+        Calling it twice does no more than calling it once: it is then simply called again where a process died during
+        the call. For any other a person is asked.
+    """
+    if callable(name):
+        return _make_step(name, StepFunction(name.__name__, name))
+    policy = None if retry is None else Retry.of(retry)
+    return lambda function: _make_step(function, StepFunction(name or function.__name__, function, policy, idempotent))
+
+
+def _make_step(function: Callable[..., Any], made: StepFunction) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        calls = CURRENT.get()
+        return function(*args, **kwargs) if calls is None else calls.call(made, args, kwargs)
+
+    return call
