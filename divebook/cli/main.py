@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from divebook._version import __version__
-from divebook.cli import logs, run, runs
+from divebook.cli import logs, questions, run, runs
 from divebook.cli.refusal import Commands
 
 app = typer.Typer(
@@ -26,6 +26,8 @@ app.command("run", epilog="Example: divebook run audit.yaml -v limit=20")(run.ru
 app.command("resume", epilog="Example: divebook resume exec_01k8 audit.yaml")(run.resume)
 app.command("runs", epilog="Example: divebook runs --status failed --limit 5")(runs.runs)
 app.command("show", epilog="Example: divebook show exec_01k8 --events")(runs.show)
+app.command("inbox", epilog="Example: divebook inbox")(questions.inbox)
+app.command("answer", epilog="Example: divebook answer ask_1f0c retry audit.yaml")(run.answer)
 app.command("cancel", epilog="Example: divebook cancel exec_01k8")(runs.cancel)
 app.command("export", epilog="Example: divebook export exec_01k8 audit.jsonl")(logs.export)
 app.command("import", epilog="Example: divebook import audit.jsonl --rename")(logs.import_)

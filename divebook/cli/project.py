@@ -64,15 +64,16 @@ def inputs_from(assignments: Iterable[str]) -> dict[str, Any]:
             raise InputError(f"-v {assignment!r} is not an input; write -v name=value, or -v name:=JSON")
         if name in inputs:
             raise InputError(f"input {name!r} is given twice; keep one -v {name}=...", name)
-        inputs[name] = _parsed(name, value) if key.endswith(":") else value
+        inputs[name] = parsed_json(f"input {name!r}", value) if key.endswith(":") else value
     return inputs
 
 
-def _parsed(name: str, text: str) -> Any:
+def parsed_json(what: str, text: str) -> Any:
+    """Return the value of a JSON text; `what` names it in the error."""
     try:
         return json.loads(text)
     except ValueError as error:
-        raise InputError(f"input {name!r} is not JSON ({error}); for plain text write -v {name}=...", name) from error
+        raise InputError(f"{what} is not JSON ({error}); a text needs double quotes inside single ones") from error
 
 
 def import_actions(source: str) -> None:

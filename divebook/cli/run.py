@@ -81,6 +81,36 @@ def resume(
     _conclude(*ended, [*names, *_again(actions, store)], json=json)
 
 
+def answer(
+    question: Annotated[str, typer.Argument(metavar="QUESTION", help="Id of the question, as inbox shows it.")],
+    response: Annotated[
+        str, typer.Argument(metavar="ANSWER", help="The answer; for unknown outcomes retry, done, fail.")
+    ],
+    file: Agents = None,
+    *,
+    result: Annotated[
+        str | None, typer.Option("--result", metavar="JSON", help="With done: what the call returned.")
+    ] = None,
+    actions: Actions = None,
+    store: Store = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Answer a question and finish its execution."""
+    from divebook.cli.progress import make_progress
+    from divebook.cli.project import existing_store, open_environment, parsed_json, read
+
+    existing_store(store)
+    given = {"choice": response, "result": parsed_json("--result", result)} if result is not None else response
+    with make_progress(quiet=quiet) as progress:
+        environment = open_environment(store, actions or (), progress.print)
+        if file is not None:
+            environment.define(read(file, "divebook"))
+        ended = _finish(lambda: environment.answer(question, given), environment, progress)
+    names = [] if file is None else [str(file)]
+    _conclude(*ended, [*names, *_again(actions, store)], json=json)
+
+
 def _resumed(environment: Environment, execution_id: str, *, has_file: bool) -> Execution:
     try:
         return environment.resume(execution_id)

@@ -88,9 +88,9 @@ class DiveMagics(Magics):
         if command.method not in _FINISHED:
             return command.method(self, arguments)
         run = command.method(self, arguments)
-        if arguments.has("background"):
-            return run
-        return _finish_in_cell(run, arguments) if awaited else _checked(finish_blocking(run), arguments)
+        if awaited:
+            return _finish_in_cell(run, arguments)
+        return run if arguments.has("background") else _checked(finish_blocking(run), arguments)
 
     @property
     def _session(self) -> Session:
@@ -197,6 +197,8 @@ def _finish_in_cell(run: Run, arguments: Arguments) -> Coroutine[Any, Any, Run]:
     from divebook.notebook.cards import short_errors
 
     async def finish() -> Run:
+        if arguments.has("background"):
+            return run
         with short_errors():
             return _checked(await finish_awaited(run), arguments)
 

@@ -31,8 +31,8 @@ StartChild = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 class WorkflowContext:
     """What a workflow function may ask for; its first parameter.
 
-    Every question is answered once and then from the log, so that the function comes to the same whenever it runs again.
-    Calls get their place in the order in which they are made, not in which they end.
+    Every question is answered once and then from the log, so that the function comes to the same whenever it runs
+    again. Calls get their place in the order in which they are made, not in which they end.
     """
 
     def __init__(self, context: StepContext, start_child: StartChild) -> None:

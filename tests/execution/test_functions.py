@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from divebook import Environment, Retry
-from divebook.errors import DefinitionError, NotFoundError
+from divebook.errors import DefinitionError, NotFoundError, OperationError
 from divebook.store import MemoryStore
 from divebook.workflow import step, workflow
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS
@@ -170,7 +170,7 @@ def test_a_failure_that_the_function_handles_is_handled_the_same_way_on_resume()
     async def careful(ctx):
         try:
             await broken()
-        except Exception as error:
+        except OperationError as error:
             told = str(error)
         return [told, await double(2)]
 

@@ -1,0 +1,97 @@
+"""A state as bytes and back: a cached fold, so that a long log need not be read from its beginning.
+
+Nothing depends on a checkpoint. One of another version is ignored, and deleting all of them changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from immutables import Map
+
+from divebook.engine.state import ExecutionState, Interrupt, OpenStep, OperationRecord, PathState, Usage
+from divebook.events.codec import decode, encode
+
+VERSION = 1
+
+
+def dump_state(state: ExecutionState) -> bytes:
+    """Return a state as bytes."""
+    return encode({"version": VERSION, "state": _record(state)})
+
+
+def load_state(raw: bytes) -> ExecutionState | None:
+    """Return the state that `dump_state` wrote, or None if another version of divebook did."""
+    data = decode(raw)
+    if not isinstance(data, dict) or data.get("version") != VERSION:
+        return None
+    try:
+        return _execution(data["state"])
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def _record(record: Any) -> dict[str, Any]:
+    """Return a named tuple as a dict of what differs from its defaults."""
+    defaults = record._field_defaults
+    return {
+        name: _plain(value)
+        for name, value in zip(record._fields, record, strict=True)
+        if name not in defaults or value != defaults[name]
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Map):
+        return [[key, _plain(item)] for key, item in value.items()]
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return _record(value)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _map(pairs: list[list[Any]], read: Any = None) -> Map[Any, Any]:
+    return Map({key: item if read is None else read(item) for key, item in pairs})
+
+
+def _with(data: Mapping[str, Any], **readers: Any) -> dict[str, Any]:
+    """Return the data with the named fields turned back into what they were."""
+    return {name: readers[name](value) if name in readers else value for name, value in data.items()}
+
+
+def _execution(data: Mapping[str, Any]) -> ExecutionState:
+    return ExecutionState(
+        **_with(
+            data,
+            inputs=_values,
+            outputs=_values,
+            variables=_map,
+            paths=lambda pairs: _map(pairs, _path),
+            usage=lambda fields: Usage(**fields),
+            interrupts=lambda pairs: _map(pairs, lambda fields: Interrupt(**fields)),
+        )
+    )
+
+
+def _values(value: Any) -> Any:
+    """Return inputs or outputs, which are a plain dict where there are any."""
+    return _map(value) if isinstance(value, list) else value
+
+
+def _path(data: Mapping[str, Any]) -> PathState:
+    return PathState(**_with(data, step_outputs=_map, visits=_map, variables=_map, open=_open, routing=tuple))
+
+
+def _open(data: Mapping[str, Any] | None) -> OpenStep | None:
+    if data is None:
+        return None
+    return OpenStep(
+        **_with(
+            data,
+            entry_variables=_map,
+            operations=lambda pairs: _map(pairs, lambda fields: OperationRecord(**fields)),
+            iterations=_map,
+            usage=lambda fields: Usage(**fields),
+            failures=lambda pairs: _map(pairs, tuple),
+        )
+    )
