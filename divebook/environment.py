@@ -10,6 +10,7 @@ from divebook._version import __version__
 from divebook.agents import Agent
 from divebook.agents.models import is_known_provider
 from divebook.documents import DocumentRepository, FileDocuments
+from divebook.engine.checkpoint import load_state
 from divebook.engine.evolve import fold
 from divebook.engine.instructions import Fact
 from divebook.engine.interrupts import checked_response
@@ -19,6 +20,7 @@ from divebook.errors import (
     CorruptStoreError,
     DefinitionError,
     ExecutionError,
+    InterruptError,
     NotFoundError,
     SetupError,
 )
@@ -37,7 +39,7 @@ from divebook.steps.function import FunctionStep, require_function
 from divebook.steps.prompt import PromptStep
 from divebook.steps.script import ScriptStep
 from divebook.steps.wait import wait_step
-from divebook.store import EventStore, ExecutionRecord, open_store
+from divebook.store import EventStore, ExecutionRecord, Lease, Owner, open_store
 from divebook.workflow.definition import Config, Definitions, Workflow
 from divebook.workflow.functions import FUNCTION, WORKFLOW_FUNCTIONS
 from divebook.workflow.graph import missing_agents
@@ -255,8 +257,8 @@ class Environment:
         self._live[execution_id] = execution
         return execution
 
-    def _begin(self, *openings: Fact) -> Callable[[Execution], Execution]:
-        return lambda execution: execution.drive(openings, self._services, self._clock, self._chance)
+    def _begin(self, *openings: Fact, lease: Lease | None = None) -> Callable[[Execution], Execution]:
+        return lambda execution: execution.drive(openings, self._services, self._clock, self._chance, lease)
 
     def _check(self, workflow: Workflow) -> None:
         """Raise unless the agents, and in our own dialect the actions, that the steps name exist."""
@@ -294,6 +296,8 @@ class Environment:
             The store has no such execution.
         ExecutionError
             It has completed, or this process is running it now.
+        LeaseHeldError
+            Another process is running it.
         """
         execution_id = self.store.resolve(execution_id)
         live = self._live.get(execution_id)
@@ -301,12 +305,17 @@ class Environment:
             raise ExecutionError(
                 f"execution {execution_id} is running in this process already; wait for it or cancel it"
             )
+        self._check_resumable(execution_id)
+        lease = self.store.acquire(execution_id, Owner.current())
+        execution = self._load(execution_id)
+        self._live[execution_id] = execution
+        return self._begin(Fact(catalog.ExecutionResumed(execution.status)), lease=lease)(execution)
+
+    def _check_resumable(self, execution_id: str) -> None:
         execution = self._load(execution_id)
         if execution.status == catalog.COMPLETED:
             raise ExecutionError(f"execution {execution_id} has completed; start a new one to run the workflow again")
         self._check(execution.workflow)
-        self._live[execution_id] = execution
-        return self._begin(Fact(catalog.ExecutionResumed(execution.status)))(execution)
 
     def answer(self, interrupt_id: str, response: Any, execution_id: str | None = None) -> Execution:
         """Answer a question; its execution goes on at once.
@@ -333,13 +342,18 @@ class Environment:
         checked = checked_response(question, storable(response, "response"))
         if execution.answer_live(interrupt_id, checked):
             return execution
+        self._check(execution.workflow)
+        lease = self.store.acquire(execution.id, Owner.current())
         fresh = self._load(execution.id)
-        checked_response(fresh.state.interrupts[interrupt_id], checked)
-        self._check(fresh.workflow)
+        try:
+            checked_response(fresh.state.interrupts[interrupt_id], checked)
+        except InterruptError:  # somebody else was faster
+            self.store.release(lease)
+            raise
         self._live[fresh.id] = fresh
         resumed = Fact(catalog.ExecutionResumed(fresh.status))
         resolved = Fact(catalog.InterruptResolved(interrupt_id, checked), question.path, question.step)
-        return self._begin(resumed, resolved)(fresh)
+        return self._begin(resumed, resolved, lease=lease)(fresh)
 
     def interrupts(self) -> list[tuple[str, Interrupt]]:
         """Return every question that waits for an answer, with the id of its execution, newest execution first."""
@@ -366,14 +380,28 @@ class Environment:
         return live if live is not None else self._load(execution_id)
 
     def cancel(self, execution_id: str) -> Execution:
-        """Cancel an execution: one of this process is stopped, one that nobody drives is marked as cancelled."""
+        """Cancel an execution: one of this process is stopped, any other is marked as cancelled.
+
+        A process that drives it finds with its next step that it may no longer write, and stops there.
+        """
         execution = self.execution(execution_id)
         if execution.is_live:
             execution.cancel()
             return execution
         if execution.state.is_over:
             raise ExecutionError(f"execution {execution.id} is {execution.status} already; there is nothing to cancel")
-        return execution.drive_cancellation(self._clock, self._chance)
+        lease = self._take_over(execution.id)
+        return self._load(execution.id).drive_cancellation(self._clock, self._chance, lease)
+
+    def _take_over(self, execution_id: str) -> Lease:
+        """Acquire an execution whoever drives it: as if the present lease had expired."""
+        held = next((lease for lease in self.store.leases() if lease.execution_id == execution_id), None)
+        after = None if held is None or not held.is_live() else held.expires_at + 1
+        return self.store.acquire(execution_id, Owner.current(), now=after)
+
+    def recoverable(self) -> list[ExecutionRecord]:
+        """Return the executions that have not ended and that no living process drives, newest first."""
+        return self.store.orphans()
 
     def executions(
         self, status: str | None = None, workflow: str | None = None, limit: int = 0, offset: int = 0
@@ -382,8 +410,11 @@ class Environment:
         return self.store.records(status=status, workflow=workflow, limit=limit, offset=offset)
 
     def _load(self, execution_id: str) -> Execution:
-        events = self.store.read(execution_id)
-        return Execution(_recorded_workflow(execution_id, events), fold(execution_id, events), self.store)
+        opening = self.store.read(execution_id, limit=1)
+        checkpoint = self.store.checkpoint(execution_id)
+        state = None if checkpoint is None else load_state(checkpoint[1])
+        later = self.store.read(execution_id, after=0 if state is None else state.last_sequence)
+        return Execution(_recorded_workflow(execution_id, opening), fold(execution_id, later, state), self.store)
 
     def __repr__(self) -> str:
         return f"<Environment {self.name!r}: {len(self._agents)} agents, {len(self._workflows)} workflows>"

@@ -14,6 +14,7 @@ from divebook.errors import (
     ConcurrentAppendError,
     DefinitionError,
     ExecutionNotFoundError,
+    FencedError,
     NotFoundError,
     SetupError,
 )
@@ -135,7 +136,7 @@ def _finish(start: Callable[[], Execution], environment: Environment, progress: 
         interrupts.guard(execution)
         try:
             execution.wait()
-        except ConcurrentAppendError:
+        except (ConcurrentAppendError, FencedError):
             if environment.store.record(execution.id).ended_at is None:
                 raise
             execution = _as_recorded(environment, execution)  # another process cancelled it

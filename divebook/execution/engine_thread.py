@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from divebook.execution.journal import GroupCommit
+from divebook.execution.leases import LeaseKeeper
 from divebook.store.base import EventStore
 
 T = TypeVar("T")
@@ -23,13 +24,15 @@ class EngineThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = 0
         self._commits: dict[int, GroupCommit] = {}
+        self._keepers: dict[int, LeaseKeeper] = {}
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         """The loop, running; a forked child gets its own."""
         with self._lock:
             if self._loop is None or self._pid != os.getpid():
-                self._loop, self._pid, self._commits = self._start(), os.getpid(), {}
+                self._loop, self._pid = self._start(), os.getpid()
+                self._commits, self._keepers = {}, {}
             return self._loop
 
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
@@ -49,6 +52,13 @@ class EngineThread:
         if commit is None:
             commit = self._commits[id(store)] = GroupCommit(store)
         return commit
+
+    def lease_keeper(self, store: EventStore) -> LeaseKeeper:
+        """Return the keeper of this process's leases on a store; call it on the loop."""
+        keeper = self._keepers.get(id(store))
+        if keeper is None:
+            keeper = self._keepers[id(store)] = LeaseKeeper(store)
+        return keeper
 
     @staticmethod
     def _start() -> asyncio.AbstractEventLoop:

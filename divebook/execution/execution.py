@@ -14,10 +14,12 @@ from divebook.errors import ExecutionCancelledError, ExecutionError, ExecutionFa
 from divebook.events import Event, catalog
 from divebook.execution.clock import Chance, Clock, Ids
 from divebook.execution.engine_thread import ENGINE
-from divebook.execution.journal import Journal
+from divebook.execution.journal import FIRST_TOKEN, Journal
 from divebook.execution.runner import Runner
 from divebook.execution.step_run import Services
 from divebook.store.base import EventStore
+from divebook.store.leases import Lease
+from divebook.store.owner import Owner
 from divebook.workflow.definition import Workflow
 
 
@@ -196,9 +198,14 @@ class Execution:
         """The questions that wait for an answer, oldest first."""
         return self.state.pending_interrupts()
 
-    def drive(self, openings: Sequence[Fact], services: Services, clock: Clock, chance: Chance) -> Execution:
-        """Carry it out on the engine's thread, beginning with the facts `openings`; for the environment."""
-        self._future = ENGINE.submit(self._run(openings, services, clock, chance))
+    def drive(
+        self, openings: Sequence[Fact], services: Services, clock: Clock, chance: Chance, lease: Lease | None = None
+    ) -> Execution:
+        """Carry it out on the engine's thread, beginning with the facts `openings`; for the environment.
+
+        An execution that the store knows already needs a `lease`.
+        """
+        self._future = ENGINE.submit(self._run(openings, services, clock, chance, lease))
         return self
 
     def answer_live(self, interrupt_id: str, response: Any) -> bool:
@@ -211,23 +218,36 @@ class Execution:
         await self._journal.durable()
         return True
 
-    def drive_cancellation(self, clock: Clock, chance: Chance) -> Execution:
-        """Record that an execution which nobody drives is cancelled; for the environment."""
-        self._future = ENGINE.submit(self._end_as_cancelled(clock, chance))
+    def drive_cancellation(self, clock: Clock, chance: Chance, lease: Lease) -> Execution:
+        """Record that an execution which this process does not drive is cancelled; for the environment."""
+        self._future = ENGINE.submit(self._end_as_cancelled(clock, chance, lease))
         return self
 
-    async def _end_as_cancelled(self, clock: Clock, chance: Chance) -> None:
-        journal = self._journal = Journal(self._state, ENGINE.group_commit(self.store), clock, Ids(clock, chance))
+    async def _end_as_cancelled(self, clock: Clock, chance: Chance, lease: Lease) -> None:
+        journal = self._open_journal(clock, chance, lease)
         for path in journal.state.active_paths():
             journal.record(catalog.PathCancelled("cancelled by a person"), path.id)
         journal.record(catalog.ExecutionCancelled("cancelled by a person"))
         await journal.durable()
+        self.store.release(lease)
 
-    async def _run(self, openings: Sequence[Fact], services: Services, clock: Clock, chance: Chance) -> None:
-        journal = Journal(self._state, ENGINE.group_commit(self.store), clock, Ids(clock, chance))
-        self._journal = journal
+    async def _run(
+        self, openings: Sequence[Fact], services: Services, clock: Clock, chance: Chance, lease: Lease | None
+    ) -> None:
+        journal = self._open_journal(clock, chance, lease)
         self._runner = Runner(journal, self.workflow, services, chance)
         self._pass_on_cancellation()
         journal.record_all(openings)
         await journal.durable()
-        await self._runner.run()
+        held = lease or Lease(self.id, FIRST_TOKEN, Owner.current(), expires_at=0)
+        ENGINE.lease_keeper(self.store).keep(held)
+        try:
+            await self._runner.run()
+        finally:
+            ENGINE.lease_keeper(self.store).release(held)
+
+    def _open_journal(self, clock: Clock, chance: Chance, lease: Lease | None) -> Journal:
+        token = None if lease is None else lease.token
+        commit = ENGINE.group_commit(self.store)
+        self._journal = Journal(self._state, commit, clock, Ids(clock, chance), token=token)
+        return self._journal

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from divebook.engine.checkpoint import dump_state
 from divebook.engine.evolve import evolve
 from divebook.engine.instructions import Fact
 from divebook.engine.state import ExecutionState
@@ -18,6 +19,12 @@ from divebook.events import Event
 from divebook.events.catalog import Payload
 from divebook.execution.clock import Clock, Ids
 from divebook.store.base import Batch, EventStore
+from divebook.store.owner import Owner
+
+FIRST_TOKEN = 1
+"""The token of the lease that comes with the first events."""
+CHECKPOINT_EVENTS = 2000
+"""Events after which the state is kept as well, so that a reader need not fold the log from its beginning."""
 
 
 class GroupCommit:
@@ -66,16 +73,21 @@ class Journal:
     ----------
     state
         The fold of what the store already holds.
+    token
+        The fencing token of the lease under which to write; a new execution gets its first lease with its first events.
     """
 
-    def __init__(self, state: ExecutionState, commit: GroupCommit, clock: Clock, ids: Ids) -> None:
+    def __init__(
+        self, state: ExecutionState, commit: GroupCommit, clock: Clock, ids: Ids, *, token: int | None = None
+    ) -> None:
         self.state = state
         self.clock = clock
         self.written = state.last_sequence
         """Sequence number up to which events are durable."""
         self.error: Exception | None = None
-        self._ids, self._commit = ids, commit
+        self._ids, self._commit, self._token = ids, commit, token
         self._pending: list[Event] = []
+        self._checkpointed = state.last_sequence
 
     @property
     def execution_id(self) -> str:
@@ -120,13 +132,19 @@ class Journal:
 
     def take_batch(self) -> Batch:
         """Hand over what waits to be written; for `GroupCommit`."""
-        batch = Batch(self.execution_id, self.written, tuple(self._pending))
+        owner = Owner.current() if self._token is None and self.written == 0 else None
+        batch = Batch(self.execution_id, self.written, tuple(self._pending), self._token, owner)
+        if owner is not None:
+            self._token = FIRST_TOKEN
         self._pending = []
         return batch
 
     def committed(self, error: Exception | None) -> None:
         """Hear how the write went; for `GroupCommit`."""
-        if error is None:
-            self.written = self.state.last_sequence
-        else:
+        if error is not None:
             self.error = error
+            return
+        self.written = self.state.last_sequence
+        if self.written - self._checkpointed >= CHECKPOINT_EVENTS:
+            self._checkpointed = self.written
+            self._commit.store.put_checkpoint(self.execution_id, self.written, dump_state(self.state))

@@ -114,6 +114,7 @@ def _stop(run: Run) -> None:
 
 
 def _interrupted(run: Run) -> ExecutionCancelledError:
+    from divebook.analysis.shown import plural
     from divebook.notebook.cards import show_as
 
     error = ExecutionCancelledError(run.id)
@@ -123,7 +124,7 @@ def _interrupted(run: Run) -> ExecutionCancelledError:
     elif run.execution.state.is_over and run.status != "cancelled":
         told = f"interrupted, but {run.id} had {run.status} already: %dive show {run.id}"
     else:
-        told = f"interrupted: {run.id} is {run.status}; what its {done} completed steps did is kept. "
+        told = f"interrupted: {run.id} is {run.status}, and {plural(done, 'completed step')} of it kept. "
         told += f"To go on: %dive resume {run.id}"
     show_as(error, [told])
     return error

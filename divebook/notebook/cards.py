@@ -25,7 +25,8 @@ def short_errors(cell: Sequence[str] = ()) -> Iterator[None]:
     try:
         yield
     except DivebookError as error:
-        show_as(error, card(error, cell))
+        if not hasattr(error, "_render_traceback_"):
+            show_as(error, card(error, cell))
         raise
 
 

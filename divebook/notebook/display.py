@@ -20,7 +20,8 @@ from divebook.analysis.usage import usage_text
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, WAITING
 from divebook.execution import Execution
 
-MAX_ROWS = 200
+MAX_ROWS, FIRST_ROWS = 200, 24
+"""Steps that the table shows when unfolded, and at once."""
 MAX_VALUES = 20
 MAX_CELL, MAX_VALUE, MAX_ERROR = 120, 4000, 8000
 OPEN_BELOW = 1200
@@ -39,13 +40,14 @@ class Report:
     status: str
     facts: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    """Cells under `COLUMNS`."""
-    hidden: str
-    """What the rows leave out."""
+    """Cells under `COLUMNS`, of the most telling steps."""
+    more_title: str
+    more_rows: tuple[tuple[str, ...], ...]
+    """The same of more steps, if there are many; shown folded."""
     values_title: str
     values: tuple[tuple[str, str], ...]
-    questions: tuple[str, ...]
-    """What it waits for people to answer."""
+    questions: tuple[tuple[str, str], ...]
+    """What it waits for people to answer, and how."""
     error: str
     next: str
     """What to type in order to go on; empty if there is nothing to do."""
@@ -55,15 +57,16 @@ class Report:
 def report_of(execution: Execution) -> Report:
     """Read off an execution what is shown of it."""
     spans = tuple(spans_of(execution.history()))
-    rows, hidden = _rows([span for span in spans if span.kind == "step"])
+    steps = [span for span in spans if span.kind == "step"]
     values_title, values = _values(execution)
     return Report(
         name=one_line(execution.workflow.name, 80),
         id=execution.id,
         status=execution.status,
         facts=tuple(_facts(execution)),
-        rows=rows,
-        hidden=hidden,
+        rows=_rows(steps, FIRST_ROWS),
+        more_title=_more_title(len(steps)),
+        more_rows=_rows(steps, MAX_ROWS) if len(steps) > FIRST_ROWS else (),
         values_title=values_title,
         values=values,
         questions=tuple(_questions(execution)),
@@ -82,9 +85,11 @@ def _facts(execution: Execution) -> Iterable[str]:
     yield usage_text(execution.usage)
 
 
-def _questions(execution: Execution) -> Iterable[str]:
+def _questions(execution: Execution) -> Iterable[tuple[str, str]]:
     for asked in execution.interrupts[:MAX_VALUES]:
-        yield f"{one_line(asked.question, MAX_ERROR)} Answer with run.answer({asked.interrupt_id!r}, ...)"
+        choices = (asked.data or {}).get("choices") or ["..."]
+        answers = " or ".join(repr(choice) for choice in choices) if len(choices) > 1 else choices[0]
+        yield one_line(asked.question, MAX_ERROR), f"run.answer({asked.interrupt_id!r}, {one_line(answers, MAX_CELL)})"
 
 
 def _next(execution: Execution) -> str:
@@ -95,14 +100,29 @@ def _next(execution: Execution) -> str:
     return f"%dive show {execution.id}" if execution.is_live else ""
 
 
-def _rows(steps: Sequence[Span]) -> tuple[tuple[tuple[str, ...], ...], str]:
-    """Return the rows to show, those that failed or run before others, and a count of the rest."""
-    ranked = sorted(range(len(steps)), key=lambda index: steps[index].status == COMPLETED)
-    shown = sorted(ranked[:MAX_ROWS])
-    hidden = Counter(steps[index].status for index in ranked[MAX_ROWS:])
-    counts = ", ".join(f"{count:,} {status}" for status, count in hidden.items())
-    left_out = f"{plural(sum(hidden.values()), 'more step')} not shown ({counts})" if hidden else ""
-    return tuple(_cells(steps[index]) for index in shown), left_out
+def _rows(steps: Sequence[Span], limit: int) -> tuple[tuple[str, ...], ...]:
+    """Return rows for some steps: what did not complete, the last ones, the first ones; gaps are counted."""
+    last = len(steps) - limit // 3
+    ranked = sorted(range(len(steps)), key=lambda index: (steps[index].status == COMPLETED, index < last))
+    shown = sorted(ranked[:limit])
+    rows, previous = [], -1
+    for index in [*shown, len(steps)]:
+        if index > previous + 1:
+            rows.append(_gap(steps[previous + 1 : index]))
+        if index < len(steps):
+            rows.append(_cells(steps[index]))
+        previous = index
+    return tuple(rows)
+
+
+def _gap(steps: Sequence[Span]) -> tuple[str, ...]:
+    counts = Counter(step.status for step in steps)
+    told = ", ".join(f"{count:,} {status}" for status, count in counts.items())
+    return "…", "", told, "", f"{plural(len(steps), 'step')} not shown here"
+
+
+def _more_title(count: int) -> str:
+    return f"all {count:,} steps" if count <= MAX_ROWS else f"{MAX_ROWS} of {count:,} steps"
 
 
 def _cells(step: Span) -> tuple[str, ...]:
@@ -115,8 +135,9 @@ def _cells(step: Span) -> tuple[str, ...]:
 
 
 def _outcome(step: Span) -> str:
-    items = f"{plural(step.items, 'item')}: " if step.items else ""
-    return items + one_line(step.error or step.result or "", MAX_CELL)
+    told = [plural(step.items, "item")] if step.items else []
+    text = one_line(step.error or step.result or "", MAX_CELL)
+    return ": ".join([*told, text] if text else told)
 
 
 def _values(execution: Execution) -> tuple[str, tuple[tuple[str, str], ...]]:
@@ -138,11 +159,10 @@ def as_text(report: Report) -> str:
     """Return a run as text for a terminal."""
     lines = [f"{report.name}: {SIGNS.get(report.status, '')} {report.status}", f"  {report.id}"]
     lines += [f"  {', '.join(report.facts)}", "", *_text_table(report.rows)]
-    if report.hidden:
-        lines.append(f"  {report.hidden}")
     if report.values:
         lines += ["", f"{report.values_title}:", *_text_values(report.values)]
-    lines += [f"asks: {question}" for question in report.questions]
+    for question, answer in report.questions:
+        lines += ["", f"asks: {question}", f"to answer: {answer}"]
     if report.error:
         lines += ["", f"error: {report.error}"]
     if report.next:
@@ -183,19 +203,21 @@ _PRE = f"{_WRAPPED};margin:2px 0 8px 0;padding:0;background:none;color:inherit"
 
 def as_html(report: Report) -> str:
     """Return a run as HTML with inline styles only."""
-    parts = [_table(report), _picture(report), _details(report), _asked(report), _error(report), _hint(report)]
+    parts = [_table(report.rows, _caption(report)), _more(report), _picture(report), _details(report)]
+    parts += [_asked(report), _error(report), _hint(report)]
     return f'<div style="max-width:1000px;color:inherit">{"".join(parts)}</div>'
 
 
-def _table(report: Report) -> str:
+def _table(rows: Iterable[Sequence[str]], caption: str = "") -> str:
     head = "".join(f'<th scope="col" style="{_NARROW}">{name}</th>' for name in COLUMNS)
-    body = "".join(_table_row(row) for row in report.rows)
-    if report.hidden:
-        body += f'<tr><td colspan="{len(COLUMNS)}" style="{_CELL}"><em>{_safe(report.hidden)}</em></td></tr>'
     return (
         '<table style="border-collapse:collapse;margin:0;width:100%;table-layout:auto;color:inherit">'
-        f"{_caption(report)}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        f"{caption}<thead><tr>{head}</tr></thead><tbody>{''.join(map(_table_row, rows))}</tbody></table>"
     )
+
+
+def _more(report: Report) -> str:
+    return _folded(report.more_title, _table(report.more_rows), is_open=False) if report.more_rows else ""
 
 
 def _caption(report: Report) -> str:
@@ -237,7 +259,11 @@ def _details(report: Report) -> str:
 
 
 def _asked(report: Report) -> str:
-    return "".join(f'<p style="margin:6px 0"><strong>asks:</strong> {_safe(text)}</p>' for text in report.questions)
+    return "".join(
+        f'<p style="margin:6px 0"><strong>asks:</strong> {_safe(question)}<br>'
+        f"to answer: <code>{_safe(answer)}</code></p>"
+        for question, answer in report.questions
+    )
 
 
 def _error(report: Report) -> str:

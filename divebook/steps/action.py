@@ -26,7 +26,7 @@ class ActionStep:
         action = self._find(context)
         parameters = await self._parameters(context)
         recorded = {"action_name": action.name, "params": parameters}
-        arguments = parameters | action.extras(context.idempotency_key)
+        arguments = action.arguments(parameters, context)
 
         async def call() -> Any:
             action.check(arguments)

@@ -13,6 +13,7 @@ import anyio.to_thread
 
 from divebook.documents import DocumentRepository
 from divebook.errors import DivebookError, SetupError, StepError
+from divebook.execution.context import StepContext
 
 IDEMPOTENCY_KEY = "idempotency_key"
 F = TypeVar("F", bound=Callable[..., Any])
@@ -37,10 +38,11 @@ class Action:
         """Whether it may simply be called again where nobody knows if a call took effect."""
         return self.idempotent or IDEMPOTENCY_KEY in _signature(self.function).parameters
 
-    def extras(self, idempotency_key: str) -> dict[str, str]:
-        """Return the parameters that come from the engine and not from the definition."""
-        takes_key = IDEMPOTENCY_KEY in _signature(self.function).parameters
-        return {IDEMPOTENCY_KEY: idempotency_key} if takes_key else {}
+    def arguments(self, parameters: dict[str, Any], context: StepContext) -> dict[str, Any]:
+        """Return the parameters with those that come from the engine and not from the definition."""
+        if IDEMPOTENCY_KEY not in _signature(self.function).parameters:
+            return parameters
+        return {**parameters, IDEMPOTENCY_KEY: context.idempotency_key}
 
     def check(self, parameters: Mapping[str, Any]) -> None:
         """Raise StepError unless the function takes these parameters."""

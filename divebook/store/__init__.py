@@ -1,9 +1,22 @@
 """Where events rest: append, read, follow, export."""
 
-from divebook.store.base import Batch, EventStore, ExecutionRecord
+from divebook.store.base import Batch, EventStore
 from divebook.store.follow import follow
+from divebook.store.leases import Lease
 from divebook.store.memory import MemoryStore
+from divebook.store.owner import Owner
+from divebook.store.records import ExecutionRecord
 from divebook.store.registry import open_store
 from divebook.store.sqlite import SqliteStore
 
-__all__ = ["Batch", "EventStore", "ExecutionRecord", "MemoryStore", "SqliteStore", "follow", "open_store"]
+__all__ = [
+    "Batch",
+    "EventStore",
+    "ExecutionRecord",
+    "Lease",
+    "MemoryStore",
+    "Owner",
+    "SqliteStore",
+    "follow",
+    "open_store",
+]

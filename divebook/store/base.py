@@ -7,19 +7,25 @@ after the commit. An implementation writes the rows.
 from __future__ import annotations
 
 import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Self, TypeAlias
 
 from divebook.errors import ExecutionNotFoundError, InvalidEventError, NotFoundError, StoreError
-from divebook.events.catalog import STATUSES
+from divebook.events.catalog import STATUSES, TERMINAL
 from divebook.events.event import Event, to_microseconds
 from divebook.store.batches import PreparedBatch, prepare
+from divebook.store.leases import LEASE_SECONDS, Lease, LeaseBook, Moment
+from divebook.store.owner import Owner
+from divebook.store.records import ExecutionRecord
 from divebook.store.subscribers import Listener, Subscribers
+from divebook.store.upkeep import Upkeep
 
 Refusal: TypeAlias = StoreError | InvalidEventError
+
+UNENDED = tuple(status for status in STATUSES if status not in TERMINAL)
 
 MAX_CANDIDATES = 10
 """How many execution ids an error or a look-up names."""
@@ -33,26 +39,13 @@ class Batch:
     expected_sequence: int
     """Sequence of the last event the writer knows of; 0 for a new execution."""
     events: Sequence[Event]
+    token: int | None = None
+    """The writer's fencing token; None for an execution that never had a lease."""
+    acquire: Owner | None = None
+    """Who gets the first lease (token 1, `LEASE_SECONDS` long) of the execution that the batch begins."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExecutionRecord:
-    """One line of a list of executions, derived from the events as they were appended."""
-
-    execution_id: str
-    workflow_name: str
-    fingerprint: str | None
-    status: str
-    created_at: datetime
-    started_at: datetime | None
-    ended_at: datetime | None
-    last_sequence: int
-    error: str | None
-    size: int
-    """Bytes of payload."""
-
-
-class EventStore(ABC):
+class EventStore(LeaseBook, Upkeep):
     """Logs of executions. Methods block, and may be called from several threads.
 
     Examples
@@ -73,19 +66,25 @@ class EventStore(ABC):
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
-    def append(self, execution_id: str, events: Sequence[Event], expected_sequence: int) -> None:
+    def append(
+        self, execution_id: str, events: Sequence[Event], expected_sequence: int, token: int | None = None
+    ) -> None:
         """Append events to one log, all or none.
+
+        The events that end an execution also release its lease.
 
         Raises
         ------
         ConcurrentAppendError
             The log does not end at `expected_sequence`.
+        FencedError
+            `token` is not that of the execution's latest lease.
         InvalidEventError
             ``invalid event at index i: ...``.
         ExecutionNotFoundError
             `expected_sequence` is not 0 and there is no such log.
         """
-        (refusal,) = self.append_all((Batch(execution_id, expected_sequence, events),))
+        (refusal,) = self.append_all((Batch(execution_id, expected_sequence, events, token),))
         if refusal is not None:
             raise refusal
 
@@ -101,6 +100,28 @@ class EventStore(ABC):
         answers = self._write_and_tell(accepted) if accepted else []
         remaining = iter(answers)
         return [next(remaining) if isinstance(entry, PreparedBatch) else entry for entry in checked]
+
+    def put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None:
+        """Keep the fold of a log up to an event, in place of an older one; a newer one stays.
+
+        A checkpoint is a cache: deleting it changes nothing but the time it takes to fold the log again.
+
+        Raises
+        ------
+        StoreError
+            The log does not reach that far.
+        ExecutionNotFoundError
+            There is no such log.
+        """
+        self._check_open()
+        with self._lock:
+            self._put_checkpoint(execution_id, sequence, data)
+
+    def drop_checkpoints(self, execution_ids: Sequence[str] | None = None) -> int:
+        """Delete the checkpoints of some executions, or of all; return how many."""
+        self._check_open()
+        with self._lock:
+            return self._drop_checkpoints(self._checkpoints() if execution_ids is None else execution_ids)
 
     def _write_and_tell(self, batches: Sequence[PreparedBatch]) -> list[Refusal | None]:
         with self._lock:
@@ -163,6 +184,23 @@ class EventStore(ABC):
             raise NotFoundError("status", status, STATUSES)
         return self._records(status, workflow, limit, offset)
 
+    def checkpoint(self, execution_id: str) -> tuple[int, bytes] | None:
+        """Return the sequence number and the data of the newest checkpoint; None if there is none, or it is damaged."""
+        self._check_open()
+        return self._checkpoint(execution_id)
+
+    def checkpoints(self) -> list[str]:
+        """Return the ids of the executions that have a checkpoint, sorted."""
+        self._check_open()
+        return sorted(self._checkpoints())
+
+    def orphans(self, now: int | None = None) -> list[ExecutionRecord]:
+        """Return the executions that have not ended and that nobody drives, newest first."""
+        driven = {lease.execution_id for lease in self.leases() if lease.is_live(now)}
+        unended = [record for status in UNENDED for record in self.records(status)]
+        orphans = [record for record in unended if record.execution_id not in driven]
+        return sorted(orphans, key=lambda record: record.created_at, reverse=True)
+
     def resolve(self, prefix: str) -> str:
         """Return the one execution id that begins with `prefix`; the leading ``exec_`` may be left out.
 
@@ -224,7 +262,7 @@ class EventStore(ABC):
         latest = self._records(None, None, MAX_CANDIDATES, 0)
         return ExecutionNotFoundError(execution_id, [record.execution_id for record in latest])
 
-    # --- what an implementation does; `_write`, `_delete` and `_cleanup` are called with the lock held ---------------
+    # --- what an implementation does; whatever writes is called with the lock held -----------------------------------
 
     @abstractmethod
     def _write(self, batches: Sequence[PreparedBatch]) -> list[Refusal | None]: ...
@@ -250,14 +288,47 @@ class EventStore(ABC):
         """Delete what ended before, in microseconds; return the ids."""
 
     @abstractmethod
+    def _put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None: ...
+
+    @abstractmethod
+    def _checkpoint(self, execution_id: str) -> tuple[int, bytes] | None: ...
+
+    @abstractmethod
+    def _checkpoints(self) -> list[str]: ...
+
+    @abstractmethod
+    def _drop_checkpoints(self, execution_ids: Sequence[str]) -> int: ...
+
+    @abstractmethod
     def _close(self) -> None: ...
 
 
 def _prepare_or_refuse(batch: Batch) -> PreparedBatch | InvalidEventError:
+    lease = None if batch.acquire is None else _first_lease(batch, batch.acquire)
     try:
-        return prepare(batch.execution_id, batch.events, batch.expected_sequence)
+        return prepare(batch.execution_id, batch.events, batch.expected_sequence, batch.token or 0, lease)
     except InvalidEventError as error:
         return error
+
+
+def _first_lease(batch: Batch, owner: Owner) -> Lease:
+    if batch.expected_sequence or batch.token is not None:
+        raise ValueError(
+            f"acquire is for the first batch of a new execution, not for {batch.execution_id} at event "
+            f"{batch.expected_sequence} with token {batch.token}; use the store's acquire"
+        )
+    # The wall clock is the writer's, as it stands in the events.
+    moment = Moment(getattr(batch.events[-1], "recorded_at", 0), Moment.at(None).uptime)
+    return moment.plus(LEASE_SECONDS).lease(batch.execution_id, 1, owner)
+
+
+def check_reached(execution_id: str, sequence: int, last: int) -> None:
+    """Make sure that a checkpoint is one of events that are there."""
+    if not 0 < sequence <= last:
+        raise StoreError(
+            f"execution {execution_id} has events 1 to {last}, so it can have no checkpoint at {sequence}; "
+            "write the events first"
+        )
 
 
 def _check_not_negative(name: str, value: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from divebook.errors import InvalidEventError, UnstorableValueError
+from divebook.errors import FencedError, InvalidEventError, UnstorableValueError
 from divebook.events.catalog import (
     CANCELLED,
     COMPLETED,
@@ -21,6 +21,9 @@ from divebook.events.catalog import (
 )
 from divebook.events.codec import encode
 from divebook.events.event import Event, validate
+from divebook.store.blobs import BLOB_BYTES, outsource
+from divebook.store.checksums import chain, covered
+from divebook.store.leases import Lease
 
 STATUS_AFTER: dict[type[Payload], str] = {
     ExecutionStarted: RUNNING,
@@ -41,7 +44,7 @@ class Turn:
     error: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # made for every append: to be frozen would double what that costs
 class PreparedBatch:
     """A batch that is well formed in itself; whether it fits the log is for the store to find out."""
 
@@ -49,19 +52,43 @@ class PreparedBatch:
     expected_sequence: int
     events: tuple[Event, ...]
     payloads: Sequence[bytes]
+    """With references in place of `blobs`."""
+    covered: Sequence[bytes]
+    """What the checksums are made of."""
     size: int
     started: ExecutionStarted | None
     """What a new log begins with; None if the log exists already."""
     turn: Turn | None
     """None if the status stays as it is."""
+    blobs: dict[bytes, bytes]
+    """The large values among the payloads, by their hash."""
+    token: int
+    """The writer's fencing token; 0 if it has none."""
+    lease: Lease | None
+    """The first lease of a new log, to be had together with it."""
 
     @property
     def last_sequence(self) -> int:
         """Where the log stands once the batch is written."""
         return self.expected_sequence + len(self.events)
 
+    @property
+    def ends(self) -> bool:
+        """Whether the execution has ended once the batch is written."""
+        return self.turn is not None and self.turn.status in TERMINAL
 
-def prepare(execution_id: str, events: Sequence[Event], expected_sequence: int) -> PreparedBatch:
+    def checksums(self, previous: int) -> list[int]:
+        """Return those of the events, after an event with checksum `previous`."""
+        return chain(previous, self.covered)
+
+    def fenced(self, current: int) -> FencedError:
+        """Return the error for a log whose latest lease is another."""
+        return FencedError(self.execution_id, self.token or None, current)
+
+
+def prepare(
+    execution_id: str, events: Sequence[Event], expected_sequence: int, token: int = 0, lease: Lease | None = None
+) -> PreparedBatch:
     """Check and encode a batch.
 
     Raises
@@ -69,7 +96,8 @@ def prepare(execution_id: str, events: Sequence[Event], expected_sequence: int) 
     InvalidEventError
         ``invalid event at index i: ...``, for the first event that is wrong.
     """
-    payloads = []
+    payloads, covers = [], []
+    blobs: dict[bytes, bytes] = {}
     size, sequence = 0, expected_sequence
     started: ExecutionStarted | None = None
     turn: Turn | None = None
@@ -77,17 +105,24 @@ def prepare(execution_id: str, events: Sequence[Event], expected_sequence: int) 
         sequence += 1
         try:
             _check(event, execution_id, sequence)
-            payload = encode(event.data.to_data())
-        except (InvalidEventError, UnstorableValueError) as error:
+            data = event.data.to_data()
+            payload = encode(data)
+            if len(payload) > BLOB_BYTES:
+                payload, found = outsource(data)
+                blobs |= found
+            covers.append(covered(event, payload))
+        except (InvalidEventError, UnstorableValueError, UnicodeEncodeError) as error:
             raise InvalidEventError(f"invalid event at index {index}: {error}") from error
         payloads.append(payload)
         size += len(payload)
         if type(event.data) in STATUS_AFTER:
-            turn = _turn(event)
+            turn = turn_after(event)
             if isinstance(event.data, ExecutionStarted):
                 started = event.data
     _check_distinct(events)
-    return PreparedBatch(execution_id, expected_sequence, tuple(events), payloads, size, started, turn)
+    return PreparedBatch(
+        execution_id, expected_sequence, tuple(events), payloads, covers, size, started, turn, blobs, token, lease
+    )
 
 
 def _check(event: Event, execution_id: str, sequence: int) -> None:
@@ -103,8 +138,8 @@ def _check(event: Event, execution_id: str, sequence: int) -> None:
 
 
 def _check_distinct(events: Sequence[Event]) -> None:
-    ids = [event.id for event in events]
-    if len(set(ids)) < len(ids):
+    if len({event.id for event in events}) < len(events):
+        ids = [event.id for event in events]
         index = next(index for index, event_id in enumerate(ids) if event_id in ids[:index])
         raise duplicate_id(index, ids[index])
 
@@ -114,7 +149,10 @@ def duplicate_id(index: int, event_id: str) -> InvalidEventError:
     return InvalidEventError(f"invalid event at index {index}: event id {event_id} is already in the log")
 
 
-def _turn(event: Event) -> Turn:
-    status = STATUS_AFTER[type(event.data)]
+def turn_after(event: Event) -> Turn | None:
+    """Return what an event makes of the status of its execution; None if it leaves it as it is."""
+    status = STATUS_AFTER.get(type(event.data))
+    if status is None:
+        return None
     error = event.data.error if isinstance(event.data, ExecutionFailed) else None
     return Turn(status, event.recorded_at if status in TERMINAL else None, error)

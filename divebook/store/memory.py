@@ -5,15 +5,20 @@ Payloads are kept encoded, as on disk, so that what is read is always a copy and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from divebook.errors import ConcurrentAppendError, InvalidEventError, StoreError
 from divebook.events.catalog import RUNNING, TERMINAL
 from divebook.events.codec import decode_payload
 from divebook.events.event import Event, to_datetime
-from divebook.store.base import EventStore, ExecutionRecord, Refusal, first_sorted
+from divebook.store.base import EventStore, Refusal, check_reached, first_sorted
 from divebook.store.batches import PreparedBatch, Turn, duplicate_id
+from divebook.store.blobs import embed
+from divebook.store.leases import Lease, Moment
+from divebook.store.owner import Owner
+from divebook.store.records import ExecutionRecord
+from divebook.store.upkeep import StoredBlob, StoredEvent, StoredLog
 
 
 @dataclass(slots=True)
@@ -25,7 +30,12 @@ class _Log:
     events: list[Event] = field(default_factory=list)
     payloads: list[bytes] = field(default_factory=list)
     ids: set[str] = field(default_factory=set)
+    checksums: list[int] = field(default_factory=list)
+    blobs: set[bytes] = field(default_factory=set)
     size: int = 0
+    token: int = 0
+    lease: Lease | None = None
+    checkpoint: tuple[int, bytes] | None = None
 
 
 class MemoryStore(EventStore):
@@ -36,6 +46,7 @@ class MemoryStore(EventStore):
     def __init__(self) -> None:
         super().__init__()
         self._logs: dict[str, _Log] = {}
+        self._contents: dict[bytes, bytes] = {}
 
     def _write(self, batches: Sequence[PreparedBatch]) -> list[Refusal | None]:
         return [self._write_one(batch) for batch in batches]
@@ -53,7 +64,11 @@ class MemoryStore(EventStore):
         if log is None:
             if batch.started is None:
                 raise self._unknown(batch.execution_id)
+            if batch.token:
+                raise batch.fenced(0)
             return _Log(batch.started.workflow_name, batch.started.fingerprint, batch.events[0].recorded_at)
+        if batch.token != log.token and batch.expected_sequence:
+            raise batch.fenced(log.token)
         if len(log.events) != batch.expected_sequence:
             raise ConcurrentAppendError(batch.execution_id, batch.expected_sequence, len(log.events))
         for index, event in enumerate(batch.events):
@@ -62,19 +77,36 @@ class MemoryStore(EventStore):
         return log
 
     def _extend(self, log: _Log, batch: PreparedBatch) -> None:
+        log.checksums.extend(batch.checksums(log.checksums[-1] if log.checksums else 0))
         log.events.extend(batch.events)
         log.payloads.extend(batch.payloads)
         log.ids.update(event.id for event in batch.events)
         log.size += batch.size
+        for digest, content in batch.blobs.items():
+            self._refer(log, digest, content)
         log.turn = batch.turn or log.turn
+        if batch.lease is not None:
+            log.token, log.lease = 1, batch.lease
+        elif batch.ends:
+            log.lease = None
         self._logs[batch.execution_id] = log
+
+    def _refer(self, log: _Log, digest: bytes, content: bytes) -> None:
+        self._contents.setdefault(digest, content)
+        if digest not in log.blobs:
+            log.blobs.add(digest)
+            log.size += len(content)
 
     def _read(self, execution_id: str, after: int, limit: int | None) -> list[Event]:
         with self._lock:
             log = self._find(execution_id)
             wanted = slice(after, None if limit is None else after + limit)
             events, payloads = log.events[wanted], log.payloads[wanted]
-        return list(map(_copy, events, payloads))
+        return [self._copy(event, payload) for event, payload in zip(events, payloads, strict=True)]
+
+    def _copy(self, event: Event, payload: bytes) -> Event:
+        data = decode_payload(event.event_type, embed(payload, self._contents.get))
+        return Event(event.id, event.execution_id, event.sequence, event.recorded_at, data, event.path, event.step)
 
     def _record(self, execution_id: str) -> ExecutionRecord:
         with self._lock:
@@ -101,6 +133,87 @@ class MemoryStore(EventStore):
             del self._logs[execution_id]
         return gone
 
+    # --- leases and checkpoints --------------------------------------------------------------------------------------
+
+    def _acquire(self, execution_id: str, owner: Owner, moment: Moment, until: Moment) -> Lease:
+        log = self._find(execution_id)
+        if log.lease is not None and log.lease.keeps_out(moment):
+            raise log.lease.held_error()
+        log.token += 1
+        log.lease = until.lease(execution_id, log.token, owner)
+        return log.lease
+
+    def _renew(self, leases: Sequence[Lease], until: Moment) -> list[bool]:
+        return [self._renew_one(lease, until) for lease in leases]
+
+    def _renew_one(self, lease: Lease, until: Moment) -> bool:
+        log = self._logs.get(lease.execution_id)
+        if log is None or log.lease is None or log.token != lease.token:
+            return False
+        log.lease = until.lease(lease.execution_id, lease.token, log.lease.owner)
+        return True
+
+    def _release(self, lease: Lease) -> None:
+        log = self._logs.get(lease.execution_id)
+        if log is not None and log.token == lease.token:
+            log.lease = None
+
+    def _leases(self) -> list[Lease]:
+        with self._lock:
+            return [log.lease for log in self._logs.values() if log.lease is not None]
+
+    def _put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None:
+        log = self._find(execution_id)
+        check_reached(execution_id, sequence, len(log.events))
+        if log.checkpoint is None or log.checkpoint[0] <= sequence:
+            log.checkpoint = (sequence, data)
+
+    def _checkpoint(self, execution_id: str) -> tuple[int, bytes] | None:
+        log = self._logs.get(execution_id)
+        return log.checkpoint if log else None
+
+    def _checkpoints(self) -> list[str]:
+        with self._lock:
+            return [execution_id for execution_id, log in self._logs.items() if log.checkpoint]
+
+    def _drop_checkpoints(self, execution_ids: Sequence[str]) -> int:
+        logs = [self._logs[execution_id] for execution_id in self._checkpoints() if execution_id in execution_ids]
+        for log in logs:
+            log.checkpoint = None
+        return len(logs)
+
+    # --- keeping in order --------------------------------------------------------------------------------------------
+
+    def _stored_log(self, execution_id: str) -> StoredLog:
+        with self._lock:
+            log = self._find(execution_id)
+            events = [_stored(*entry) for entry in zip(log.events, log.payloads, log.checksums, strict=True)]
+            return StoredLog(_record(execution_id, log), log.checksums[-1], events, frozenset(log.blobs))
+
+    def _blobs(self, without: Collection[str]) -> list[StoredBlob]:
+        with self._lock:
+            used = {digest for name, log in self._logs.items() if name not in without for digest in log.blobs}
+            return [StoredBlob(digest, len(data), digest in used) for digest, data in self._contents.items()]
+
+    def _blob(self, digest: bytes) -> bytes | None:
+        return self._contents.get(digest)
+
+    def _faults(self) -> list[str]:
+        return []
+
+    def _discard(self, execution_ids: Sequence[str], now: int | None) -> list[str]:
+        moment = Moment.at(now)
+        gone = [name for name in execution_ids if name in self._logs and _is_over(self._logs[name], moment)]
+        for execution_id in gone:
+            del self._logs[execution_id]
+        return gone
+
+    def _drop_blobs(self) -> int:
+        unused = [blob.digest for blob in self._blobs(()) if not blob.used]
+        for digest in unused:
+            del self._contents[digest]
+        return len(unused)
+
     def _close(self) -> None:
         self._logs.clear()
 
@@ -111,13 +224,18 @@ class MemoryStore(EventStore):
         return log
 
 
-def _copy(event: Event, payload: bytes) -> Event:
-    data = decode_payload(event.event_type, payload)
-    return Event(event.id, event.execution_id, event.sequence, event.recorded_at, data, event.path, event.step)
-
-
 def _matches(log: _Log, status: str | None, workflow: str | None) -> bool:
     return status in (None, log.turn.status) and workflow in (None, log.workflow_name)
+
+
+def _is_over(log: _Log, moment: Moment) -> bool:
+    return log.turn.status in TERMINAL and not (log.lease and log.lease.keeps_out(moment))
+
+
+def _stored(event: Event, payload: bytes, checksum: int) -> StoredEvent:
+    return StoredEvent(
+        event.sequence, event.recorded_at, event.event_type, event.id, event.path, event.step, payload, checksum
+    )
 
 
 def _ended_before(turn: Turn, before: int) -> bool:

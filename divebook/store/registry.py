@@ -15,7 +15,7 @@ from divebook.store.sqlite import SqliteStore
 VARIABLE = "DIVEBOOK_STORE"
 DEFAULT = Path(".divebook", "executions.db")
 
-_stores: dict[tuple[int, Path], EventStore] = {}
+_stores: dict[tuple[int, Path], SqliteStore] = {}
 _lock = threading.Lock()
 
 
@@ -27,7 +27,7 @@ def open_store(location: str | Path | None = None) -> EventStore:
     location
         A path; ``memory:`` for a new store in memory; None for what the environment variable ``DIVEBOOK_STORE`` says,
         or else ``.divebook/executions.db`` in the current directory. A file that is open already is shared: closing it
-        closes it for everybody in this process.
+        closes it for everybody in this process. Once the file was deleted or replaced, it is opened anew.
     """
     text = str(location or os.environ.get(VARIABLE) or DEFAULT)
     if text == MemoryStore.location:
@@ -39,7 +39,7 @@ def open_store(location: str | Path | None = None) -> EventStore:
     key = (os.getpid(), path)
     with _lock:
         store = _stores.get(key)
-        if store is None or store.closed:
+        if store is None or store.closed or not store.in_place:
             store = _stores[key] = SqliteStore(path)
         return store
 

@@ -28,6 +28,8 @@ from divebook.events.catalog import (
 )
 from divebook.events.values import normalize
 from divebook.store import Batch
+from tests.store.keeping_promises import KeepingPromises
+from tests.store.lease_promises import LeasePromises
 from tests.store.logs import (
     ONE,
     START,
@@ -61,7 +63,7 @@ def heard_by(store):
     return heard
 
 
-class StorePromises:
+class StorePromises(LeasePromises, KeepingPromises):
     """The suite; subclasses provide `make_store`."""
 
     def make_store(self, folder):

@@ -6,6 +6,7 @@ import os
 import sqlite3
 import threading
 import time
+import warnings
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -52,10 +53,13 @@ def _make(folder: Path) -> None:
         raise StoreError(f"the folder {folder} cannot be created: {error.strerror}") from error
 
 
-def open_writer(path: Path, durability: Durability) -> sqlite3.Connection:
-    """Open, or create, a file for writing."""
+def open_writer(path: Path, durability: Durability, network: str | None = None) -> sqlite3.Connection:
+    """Open, or create, a file for writing; `network` names the network file system that it is on."""
     connection = _connect(path, "mode=rwc")
     try:
+        if network is not None:
+            _set_up_remote(connection, path, network)
+            return connection
         _patiently(lambda: connection.execute("PRAGMA journal_mode = WAL"))
         connection.execute(f"PRAGMA synchronous = {_SYNCHRONOUS[durability]}")
         connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
@@ -63,6 +67,18 @@ def open_writer(path: Path, durability: Durability) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _set_up_remote(connection: sqlite3.Connection, path: Path, network: str) -> None:
+    # Without a write-ahead log, anything less than FULL may damage the file when the power fails.
+    _patiently(lambda: connection.execute("PRAGMA journal_mode = TRUNCATE"))
+    connection.execute("PRAGMA synchronous = FULL")
+    warnings.warn(
+        f"{path} is on a network file system ({network}): events are written with a rollback journal, which is safe "
+        "there but slower, and only as reliable as that file system's locks. Keep the store on a local disk if you can",
+        RuntimeWarning,
+        stacklevel=5,  # whoever made the store
+    )
 
 
 def open_reader(path: Path, *, read_only: bool) -> sqlite3.Connection:

@@ -9,7 +9,9 @@ from divebook.errors import CorruptStoreError, NewerStoreError
 from divebook.events.catalog import Payload
 from divebook.events.codec import decode_payload
 from divebook.events.event import Event, to_datetime
-from divebook.store.base import ExecutionRecord
+from divebook.store.blobs import Fetch, embed
+from divebook.store.records import ExecutionRecord
+from divebook.store.sqlite.blobs import fetcher
 from divebook.store.sqlite.compact import EventTypes, unpack_id
 from divebook.store.sqlite.schema import place_of, places_of
 
@@ -53,6 +55,7 @@ def load_events(
     _, last = places_of(key)
     sequence, offset = after, place_of(key, 0)
     events: list[Event] = []
+    fetch = fetcher(connection)
     rows = connection.execute(_EVENTS, (offset + after, last, -1 if limit is None else limit))
     for place, recorded_at, number, event_id, path, step, raw in rows:
         sequence += 1
@@ -60,14 +63,14 @@ def load_events(
             raise CorruptStoreError(
                 f"event {sequence} of execution {execution_id} is missing; the events before it are readable"
             )
-        data = _load_payload(types.name(number, connection), raw, execution_id, sequence)
+        data = _load_payload(types.name(number, connection), raw, fetch, execution_id, sequence)
         events.append(Event(unpack_id(event_id), execution_id, sequence, recorded_at, data, path, step))
     return events
 
 
-def _load_payload(event_type: str, raw: bytes, execution_id: str, sequence: int) -> Payload:
+def _load_payload(event_type: str, raw: bytes, fetch: Fetch, execution_id: str, sequence: int) -> Payload:
     try:
-        return decode_payload(event_type, raw)
+        return decode_payload(event_type, embed(raw, fetch))
     except NewerStoreError as error:
         raise NewerStoreError(f"event {sequence} of execution {execution_id}: {error}") from error
     # The last two: JSON that is sound, but of another shape than the payload's.

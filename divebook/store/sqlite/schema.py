@@ -59,7 +59,50 @@ _FIRST: Migration = (
     """,
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_FIRST,)
+# Checksums, leases, large values and checkpoints. Events that are there already keep no checksum: to write one for each
+# would take minutes for a file of some gigabytes.
+_SECOND: Migration = (
+    "ALTER TABLE executions ADD COLUMN token INTEGER NOT NULL DEFAULT 0",  # grows with every lease
+    "ALTER TABLE executions ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0",  # of the last event
+    "ALTER TABLE events ADD COLUMN checksum INTEGER",
+    """
+    CREATE TABLE leases (
+      key            INTEGER PRIMARY KEY,  -- executions.key
+      host           TEXT NOT NULL,
+      pid            INTEGER NOT NULL,
+      started        INTEGER NOT NULL,
+      name           TEXT NOT NULL,
+      boot           TEXT NOT NULL,
+      expires_at     INTEGER NOT NULL,
+      expires_uptime INTEGER               -- microseconds of the monotonic clock of that boot
+    )
+    """,
+    """
+    CREATE TABLE blobs (
+      number     INTEGER PRIMARY KEY,
+      digest     BLOB NOT NULL UNIQUE,  -- SHA-256 of the content
+      compressed INTEGER NOT NULL,      -- 1: zlib
+      data       BLOB NOT NULL
+    )
+    """,
+    """
+    CREATE TABLE blob_uses (
+      key  INTEGER NOT NULL,  -- executions.key
+      blob INTEGER NOT NULL,  -- blobs.number
+      PRIMARY KEY (key, blob)
+    ) WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE checkpoints (
+      key      INTEGER PRIMARY KEY,  -- executions.key
+      sequence INTEGER NOT NULL,     -- of the last event in the fold
+      checksum INTEGER NOT NULL,     -- of data
+      data     BLOB NOT NULL
+    )
+    """,
+)
+
+MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND)
 
 
 def place_of(key: int, sequence: int) -> int:

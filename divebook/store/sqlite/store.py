@@ -7,33 +7,47 @@ events, so of two writers, threads or processes, one is refused.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from divebook.errors import ConcurrentAppendError, InvalidEventError, ReadOnlyStoreError, StoreError
 from divebook.events.catalog import RUNNING, TERMINAL, ExecutionStarted
 from divebook.events.event import Event
-from divebook.store.base import MAX_CANDIDATES, EventStore, ExecutionRecord, Refusal
+from divebook.store.base import MAX_CANDIDATES, EventStore, Refusal, check_reached
 from divebook.store.batches import PreparedBatch, duplicate_id
+from divebook.store.leases import Lease, Moment
+from divebook.store.owner import Owner
+from divebook.store.records import ExecutionRecord
+from divebook.store.sqlite import blobs, checkpoints, leases
+from divebook.store.sqlite.audit import find_faults, load_stored
 from divebook.store.sqlite.compact import EventTypes, pack_id
 from divebook.store.sqlite.connections import Durability, Readers, open_reader, open_writer, why_read_only
-from divebook.store.sqlite.faults import translate, translated
+from divebook.store.sqlite.faults import translated
+from divebook.store.sqlite.filesystem import network_type
 from divebook.store.sqlite.rows import RECORD, RECORDS, load_events, load_record
 from divebook.store.sqlite.schema import check_current, migrate, place_of, places_of
+from divebook.store.sqlite.transactions import OpenFile, Transaction
+from divebook.store.upkeep import StoredBlob, StoredLog
 
 _INSERT_EXECUTION = """
 INSERT INTO executions
-  (id, workflow_name, fingerprint, status, created_at, started_at, last_sequence, size)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+  (id, workflow_name, fingerprint, status, created_at, started_at, last_sequence, size, checksum, token)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
-_ADVANCE = "UPDATE executions SET last_sequence = ?, size = size + ? WHERE key = ? AND id = ? AND last_sequence = ?"
+_ADVANCE = """
+UPDATE executions SET last_sequence = ?, size = size + ?, checksum = ?
+WHERE key = ? AND id = ? AND last_sequence = ? AND token = ? AND checksum = ?
+"""
 _TURN = "UPDATE executions SET status = ?, ended_at = ?, error = ? WHERE key = ?"
-_INSERT_EVENT = "INSERT INTO events (place, recorded_at, type, id, path, step, data) VALUES (?, ?, ?, ?, ?, ?, ?)"
-_FIND = "SELECT key, last_sequence FROM executions WHERE id = ?"
+_GROW = "UPDATE executions SET size = size + ? WHERE key = ?"
+_INSERT_EVENT = """
+INSERT INTO events (place, recorded_at, type, id, path, step, data, checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_FIND = "SELECT key, last_sequence, checksum, token FROM executions WHERE id = ?"
 _ENDED = "SELECT id FROM executions WHERE ended_at < ?"  # resuming clears it
+_RELEASE = "DELETE FROM leases WHERE key = ?"
 _CANDIDATES = "SELECT id FROM executions WHERE id >= ? AND id < ? || char(1114111) ORDER BY id LIMIT ?"
 
 
@@ -48,6 +62,7 @@ class _OpenLog:
 
     key: int
     sequence: int
+    checksum: int
     ids: set[bytes | str] = field(default_factory=set)
 
 
@@ -61,6 +76,9 @@ class SqliteStore(EventStore):
     durability
         ``full``: what is appended survives a power failure. ``relaxed``: it survives the death of the process, and a
         power failure may take the latest events, but never leaves a log half written.
+    network
+        Returns the kind of network file system that a path is on, or None. There, events are always written with full
+        durability and without a write-ahead log, and a RuntimeWarning says so.
 
     Raises
     ------
@@ -72,7 +90,13 @@ class SqliteStore(EventStore):
         A newer divebook wrote it.
     """
 
-    def __init__(self, path: str | Path, *, durability: Durability = "full") -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        durability: Durability = "full",
+        network: Callable[[Path], str | None] = network_type,
+    ) -> None:
         super().__init__()
         self.path = Path(path).expanduser().absolute()
         self.location = str(self.path)
@@ -84,13 +108,14 @@ class SqliteStore(EventStore):
         self._readers = Readers(self._open_reader)
         self._writer: sqlite3.Connection | None = None
         with translated(self.location):
-            self._open()
+            self._open(None if self.read_only else network(self.path))
+        self._file = OpenFile(self.path)
 
-    def _open(self) -> None:
+    def _open(self, network: str | None) -> None:
         if self.read_only:
             self._types.load(self._readers.get())
             return
-        writer = open_writer(self.path, self.durability)
+        writer = open_writer(self.path, self.durability, network)
         try:
             migrate(writer, self.location)
             self._types.register(writer)
@@ -106,14 +131,19 @@ class SqliteStore(EventStore):
             check_current(connection, self.location)
         return connection
 
+    @property
+    def in_place(self) -> bool:
+        """Whether the path still leads to the open file; if not, it can be read, but no longer written to."""
+        return self._file.is_in_place()
+
     # --- writing -----------------------------------------------------------------------------------------------------
 
-    def _transaction(self) -> _Transaction:
+    def _transaction(self) -> Transaction:
         if self._writer is None:
             raise ReadOnlyStoreError(
                 f"nothing can be written to {self.location}: {self.read_only}. Make it writable, or choose another"
             )
-        return _Transaction(self._writer, self.location)
+        return Transaction(self._writer, self._file)
 
     def _write(self, batches: Sequence[PreparedBatch]) -> list[Refusal | None]:
         rows: list[tuple[Any, ...]] = []
@@ -130,58 +160,76 @@ class SqliteStore(EventStore):
     def _enter(self, cursor: sqlite3.Cursor, batch: PreparedBatch, rows: list[tuple[Any, ...]]) -> Refusal | None:
         ids = [pack_id(event.id) for event in batch.events]
         try:
-            log = self._claim(cursor, batch, ids)
+            log, checksums = self._claim(cursor, batch, ids)
         except (StoreError, InvalidEventError) as refusal:
             return refusal
         if batch.turn is not None:
             cursor.execute(_TURN, (batch.turn.status, batch.turn.ended_at, batch.turn.error, log.key))
-        log.sequence = batch.last_sequence
+            if batch.ends:
+                cursor.execute(_RELEASE, (log.key,))
+        if batch.blobs and (grown := blobs.insert(cursor, log.key, batch.blobs)):
+            cursor.execute(_GROW, (grown, log.key))
+        log.sequence, log.checksum = batch.last_sequence, checksums[-1]
         log.ids.update(ids)
         numbers = self._types.numbers
         place = place_of(log.key, batch.expected_sequence)
-        for event, event_id, payload in zip(batch.events, ids, batch.payloads, strict=True):
+        entries = zip(batch.events, ids, batch.payloads, checksums, strict=True)
+        for event, event_id, payload, checksum in entries:
             place += 1
             name = event.data.event_type
             number = numbers.get(name) or self._types.add(cursor, name)
-            rows.append((place, event.recorded_at, number, event_id, event.path, event.step, payload.decode()))
+            text = payload.decode()
+            rows.append((place, event.recorded_at, number, event_id, event.path, event.step, text, checksum))
         return None
 
-    def _claim(self, cursor: sqlite3.Cursor, batch: PreparedBatch, ids: Sequence[bytes | str]) -> _OpenLog:
-        """Advance the execution's row; raise if the batch does not fit the log."""
+    def _claim(
+        self, cursor: sqlite3.Cursor, batch: PreparedBatch, ids: Sequence[bytes | str]
+    ) -> tuple[_OpenLog, list[int]]:
+        """Advance the execution's row; return the log and the new checksums, or raise if the batch does not fit."""
         if batch.started is not None:
             return self._begin(cursor, batch, batch.started)
         log = self._logs.get(batch.execution_id)
         if log is not None and log.sequence == batch.expected_sequence:
             _refuse_known(batch, ids, log)
-            if _advance(cursor, batch, log):
-                return log
+            checksums = batch.checksums(log.checksum)
+            if _advance(cursor, batch, log, checksums[-1]):
+                return log, checksums
         # The first append of this process, or another process was here.
         log = self._logs[batch.execution_id] = self._take_over(cursor, batch)
         _refuse_known(batch, ids, log)
-        _advance(cursor, batch, log)
-        return log
+        checksums = batch.checksums(log.checksum)
+        _advance(cursor, batch, log, checksums[-1])
+        return log, checksums
 
-    def _begin(self, cursor: sqlite3.Cursor, batch: PreparedBatch, started: ExecutionStarted) -> _OpenLog:
+    def _begin(
+        self, cursor: sqlite3.Cursor, batch: PreparedBatch, started: ExecutionStarted
+    ) -> tuple[_OpenLog, list[int]]:
         found = cursor.execute(_FIND, (batch.execution_id,)).fetchone()
         if found:
             raise ConcurrentAppendError(batch.execution_id, 0, found[1])
-        created = batch.events[0].recorded_at
+        if batch.token:
+            raise batch.fenced(0)
+        created, checksums = batch.events[0].recorded_at, batch.checksums(0)
         row = (batch.execution_id, started.workflow_name, started.fingerprint, RUNNING, created, created)
-        cursor.execute(_INSERT_EXECUTION, (*row, batch.last_sequence, batch.size))
-        (key, _) = cursor.execute(_FIND, (batch.execution_id,)).fetchone()
-        log = self._logs[batch.execution_id] = _OpenLog(key, 0)
-        return log
+        token = batch.lease.token if batch.lease else 0
+        cursor.execute(_INSERT_EXECUTION, (*row, batch.last_sequence, batch.size, checksums[-1], token))
+        key = cursor.lastrowid or 0
+        if batch.lease is not None:
+            leases.insert(cursor, key, batch.lease)
+        log = self._logs[batch.execution_id] = _OpenLog(key, 0, 0)
+        return log, checksums
 
     def _take_over(self, cursor: sqlite3.Cursor, batch: PreparedBatch) -> _OpenLog:
         found = cursor.execute(_FIND, (batch.execution_id,)).fetchone()
         if found is None:
             raise self._unknown(batch.execution_id)
-        key, sequence = found
+        key, sequence, checksum, token = found
+        if token != batch.token:
+            raise batch.fenced(token)
         if sequence != batch.expected_sequence:
             raise ConcurrentAppendError(batch.execution_id, batch.expected_sequence, sequence)
         ids = cursor.execute("SELECT id FROM events WHERE place BETWEEN ? AND ?", places_of(key)).fetchall()
-        log = self._logs[batch.execution_id] = _OpenLog(key, sequence, {event_id for (event_id,) in ids})
-        return log
+        return _OpenLog(key, sequence, checksum, {event_id for (event_id,) in ids})
 
     def _forget(self, execution_ids: Iterable[str]) -> None:
         for execution_id in execution_ids:
@@ -201,6 +249,81 @@ class SqliteStore(EventStore):
                 _delete(cursor, execution_id)
         self._forget(ended)
         return ended
+
+    # --- leases and checkpoints --------------------------------------------------------------------------------------
+
+    def _acquire(self, execution_id: str, owner: Owner, moment: Moment, until: Moment) -> Lease:
+        with self._transaction() as cursor:
+            lease = leases.acquire(cursor, execution_id, owner, moment, until)
+        if lease is None:
+            raise self._unknown(execution_id)
+        return lease
+
+    def _renew(self, held: Sequence[Lease], until: Moment) -> list[bool]:
+        with self._transaction() as cursor:
+            return [leases.renew(cursor, lease, until) for lease in held]
+
+    def _release(self, lease: Lease) -> None:
+        with self._transaction() as cursor:
+            leases.release(cursor, lease)
+
+    def _leases(self) -> list[Lease]:
+        with translated(self.location):
+            return leases.load_leases(self._readers.get())
+
+    def _put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None:
+        with self._transaction() as cursor:
+            found = cursor.execute(_FIND, (execution_id,)).fetchone()
+            if found is None:
+                raise self._unknown(execution_id)
+            check_reached(execution_id, sequence, found[1])
+            checkpoints.put(cursor, found[0], sequence, data)
+
+    def _checkpoint(self, execution_id: str) -> tuple[int, bytes] | None:
+        with translated(self.location):
+            return checkpoints.get(self._readers.get(), execution_id)
+
+    def _checkpoints(self) -> list[str]:
+        with translated(self.location):
+            return checkpoints.list_ids(self._readers.get())
+
+    def _drop_checkpoints(self, execution_ids: Sequence[str]) -> int:
+        with self._transaction() as cursor:
+            return checkpoints.drop(cursor, execution_ids)
+
+    # --- keeping in order --------------------------------------------------------------------------------------------
+
+    def _stored_log(self, execution_id: str) -> StoredLog:
+        with translated(self.location):
+            log = load_stored(self._readers.get(), self._types, execution_id)
+        if log is None:
+            raise self._unknown(execution_id)
+        return log
+
+    def _blobs(self, without: Collection[str]) -> list[StoredBlob]:
+        with translated(self.location):
+            return blobs.list_blobs(self._readers.get(), without)
+
+    def _blob(self, digest: bytes) -> bytes | None:
+        with translated(self.location):
+            return blobs.load_blob(self._readers.get(), digest)
+
+    def _faults(self) -> list[str]:
+        with translated(self.location):
+            return find_faults(self._readers.get())
+
+    def _discard(self, execution_ids: Sequence[str], now: int | None) -> list[str]:
+        moment = Moment.at(now)
+        with self._transaction() as cursor:
+            gone = [name for name in execution_ids if _is_over(cursor, name, moment)]
+            for execution_id in gone:
+                _delete(cursor, execution_id)
+        self._forget(gone)
+        return gone
+
+    def _drop_blobs(self) -> int:
+        with self._transaction() as cursor:
+            return blobs.drop_unused(cursor)
 
     def _close(self) -> None:
         self._readers.close()
@@ -237,50 +360,29 @@ class SqliteStore(EventStore):
         return [execution_id for (execution_id,) in rows]
 
 
-class _Transaction:
-    """``BEGIN IMMEDIATE`` ... ``COMMIT``, undone by any exception, KeyboardInterrupt included."""
-
-    __slots__ = ("_connection", "_location")
-
-    def __init__(self, connection: sqlite3.Connection, location: str) -> None:
-        self._connection = connection
-        self._location = location
-
-    def __enter__(self) -> sqlite3.Cursor:
-        try:
-            if self._connection.in_transaction:  # a KeyboardInterrupt came between BEGIN and the block
-                self._connection.execute("ROLLBACK")
-            return self._connection.execute("BEGIN IMMEDIATE")
-        except sqlite3.Error as error:
-            raise translate(error, self._location) from error
-
-    def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
-        try:
-            if error is None:
-                self._connection.execute("COMMIT")
-        except sqlite3.Error as failure:
-            raise translate(failure, self._location) from failure
-        finally:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-        if isinstance(error, sqlite3.Error):
-            raise translate(error, self._location) from error
-
-
 def _refuse_known(batch: PreparedBatch, ids: Sequence[bytes | str], log: _OpenLog) -> None:
     if not log.ids.isdisjoint(ids):
         index = next(index for index, event_id in enumerate(ids) if event_id in log.ids)
         raise duplicate_id(index, batch.events[index].id)
 
 
-def _advance(cursor: sqlite3.Cursor, batch: PreparedBatch, log: _OpenLog) -> bool:
-    expected, last = batch.expected_sequence, batch.last_sequence
-    return cursor.execute(_ADVANCE, (last, batch.size, log.key, batch.execution_id, expected)).rowcount == 1
+def _advance(cursor: sqlite3.Cursor, batch: PreparedBatch, log: _OpenLog, checksum: int) -> bool:
+    news = (batch.last_sequence, batch.size, checksum)
+    known = (log.key, batch.execution_id, batch.expected_sequence, batch.token, log.checksum)
+    return cursor.execute(_ADVANCE, news + known).rowcount == 1
 
 
 def _delete(cursor: sqlite3.Cursor, execution_id: str) -> bool:
     found = cursor.execute(_FIND, (execution_id,)).fetchone()
     if found:
         cursor.execute("DELETE FROM events WHERE place BETWEEN ? AND ?", places_of(found[0]))
-        cursor.execute("DELETE FROM executions WHERE key = ?", found[:1])
+        for table in ("executions", "leases", "blob_uses", "checkpoints"):
+            cursor.execute(f"DELETE FROM {table} WHERE key = ?", found[:1])  # noqa: S608 - one of our own tables
     return found is not None
+
+
+def _is_over(cursor: sqlite3.Cursor, execution_id: str, moment: Moment) -> bool:
+    found = cursor.execute("SELECT status FROM executions WHERE id = ?", (execution_id,)).fetchone()
+    if found is None or found[0] not in TERMINAL:
+        return False
+    return not any(lease.keeps_out(moment) for lease in leases.load_leases(cursor, execution_id))

@@ -1,0 +1,117 @@
+"""Large values, stored once per content and referred to by their hash.
+
+In the payload of an event, the encoded JSON of a large value is replaced by the JSON of a reference, and put back on
+reading, so nobody outside the store ever meets one. A user's own data cannot look like a reference: a dict that has the
+key ``$type`` is itself written in tagged form.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, TypeAlias
+
+from divebook.errors import CorruptStoreError
+from divebook.events.codec import encode
+from divebook.events.values import TAG, TaggedDict
+
+BLOB_BYTES = 64 * 1024
+"""Values whose JSON is longer become blobs."""
+
+Blobs: TypeAlias = Mapping[bytes, bytes]
+"""From the SHA-256 of a content to the content, which is JSON."""
+
+Fetch: TypeAlias = Callable[[bytes], bytes | None]
+"""Returns the content behind a hash; None if it is missing."""
+
+_MARK = f'{{"{TAG}":"blob",'.encode()
+_REFERENCE = re.compile(re.escape(_MARK) + rb'"value":\["([0-9a-f]{64})",[0-9]+\]\}')
+_SAMPLE = 16 * 1024
+_WORTH = 0.9  # of the size; what shrinks less is kept as it is
+
+
+def outsource(data: Any) -> tuple[bytes, dict[bytes, bytes]]:
+    """Encode a large payload with references in place of its large values; return it and their contents.
+
+    The smallest value that is still large becomes the blob, so that a text is stored once, whether it is the result of
+    an operation, the output of a step or the value of a variable.
+    """
+    blobs: dict[bytes, bytes] = {}
+    return encode(_shrink(data, blobs)), blobs
+
+
+def _shrink(value: Any, blobs: dict[bytes, bytes]) -> Any:
+    if type(value) is dict:
+        value = {key: _shrink(item, blobs) if _is_large(item) else item for key, item in value.items()}
+    elif type(value) is list:
+        value = [_shrink(item, blobs) if _is_large(item) else item for item in value]
+    content = encode(value)
+    if len(content) <= BLOB_BYTES:
+        return value
+    digest = sha256(content).digest()
+    blobs[digest] = content
+    return {TAG: "blob", "value": [digest.hex(), len(content)]}
+
+
+def _is_large(value: Any) -> bool:
+    if isinstance(value, str | bytes):  # no character or byte takes more than six in JSON
+        return len(value) * 6 > BLOB_BYTES and len(encode(value)) > BLOB_BYTES
+    return isinstance(value, dict | list | TaggedDict) and len(encode(value)) > BLOB_BYTES
+
+
+def references(payload: bytes) -> list[bytes]:
+    """Return the hashes that a stored payload, or the content of a blob, refers to."""
+    return [bytes.fromhex(found.decode()) for found in _REFERENCE.findall(payload)] if _MARK in payload else []
+
+
+def embed(payload: bytes, fetch: Fetch) -> bytes:
+    """Put the contents back in place of their references.
+
+    Raises
+    ------
+    CorruptStoreError
+        `fetch` has no content for a hash.
+    """
+    if _MARK not in payload:
+        return payload
+
+    def content(match: re.Match[bytes]) -> bytes:
+        found = fetch(bytes.fromhex(match[1].decode()))
+        if found is None:
+            raise CorruptStoreError(f"the large value {match[1][:12].decode()}... is missing")
+        return embed(found, fetch)
+
+    return _REFERENCE.sub(content, payload)
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A content as it rests on disk: compressed, if that makes it smaller."""
+
+    compressed: bool
+    data: bytes
+
+
+def pack(content: bytes) -> Packed:
+    """Compress a content if it pays; a sample tells, so that pictures cost next to nothing."""
+    sample = content[:_SAMPLE]
+    if len(zlib.compress(sample, 1)) > len(sample) * _WORTH:
+        return Packed(compressed=False, data=content)
+    return Packed(compressed=True, data=zlib.compress(content, 1))
+
+
+def unpack(packed: Packed) -> bytes:
+    """Return the content.
+
+    Raises
+    ------
+    CorruptStoreError
+        It cannot be decompressed.
+    """
+    try:
+        return zlib.decompress(packed.data) if packed.compressed else packed.data
+    except zlib.error as error:
+        raise CorruptStoreError(f"a large value is damaged: {error}") from error

@@ -1,0 +1,231 @@
+"""Verifying a store: what is damaged, and what can still be read. Nothing is changed.
+
+Every log is read undecoded and compared with what it should be: sequences without gaps, the chain of checksums,
+payloads that decode, large values that are there and have the content their name promises, and a record that says the
+same as the events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TypeAlias, TypeVar
+
+from divebook.errors import CorruptStoreError, DivebookError, NewerStoreError, StoreError
+from divebook.events.codec import decode_payload
+from divebook.events.event import Event, to_microseconds
+from divebook.store.base import EventStore
+from divebook.store.batches import Turn, turn_after
+from divebook.store.blobs import embed, references
+from divebook.store.checksums import chain, covered
+from divebook.store.upkeep import StoredLog
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """One thing that is wrong."""
+
+    text: str
+    execution_id: str | None = None
+    """None: it concerns the store as a whole."""
+    sequence: int | None = None
+    """None: it concerns the execution as a whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedExecution:
+    """How one execution fares."""
+
+    execution_id: str
+    events: int
+    """How many there are."""
+    readable: int
+    """How many, from the first on, can be read without a doubt."""
+    unverified: int
+    """How many were written before there were checksums."""
+    damages: tuple[Damage, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """What `check` found."""
+
+    location: str
+    executions: tuple[CheckedExecution, ...]
+    damages: tuple[Damage, ...]
+    """Those of the store as a whole."""
+    orphan_blobs: int
+    """Large values that no execution refers to any more: no damage, `gc` deletes them."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is damaged."""
+        return not self.all_damages()
+
+    def all_damages(self) -> list[Damage]:
+        """Return everything that is wrong: with the store first, then execution by execution."""
+        return [*self.damages, *(damage for entry in self.executions for damage in entry.damages)]
+
+
+Fold: TypeAlias = Callable[[Sequence[Event]], object]
+
+
+def check(store: EventStore, *, fold: Fold | None = None) -> CheckReport:
+    """Verify a store.
+
+    Parameters
+    ----------
+    fold
+        Called with the events of each execution that is sound so far; an error of ours that it raises is damage, too.
+    """
+    faults: list[str] = []
+    faults += _tried(store.faults, faults)
+    blobs = _tried(store.blobs, faults)
+    contents = _Contents(store)
+    records = _tried(store.records, faults)
+    executions = tuple(_check_execution(store, record.execution_id, contents, fold) for record in records)
+    orphans = sum(not blob.used for blob in blobs)
+    return CheckReport(store.location, executions, tuple(Damage(text) for text in faults), orphans)
+
+
+def _tried(look: Callable[[], list[T]], faults: list[str]) -> list[T]:
+    try:
+        return look()
+    except StoreError as error:
+        faults.append(str(error))
+        return []
+
+
+class _Contents:
+    """The large values of a store, each verified once."""
+
+    def __init__(self, store: EventStore) -> None:
+        self._store = store
+        self._sizes: dict[bytes, int] = {}
+        self._damaged: set[bytes] = set()
+
+    def fetch(self, digest: bytes) -> bytes | None:
+        """Return a content; None if it is missing."""
+        content = None if digest in self._damaged else self._store.blob(digest)
+        if content is not None and digest not in self._sizes:
+            self._verify(digest, content)
+        return content
+
+    def _verify(self, digest: bytes, content: bytes) -> None:
+        if sha256(content).digest() != digest:
+            self._damaged.add(digest)
+            raise CorruptStoreError(
+                f"the large value {digest.hex()[:12]}... does not have the content its name promises"
+            )
+        self._sizes[digest] = len(content)
+
+    def reached(self, payload: bytes) -> dict[bytes, int]:
+        """Return the size of every large value that a payload refers to, directly or not."""
+        sizes: dict[bytes, int] = {}
+        for digest in references(payload):
+            content = self.fetch(digest) or b""
+            sizes |= {digest: len(content)} | self.reached(content)
+        return sizes
+
+
+def _check_execution(store: EventStore, execution_id: str, contents: _Contents, fold: Fold | None) -> CheckedExecution:
+    try:
+        log = store.stored_log(execution_id)
+    except StoreError as error:
+        return CheckedExecution(execution_id, 0, 0, 0, (Damage(str(error), execution_id),))
+    events: list[Event] = []
+    found = [*_check_sequences(log), *_check_chain(log), *_check_payloads(log, contents, events)]
+    if not found:
+        found += [*_check_record(log, events), *_check_blobs(log, contents)]
+    if fold is not None and not found:
+        found += _check_fold(events, fold)
+    damages = tuple(Damage(text, execution_id, sequence) for sequence, text in sorted(found, key=_by_sequence))
+    first = min((damage.sequence for damage in damages if damage.sequence is not None), default=len(log.events) + 1)
+    unverified = sum(event.checksum is None for event in log.events)
+    return CheckedExecution(execution_id, len(log.events), min(first - 1, len(log.events)), unverified, damages)
+
+
+Finding: TypeAlias = tuple[int | None, str]
+
+
+def _by_sequence(finding: Finding) -> int:
+    return finding[0] or 0
+
+
+def _check_sequences(log: StoredLog) -> Iterator[Finding]:
+    expected = 1
+    for event in log.events:
+        if event.sequence > expected:
+            yield expected, f"{_named(expected, event.sequence - 1)} missing"
+        expected = event.sequence + 1
+    last = log.record.last_sequence
+    if log.broken is not None:
+        yield expected, f"{_named(expected, last)} unreadable: {log.broken}"
+    elif last >= expected:
+        yield expected, f"{_named(expected, last)} missing"
+    elif last < expected - 1:
+        yield last + 1, f"the record says that event {last} is the last, but {_named(last + 1, expected - 1)} there"
+
+
+def _named(first: int, last: int) -> str:
+    return f"event {first} is" if first >= last else f"events {first} to {last} are"
+
+
+def _check_chain(log: StoredLog) -> Iterator[Finding]:
+    checksum, last = 0, 0
+    for event in log.events:
+        if event.checksum is None:
+            last = event.sequence
+            continue
+        if event.sequence == last + 1 and chain(checksum, [covered(event, event.payload)]) != [event.checksum]:
+            yield event.sequence, f"event {event.sequence} does not have the checksum it was written with"
+        checksum, last = event.checksum, event.sequence
+    if last == log.record.last_sequence and checksum != log.checksum:
+        yield last, f"event {last} does not have the checksum that the record says is the last"
+
+
+def _check_payloads(log: StoredLog, contents: _Contents, events: list[Event]) -> Iterator[Finding]:
+    for stored in log.events:
+        try:
+            data = decode_payload(stored.event_type, embed(stored.payload, contents.fetch))
+        # The last two: JSON that is sound, but of another shape than the payload's.
+        except (CorruptStoreError, NewerStoreError, TypeError, AttributeError) as error:
+            yield stored.sequence, f"event {stored.sequence} cannot be read: {error}"
+        else:
+            place = (log.record.execution_id, stored.sequence, stored.recorded_at)
+            events.append(Event(stored.id, *place, data, stored.path, stored.step))
+
+
+def _check_record(log: StoredLog, events: Sequence[Event]) -> Iterator[Finding]:
+    record = log.record
+    turns = [turn for event in events if (turn := turn_after(event))]
+    if not turns:
+        yield None, "the log does not begin with execution_started"
+        return
+    ended_at = None if record.ended_at is None else to_microseconds(record.ended_at)
+    said = Turn(record.status, ended_at, record.error)
+    for name in ("status", "ended_at", "error"):
+        by_record, by_events = getattr(said, name), getattr(turns[-1], name)
+        if by_record != by_events:
+            yield None, f"the record says {name} {by_record!r}, the events say {by_events!r}"
+
+
+def _check_blobs(log: StoredLog, contents: _Contents) -> Iterator[Finding]:
+    reached: dict[bytes, int] = {}
+    for event in log.events:
+        reached |= contents.reached(event.payload)
+    for digest in reached.keys() - log.blobs:
+        yield None, f"the large value {digest.hex()[:12]}... is in use, but not noted as such: gc would delete it"
+    size = sum(len(event.payload) for event in log.events) + sum(reached.values())
+    if size != log.record.size:
+        yield None, f"the record says {log.record.size} bytes, the events have {size}"
+
+
+def _check_fold(events: Sequence[Event], fold: Fold) -> Iterator[Finding]:
+    try:
+        fold(events)
+    except DivebookError as error:
+        yield None, f"its state cannot be rebuilt: {error}"

@@ -1,0 +1,29 @@
+"""A checksum per event, chained: each covers its event and all before it in the same log.
+
+CRC-32 finds accidents, which is what happens to files: a changed byte anywhere in an event, events exchanged, events
+missing. It is not a seal against people, and it costs 5 bytes and less than a microsecond an event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from zlib import crc32
+
+from divebook.events.event import Event
+from divebook.store.upkeep import StoredEvent
+
+
+def covered(event: Event | StoredEvent, payload: bytes) -> bytes:
+    """Return the bytes that a checksum is made of; the sequence number is in the order of the chain.
+
+    Raises
+    ------
+    UnicodeEncodeError
+        One of the texts holds half a character.
+    """
+    return f"{event.recorded_at}\n{event.event_type}\n{event.id}\n{event.path}\n{event.step}\n".encode() + payload
+
+
+def chain(previous: int, events: Iterable[bytes]) -> list[int]:
+    """Return the checksums of events that follow an event with checksum `previous`; 0 stands before the first."""
+    return [previous := crc32(event, previous) for event in events]

@@ -1,0 +1,79 @@
+"""Reading a file for `check`: rows as they are, and what is wrong with the file as a whole."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+from divebook.errors import CorruptStoreError
+from divebook.store.sqlite.compact import EventTypes, unpack_id
+from divebook.store.sqlite.rows import RECORD, load_record
+from divebook.store.sqlite.schema import places_of
+from divebook.store.upkeep import StoredEvent, StoredLog
+
+_EVENTS = """
+SELECT place & 4294967295, recorded_at, type, id, CAST(path AS BLOB), CAST(step AS BLOB),
+  CAST(data AS BLOB), checksum FROM events
+WHERE place BETWEEN ? AND ? ORDER BY place
+"""
+_USED = "SELECT digest FROM blob_uses JOIN blobs ON number = blob WHERE key = ?"
+_STRAY_EVENTS = "SELECT count(*) FROM events WHERE place >> 32 NOT IN (SELECT key FROM executions)"
+_STRAY = "SELECT count(*) FROM {} WHERE key NOT IN (SELECT key FROM executions)"
+_LOST_BLOBS = "SELECT count(*) FROM blob_uses WHERE blob NOT IN (SELECT number FROM blobs)"
+
+
+def load_stored(connection: sqlite3.Connection, types: EventTypes, execution_id: str) -> StoredLog | None:
+    """Return a log as it is, record and events of one moment; None if there is none."""
+    connection.execute("BEGIN")
+    try:
+        row = connection.execute(f"{RECORD} WHERE id = ?", (execution_id,)).fetchone()
+        found = connection.execute("SELECT key, checksum FROM executions WHERE id = ?", (execution_id,)).fetchone()
+        if row is None:
+            return None
+        rows, broken = _as_far_as_possible(connection.execute(_EVENTS, places_of(found[0])))
+        used = connection.execute(_USED, found[:1]).fetchall()
+    finally:
+        connection.execute("COMMIT")
+    events = [_event(row, types, connection) for row in rows]
+    return StoredLog(load_record(row), found[1], events, frozenset(digest for (digest,) in used), broken)
+
+
+def _as_far_as_possible(cursor: sqlite3.Cursor) -> tuple[list[tuple[Any, ...]], str | None]:
+    rows: list[tuple[Any, ...]] = []
+    try:
+        rows.extend(cursor)  # keeps what came before an error
+    except sqlite3.DatabaseError as error:
+        return rows, str(error)
+    return rows, None
+
+
+def _event(row: tuple[Any, ...], types: EventTypes, connection: sqlite3.Connection) -> StoredEvent:
+    sequence, recorded_at, number, event_id, path, step, payload, checksum = row
+    try:
+        name = types.name(number, connection)
+    except CorruptStoreError:
+        name = f"type {number}"
+    return StoredEvent(sequence, recorded_at, name, unpack_id(event_id), _text(path), _text(step), payload, checksum)
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")  # what is damaged shows in the checksum
+
+
+def find_faults(connection: sqlite3.Connection) -> list[str]:
+    """Return what SQLite finds wrong with its pages, and rows that belong to nothing."""
+    pages = [text for (text,) in connection.execute("PRAGMA integrity_check(20)").fetchall() if text != "ok"]
+    faults = [f"the file's structure is damaged: {text}" for text in pages]
+    if faults:
+        return faults
+    (events,) = connection.execute(_STRAY_EVENTS).fetchone()
+    if events:
+        faults.append(f"{events} events belong to no execution")
+    for table in ("leases", "blob_uses", "checkpoints"):
+        (count,) = connection.execute(_STRAY.format(table)).fetchone()
+        if count:
+            faults.append(f"{count} rows of table {table} belong to no execution")
+    (lost,) = connection.execute(_LOST_BLOBS).fetchone()
+    if lost:
+        faults.append(f"{lost} references lead to large values that are missing")
+    return faults

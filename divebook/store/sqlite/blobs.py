@@ -1,0 +1,65 @@
+"""Large values as rows: each content once, and beside it which executions refer to it."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Collection
+
+from divebook.store.blobs import Blobs, Fetch, Packed, pack, unpack
+from divebook.store.upkeep import StoredBlob
+
+_FIND = "SELECT number FROM blobs WHERE digest = ?"
+_INSERT = "INSERT INTO blobs (digest, compressed, data) VALUES (?, ?, ?) RETURNING number"
+_USE = "INSERT OR IGNORE INTO blob_uses (key, blob) VALUES (?, ?)"
+_LIST = """
+SELECT digest, length(data), number IN (
+  SELECT blob FROM blob_uses WHERE key NOT IN (SELECT key FROM executions WHERE id IN (SELECT value FROM json_each(?)))
+) FROM blobs
+"""
+_DROP = "DELETE FROM blobs WHERE number NOT IN (SELECT blob FROM blob_uses)"
+
+
+def insert(cursor: sqlite3.Cursor, key: int, blobs: Blobs) -> int:
+    """Write what is not there yet, note that an execution refers to it, and return by how much that one has grown."""
+    grown = 0
+    for digest, content in blobs.items():
+        (number,) = cursor.execute(_FIND, (digest,)).fetchone() or _insert(cursor, digest, content)
+        if cursor.execute(_USE, (key, number)).rowcount:
+            grown += len(content)
+    return grown
+
+
+def _insert(cursor: sqlite3.Cursor, digest: bytes, content: bytes) -> tuple[int]:
+    packed = pack(content)
+    row: tuple[int] = cursor.execute(_INSERT, (digest, packed.compressed, packed.data)).fetchone()
+    return row
+
+
+def load_blob(connection: sqlite3.Connection, digest: bytes) -> bytes | None:
+    """Return a content; None if it is missing, CorruptStoreError if it cannot be decompressed."""
+    row = connection.execute("SELECT compressed, data FROM blobs WHERE digest = ?", (digest,)).fetchone()
+    return None if row is None else unpack(Packed(bool(row[0]), row[1]))
+
+
+def fetcher(connection: sqlite3.Connection) -> Fetch:
+    """Return a function that loads each content once."""
+    loaded: dict[bytes, bytes | None] = {}
+
+    def fetch(digest: bytes) -> bytes | None:
+        if digest not in loaded:
+            loaded[digest] = load_blob(connection, digest)
+        return loaded[digest]
+
+    return fetch
+
+
+def list_blobs(connection: sqlite3.Connection, without: Collection[str]) -> list[StoredBlob]:
+    """Return the large values, and whether executions other than `without` refer to them."""
+    rows = connection.execute(_LIST, (json.dumps(list(without)),)).fetchall()
+    return [StoredBlob(digest, stored, bool(used)) for digest, stored, used in rows]
+
+
+def drop_unused(cursor: sqlite3.Cursor) -> int:
+    """Delete what no execution refers to; return how many."""
+    return cursor.execute(_DROP).rowcount

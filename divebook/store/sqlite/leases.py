@@ -1,0 +1,70 @@
+"""Leases as rows: the token in the execution's row, where every append checks it, the rest in a row of its own."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+from divebook.store.leases import Lease, Moment
+from divebook.store.owner import Owner
+
+_SELECT = """
+SELECT id, token, host, pid, started, name, boot, expires_at, expires_uptime FROM executions JOIN leases USING (key)
+WHERE :id IS NULL OR id = :id
+"""
+_INSERT = """
+INSERT OR REPLACE INTO leases (key, host, pid, started, name, boot, expires_at, expires_uptime)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_NEXT = "UPDATE executions SET token = token + 1 WHERE id = ? RETURNING key, token"
+_RENEW = """
+UPDATE leases SET expires_at = ?, expires_uptime = ?
+WHERE key = (SELECT key FROM executions WHERE id = ? AND token = ?)
+"""
+_RELEASE = "DELETE FROM leases WHERE key = (SELECT key FROM executions WHERE id = ? AND token = ?)"
+
+
+def load_leases(connection: sqlite3.Connection | sqlite3.Cursor, execution_id: str | None = None) -> list[Lease]:
+    """Return the lease of one execution, if it has one, or of all."""
+    return [_lease(*row) for row in connection.execute(_SELECT, {"id": execution_id}).fetchall()]
+
+
+def _lease(execution_id: str, token: int, *columns: Any) -> Lease:
+    *owner, expires_at, expires_uptime = columns
+    return Lease(execution_id, token, Owner(*owner), expires_at, expires_uptime)
+
+
+def acquire(cursor: sqlite3.Cursor, execution_id: str, owner: Owner, moment: Moment, until: Moment) -> Lease | None:
+    """Take a lease; None if there is no such execution.
+
+    Raises
+    ------
+    LeaseHeldError
+        Somebody has a live one.
+    """
+    for held in load_leases(cursor, execution_id):
+        if held.keeps_out(moment):
+            raise held.held_error()
+    found = cursor.execute(_NEXT, (execution_id,)).fetchone()
+    if found is None:
+        return None
+    lease = until.lease(execution_id, found[1], owner)
+    insert(cursor, found[0], lease)
+    return lease
+
+
+def insert(cursor: sqlite3.Cursor, key: int, lease: Lease) -> None:
+    """Write a lease, in place of an older one."""
+    owner = lease.owner
+    row = (owner.host, owner.pid, owner.started, owner.name, owner.boot, lease.expires_at, lease.expires_uptime)
+    cursor.execute(_INSERT, (key, *row))
+
+
+def renew(cursor: sqlite3.Cursor, lease: Lease, until: Moment) -> bool:
+    """Prolong a lease; False if it is not the present one."""
+    return cursor.execute(_RENEW, (until.wall, until.uptime, lease.execution_id, lease.token)).rowcount == 1
+
+
+def release(cursor: sqlite3.Cursor, lease: Lease) -> None:
+    """Delete a lease if it is the present one."""
+    cursor.execute(_RELEASE, (lease.execution_id, lease.token))

@@ -1,0 +1,85 @@
+"""One transaction: all of it or nothing, and only into the file that others see."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+from types import TracebackType
+
+from divebook.errors import StoreError
+from divebook.store.sqlite.faults import translate
+
+
+class Transaction:
+    """``BEGIN IMMEDIATE`` ... ``COMMIT``, undone by any exception, KeyboardInterrupt included."""
+
+    __slots__ = ("_connection", "_file")
+
+    def __init__(self, connection: sqlite3.Connection, file: OpenFile) -> None:
+        self._connection = connection
+        self._file = file
+
+    def __enter__(self) -> sqlite3.Cursor:
+        try:
+            if self._connection.in_transaction:  # a KeyboardInterrupt came between BEGIN and the block
+                self._connection.execute("ROLLBACK")
+            cursor = self._connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            self._file.check_in_place()
+            raise translate(error, str(self._file.path)) from error
+        if not self._file.is_in_place():
+            self._connection.execute("ROLLBACK")
+            raise self._file.gone()
+        return cursor
+
+    def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
+        try:
+            if error is None:
+                self._connection.execute("COMMIT")
+        except sqlite3.Error as failure:
+            self._file.check_in_place()
+            raise translate(failure, str(self._file.path)) from failure
+        finally:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        if isinstance(error, sqlite3.Error):
+            raise translate(error, str(self._file.path)) from error
+
+
+class OpenFile:
+    """The file behind a connection, and whether it is still what its path leads to.
+
+    SQLite goes on writing to a file that was deleted or replaced; what it writes is gone when the last process closes
+    it. Asking costs 2 microseconds a transaction.
+    """
+
+    __slots__ = ("_identity", "path")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._identity = self._look()
+
+    def _look(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self.path)  # noqa: PTH116 - Path.stat costs twice as much
+        except FileNotFoundError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def is_in_place(self) -> bool:
+        """Return whether the path still leads to this file."""
+        return self._look() == self._identity
+
+    def check_in_place(self) -> None:
+        """Raise if the path leads elsewhere by now."""
+        if not self.is_in_place():
+            raise self.gone()
+
+    def gone(self) -> StoreError:
+        """Return the error for a file that is no longer in its place."""
+        return StoreError(
+            f"{self.path} was deleted or replaced while it was open, so nothing more is written. Its events can still "
+            "be read and exported through this store; then close it, or start this process anew, and go on with a file "
+            "that is in its place"
+        )

@@ -1,0 +1,125 @@
+"""A store as its keeper sees it: logs as they rest, before anything is decoded, and what may be thrown away.
+
+`check` and `gc` are written on this, once for every kind of store.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from divebook.store.records import ExecutionRecord
+from divebook.store.subscribers import Subscribers
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEvent:
+    """One event, undecoded."""
+
+    sequence: int
+    recorded_at: int
+    event_type: str
+    id: str
+    path: str
+    step: str
+    payload: bytes
+    checksum: int | None
+    """None for events that were written before there were checksums."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLog:
+    """One execution's record and events, as of one moment."""
+
+    record: ExecutionRecord
+    checksum: int
+    """That of the last event, by the record."""
+    events: list[StoredEvent]
+    blobs: frozenset[bytes]
+    """The large values that the execution is noted to refer to."""
+    broken: str | None = None
+    """Why no more events can be read, if so."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBlob:
+    """One large value."""
+
+    digest: bytes
+    stored: int
+    """Bytes on disk."""
+    used: bool
+    """Whether any execution refers to it."""
+
+
+class Upkeep(ABC):
+    """What a store lets its keeper do."""
+
+    _lock: threading.RLock
+    _subscribers: Subscribers
+
+    def stored_log(self, execution_id: str) -> StoredLog:
+        """Return a log undecoded; ExecutionNotFoundError if there is none."""
+        self._check_open()
+        return self._stored_log(execution_id)
+
+    def blobs(self, without: Collection[str] = ()) -> list[StoredBlob]:
+        """Return the large values; `used` leaves the executions `without` out of account."""
+        self._check_open()
+        return self._blobs(without)
+
+    def blob(self, digest: bytes) -> bytes | None:
+        """Return the content of a large value; None if it is missing.
+
+        Raises
+        ------
+        CorruptStoreError
+            It cannot be decompressed.
+        """
+        self._check_open()
+        return self._blob(digest)
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with the store as a whole, as far as the store itself can tell."""
+        self._check_open()
+        return self._faults()
+
+    def discard(self, execution_ids: Sequence[str], now: int | None = None) -> list[str]:
+        """Delete, of some executions, those that have ended and that nobody has begun to resume; return which."""
+        self._check_open()
+        with self._lock:
+            discarded = self._discard(execution_ids, now)
+            for execution_id in discarded:
+                self._subscribers.tell(execution_id, ())
+        return discarded
+
+    def drop_blobs(self) -> int:
+        """Delete the large values that no execution refers to; return how many."""
+        self._check_open()
+        with self._lock:
+            return self._drop_blobs()
+
+    @abstractmethod
+    def _check_open(self) -> None: ...
+
+    # --- what an implementation does; the last two are called with the lock held -------------------------------------
+
+    @abstractmethod
+    def _stored_log(self, execution_id: str) -> StoredLog: ...
+
+    @abstractmethod
+    def _blobs(self, without: Collection[str]) -> list[StoredBlob]: ...
+
+    @abstractmethod
+    def _blob(self, digest: bytes) -> bytes | None: ...
+
+    @abstractmethod
+    def _faults(self) -> list[str]: ...
+
+    @abstractmethod
+    def _discard(self, execution_ids: Sequence[str], now: int | None) -> list[str]: ...
+
+    @abstractmethod
+    def _drop_blobs(self) -> int: ...

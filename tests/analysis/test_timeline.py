@@ -1,0 +1,104 @@
+"""Where bars lie, and that their picture is harmless and well formed."""
+
+import base64
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from divebook.analysis.spans import Span
+from divebook.analysis.timeline import MAX_BARS, MAX_LANES, MAX_ROWS, layout, svg, svg_data_uri
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def span(kind="step", name="a", started=0, ended=100, path="main", **values):
+    return Span(kind, path, name, 1, "script", started, ended, values.pop("status", "completed"), **values)
+
+
+def texts(picture):
+    return [element.text for element in ET.fromstring(picture).iter() if element.text]
+
+
+def test_each_path_has_a_lane_in_the_order_of_first_appearance():
+    timeline = layout([span(path="main"), span(path="main-2"), span(path="main-1"), span(path="main")])
+    assert [lane.path for lane in timeline.lanes] == ["main", "main-2", "main-1"]
+    assert [len(lane.bars) for lane in timeline.lanes] == [2, 1, 1]
+
+
+def test_operations_that_run_side_by_side_lie_in_rows_of_their_own():
+    spans = [span(), *(span("operation", "a", start, start + 15) for start in (0, 10, 20))]
+    (lane,) = layout(spans).lanes
+    assert [bar.row for bar in lane.bars] == [0, 1, 2, 1]
+    assert lane.rows == 3
+
+
+def test_rows_are_limited():
+    (lane,) = layout([span("operation", "a", index, 1000, operation_id=str(index)) for index in range(50)]).lanes
+    assert lane.rows == 1 + MAX_ROWS
+
+
+def test_an_item_that_is_one_operation_is_drawn_once():
+    spans = [span(), span("item", iteration=0), span("operation", iteration=0)]
+    assert [bar.span.kind for bar in layout(spans).lanes[0].bars] == ["step", "operation"]
+    spans.append(span("operation", iteration=0))
+    assert len(layout(spans).lanes[0].bars) == 4
+
+
+def test_what_is_too_much_is_counted_and_what_failed_is_kept():
+    spans = [span("operation", str(index), index, index + 1) for index in range(MAX_BARS + 50)]
+    spans += [span("step", "s", 0, 400), span("operation", "bad", 400, 400, status="failed")]
+    timeline = layout(spans)
+    names = [bar.span.step for bar in timeline.lanes[0].bars]
+    assert len(names) == MAX_BARS
+    assert timeline.hidden_bars == 52
+    assert {"s", "bad"} <= set(names)
+    assert "not drawn: 52 shorter bars" in texts(svg(timeline))
+
+
+def test_lanes_are_limited_and_a_failed_one_is_kept():
+    spans = [span(path=f"main-{index}") for index in range(100)] + [span(path="main-x", status="failed")]
+    timeline = layout(spans)
+    assert len(timeline.lanes) == MAX_LANES
+    assert timeline.lanes[-1].path == "main-x"
+    assert timeline.hidden_lanes == 101 - MAX_LANES
+    assert timeline.hidden_bars == 0
+
+
+def test_a_running_bar_ends_now():
+    timeline = layout([span(ended=50), span(started=50, ended=None, status="running")], now_us=200)
+    assert (timeline.started_us, timeline.ended_us) == (0, 200)
+
+
+@pytest.mark.parametrize("extent", [0, 1, 999, 1000, 1_234_567, 59_000_000, 86_400_000_000])
+def test_every_extent_has_a_readable_axis(extent):
+    picture = svg(layout([span(ended=extent)]))
+    labels = [e for e in ET.fromstring(picture).iter(f"{SVG}text") if e.get("fill") == "#57606a"]
+    assert 1 <= len(labels) <= 11
+
+
+def test_nothing_is_a_picture_too():
+    assert ET.fromstring(svg(layout([]))).tag == f"{SVG}svg"
+
+
+def test_a_hostile_name_is_text():
+    hostile = '</text><script>alert(1)</script>"&\x00\x1b[31m\u202eevil\ud800'
+    picture = svg(
+        layout([span(name=hostile, ended=10_000), span(name=hostile, status="failed", error=hostile)]), hostile
+    )
+    root = ET.fromstring(picture)
+    assert {element.tag.removeprefix(SVG) for element in root.iter()} == {"svg", "title", "rect", "path", "text"}
+    assert not set("\x00\x1b\u202e") & set(picture)
+    assert root[0].tag == f"{SVG}title"
+
+
+def test_a_state_is_told_without_its_colour():
+    spans = [span(name="good"), span(name="bad", started=100, ended=200, status="failed")]
+    shown = texts(svg(layout(spans)))
+    assert "✕ bad" in shown
+    assert "✕ failed" in shown
+
+
+def test_the_picture_can_be_the_address_of_an_image():
+    scheme, data = svg_data_uri("<svg/>").split(",")
+    assert scheme == "data:image/svg+xml;base64"
+    assert base64.b64decode(data) == b"<svg/>"

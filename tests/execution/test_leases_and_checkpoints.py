@@ -1,0 +1,87 @@
+"""One driver for each execution, and folds that are kept so that long logs open fast."""
+
+import pytest
+
+from divebook import Environment, Step, Workflow
+from divebook.engine.evolve import fold
+from divebook.errors import FencedError, LeaseHeldError
+from divebook.execution.journal import CHECKPOINT_EVENTS
+from divebook.store import Owner
+from tests.execution.test_resuming import WHOLE, cut
+from tests.execution.worlds import Calls, Gate, environment
+
+STRANGER = Owner(host="elsewhere", pid=1, started=0, name="another kernel", boot="another boot")
+
+
+def test_a_running_execution_is_leased_and_given_back_at_its_end():
+    gate = Gate()
+    world = environment(actions=[gate.action()])
+    execution = world.start(Workflow("w", [Step("a", action="gate")]))
+    assert gate.reached.wait(20)
+    (lease,) = world.store.leases()
+    assert (lease.execution_id, lease.owner, lease.is_live()) == (execution.id, Owner.current(), True)
+    gate.opened.set()
+    execution.wait(20)
+    assert world.store.leases() == []
+
+
+def test_what_another_process_drives_is_not_driven_here():
+    store = cut(WHOLE.store, WHOLE, 6)
+    lease = store.acquire(WHOLE.id, STRANGER)
+    world = Environment(store=store, actions=[Calls().action()])
+    with pytest.raises(LeaseHeldError, match="elsewhere"):
+        world.resume(WHOLE.id)
+    store.release(lease)
+    assert world.resume(WHOLE.id).wait(20).status == "completed"
+
+
+def test_who_lost_its_lease_cannot_write_any_more():
+    gate = Gate()
+    world = environment(actions=[gate.action()])
+    execution = world.start(Workflow("w", [Step("a", action="gate"), Step("b", script="1")]))
+    assert gate.reached.wait(20)
+    other = Environment(store=world.store)
+    assert other.cancel(execution.id).wait(20).status == "cancelled"
+    gate.opened.set()
+    with pytest.raises(FencedError):
+        execution.wait(20)
+    assert fold(execution.id, world.store.read(execution.id)).status == "cancelled"
+
+
+def test_executions_that_nobody_drives_are_found():
+    store = cut(WHOLE.store, WHOLE, 6)
+    world = Environment(store=store)
+    assert [record.execution_id for record in world.recoverable()] == [WHOLE.id]
+    store.acquire(WHOLE.id, STRANGER)
+    assert world.recoverable() == []
+
+
+def long_execution():
+    async def nop():
+        return 1
+
+    from divebook.steps.actions import Action
+
+    count = CHECKPOINT_EVENTS // 4
+    steps = [
+        Step("a", action="nop", store="n"),
+        Step("b", script="state.get('i', 0) + 1", store="i", next=[("a", f"$(state.i < {count})")]),
+    ]
+    world = environment(actions=[Action("nop", nop)])
+    return world, world.start(Workflow("long", steps)).wait(60)
+
+
+def test_a_long_log_is_read_from_its_checkpoint_and_deleting_it_changes_nothing():
+    world, execution = long_execution()
+    sequence, _ = world.store.checkpoint(execution.id)
+    assert CHECKPOINT_EVENTS <= sequence <= execution.state.last_sequence
+    other = Environment(store=world.store)
+    assert other.execution(execution.id).state == execution.state
+    world.store.drop_checkpoints()
+    assert Environment(store=world.store).execution(execution.id).state == execution.state
+
+
+def test_a_checkpoint_that_cannot_be_read_is_left_aside():
+    world, execution = long_execution()
+    world.store.put_checkpoint(execution.id, execution.state.last_sequence, b'{"version": 99}')
+    assert Environment(store=world.store).execution(execution.id).state == execution.state

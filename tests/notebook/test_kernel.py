@@ -1,0 +1,105 @@
+"""Runs in the cells of a real kernel."""
+
+import pytest
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+
+WORKFLOW = """\
+%%dive workflow talker
+Inputs:
+  - {Name: word}
+  - {Name: seconds, Type: number, Default: 0.01}
+Steps:
+  - {Name: begin, Action: Print, Parameters: {Message: "begin ${inputs.word}"}}
+  - {Name: nap, Type: wait, Seconds: "${inputs.seconds}"}
+  - {Name: end, Script: "print('end', inputs.word)"}
+"""
+
+
+@pytest.fixture(autouse=True)
+def workflow(kernel):
+    kernel.text(WORKFLOW)
+
+
+def printed(outputs):
+    return "".join(output.get("text", "") for output in outputs)
+
+
+def test_a_run_is_awaited_and_shown_once(kernel):
+    status, outputs = kernel.run("%dive run talker word=x")
+    assert status == "ok"
+    (shown,) = [output["data"] for output in outputs if "data" in output]
+    assert set(shown) == {"text/plain", "text/html"}
+
+
+def test_the_kernels_loop_stays_free_while_a_cell_waits(kernel):
+    kernel.text("""
+import asyncio
+ticks = []
+async def tick():
+    while True:
+        ticks.append(1)
+        await asyncio.sleep(.02)
+task = asyncio.ensure_future(tick())
+0
+""")
+    kernel.run("%dive run talker word=x seconds=0.3")
+    assert int(kernel.text("task.cancel()\nlen(ticks)").removeprefix("True")) >= 5
+
+
+def test_awaiting_and_blocking_both_work_in_a_cell(kernel):
+    kernel.text("import divebook\n0")
+    assert kernel.text("(await divebook.run('talker', {'word': 'x'})).status").endswith("'completed'")
+    assert kernel.text("divebook.run('talker', {'word': 'x'}).wait().status").endswith("'completed'")
+
+
+def test_it_works_under_magics_that_run_cells_themselves(kernel):
+    assert kernel.run("%%capture captured\nr = %dive run talker word=x\n")[0] == "ok"
+    assert kernel.text("r.status, captured.stdout") == r"('completed', 'begin x\nend x\n')"
+    assert kernel.run("%%time\nr = %dive run talker word=y\n")[0] == "ok"
+    assert "'y'" in kernel.text("r.inputs")
+
+
+def test_what_a_run_prints_appears_below_the_cell_that_started_it(kernel):
+    kernel.run("slow = %dive run talker word=slow seconds=0.2 --background")
+    status, outputs = kernel.run("%dive run talker word=quick")
+    assert (status, printed(outputs)) == ("ok", "begin quick\nend quick\n")
+    assert printed(kernel.run("slow.wait()\n0")[1]) == ""
+
+
+def test_a_problem_in_a_cell_is_an_error_without_traceback(kernel):
+    status, outputs = kernel.run("%%dive workflow w\nSteps:\n  - {Name: s, Scrip: 1}\n")
+    assert status == "error"
+    (error,) = [output for output in outputs if "traceback" in output]
+    assert error["ename"] == "DefinitionError"
+    assert error["traceback"][0].startswith("DefinitionError: cell line 3, column 15: unknown key 'Scrip'")
+
+
+def test_an_interrupt_cancels_the_run_durably_and_fails_the_cell(kernel):
+    status, outputs = kernel.run_and_interrupt("%dive run talker word=x seconds=60", when="begin x")
+    assert status == "error"
+    (error,) = [output for output in outputs if "traceback" in output]
+    assert error["ename"] == "ExecutionCancelledError"
+    (told,) = error["traceback"]
+    assert told.startswith("interrupted: exec_")
+    assert "is cancelled, and 1 completed step of it kept. To go on: %dive resume exec_" in told
+    execution_id = told.split()[-1]
+    assert kernel.text(f"r = %dive show {execution_id}\nr.status, list(r.steps.status)") == (
+        "('cancelled', ['completed', 'cancelled'])"
+    )
+
+
+def test_an_interrupt_while_the_kernel_is_blocked_does_the_same(kernel):
+    code = "def f():\n    return get_ipython().run_line_magic('dive', 'run talker word=x seconds=60')\nf()"
+    status, outputs = kernel.run_and_interrupt(code, when="begin x")
+    assert status == "error"
+    (error,) = [output for output in outputs if "traceback" in output]
+    assert error["ename"] == "ExecutionCancelledError"
+
+
+def test_an_interrupted_run_is_resumed(kernel):
+    _, outputs = kernel.run_and_interrupt("%dive run talker word=x seconds=0.5", when="begin x")
+    (error,) = [output for output in outputs if "traceback" in output]
+    execution_id = error["traceback"][0].split()[-1]
+    status, outputs = kernel.run(f"%dive resume {execution_id}")
+    assert (status, printed(outputs)) == ("ok", "end x\n")

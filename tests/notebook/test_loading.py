@@ -1,0 +1,23 @@
+"""Loading the extension costs little."""
+
+import subprocess
+import sys
+
+HEAVY = ("pandas", "numpy", "pydantic", "pydantic_ai", "pydantic_monty", "ruamel", "ipywidgets", "sqlite3", "anyio")
+
+PROGRAM = f"""
+import sys
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+before = set(sys.modules)
+shell.run_line_magic("load_ext", "divebook")
+print(sorted(({{*sys.modules}} - before) & {set(HEAVY)}))
+"""
+
+
+def test_the_extension_loads_no_heavy_library(tmp_path):
+    environ = {"IPYTHONDIR": str(tmp_path), "PATH": "", "PYTHONPATH": ":".join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=60, env=environ
+    )
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,270 @@
+"""The magics in a real IPython shell."""
+
+import pytest
+from IPython.core.error import UsageError
+
+import divebook
+from divebook.errors import DefinitionError, ExecutionFailedError, InputError, NotFoundError
+from divebook.notebook.magics import COMMANDS
+
+SUM = """\
+%%dive workflow sum
+Inputs: [{Name: a, Type: int, Default: 1}, {Name: text, Type: string, Default: ''}, {Name: any, Required: false}]
+Steps:
+  - Name: add
+    Script: inputs.a + 1
+    Store: n
+"""
+
+
+def card(error):
+    return error._render_traceback_()
+
+
+# --- defining ------------------------------------------------------------------------------------------------------
+
+
+def test_a_cell_defines_and_says_so(cell):
+    assert cell(SUM) == (None, "defined workflow 'sum' (1 step)\n")
+    assert cell("%%dive agent writer\nGoal: write\n") == (None, "defined agent 'writer' (scripted)\n")
+
+
+def test_a_whole_file_can_stand_in_a_cell(cell, session):
+    text = "%%dive\nAgents: [{Name: a}]\nWorkflows: [{Name: w, Steps: [{Name: s, Script: '1'}]}]\n"
+    assert cell(text)[1] == "defined agent 'a' (scripted), workflow 'w' (1 step)\n"
+    assert list(session.environment.workflows) == ["w"]
+
+
+def test_running_a_defining_cell_again_replaces(cell):
+    cell(SUM)
+    before, _ = cell("%dive run sum")
+    assert cell(SUM.replace("+ 1", "+ 10"))[1] == "replaced workflow 'sum' (1 step)\n"
+    assert cell("%dive run sum")[0].variables == {"n": 11}
+    assert before.execution.workflow.step("add").script == "inputs.a + 1"
+
+
+def test_a_problem_points_at_the_line_of_the_cell(cell):
+    with pytest.raises(DefinitionError) as caught:
+        cell("%%dive workflow w\nSteps:\n  - Name: s\n    Scrip: 1\n")
+    assert card(caught.value) == [
+        "DefinitionError: cell line 4, column 5: unknown key 'Scrip' (did you mean 'Script'?)",
+        "        Scrip: 1",
+        "        ^",
+    ]
+    assert "Traceback" not in caught.value.shown
+
+
+def test_blank_lines_above_the_magic_count(cell):
+    with pytest.raises(DefinitionError) as caught:
+        cell("\n\n%%dive workflow w\nSteps:\n  - Name: s\n    Scrip: 1\n")
+    assert "cell line 6, column 5" in card(caught.value)[0]
+
+
+def test_all_problems_of_a_cell_are_told(cell, session):
+    with pytest.raises(DefinitionError) as caught:
+        cell("%%dive workflow w\nSteps:\n  - {Name: s, Scrip: 1}\n  - {Name: t, Promt: x}\n")
+    lines = card(caught.value)
+    assert lines[0] == "DefinitionError: 2 problems in this cell; nothing was defined"
+    assert [line for line in lines if "cell line" in line][1].startswith("  cell line 4")
+    assert session.environment.workflows == {}
+
+
+def test_malformed_yaml_points_at_its_line(cell):
+    with pytest.raises(DefinitionError) as caught:
+        cell("%%dive workflow w\nSteps:\n  - Name: [s\n")
+    assert "cell line" in card(caught.value)[0]
+
+
+def test_warnings_are_shown_with_their_line(cell):
+    text = "%%dive workflow w --dialect dive\nSteps:\n  - {Name: s, Script: '1', Parameters: {a: 1}}\n"
+    assert "warning: cell line 3" in cell(text)[1]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("workflo w", r"cannot begin with 'workflo' \(did you mean 'workflow'\?\)"),
+        ("zebra", "write %%dive, %%dive workflow NAME"),
+        ("workflow a b", "one name is enough, found a b"),
+        ("workflow a --dialect klingon", "unknown dialect 'klingon'; one of divebook, dive"),
+        ("workflow a --dialekt dive", "did you mean --dialect"),
+    ],
+)
+def test_a_wrong_first_line_is_refused(cell, line, message):
+    with pytest.raises(UsageError, match=message):
+        cell(f"%%dive {line}\nSteps: []\n")
+
+
+def test_braces_and_dollars_reach_the_definition_as_they_are(cell):
+    cell("a, x = 'WRONG', 'WRONG'")
+    cell("%%dive workflow w\nInputs: [{Name: x}]\nSteps:\n  - {Name: s, Script: '\"{a}\" + inputs.x', Store: n}\n")
+    assert cell("%dive run w x='{a} $a'")[0].variables == {"n": "{a}{a} $a"}
+
+
+# --- running -------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_the_value_of_its_cell(cell):
+    cell(SUM)
+    run, printed = cell("%dive run sum a=41")
+    assert isinstance(run, divebook.Run)
+    assert run.variables == {"n": 42}
+    assert printed.count("✓ completed") == 2  # shown once: the run and its only step
+
+
+def test_a_run_can_be_kept(cell):
+    cell(SUM)
+    assert cell("r = %dive run sum a=2\nr.status, r.variables['n']")[0] == ("completed", 3)
+
+
+def test_without_a_name_the_last_workflow_runs(cell):
+    with pytest.raises(divebook.DivebookError, match="no workflow is defined yet"):
+        cell("%dive run")
+    cell(SUM)
+    assert cell("%dive run a=5")[0].variables == {"n": 6}
+
+
+def test_inputs_are_yaml_or_variables(cell):
+    cell(SUM)
+    cell("rows = [{'x': 1}]")
+    run, _ = cell("%dive run sum a=3 text=1.10 any=$rows")
+    assert run.inputs == {"a": 3, "text": "1.10", "any": [{"x": 1}]}
+    assert cell("%dive run sum any={k: [true, 'a b']}")[0].inputs["any"] == {"k": [True, "a b"]}
+
+
+def test_it_runs_in_loops_and_under_other_magics(cell):
+    cell(SUM)
+    assert cell(
+        "found = []\nfor i in range(3):\n    r = %dive run sum a=$i\n    found.append(r.variables['n'])\nfound"
+    )[0] == [1, 2, 3]
+    assert cell("%%time\nr = %dive run sum a=7\n") is not None
+    assert cell("r.variables")[0] == {"n": 8}
+
+
+def test_it_blocks_where_nothing_can_be_awaited(cell, shell):
+    cell(SUM)
+    assert shell.run_line_magic("dive", "run sum a=1").status == "completed"
+    shell.autoawait = False
+    try:
+        assert cell("%dive run sum a=1")[0].status == "completed"
+    finally:
+        shell.autoawait = True
+
+
+def test_in_the_background_it_returns_at_once(cell):
+    cell("%%dive workflow w\nSteps:\n  - {Name: s, Type: wait, Seconds: 60}\n")
+    run, _ = cell("%dive run w --background")
+    assert run.execution.is_live
+    assert cell(f"%dive cancel {run.id}")[0].status == "cancelled"
+
+
+def test_a_failed_run_is_a_value_unless_it_is_checked(cell):
+    cell("%%dive workflow w\nSteps:\n  - {Name: s, Script: 1 / 0}\n")
+    run, printed = cell("%dive run w")
+    assert run.status == "failed"
+    assert f"%dive resume {run.id}" in printed
+    with pytest.raises(ExecutionFailedError) as caught:
+        cell("%dive run w --check")
+    assert card(caught.value)[0].startswith("ExecutionFailedError: execution exec_")
+    assert "✕ failed" in caught.value.shown
+
+
+@pytest.mark.parametrize(
+    ("line", "error", "message"),
+    [
+        ("run summ", NotFoundError, "did you mean 'sum'"),
+        ("run sum b=1", InputError, 'unknown input "b"'),
+        ("run sum a=x", InputError, 'input "a" must be of type int'),
+        ("run sum a=$nothing", UsageError, "there is no variable 'nothing'"),
+        ("run sum a=[1", UsageError, "] is missing"),
+        ("run sum 3 4", UsageError, "unexpected '3 4'; write inputs as key=value"),
+        ("run sum --backgroud", UsageError, "did you mean --background"),
+        ("runn", UsageError, r"%dive runn does not exist \(did you mean %dive run\?\)"),
+        ("zebra", UsageError, "there are: run, runs, show"),
+        ("show", UsageError, "one execution id is needed here, found nothing"),
+        ("show exec_none", NotFoundError, "execution not found: exec_none"),
+        ("resume exec_none", NotFoundError, "execution not found: exec_none"),
+        ("runs --limit many", UsageError, "--limit needs a number, not 'many'"),
+        ("runs --status lost", NotFoundError, "status not found: lost"),
+    ],
+)
+def test_mistakes_are_told_in_a_line(cell, line, error, message):
+    cell(SUM)
+    with pytest.raises(error, match=message) as caught:
+        cell(f"%dive {line}")
+    assert "Traceback" not in caught.value.shown
+    assert message.split("\\")[0].split("(")[0] in caught.value.shown
+
+
+def test_a_value_that_cannot_be_stored_is_told_with_its_path(cell):
+    cell(SUM)
+    cell("bad = {'rows': [object()]}")
+    with pytest.raises(divebook.DivebookError, match=r"inputs\.any\.rows\[0\]"):
+        cell("%dive run sum any=$bad")
+
+
+# --- looking back --------------------------------------------------------------------------------------------------
+
+
+def test_runs_are_listed_shown_and_resumed(cell):
+    cell("%%dive workflow w\nSteps:\n  - {Name: s, Script: 1 / 0}\n")
+    failed, _ = cell("%dive run w")
+    frame, _ = cell("%dive runs --status failed --workflow w --limit 5")
+    assert list(frame.execution_id) == [failed.id]
+    shown, _ = cell(f"%dive show {failed.id[:20]}")
+    assert (shown.id, shown.status) == (failed.id, "failed")
+    resumed, _ = cell(f"%dive resume {failed.id}")
+    assert (resumed.id, resumed.status) == (failed.id, "failed")
+    assert (resumed.events.type == "execution_resumed").sum() == 1
+
+
+def test_another_store_can_be_named(cell, tmp_path):
+    cell(SUM)
+    place = tmp_path / "my runs.db"
+    run, _ = cell(f"%dive run sum --store '{place}'")
+    assert place.exists()
+    assert list(cell(f"%dive runs --store '{place}'")[0].execution_id) == [run.id]
+    assert len(cell("%dive runs")[0]) == 0
+
+
+def test_what_is_defined_is_listed(cell):
+    cell(SUM)
+    cell("%%dive agent writer\nGoal: write\n")
+    _, printed = cell("%dive list")
+    for text in ("sum(a=1, text='', any=None)  1 step", "writer  scripted", "Document.Write"):
+        assert text in printed
+
+
+def test_every_command_has_help(cell):
+    overview = cell("%dive help")[1]
+    assert cell("%dive")[1] == overview
+    for name, command in COMMANDS.items():
+        assert f"%dive {command.usage}" in overview
+        assert cell(f"%dive help {name}")[1].startswith(f"%dive {command.usage}\n\n{command.help[:20]}")
+        assert cell(f"%dive {name}?")[1] == cell(f"%dive help {name}")[1]
+        for option in (*command.flags, *command.valued):
+            assert option in command.help or len(option) == 2
+
+
+# --- loading -------------------------------------------------------------------------------------------------------
+
+
+def test_loading_and_unloading_leave_no_trace(bare_shell):
+    def state():
+        transforms = bare_shell.input_transformers_cleanup, bare_shell.input_transformers_post
+        magics = bare_shell.magics_manager
+        return [
+            *map(list, transforms),
+            sorted(magics.magics["line"]),
+            sorted(magics.magics["cell"]),
+            set(magics.registry),
+        ]
+
+    before = state()
+    bare_shell.run_line_magic("load_ext", "divebook")
+    loaded = state()
+    assert loaded != before
+    bare_shell.run_line_magic("reload_ext", "divebook")
+    assert len(state()[1]) == len(loaded[1])
+    bare_shell.run_line_magic("unload_ext", "divebook")
+    assert state() == before

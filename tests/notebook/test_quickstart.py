@@ -1,0 +1,57 @@
+"""The first notebook runs as a new user would run it."""
+
+import shutil
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+QUICKSTART = Path(__file__).parents[2] / "notebooks" / "01_quickstart.ipynb"
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+
+
+@pytest.fixture(scope="module")
+def executed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("quickstart")
+    notebook = nbformat.read(shutil.copy(QUICKSTART, folder), as_version=4)
+    NotebookClient(notebook, timeout=60, resources={"metadata": {"path": str(folder)}}).execute()
+    return notebook, folder
+
+
+def outputs(notebook, source):
+    (cell,) = [cell for cell in notebook.cells if cell.cell_type == "code" and cell.source.startswith(source)]
+    return cell.outputs
+
+
+def test_it_writes_the_report(executed):
+    _, folder = executed
+    report = (folder / "licence-report.md").read_text()
+    assert report.startswith("# Licences\n\n[scripted model]")
+    assert "| MIT | " in report
+
+
+def test_the_run_is_shown_with_a_table_and_a_picture(executed):
+    notebook, _ = executed
+    (shown,) = outputs(notebook, "run = %dive run licence-audit")
+    assert "✓ completed" in shown.data["text/plain"]
+    assert shown.data["text/html"].count("<table") == 1
+    assert "data:image/svg+xml;base64," in shown.data["text/html"]
+
+
+def test_the_log_is_explored(executed):
+    notebook, _ = executed
+    (events,) = outputs(notebook, "columns = ")
+    assert "execution_completed" in events.data["text/plain"]
+
+
+def test_the_committed_notebook_was_run_and_tells_nothing_of_its_author():
+    notebook = nbformat.read(QUICKSTART, as_version=4)
+    nbformat.validate(notebook)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
+    assert not any(output.output_type == "error" for cell in code for output in cell.outputs)
+    assert not {"/home/", "/root/", "/work/", "/tmp/"} & {
+        part for part in ("/home/", "/root/", "/work/", "/tmp/") if part in QUICKSTART.read_text()
+    }

@@ -1,0 +1,196 @@
+"""A run in a script and on a loop, and how it shows."""
+
+import asyncio
+import threading
+
+import pytest
+
+from divebook import Action, Environment, Run, Step, Workflow
+from divebook.errors import ExecutionFailedError
+
+HOSTILE = (
+    "<script>alert(1)</script><style>*{}</style><svg onload=x> \x1b[31mred\x1b[0m \u202egnp.exe \x00\x07"
+    + "long " * 9000
+)
+
+
+def run(*steps, actions=(), **settings):
+    workflow = Workflow("w", steps, **settings)
+    environment = Environment(store="memory:", actions=actions, printer=lambda _: None)
+    return Run(environment.start(workflow), environment)
+
+
+@pytest.fixture
+def gate():
+    """Return an action that blocks until it is let go."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def waits_at(gate):
+    return run(Step("first", script="1"), Step("wait", action="Gate"), actions=[Action("Gate", lambda: gate.wait(20))])
+
+
+def test_it_is_waited_for_in_a_script():
+    done = run(Step("s", script="1 + 1", store="n"), outputs=["n"]).wait()
+    assert (done.status, done.outputs, done.variables, done.error) == ("completed", {"n": 2}, {"n": 2}, None)
+
+
+def test_it_is_awaited_on_a_running_loop():
+    async def main():
+        return await run(Step("s", script="1", store="n"))
+
+    assert asyncio.run(main()).status == "completed"
+
+
+def test_it_is_waited_for_inside_a_running_loop():
+    async def main():
+        return run(Step("s", script="1", store="n")).wait()
+
+    assert asyncio.run(main()).status == "completed"
+
+
+def test_waiting_has_an_end_and_the_run_goes_on(gate):
+    started = waits_at(gate)
+    with pytest.raises(TimeoutError):
+        started.wait(0.01)
+    assert started.status == "running"
+    gate.set()
+    assert started.wait().status == "completed"
+
+
+def test_a_failure_is_raised_when_asked_for():
+    failed = run(Step("s", script="1 / 0"))
+    assert failed.wait().status == "failed"
+    with pytest.raises(ExecutionFailedError, match="division by zero"):
+        failed.wait(check=True)
+
+
+def test_it_is_cancelled_and_resumed(gate):
+    calls = []
+
+    async def slow():
+        calls.append(1)
+        await asyncio.sleep(0 if gate.is_set() else 20)
+
+    slow_action = Action("Slow", slow, idempotent=True)
+    started = run(Step("first", script="1"), Step("slow", action="Slow"), actions=[slow_action])
+    while not calls:
+        started.events  # noqa: B018 - reading lets time pass
+    assert started.cancel().wait().status == "cancelled"
+    gate.set()
+    assert started.resume().wait().status == "completed"
+    assert (started.steps.step == "first").sum() == 1
+
+
+def test_a_question_is_shown_and_answered():
+    calls = []
+
+    async def pay():
+        calls.append(1)
+        await asyncio.sleep(0 if len(calls) > 1 else 20)
+
+    started = run(Step("pay", action="Pay"), actions=[Action("Pay", pay)])
+    while not calls:
+        started.events  # noqa: B018 - reading lets time pass
+    asking = started.cancel().wait().resume().wait()
+    (question,) = asking.interrupts
+    for form in asking._repr_mimebundle_().values():
+        assert "… waiting" in form
+        assert "took effect" in form
+        assert question.interrupt_id in form
+        assert "retry" in form
+        assert "%dive" not in form
+    assert asking.answer(question.interrupt_id, "retry").wait().status == "completed"
+    assert len(calls) == 2
+
+
+def test_frames_are_at_hand():
+    done = run(Step("s", script="1")).wait()
+    assert list(done.operations.step) == ["s"]
+    assert list(done.steps.status) == ["completed"]
+    assert done.events.type.iloc[-1] == "execution_completed"
+    assert list(done.paths) == ["main"]
+    assert done.usage.requests == 0
+
+
+def test_both_forms_tell_the_same():
+    done = run(
+        Step("count", script="[1, 2]", store="rows"), Step("say", action="Print", parameters={"Message": "x"})
+    ).wait()
+    bundle = done._repr_mimebundle_()
+    for fact in (done.id, "count", "say", "✓ completed", "main", "[1, 2]", "0 model calls", "rows"):
+        assert fact in bundle["text/plain"]
+        assert fact in bundle["text/html"]
+    assert bundle["text/html"] == done._repr_html_()
+    assert bundle["text/plain"] == str(done)
+    assert repr(done) == f"<Run {done.id} of 'w': completed>"
+
+
+def test_html_begins_with_a_table_and_needs_no_style_sheet_script_or_class():
+    html = run(Step("s", script="1", store="n")).wait()._repr_html_()
+    assert html.index("<table") < html.index("<img")
+    for forbidden in ("<style", "<svg", "<script", "class=", "onload", "background:#", "color:#"):
+        assert forbidden not in html
+    for needed in ("<caption", '<th scope="col"', 'scope="row"', "<details", "alt=", "data:image/svg+xml;base64,"):
+        assert needed in html
+
+
+def test_hostile_text_is_harmless_in_both_forms():
+    done = run(
+        Step("<b>s</b>", action="Evil", store="x"),
+        Step("bad", action="Fail"),
+        actions=[Action("Evil", lambda: HOSTILE), Action("Fail", lambda: 1 / len(HOSTILE[:0]))],
+        outputs=["x"],
+    ).wait()
+    bundle = done._repr_mimebundle_()
+    for form in bundle.values():
+        assert not {"\x1b", "\x00", "\x07", "\u202e"} & set(form)
+        assert "\\x1b[31mred" in form
+        assert "more characters)" in form
+        assert len(form) < 60_000
+    html = bundle["text/html"]
+    assert "<b>s</b>" not in html
+    assert "<script" not in html
+    assert "&lt;script&gt;alert(1)" in html
+
+
+def test_a_failed_run_shows_its_error_and_what_to_do_next():
+    failed = run(Step("bad", script="1 / 0")).wait()
+    for form in failed._repr_mimebundle_().values():
+        assert "✕ failed" in form
+        assert "division by zero" in form
+        assert f"%dive resume {failed.id}" in form
+
+
+def test_a_running_run_shows_how_far_it_is(gate):
+    started = waits_at(gate)
+    while len(started.steps) < 2:
+        pass
+    for form in started._repr_mimebundle_().values():
+        assert "▸ running" in form
+        assert "✓ completed" in form
+        assert f"%dive show {started.id}" in form
+
+
+def test_many_steps_are_cut_with_a_count_and_the_last_one_is_shown():
+    loop = Step(
+        "loop",
+        script="state.get('n', 0) + 1",
+        store="n",
+        next=[("loop", "$(state.n < 400)"), ("end", "$(state.n >= 400)")],
+    )
+    done = run(loop, Step("end", script="'last'")).wait()
+    bundle = done._repr_mimebundle_()
+    assert bundle["text/html"].count("<tr>") < 240
+    assert "200 of 401 steps" in bundle["text/html"]
+    for form in bundle.values():
+        assert "377 steps not shown here" in form
+        assert "last" in form
+
+
+def test_many_variables_are_cut_with_a_count():
+    steps = [Step(f"s{index}", script=str(index), store=f"v{index}") for index in range(30)]
+    text = str(run(*steps).wait())
+    assert "30 variables, the first 20 of them" in text

@@ -1,0 +1,222 @@
+"""What every store promises about large values, checkpoints, verification and throwing things away."""
+
+import random
+
+import pytest
+
+from divebook.errors import ExecutionNotFoundError, StoreError
+from divebook.events.catalog import ExecutionStarted, Mutation, OperationCompleted, StateMutated, StepCompleted
+from divebook.events.values import normalize
+from divebook.store import Batch, Owner
+from divebook.store.check import check
+from tests.store.logs import ONE, SECOND, START, THREE, TWO, completed, event, failed, log, step
+
+LIMIT = 64 * 1024
+HERE = Owner("here", 11, 1, "kernel")
+
+
+def text(length, seed=1):
+    return random.Random(seed).randbytes(length // 2).hex()
+
+
+def done(sequence, output, execution=ONE):
+    return event(sequence, StepCompleted(output=output), execution)
+
+
+class KeepingPromises:
+    """Part of the suite."""
+
+    # --- large values
+
+    def test_a_large_text_is_stored_once(self, store):
+        large = text(200_000)
+        operation = event(2, OperationCompleted("op", "x", 1, {"text": large, "n": 1}))
+        mutation = event(4, StateMutated((Mutation("set", "a", large), Mutation("set", "b", [large]))))
+        store.append(ONE, [*log(1), operation, done(3, large), mutation], 0)
+        assert store.read(ONE)[1:] == [operation, done(3, large), mutation]
+        assert len(store.blobs()) == 1
+
+    def test_a_large_text_is_stored_once_for_all_executions(self, store):
+        large = text(200_000)
+        for name in (ONE, TWO):
+            store.append(name, [*log(1, name), done(2, large, name)], 0)
+        assert len(store.blobs()) == 1
+        assert store.read(TWO)[1].data.output == store.read(ONE)[1].data.output == large
+
+    def test_small_values_are_stored_in_their_events(self, store):
+        store.append(ONE, [*log(1), done(2, text(LIMIT - 20))], 0)
+        assert store.blobs() == []
+
+    def test_large_collections_of_small_values_survive(self, store):
+        table = {"rows": [{"name": f"row {number}", "value": number} for number in range(5000)]}
+        store.append(ONE, [*log(1), event(2, OperationCompleted("op", "x", 1, table))], 0)
+        assert store.read(ONE)[1].data.result == table
+        assert len(store.blobs()) == 1
+
+    def test_large_values_within_large_values_survive(self, store):
+        inner = text(100_000)
+        value = {"inner": inner, "rows": [{"n": number, "s": "s" * 20} for number in range(4000)], "again": [inner]}
+        events = [*log(1), event(2, OperationCompleted("op", "x", 1, {"outer": value, "deep": [[{"x": value}]]}))]
+        store.append(ONE, events, 0)
+        assert store.read(ONE) == events
+
+    def test_large_payloads_of_many_values_survive(self, store):
+        inputs = {f"input {number}": "x" * 1000 for number in range(200)}
+        first = event(1, ExecutionStarted(workflow_name="greet", inputs=inputs))
+        store.append(ONE, [first], 0)
+        assert store.read(ONE) == [first]
+
+    def test_large_values_that_json_lacks_survive(self, store):
+        values = normalize({"raw": b"\xff" * 100_000, "$type": "blob", "value": ["a" * 64, 1], "big": text(100_000)})
+        store.append(ONE, [*log(1), event(2, OperationCompleted("op", "x", 1, values))], 0)
+        assert store.read(ONE)[1].data.result == values
+
+    def test_data_that_looks_like_a_reference_survives(self, store):
+        reference = '{"$type":"blob","value":["' + "a" * 64 + '",10]}'
+        small = normalize({"$type": "blob", "value": ["a" * 64, 10], "text": reference})
+        large = normalize({**small, "more": [reference] * 1000})
+        events = [event(2, OperationCompleted("op", "x", 1, small)), event(3, OperationCompleted("op", "x", 1, large))]
+        store.append(ONE, [*log(1), *events], 0)
+        assert store.read(ONE)[1:] == events
+
+    def test_a_large_value_counts_once_in_the_size(self, store):
+        large = text(200_000)
+        store.append(ONE, [*log(1), done(2, large)], 0)
+        before = store.record(ONE).size
+        store.append(ONE, [done(3, large)], 2)
+        assert 200_000 < before < 201_000
+        assert store.record(ONE).size - before < 200
+
+    def test_a_refused_batch_leaves_no_large_value(self, store):
+        store.append(ONE, log(3), 0)
+        store.append_all([Batch(ONE, 2, [done(3, text(200_000))])])
+        assert [blob for blob in store.blobs() if blob.used] == []
+        assert check(store).ok
+
+    def test_large_values_go_with_the_last_execution_that_has_them(self, store):
+        large = text(200_000)
+        for name in (ONE, TWO):
+            store.append(name, [*log(1, name), done(2, large, name)], 0)
+        store.delete(ONE)
+        assert store.drop_blobs() == 0
+        assert store.read(TWO)[1].data.output == large
+        store.delete(TWO)
+        assert store.drop_blobs() == 1
+        assert store.blobs() == []
+
+    def test_what_would_be_unused_without_some_executions_is_known(self, store):
+        store.append(ONE, [*log(1, ONE), done(2, text(100_000, 1), ONE)], 0)
+        store.append(TWO, [*log(1, TWO), done(2, text(100_000, 2), TWO)], 0)
+        assert sorted(blob.used for blob in store.blobs(without=[ONE])) == [False, True]
+        assert sorted(blob.used for blob in store.blobs()) == [True, True]
+
+    # --- checkpoints
+
+    def test_a_new_execution_has_no_checkpoint(self, store):
+        store.append(ONE, log(3), 0)
+        assert store.checkpoint(ONE) is None
+        assert store.checkpoint(TWO) is None
+
+    def test_the_newest_checkpoint_is_kept(self, store):
+        store.append(ONE, log(9), 0)
+        for sequence in (3, 7, 5):
+            store.put_checkpoint(ONE, sequence, b"fold %d" % sequence)
+        assert store.checkpoint(ONE) == (7, b"fold 7")
+        assert store.checkpoints() == [ONE]
+
+    def test_a_checkpoint_may_hold_any_bytes(self, store):
+        store.append(ONE, log(3), 0)
+        for data in (b"", bytes(range(256)), b"\0" * 200_000):
+            store.put_checkpoint(ONE, 3, data)
+            assert store.checkpoint(ONE) == (3, data)
+
+    def test_a_checkpoint_of_events_that_are_not_there_is_refused(self, store):
+        store.append(ONE, log(3), 0)
+        for sequence in (0, 4):
+            with pytest.raises(StoreError, match=f"has events 1 to 3, so it can have no checkpoint at {sequence}"):
+                store.put_checkpoint(ONE, sequence, b"")
+        with pytest.raises(ExecutionNotFoundError):
+            store.put_checkpoint(TWO, 1, b"")
+
+    def test_deleting_all_checkpoints_changes_nothing_else(self, store):
+        for name in (ONE, TWO):
+            store.append(name, log(3, name), 0)
+            store.put_checkpoint(name, 2, b"fold")
+        before = (store.read(ONE), store.records())
+        assert store.drop_checkpoints() == 2
+        assert store.checkpoints() == []
+        assert store.checkpoint(ONE) is None
+        assert (store.read(ONE), store.records()) == before
+
+    def test_some_checkpoints_can_be_deleted(self, store):
+        for name in (ONE, TWO):
+            store.append(name, log(3, name), 0)
+            store.put_checkpoint(name, 2, b"fold")
+        assert store.drop_checkpoints([ONE, THREE]) == 1
+        assert store.checkpoints() == [TWO]
+
+    def test_a_checkpoint_goes_with_its_execution(self, store):
+        store.append(ONE, log(3), 0)
+        store.put_checkpoint(ONE, 3, b"old")
+        store.delete(ONE)
+        store.append(ONE, log(3), 0)
+        assert store.checkpoint(ONE) is None
+
+    # --- verification
+
+    def test_a_store_that_was_used_checks_clean(self, store):
+        large = text(200_000)
+        store.append_all([Batch(ONE, 0, [*log(4), done(5, large)], acquire=HERE), Batch(TWO, 0, log(3, TWO))])
+        store.append(ONE, [completed(6)], 5, 1)
+        store.append(TWO, [failed(4, TWO), done(5, large, TWO)], 3)
+        store.put_checkpoint(ONE, 3, b"fold")
+        store.append(THREE, log(2, THREE), 0)
+        store.delete(THREE)
+        report = check(store)
+        assert report.all_damages() == []
+        assert report.ok
+        assert {(entry.events, entry.readable, entry.unverified) for entry in report.executions} == {(6, 6, 0), (5, 5, 0)}
+
+    def test_an_empty_store_checks_clean(self, store):
+        assert check(store).ok
+
+    def test_a_stored_log_has_what_was_appended(self, store):
+        store.append(ONE, log(3), 0)
+        stored = store.stored_log(ONE)
+        assert stored.record == store.record(ONE)
+        assert [(entry.sequence, entry.id) for entry in stored.events] == [(entry.sequence, entry.id) for entry in log(3)]
+        assert len({entry.checksum for entry in stored.events}) == 3
+        assert stored.events[-1].checksum == stored.checksum
+
+    def test_the_checksum_of_an_event_covers_those_before(self, store):
+        store.append(ONE, [*log(1), done(2, "a"), done(3, "same")], 0)
+        first = store.stored_log(ONE).checksum
+        store.delete(ONE)
+        store.append(ONE, [*log(1), done(2, "b"), done(3, "same")], 0)
+        assert store.stored_log(ONE).checksum != first
+
+    # --- throwing away
+
+    def test_only_what_has_ended_is_discarded(self, store):
+        store.append(ONE, [*log(2, ONE), completed(3, ONE)], 0)
+        store.append(TWO, log(2, TWO), 0)
+        assert store.discard([ONE, TWO, THREE], now=START) == [ONE]
+        assert [record.execution_id for record in store.records()] == [TWO]
+
+    def test_what_somebody_is_about_to_resume_is_not_discarded(self, store):
+        store.append(ONE, [*log(2), failed(3)], 0)
+        store.acquire(ONE, HERE, 30, now=START)
+        assert store.discard([ONE], now=START + SECOND) == []
+        assert store.discard([ONE], now=START + 30 * SECOND) == [ONE]
+
+    def test_listeners_hear_what_is_discarded(self, store):
+        store.append(ONE, [*log(2), failed(3)], 0)
+        heard = []
+        store.subscribe(lambda *news: heard.append(news))
+        store.discard([ONE, TWO])
+        assert heard == [(ONE, ())]
+
+    def test_an_id_that_is_not_unicode_is_refused(self, store):
+        store.append(ONE, log(1), 0)
+        (answer,) = store.append_all([Batch(ONE, 1, [event(2, step(2).data, path="\ud800")])])
+        assert "invalid event at index 0" in str(answer)
