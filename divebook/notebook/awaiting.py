@@ -120,11 +120,11 @@ def _interrupted(run: Run) -> ExecutionCancelledError:
     error = ExecutionCancelledError(run.id)
     done = sum(len(path.step_outputs) for path in run.paths.values())
     if run.execution.is_live:
-        told = f"interrupted: {run.id} has not come to rest yet; %dive show {run.id}"
+        told = [f"interrupted: {run.id} has not come to rest yet", f"to look again: %dive show {run.id}"]
     elif run.execution.state.is_over and run.status != "cancelled":
-        told = f"interrupted, but {run.id} had {run.status} already: %dive show {run.id}"
+        told = [f"interrupted, but {run.id} had {run.status} already", f"to see it: %dive show {run.id}"]
     else:
-        told = f"interrupted: {run.id} is {run.status}, and {plural(done, 'completed step')} of it kept. "
-        told += f"To go on: %dive resume {run.id}"
-    show_as(error, [told])
+        kept = plural(done, "completed step")
+        told = [f"interrupted: {run.id} is {run.status}; {kept} kept", f"to go on: %dive resume {run.id}"]
+    show_as(error, told)
     return error

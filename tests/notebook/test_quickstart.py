@@ -52,6 +52,4 @@ def test_the_committed_notebook_was_run_and_tells_nothing_of_its_author():
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
     assert not any(output.output_type == "error" for cell in code for output in cell.outputs)
-    assert not {"/home/", "/root/", "/work/", "/tmp/"} & {
-        part for part in ("/home/", "/root/", "/work/", "/tmp/") if part in QUICKSTART.read_text()
-    }
+    assert not [place for place in ("/home/", "/root/", "/Users/") if place in QUICKSTART.read_text()]

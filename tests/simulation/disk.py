@@ -46,7 +46,7 @@ class SimulatedDisk(MemoryStore):
         super().__init__()
         self._machine, self._random, self.calm = machine, random, calm
         self.fault: CommitFault | None = None
-        self.commits = 0
+        self.commits = self.total = 0
         self.power: Callable[[], None] = lambda: None
         self.watch: Callable[[Sequence[Batch]], None] = lambda _: None
         self._dead = False
@@ -63,6 +63,7 @@ class SimulatedDisk(MemoryStore):
         """Write, or go wrong if it is time."""
         self._check_power()
         self.commits += 1
+        self.total += 1
         if not self.calm:
             self._machine.uptime += self._random.choice((0.0, 0.0, 0.0, 0.01, 3.0))
         fault = self.fault

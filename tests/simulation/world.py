@@ -98,7 +98,7 @@ class World:
         assert self.scenario.function is not None
         plan: CallPlan = self.scenario.function.calls[number]
         await self._call(call_site(number), plan.failures, permanent=plan.permanent)
-        return number * 11
+        return int(result_of({"arguments": {"number": number}}))
 
     async def _call(self, site: str, failures: tuple[str, ...], *, permanent: bool) -> bool:
         """Take effect, or fail; return whether the answer is lost."""
@@ -134,6 +134,25 @@ class World:
         if self.slow:
             await asyncio.sleep(Random(f"{self.seed}/{label}/{self._turns[label]}").choice(DELAYS))
 
+    # --- what a person who is asked can find out -------------------------------------------------------------------
+
+    def site_of(self, operation_id: str, parameters: Mapping[str, Any]) -> str:
+        """Return the site of an operation that is asked about."""
+        if "arguments" in parameters:
+            return call_site(parameters["arguments"]["number"])
+        return self.sites[operation_id]
+
+    def plan_of(self, step: str, parameters: Mapping[str, Any]) -> StepPlan | CallPlan:
+        """Return how the calls of a step, or one call of a function, behave."""
+        if "arguments" in parameters and self.scenario.function is not None:
+            return self.scenario.function.calls[parameters["arguments"]["number"]]
+        return self.scenario.plans[step]
+
+    def always_fails(self, step: str) -> bool:
+        """Whether no attempt of a step can succeed."""
+        plan = self.scenario.plans.get(step)
+        return plan is not None and plan.permanent
+
     # --- what the engine evaluates ---------------------------------------------------------------------------------
 
     async def condition_holds(self, condition: str, names: Mapping[str, Any]) -> bool:
@@ -158,6 +177,8 @@ def call_site(number: int) -> str:
 
 def result_of(parameters: Mapping[str, Any]) -> Any:
     """Return what an operation with these parameters gives: nothing but them decides."""
+    if "arguments" in parameters:
+        return parameters["arguments"]["number"] * 11
     if parameters["kind"] == "count":
         return 1 + sum(value or 0 for value in parameters["reads"].values())
     drawn = zlib.crc32(json.dumps(parameters, sort_keys=True).encode())

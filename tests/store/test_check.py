@@ -225,7 +225,8 @@ def test_a_fold_that_fails_is_found():
     with MemoryStore() as store:
         store.append_all([Batch(ONE, 0, log(3, ONE)), Batch(TWO, 0, log(3, TWO))])
         (damage,) = check(store, fold=fold).all_damages()
-    assert (damage.execution_id, damage.text[:30]) == (TWO, "its state cannot be rebuilt: hi")
+    assert damage.execution_id == TWO
+    assert damage.text.startswith("its state cannot be rebuilt: history and definition disagree")
 
 
 def test_a_fold_is_not_asked_about_a_damaged_log():

@@ -62,8 +62,7 @@ def _text(raw: bytes) -> str:
 
 def find_faults(connection: sqlite3.Connection) -> list[str]:
     """Return what SQLite finds wrong with its pages, and rows that belong to nothing."""
-    pages = [text for (text,) in connection.execute("PRAGMA integrity_check(20)").fetchall() if text != "ok"]
-    faults = [f"the file's structure is damaged: {text}" for text in pages]
+    faults = [f"the file's structure is damaged: {text}" for text in _damaged_pages(connection)]
     if faults:
         return faults
     (events,) = connection.execute(_STRAY_EVENTS).fetchone()
@@ -77,3 +76,10 @@ def find_faults(connection: sqlite3.Connection) -> list[str]:
     if lost:
         faults.append(f"{lost} references lead to large values that are missing")
     return faults
+
+
+def _damaged_pages(connection: sqlite3.Connection) -> list[str]:
+    try:
+        return [text for (text,) in connection.execute("PRAGMA integrity_check(20)").fetchall() if text != "ok"]
+    except sqlite3.DatabaseError as error:  # some damage even ends the search for damage
+        return [str(error)]

@@ -1,0 +1,102 @@
+"""``divebook recover``, ``check`` and ``gc``: what became of a store while nobody looked."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+
+from divebook.cli.options import Json, Store
+from divebook.workflow.duration import parse_duration
+
+DAMAGED = 1
+
+
+def recover(store: Store = None, *, json: Json = False) -> None:
+    """List executions whose process has died."""
+    from divebook.cli.project import existing_store
+    from divebook.cli.screen import columns, note, status_text, write
+    from divebook.cli.text import as_json, local, one_line
+
+    orphans = existing_store(store).orphans()
+    if json:
+        write(as_json([{"id": found.execution_id, "workflow": found.workflow_name} for found in orphans], indent=2))
+    elif orphans:
+        rows = [
+            (found.execution_id, one_line(found.workflow_name, 40), status_text(found.status), local(found.started_at))
+            for found in orphans
+        ]
+        columns(("id", "workflow", "status", "started"), rows, whole=("id",))
+        note("to go on: divebook resume ID FILE", "yellow")
+    else:
+        note("nothing to recover")
+
+
+def check(store: Store = None, *, json: Json = False) -> None:
+    """Verify every event, sum and reference.
+
+    Says what is damaged and what can still be read; changes nothing. Exit code 1 if anything is damaged.
+    """
+    from divebook.cli.project import existing_store
+    from divebook.cli.screen import note, say, write
+    from divebook.cli.text import as_json, visible
+    from divebook.engine.evolve import fold
+    from divebook.store.check import check as check_store
+
+    report = check_store(existing_store(store), fold=lambda events: fold(events[0].execution_id, events))
+    damages = report.all_damages()
+    if json:
+        found = [{"execution": d.execution_id, "sequence": d.sequence, "text": d.text} for d in damages]
+        write(as_json({"ok": report.ok, "executions": len(report.executions), "damages": found}, indent=2))
+    else:
+        events = sum(entry.events for entry in report.executions)
+        say(f"{len(report.executions)} executions, {events} events, {report.orphan_blobs} unused large values")
+        for damage in damages:
+            place = " ".join(str(part) for part in (damage.execution_id, damage.sequence) if part is not None)
+            note(visible(f"{place or 'store'}: {damage.text}"), "bold red")
+        for entry in report.executions:
+            if entry.damages:
+                note(f"{entry.execution_id}: the first {entry.readable} of {entry.events} events can be read", "yellow")
+        say("sound" if report.ok else "damaged")
+    if not report.ok:
+        raise typer.Exit(DAMAGED)
+
+
+def gc(
+    store: Store = None,
+    *,
+    older_than: Annotated[
+        str | None, typer.Option("--older-than", metavar="DURATION", help="Delete what ended before: 30d, 12h.")
+    ] = None,
+    keep_last: Annotated[
+        int | None, typer.Option("--keep-last", metavar="N", min=0, help="Spare the newest N of each workflow.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
+) -> None:
+    """Delete old executions and unused large values.
+
+    Without --older-than and --keep-last no execution is deleted.
+    """
+    from divebook.cli.project import existing_store
+    from divebook.cli.screen import say
+    from divebook.store.retention import gc as collect
+
+    age = None if older_than is None else timedelta(seconds=_seconds(older_than))
+    report = collect(existing_store(store), older_than=age, keep_last=keep_last, dry_run=dry_run)
+    verb = "would delete" if dry_run else "deleted"
+    say(
+        f"{verb} {len(report.executions)} executions with {report.events} events, {report.blobs} large values "
+        f"({report.blob_bytes:,} bytes) and {report.checkpoints} checkpoints"
+    )
+
+
+def _seconds(text: str) -> float:
+    """Return a duration in seconds; days may be written as well."""
+    days = text.removesuffix("d")
+    if days != text and days.isdigit():
+        return int(days) * 86400.0
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} is no duration; write 30d, 12h or 90m") from error

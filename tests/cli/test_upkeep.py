@@ -1,0 +1,75 @@
+"""Dead processes, damage and old executions on the command line."""
+
+import json
+import sqlite3
+
+import pytest
+
+from divebook.store import open_store
+
+
+@pytest.fixture
+def ran(hello, divebook):
+    """Return the id of an execution that completed."""
+    return json.loads(divebook("run", hello, "-v", "who=Ada", "--json", "-q").stdout)["id"]
+
+
+def test_nothing_to_recover(ran, divebook):
+    assert "nothing to recover" in divebook("recover").stderr
+
+
+def test_an_execution_whose_process_was_killed_is_found_and_taken_up(folder, process, divebook):
+    from tests.cli.conftest import SLOW, write
+
+    run = process("run", write(folder / "slow.yaml", SLOW))
+    while not (folder / ".divebook" / "executions.db").exists() or not _timer_is_set():
+        assert run.poll() is None
+    run.kill()
+    run.wait(timeout=60)
+    (orphan,) = json.loads(divebook("recover", "--json").stdout)
+    assert orphan["workflow"] == "slow"
+    assert "divebook resume" in divebook("recover").stderr
+    assert divebook("cancel", orphan["id"]).exit_code == 0
+
+
+def _timer_is_set():
+    store = open_store()
+    return any(
+        getattr(event.data, "operation_type", None) == "timer"
+        for record in store.records()
+        for event in store.read(record.execution_id)
+    )
+
+
+def test_a_sound_store_is_said_to_be(ran, divebook):
+    checked = divebook("check")
+    assert (checked.exit_code, checked.stdout.splitlines()[-1]) == (0, "sound")
+
+
+def test_damage_is_told_with_its_place_and_what_can_still_be_read(ran, divebook, folder):
+    store = open_store()
+    store.close()
+    with sqlite3.connect(folder / ".divebook" / "executions.db") as connection:
+        (place,) = connection.execute("SELECT min(place) + 3 FROM events").fetchone()
+        connection.execute("UPDATE events SET data = ? WHERE place = ?", ('{"output":"forged"}', place))
+    checked = divebook("check", "--json")
+    report = json.loads(checked.stdout)
+    assert (checked.exit_code, report["ok"]) == (1, False)
+    assert report["damages"][0]["execution"] == ran
+    assert "events can be read" in divebook("check").stderr
+
+
+def test_gc_says_what_it_would_delete_and_deletes_it(ran, divebook):
+    assert "would delete 1 executions" in divebook("gc", "--keep-last", "0", "--dry-run").stdout
+    assert json.loads(divebook("runs", "--json").stdout) != []
+    assert "deleted 1 executions" in divebook("gc", "--keep-last", "0").stdout
+    assert json.loads(divebook("runs", "--json").stdout) == []
+
+
+def test_without_a_limit_gc_deletes_no_execution(ran, divebook):
+    assert "deleted 0 executions" in divebook("gc").stdout
+
+
+@pytest.mark.parametrize("age", ["soon", "d", "-1d"])
+def test_a_senseless_age_is_refused(ran, divebook, age):
+    assert divebook("gc", "--older-than", age).exit_code == 2
