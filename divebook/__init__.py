@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from divebook.events import Event
     from divebook.execution import Execution, StepContext
     from divebook.notebook.run import Run
-    from divebook.notebook.session import run, runs
+    from divebook.notebook.session import define, run, runs
     from divebook.steps.actions import Action, action
     from divebook.store import MemoryStore, SqliteStore, open_store
     from divebook.workflow.definition import Each, Edge, Step, Workflow
@@ -49,6 +49,7 @@ _HOMES = {
     "StepContext": "divebook.execution",
     "Workflow": "divebook.workflow.definition",
     "action": "divebook.steps.actions",
+    "define": "divebook.notebook.session",
     "load": "divebook.config",
     "open_store": "divebook.store",
     "run": "divebook.notebook.session",
@@ -78,6 +79,7 @@ __all__ = [
     "Workflow",
     "__version__",
     "action",
+    "define",
     "load",
     "open_store",
     "run",

@@ -153,8 +153,8 @@ class Execution:
         return self._checked() if check else self
 
     def __await__(self) -> Generator[Any, None, Execution]:
-        """Wait on any event loop."""
-        yield from asyncio.wrap_future(self._driving()).__await__()
+        """Wait on any event loop; to stop waiting does not stop the execution."""
+        yield from asyncio.shield(asyncio.wrap_future(self._driving())).__await__()
         return self
 
     def start(self) -> Execution:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from divebook.engine.instructions import RunStep
 from divebook.engine.operations import Place
@@ -22,6 +22,13 @@ JITTER_BITS = 32
 Handler = Callable[[StepContext], Awaitable[Outcome]]
 
 
+class EvaluateItems(Protocol):
+    """`Each.Items` as written, and the names it may use, to the items."""
+
+    async def __call__(self, items: Any, names: Mapping[str, Any], *, flatten: bool) -> list[Any]:
+        """Return the items; `flatten` undoes nesting, as the dialect ``dive`` does."""
+
+
 @dataclass(frozen=True, slots=True)
 class Services:
     """What a runner is given from above."""
@@ -30,8 +37,7 @@ class Services:
     """By step type."""
     evaluate_condition: Callable[[str, Mapping[str, Any]], Awaitable[bool]]
     """A condition and the names it may use to its truth."""
-    evaluate_items: Callable[[Any, Mapping[str, Any]], Awaitable[list[Any]]]
-    """`Each.Items` as written and the names it may use to the items."""
+    evaluate_items: EvaluateItems
 
 
 class StepRun:
@@ -67,9 +73,10 @@ class StepRun:
             return await self._run_item(None, None)
         journal = self._recorder.journal
         names = {"inputs": journal.state.inputs, "state": self.opened.entry_variables}
-        items = await self._services.evaluate_items(each.items, names)
+        is_old = self._workflow.dialect == "dive"
+        items = await self._services.evaluate_items(each.items, names, flatten=is_old)
         iterations = Iterations(journal, self._path, self.step, each, items)
-        return await iterations.run(self._run_item, texts_only=self._workflow.dialect == "dive")
+        return await iterations.run(self._run_item, texts_only=is_old)
 
     def _find_handler(self) -> Handler:
         step = self.step

@@ -151,7 +151,7 @@ def _option(
 
 
 def _unquoted(word: str) -> str:
-    return str(_plain(word)) if word[:1] in _QUOTES else word
+    return str(yaml_value(word)) if word[:1] in _QUOTES else word
 
 
 def values(written: Mapping[str, str], types: Mapping[str, str | None], variables: Mapping[str, Any]) -> dict[str, Any]:
@@ -174,7 +174,7 @@ def _value(name: str, text: str, declared: str | None, variables: Mapping[str, A
     if (declared or "").lower() in _TEXT_TYPES and text[:1] not in {*_QUOTES, *_CLOSING}:
         return text
     try:
-        return _plain(text)
+        return yaml_value(text)
     except DefinitionError as error:
         problem = error.problems[0]
         raise UsageError(f"input {name!r}: {problem.message} in {text!r}") from None
@@ -188,7 +188,7 @@ def _variable(name: str, variable: str, variables: Mapping[str, Any]) -> Any:
     return variables[variable]
 
 
-def _plain(text: str) -> Any:
+def yaml_value(text: str) -> Any:
     """Return what a value means in YAML; a word that is no scalar there (``*.py``, ``#1``) is text all the same."""
     is_written_out = text[:1] in {*_QUOTES, *_CLOSING}
     reading = Reading(text, "value")

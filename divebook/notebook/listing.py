@@ -20,6 +20,16 @@ def contents(environment: Environment) -> str:
     return "\n".join([*_section("workflows", workflows), *_section("agents", agents), *_section("actions", actions)])
 
 
+def questions(environment: Environment) -> str:
+    """Return the questions that wait for an answer, and how to give it."""
+    asked = [
+        f"{question.interrupt_id}  ({execution_id})\n    {one_line(question.question, 200)}"
+        for execution_id, question in environment.interrupts()
+    ]
+    advice = ["to answer: %dive answer ID ANSWER"] if asked else []
+    return "\n".join([*_section("questions", asked or ["none"]), *advice])
+
+
 def _section(title: str, lines: Iterable[str]) -> list[str]:
     return [title, *(f"  {line}" for line in lines or ["none yet"])]
 

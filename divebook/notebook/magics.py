@@ -149,6 +149,31 @@ class DiveMagics(Magics):
         """
         return self._session.cancel(arguments.only_word("execution id"), store=arguments.options.get("store"))
 
+    def answer(self, arguments: Arguments) -> Run:
+        """Answer a question, and show what becomes of its run.
+
+        ID             the question, as `%dive inbox` shows it
+        ANSWER         in YAML: retry, done or fail where an outcome is unknown, or {choice: done, result: 3}
+        --background   return at once
+        --check        fail the cell unless the run completes
+        --store PATH   where its log is
+        """
+        from divebook.notebook.arguments import yaml_value
+
+        if len(arguments.words) != 2:
+            raise UsageError("%dive answer needs the id of a question and an answer; %dive inbox lists the questions")
+        question, response = arguments.words
+        return self._session.answer(question, yaml_value(response), store=arguments.options.get("store"))
+
+    def inbox(self, arguments: Arguments) -> None:
+        """List the questions that wait for an answer.
+
+        --store PATH   where the logs are
+        """
+        from divebook.notebook.listing import questions
+
+        print(questions(self._session.over(arguments.options.get("store"))))  # noqa: T201 - same
+
     def runs(self, arguments: Arguments) -> Result:
         """List executions, newest first, as a DataFrame.
 
@@ -222,7 +247,7 @@ def _checked(run: Run, arguments: Arguments) -> Run:
 _STORE = {"--store": "store"}
 _FLAGS = {"--background": "background", "-b": "background", "--check": "check"}
 _LISTING = {"--status": "status", "--workflow": "workflow", "--limit": "limit", "-n": "limit", **_STORE}
-_FINISHED = (DiveMagics.run, DiveMagics.resume)
+_FINISHED = (DiveMagics.run, DiveMagics.resume, DiveMagics.answer)
 """What returns a run that is waited for."""
 
 COMMANDS: dict[str, Command] = {
@@ -230,6 +255,8 @@ COMMANDS: dict[str, Command] = {
     "runs": Command("runs [--status STATUS] [--limit N]", DiveMagics.runs, {}, _LISTING),
     "show": Command("show ID", DiveMagics.show, {}, _STORE),
     "resume": Command("resume ID [--background]", DiveMagics.resume, _FLAGS, _STORE),
+    "inbox": Command("inbox", DiveMagics.inbox, {}, _STORE),
+    "answer": Command("answer ID ANSWER [--background]", DiveMagics.answer, _FLAGS, _STORE),
     "cancel": Command("cancel ID", DiveMagics.cancel, {}, _STORE),
     "list": Command("list", DiveMagics.list),
     "help": Command("help [COMMAND]", DiveMagics.help),

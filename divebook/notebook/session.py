@@ -161,6 +161,11 @@ class Session:
         environment = self.over(store)
         return Run(environment.resume(execution_id), environment)
 
+    def answer(self, interrupt_id: str, response: Any, *, store: str | None = None) -> Run:
+        """Answer a question; its run goes on."""
+        environment = self.over(store)
+        return Run(environment.answer(interrupt_id, response), environment)
+
     def cancel(self, execution_id: str, *, store: str | None = None) -> Run:
         """Cancel a run of this process, or one that nobody drives any more."""
         environment = self.over(store)
@@ -199,6 +204,17 @@ def open_session(store: str | None = None) -> Session:
 def reset_session() -> None:
     """Forget the session; runs that it started go on."""
     _sessions.clear()
+
+
+def define(definitions: Definitions | str, *, dialect: Dialect = "divebook") -> Change:
+    """Take definitions, or the text of some, into the session, as a ``%%dive`` cell does.
+
+    Raises
+    ------
+    DefinitionError
+        With every problem found; nothing is taken in.
+    """
+    return current_session().define(definitions, dialect=dialect)
 
 
 def run(

@@ -13,11 +13,13 @@ from divebook.scripting.interpreter import Interpreter, default_interpreter
 _PREFIX = "failed to resolve each items: "
 
 
-def evaluate_items(items: Any, names: Mapping[str, Any], interpreter: Interpreter | None = None) -> list[Any]:
+def evaluate_items(
+    items: Any, names: Mapping[str, Any], interpreter: Interpreter | None = None, *, flatten: bool = False
+) -> list[Any]:
     """Return the items of an ``Each`` block.
 
-    A list is taken as it is. A text ``$(...)`` is evaluated: one value gives one item, and lists and the values of
-    mappings are flattened all the way down.
+    A list is taken as it is. A text ``$(...)`` is evaluated: a list gives its items, one value gives one item. With
+    `flatten`, as in the dialect ``dive``, lists and the values of mappings are flattened all the way down.
 
     Raises
     ------
@@ -28,7 +30,7 @@ def evaluate_items(items: Any, names: Mapping[str, Any], interpreter: Interprete
         return list(items)
     try:
         [value] = (interpreter or default_interpreter()).evaluate(Context.EACH, [_expression(items)], names)
-        return list(_flattened(value))
+        return list(_flattened(value) if flatten else _listed(value))
     except ScriptError as error:
         kind = ScriptLimitError if isinstance(error, ScriptLimitError) else ScriptError
         raise kind(f"{_PREFIX}{error}", error.line) from error
@@ -38,6 +40,12 @@ def _expression(items: Any) -> str:
     if not isinstance(items, str) or not items.strip().startswith("$(") or not items.strip().endswith(")"):
         raise ScriptError(_unsupported(items))
     return unwrapped(items)
+
+
+def _listed(value: Any) -> list[Any]:
+    if value is None or isinstance(value, Mapping):
+        raise ScriptError(_unsupported(value))
+    return value if isinstance(value, list) else [value]
 
 
 def _flattened(value: Any) -> Iterator[Any]:
@@ -54,4 +62,8 @@ def _flattened(value: Any) -> Iterator[Any]:
 
 def _unsupported(value: Any) -> str:
     advice = "write a list, or an expression such as $(state.rows)"
+    if isinstance(value, Mapping):
+        advice = (
+            "say what the items are: $(list(state.table)) for the keys, $(list(state.table.values())) for the values"
+        )
     return f"unsupported value for 'each' block (got {type(value).__name__}); {advice}"

@@ -32,9 +32,9 @@ async def condition_holds(condition: str, names: Mapping[str, Any]) -> bool:
     return await _evaluated(lambda interpreter: evaluate_condition(condition, names, interpreter))
 
 
-async def items_of(items: Any, names: Mapping[str, Any]) -> list[Any]:
-    """Return the items of `Each.Items` as written."""
-    return await _evaluated(lambda interpreter: evaluate_items(items, names, interpreter))
+async def items_of(items: Any, names: Mapping[str, Any], *, flatten: bool) -> list[Any]:
+    """Return the items of `Each.Items` as written; see `evaluate_items`."""
+    return await _evaluated(lambda interpreter: evaluate_items(items, names, interpreter, flatten=flatten))
 
 
 async def values_of(expressions: Sequence[str], names: Mapping[str, Any]) -> list[Any]:

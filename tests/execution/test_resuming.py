@@ -10,7 +10,7 @@ from divebook.engine.evolve import fold
 from divebook.errors import DivergenceError, ExecutionError, ExecutionNotFoundError
 from divebook.events import catalog
 from divebook.store import MemoryStore
-from tests.execution.worlds import Calls, Failing, environment, event_types, run
+from tests.execution.worlds import Calls, Failing, Gate, environment, event_types, run
 
 
 def cut(store, execution, length):
@@ -228,3 +228,21 @@ def test_an_execution_can_be_awaited_inside_a_running_loop():
         return world.start("w").wait(20).variables, execution.variables
 
     assert asyncio.run(main()) == ({"n": 1}, {"n": 1})
+
+
+def test_to_stop_awaiting_does_not_stop_the_execution():
+    gate = Gate()
+
+    async def main():
+        world = environment(Workflow("w", [Step("a", action="gate")]), actions=[gate.action()])
+        execution = world.start("w")
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(_awaited(execution), 0.01)
+        gate.opened.set()
+        return (await execution).status
+
+    assert asyncio.run(main()) == "completed"
+
+
+async def _awaited(execution):
+    return await execution

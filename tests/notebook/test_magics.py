@@ -6,6 +6,7 @@ from IPython.core.error import UsageError
 import divebook
 from divebook.errors import DefinitionError, ExecutionFailedError, InputError, NotFoundError
 from divebook.notebook.magics import COMMANDS
+from divebook.steps.actions import REGISTERED, Action
 
 SUM = """\
 %%dive workflow sum
@@ -268,3 +269,42 @@ def test_loading_and_unloading_leave_no_trace(bare_shell):
     assert len(state()[1]) == len(loaded[1])
     bare_shell.run_line_magic("unload_ext", "divebook")
     assert state() == before
+
+
+PAY = """\
+%%dive workflow shop
+Steps:
+  - {Name: pay, Action: Test.Pay, Retry: {Attempts: 2, Seconds: 0}, Store: receipt}
+"""
+
+
+def test_questions_are_listed_and_answered_in_place(cell):
+    calls = []
+
+    async def pay():
+        calls.append("call")
+        if len(calls) == 1:
+            raise TimeoutError("no answer")
+        return "receipt"
+
+    REGISTERED["Test.Pay"] = Action("Test.Pay", pay)
+    try:
+        cell(PAY)
+        run, _ = cell("%dive run shop")
+        assert run.status == "waiting"
+        (question,) = run.interrupts
+        listed = cell("%dive inbox")[1]
+        assert question.interrupt_id in listed
+        assert "%dive answer ID ANSWER" in listed
+        answered, _ = cell(f"%dive answer {question.interrupt_id} retry")
+        assert (answered.status, answered.variables) == ("completed", {"receipt": "receipt"})
+        assert "none" in cell("%dive inbox")[1]
+    finally:
+        del REGISTERED["Test.Pay"]
+
+
+def test_an_answer_needs_a_question(cell):
+    with pytest.raises(UsageError, match="inbox lists the questions"):
+        cell("%dive answer ask_1")
+    with pytest.raises(NotFoundError, match="question not found: ask_1"):
+        cell("%dive answer ask_1 retry")

@@ -4,7 +4,7 @@ import pytest
 
 import divebook
 from divebook.errors import DefinitionError, NotFoundError, SetupError
-from divebook.notebook.session import current_session, open_session, print_visibly, reset_session
+from divebook.notebook.session import current_session, define, open_session, print_visibly, reset_session
 from divebook.steps.actions import REGISTERED
 
 SUM = "Workflows: [{Name: sum, Inputs: [{Name: a, Default: 1}], Steps: [{Name: add, Script: inputs.a + 1, Store: n}]}]"
@@ -16,7 +16,7 @@ Workflows:
 
 
 def test_a_workflow_is_run_by_name(session):
-    session.define(SUM)
+    assert define(SUM).defined == ("workflow 'sum' (1 step)",)
     assert divebook.run("sum", {"a": 41}).wait().variables == {"n": 42}
 
 

@@ -18,8 +18,8 @@ NAMES = {"inputs": {"n": 3}, "state": {"rows": [1, [2, {"a": 3, "b": [4]}]], "xs
         (" $(state.xs)\n", ["x", "y"]),
         ('$("solo")', ["solo"]),
         ("$(inputs.n)", [3]),
-        ("$([[1, 2], [3]])", [1, 2, 3]),
-        ("$(state.rows)", [1, 2, 3, 4]),
+        ("$([[1, 2], [3]])", [[1, 2], [3]]),
+        ("$(state.rows)", [1, [2, {"a": 3, "b": [4]}]]),
         ("$(range(inputs.n))", [0, 1, 2]),
         ("$({'k': 1, 'j': 2}.values())", [1, 2]),
         ("$({'c', 'a', 'b'})", ["a", "b", "c"]),
@@ -28,6 +28,18 @@ NAMES = {"inputs": {"n": 3}, "state": {"rows": [1, [2, {"a": 3, "b": [4]}]], "xs
 )
 def test_items(items, expected):
     assert evaluate_items(items, NAMES) == expected
+
+
+@pytest.mark.parametrize(
+    ("items", "expected"), [("$([[1, 2], [3]])", [1, 2, 3]), ("$(state.rows)", [1, 2, 3, 4]), ('$("solo")', ["solo"])]
+)
+def test_the_old_dialect_flattens_what_an_expression_gives(items, expected):
+    assert evaluate_items(items, NAMES, flatten=True) == expected
+
+
+def test_a_mapping_must_say_what_its_items_are():
+    with pytest.raises(ScriptError, match=r"got dict.*\$\(list\(state\.table\)\) for the keys"):
+        evaluate_items("$({'a': 1})", NAMES)
 
 
 @pytest.mark.parametrize(("items", "kind"), [("a,b", "str"), (None, "NoneType"), (5, "int"), ("$(None)", "NoneType")])

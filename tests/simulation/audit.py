@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from divebook.engine.checkpoint import dump_state, load_state
 from divebook.engine.evolve import TIMER, evolve, fold
 from divebook.engine.state import ENDED, JOINING, RUNNING, ExecutionState, PathState
 from divebook.events import Event, catalog
@@ -122,6 +123,7 @@ class Audit:
         events = self._store.read(self.execution_id)
         assert [event.sequence for event in events] == list(range(1, len(events) + 1)), "sequences have a gap"
         assert fold(self.execution_id, events) == self.state, "the fold of the log is not the watched state"
+        assert load_state(dump_state(self.state)) == self.state, "the state does not survive as a checkpoint"
         self._check_timers(events)
 
     @staticmethod

@@ -10,7 +10,9 @@ from random import Random
 from divebook.errors import StoreError
 from divebook.events.event import Event
 from divebook.store.base import Batch, Refusal
+from divebook.store.leases import LEASE_SECONDS, Lease
 from divebook.store.memory import MemoryStore
+from divebook.store.owner import Owner
 from divebook.store.subscribers import Listener
 from tests.simulation.machine import Machine
 
@@ -95,6 +97,22 @@ class SimulatedDisk(MemoryStore):
     def _check_power(self) -> None:
         if self._dead:
             raise StoreError("simulated: the process is dead")
+
+    # --- leases ----------------------------------------------------------------------------------------------------
+
+    def acquire(
+        self, execution_id: str, owner: Owner, ttl_seconds: float = LEASE_SECONDS, now: int | None = None
+    ) -> Lease:
+        """Take a lease by the machine's clock."""
+        self._check_power()
+        return super().acquire(execution_id, owner, ttl_seconds, self._machine.now() if now is None else now)
+
+    def renew(
+        self, leases: Sequence[Lease], ttl_seconds: float = LEASE_SECONDS, now: int | None = None
+    ) -> list[bool]:
+        """Prolong leases by the machine's clock."""
+        self._check_power()
+        return super().renew(leases, ttl_seconds, self._machine.now() if now is None else now)
 
     # --- deliveries ------------------------------------------------------------------------------------------------
 

@@ -13,15 +13,18 @@ from divebook.engine.evolve import fold
 from divebook.engine.instructions import Fact
 from divebook.engine.interrupts import checked_response
 from divebook.engine.state import COMPLETED, FAILED, WAITING, ExecutionState, Interrupt
-from divebook.errors import ExecutionNotFoundError, StoreError
+from divebook.errors import ExecutionNotFoundError, LeaseHeldError, StoreError
 from divebook.events import catalog
 from divebook.execution.clock import Ids
-from divebook.execution.journal import GroupCommit, Journal
+from divebook.execution.journal import FIRST_TOKEN, GroupCommit, Journal
+from divebook.execution.leases import LeaseKeeper
 from divebook.execution.runner import Runner
 from divebook.execution.step_run import Services
 from divebook.steps.function import FunctionStep
 from divebook.steps.wait import wait_step
 from divebook.store.follow import follow
+from divebook.store.leases import LEASE_SECONDS, Lease
+from divebook.store.owner import Owner
 from divebook.workflow.definition import Workflow
 from tests.simulation.audit import Audit
 from tests.simulation.disk import CommitFault, SimulatedDisk
@@ -96,15 +99,15 @@ class Process:
         self._disk.plug_in(life.fault)
         for subject in self._subjects:
             subject.world.dead, subject.world.calm = False, life.calm
+        main = loop.create_task(self._main(life))
+        self._disk.power = lambda: self._die(main)
+        if life.kill_at is not None:
+            loop.call_later(life.kill_at, self._die, main)
         try:
-            main = loop.create_task(self._main(life))
-            self._disk.power = lambda: self._die(main)
-            if life.kill_at is not None:
-                loop.call_later(life.kill_at, self._die, main)
             with suppress(asyncio.CancelledError):
                 loop.run_until_complete(main)
         finally:
-            loop.close()
+            _close(loop)
         if failures:
             raise AssertionError(f"inside the loop: {failures[0]!r}") from failures[0]
 
@@ -117,12 +120,16 @@ class Process:
         main.cancel()
 
     async def _main(self, life: Life) -> None:
-        commit = GroupCommit(self._disk)
+        commit, keeper = GroupCommit(self._disk), LeaseKeeper(self._disk)
         if life.cancel_at is not None:
             asyncio.get_running_loop().call_later(life.cancel_at, self._cancel)
-        async with asyncio.timeout(BUDGET), asyncio.TaskGroup() as tasks:
-            for subject in self._subjects:
-                tasks.create_task(self._drive(subject, commit))
+        begun = self._machine.uptime
+        try:
+            async with asyncio.timeout(BUDGET), asyncio.TaskGroup() as tasks:
+                for subject in self._subjects:
+                    tasks.create_task(self._drive(subject, commit, keeper))
+        except TimeoutError as error:
+            raise StuckError(f"not done after {self._machine.uptime - begun:.0f} virtual seconds") from error
 
     def _cancel(self) -> None:
         for runner in self._runners.values():
@@ -130,18 +137,22 @@ class Process:
 
     # --- one execution ---------------------------------------------------------------------------------------------
 
-    async def _drive(self, subject: Subject, commit: GroupCommit) -> None:
+    async def _drive(self, subject: Subject, commit: GroupCommit, keeper: LeaseKeeper) -> None:
         """Take an execution up, again and again, until it has come to what it must."""
-        for _ in range(ROUNDS):
+        rounds = 0
+        while rounds < ROUNDS:
             state = self._state(subject)
             if state.lifecycle == COMPLETED or (state.lifecycle == FAILED and self._is_final(subject)):
                 return
-            openings = self._openings(subject, state)
             try:
-                await self._run_once(subject, commit, state, openings)
+                await self._run_once(subject, commit, keeper, state)
+            except LeaseHeldError:
+                await asyncio.sleep(LEASE_SECONDS)
+                continue  # the owner died and cannot be seen to be dead
             except StoreError:
                 if self.is_dead:
                     return
+            rounds += 1
             if not self._calm:
                 await asyncio.sleep(self._random.choice((0.0, 1.0, 1000.0)))
         raise AssertionError(f"{subject.id} was taken up {ROUNDS} times and is still {self._state(subject).status}")
@@ -173,20 +184,27 @@ class Process:
         return [resumed, Fact(self._resolution(subject, question), question.path, question.step)]
 
     async def _run_once(
-        self, subject: Subject, commit: GroupCommit, state: ExecutionState, openings: Sequence[Fact]
+        self, subject: Subject, commit: GroupCommit, keeper: LeaseKeeper, state: ExecutionState
     ) -> None:
         """Do what `Execution` does on the engine's thread."""
-        journal = Journal(state, commit, self._machine, Ids(self._machine, self._machine))
+        owner = Owner.current()
+        lease = self._disk.acquire(subject.id, owner) if state.last_sequence else None
+        token = None if lease is None else lease.token
+        journal = Journal(state, commit, self._machine, Ids(self._machine, self._machine), token=token)
         subject.audit.live = lambda: journal.state
         runner = self._runners[subject.id] = Runner(journal, subject.workflow, subject.services(), self._machine)
-        journal.record_all(openings)
+        journal.record_all(self._openings(subject, state))
         await journal.durable()
+        held = lease or Lease(subject.id, FIRST_TOKEN, owner, expires_at=0)
+        keeper.keep(held)
         others = [asyncio.create_task(self._read_along(subject, state.last_sequence))]
         if not self._calm:
             others.append(asyncio.create_task(self._answer_now_and_then(subject, runner)))
         try:
             await runner.run()
         finally:
+            if not self.is_dead:
+                keeper.release(held)
             del self._runners[subject.id]
             await _stopped(others)
         subject.audit.live = lambda: None
@@ -245,3 +263,13 @@ async def _stopped(tasks: Sequence[asyncio.Task[None]]) -> None:
         if isinstance(found, Exception) and not isinstance(found, StoreError):
             raise found
 
+
+
+def _close(loop: VirtualLoop) -> None:
+    """Stop what still runs beside the executions, the heartbeat of leases, and close."""
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        loop.run_until_complete(asyncio.wait(tasks))
+    loop.close()

@@ -79,7 +79,8 @@ class World:
         parameters = self._parameters(context, number)
 
         async def call() -> Any:
-            if await self._call(site, plan.failures, permanent=plan.permanent):
+            failures = plan.failures if number == 1 else ()
+            if await self._call(site, failures, permanent=plan.permanent):
                 self.doubtful.update(() if plan.retried or plan.repeatable else (site,))
                 raise TimeoutError(FAILURE)
             return result_of(parameters)

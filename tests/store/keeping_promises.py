@@ -175,7 +175,10 @@ class KeepingPromises:
         report = check(store)
         assert report.all_damages() == []
         assert report.ok
-        assert {(entry.events, entry.readable, entry.unverified) for entry in report.executions} == {(6, 6, 0), (5, 5, 0)}
+        assert {(entry.events, entry.readable, entry.unverified) for entry in report.executions} == {
+            (6, 6, 0),
+            (5, 5, 0),
+        }
 
     def test_an_empty_store_checks_clean(self, store):
         assert check(store).ok
@@ -184,7 +187,9 @@ class KeepingPromises:
         store.append(ONE, log(3), 0)
         stored = store.stored_log(ONE)
         assert stored.record == store.record(ONE)
-        assert [(entry.sequence, entry.id) for entry in stored.events] == [(entry.sequence, entry.id) for entry in log(3)]
+        assert [(entry.sequence, entry.id) for entry in stored.events] == [
+            (entry.sequence, entry.id) for entry in log(3)
+        ]
         assert len({entry.checksum for entry in stored.events}) == 3
         assert stored.events[-1].checksum == stored.checksum
 

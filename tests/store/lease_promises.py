@@ -135,7 +135,9 @@ class LeasePromises:
         old = store.acquire(ONE, HERE, 30, now=NOW)
         store.append(ONE, [step(2)], 1, old.token)
         store.acquire(ONE, THERE, 30, now=NOW + 31 * SECOND)
-        with pytest.raises(FencedError, match="is under lease 2, and this writer has lease 1: it was taken over") as caught:
+        with pytest.raises(
+            FencedError, match="is under lease 2, and this writer has lease 1: it was taken over"
+        ) as caught:
             store.append(ONE, [step(3)], 2, old.token)
         assert (caught.value.token, caught.value.current) == (1, 2)
         assert store.read(ONE) == log(2)

@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,11 +18,10 @@ from divebook.errors import StoreError
 from divebook.store import Batch, Owner, SqliteStore, open_store
 from divebook.store.check import check
 from tests.store.logs import ONE, TWO, execution_id, log, step, steps
-from tests.store.test_sqlite import folder, unprivileged  # noqa: F401 - a fixture
+from tests.store.test_sqlite import NOBODY, folder, unprivileged  # noqa: F401 - a fixture
 
 ROOT = Path(__file__).parent.parent.parent
 COPIES = 300
-WRITTEN_AT_ONCE = 4
 
 WRITER = """
 import mmap, struct, sys
@@ -31,20 +31,19 @@ from tests.store.keeping_promises import text
 from tests.store.logs import event, execution_id, log
 
 path, acknowledged = sys.argv[1:]
-names = [execution_id(number) for number in range(4)]
-large = [text(80_000, seed) for seed in range(40)]
+names = [execution_id(number) for number in range(2)]
+large = [text(80_000, seed) for seed in range(4)]
 with open(acknowledged, "r+b") as file, SqliteStore(path) as store:
     board = mmap.mmap(file.fileno(), 0)
-    store._writer.execute("PRAGMA wal_autocheckpoint = 60")  # many checkpoints in a short time
+    store._writer.execute("PRAGMA wal_autocheckpoint = 20")  # many checkpoints in a short time
     store.append_all([Batch(name, 0, log(1, name), acquire=Owner.current()) for name in names])
-    for last in range(1, 10**6, 3):
-        output = large[last % 40] if last % 5 == 0 else "x" * (last % 3000)
-        new = [[event(last + n, StepCompleted(output=output), name) for n in (1, 2, 3)] for name in names]
-        batches = [Batch(name, last, events, 1) for name, events in zip(names, new)]
-        assert store.append_all(batches) == [None] * 4
+    for last in range(1, 10**6):
+        output = large[last // 50 % 4] if last % 50 == 0 else "x" * (last * 7 % 1000)
+        new = [event(last + 1, StepCompleted(output=output), name) for name in names]
+        assert store.append_all([Batch(name, last, [new], 1) for name, new in zip(names, new)]) == [None, None]
         if last % 7 == 0:
             store.put_checkpoint(names[0], last, b"fold")
-        board[:8] = struct.pack("q", last + 3)
+        board[:8] = struct.pack("q", last + 1)
 """
 
 
@@ -63,11 +62,12 @@ def test_a_copy_of_the_files_at_any_instant_has_all_that_was_acknowledged(tmp_pa
                 assert writer.poll() is None
                 time.sleep(0.001)
             for number in range(COPIES):
-                time.sleep(chance.random() * 0.004)
+                time.sleep(chance.random() * 0.002)
                 before = acknowledged_by(acknowledged)
-                copy = copied(writer, path, tmp_path / f"copy-{number}")
-                examine(copy, before)
-                shutil.rmtree(copy.parent)
+                with stopped(writer):
+                    copy = copied(path, tmp_path / f"copy-{number}")
+                    examine(copy, before)
+                    shutil.rmtree(copy.parent)
         finally:
             writer.kill()
 
@@ -76,22 +76,28 @@ def acknowledged_by(board):
     return struct.unpack("q", board[:8])[0]
 
 
-def copied(writer, path, target):
+@contextmanager
+def stopped(process):
+    os.kill(process.pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+    try:
+        yield
+    finally:
+        os.kill(process.pid, signal.SIGCONT)
+
+
+def copied(path, target):
     target.mkdir()
-    os.kill(writer.pid, signal.SIGSTOP)
-    os.waitid(os.P_PID, writer.pid, os.WSTOPPED)
     for name in (path.name, f"{path.name}-wal"):
         shutil.copy(path.with_name(name), target / name)
-    os.kill(writer.pid, signal.SIGCONT)
-    os.waitid(os.P_PID, writer.pid, os.WCONTINUED)
     return target / path.name
 
 
 def examine(copy, acknowledged):
-    with SqliteStore(copy) as store:
+    with SqliteStore(copy, durability="relaxed") as store:
         report = check(store)
         assert report.all_damages() == []
-        assert len(report.executions) == WRITTEN_AT_ONCE
+        assert len(report.executions) == 2
         lengths = {entry.events for entry in report.executions}
         assert len(lengths) == 1  # batches that were written together
         assert lengths.pop() >= acknowledged
@@ -131,13 +137,6 @@ def test_nothing_is_written_to_a_file_that_was_deleted_or_replaced(path, acciden
         assert not store.in_place
 
 
-def test_a_file_that_was_deleted_can_be_read_until_it_is_closed(path):
-    with SqliteStore(path) as store:
-        store.append(ONE, log(3), 0)
-        remove(path)
-        assert store.read(ONE) == log(3)
-
-
 def test_a_file_that_was_deleted_is_opened_anew(path):
     old = open_store(path)
     old.append(ONE, log(3), 0)
@@ -150,8 +149,15 @@ def test_a_file_that_was_deleted_is_opened_anew(path):
     old.close()
 
 
+def own(path):
+    """Let an unprivileged user change the permissions, as everybody may of one's own."""
+    if os.getuid() == 0:
+        os.chown(path, NOBODY, NOBODY)
+    return path
+
+
 def test_a_folder_that_becomes_read_only_loses_nothing(folder):  # noqa: F811 - the fixture
-    path = folder / "x.db"
+    path = own(folder) / "x.db"
     with unprivileged(), SqliteStore(path) as store:
         store.append(ONE, log(2), 0)
         folder.chmod(0o555)
@@ -164,7 +170,7 @@ def test_a_folder_that_becomes_read_only_loses_nothing(folder):  # noqa: F811 - 
 
 
 def test_a_file_that_becomes_read_only_loses_nothing(folder):  # noqa: F811 - the fixture
-    path = folder / "x.db"
+    path = own(folder) / "x.db"
     with unprivileged(), SqliteStore(path) as store:
         store.append(ONE, log(2), 0)
         path.chmod(0o444)
@@ -184,7 +190,7 @@ def test_a_process_that_was_killed_leaves_its_executions_to_others(path):
     acknowledged = struct.unpack("q", board.read_bytes())[0]
     with SqliteStore(path) as store:
         orphans = store.orphans()
-        assert sorted(record.execution_id for record in orphans) == [execution_id(number) for number in range(4)]
+        assert sorted(record.execution_id for record in orphans) == [execution_id(number) for number in range(2)]
         assert min(record.last_sequence for record in orphans) >= acknowledged
         assert {store.acquire(record.execution_id, Owner.current()).token for record in orphans} == {2}
         assert check(store).ok

@@ -9,7 +9,9 @@ from divebook.store import MemoryStore, Owner
 from divebook.store.owner import this_boot
 from tests.store.logs import ONE, log
 
-PRINT = "from divebook.store import Owner; o = Owner.current('worker'); print(o.host, o.pid, o.started, o.boot, sep='|')"
+PRINT = (
+    "from divebook.store import Owner; o = Owner.current('worker'); print(o.host, o.pid, o.started, o.boot, sep='|')"
+)
 
 needs_proc = pytest.mark.skipif(not this_boot(), reason="the machine does not tell when it was started")
 

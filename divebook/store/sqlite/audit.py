@@ -33,7 +33,7 @@ def load_stored(connection: sqlite3.Connection, types: EventTypes, execution_id:
         rows, broken = _as_far_as_possible(connection.execute(_EVENTS, places_of(found[0])))
         used = connection.execute(_USED, found[:1]).fetchall()
     finally:
-        connection.execute("COMMIT")
+        connection.execute("ROLLBACK")  # COMMIT would raise the error of a damaged page once more
     events = [_event(row, types, connection) for row in rows]
     return StoredLog(load_record(row), found[1], events, frozenset(digest for (digest,) in used), broken)
 

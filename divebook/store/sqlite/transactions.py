@@ -79,7 +79,6 @@ class OpenFile:
     def gone(self) -> StoreError:
         """Return the error for a file that is no longer in its place."""
         return StoreError(
-            f"{self.path} was deleted or replaced while it was open, so nothing more is written. Its events can still "
-            "be read and exported through this store; then close it, or start this process anew, and go on with a file "
-            "that is in its place"
+            f"{self.path} was deleted or replaced while it was open; nothing more is written. Put the file back, or "
+            "open the path anew to go on with another file"
         )
