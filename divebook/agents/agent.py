@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
+
+import anyio.to_thread
 
 from divebook.agents.models import model_name
 from divebook.agents.scripted import SCRIPTED, ScriptedModel
@@ -115,7 +118,8 @@ class Agent:
         date
             What to take for today.
         """
-        from divebook.agents.durable import Message, respond  # pydantic-ai takes half a second to load
-
-        message = Message(prompt, content, context, self.instructions(date))
-        return await respond(self.definition, self._model, self.model_name, message, operation)
+        # pydantic-ai takes half a second to load: in a thread, so that other paths go on meanwhile
+        durable = await anyio.to_thread.run_sync(importlib.import_module, "divebook.agents.durable")
+        message = durable.Message(prompt, content, context, self.instructions(date))
+        answer: str = await durable.respond(self.definition, self._model, self.model_name, message, operation)
+        return answer

@@ -62,7 +62,7 @@ def test_a_copy_of_the_files_at_any_instant_has_all_that_was_acknowledged(tmp_pa
                 assert writer.poll() is None
                 time.sleep(0.001)
             for number in range(COPIES):
-                time.sleep(chance.random() * 0.002)
+                time.sleep(chance.random() * 0.001)
                 before = acknowledged_by(acknowledged)
                 with stopped(writer):
                     copy = copied(path, tmp_path / f"copy-{number}")
