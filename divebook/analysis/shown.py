@@ -14,7 +14,7 @@ from divebook.events.codec import encode
 
 _CONTROLS = "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f"
 _REORDERING = "\\u061c\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff\\ufff9-\\ufffb\\ud800-\\udfff"
-_UNSAFE = re.compile(f"[{_CONTROLS}{_REORDERING}]")
+UNSAFE = re.compile(f"[{_CONTROLS}{_REORDERING}]")
 _TEXT_BEHIND_CUT = 400
 
 
@@ -24,7 +24,7 @@ def visible(text: str) -> str:
     >>> visible("a\x1b[31mb\u202ec")
     'a\\x1b[31mb\\u202ec'
     """
-    return _UNSAFE.sub(_spelled, text.replace("\r\n", "\n"))
+    return UNSAFE.sub(_spelled, text.replace("\r\n", "\n"))
 
 
 def _spelled(match: re.Match[str]) -> str:

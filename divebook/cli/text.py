@@ -12,28 +12,17 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from divebook.analysis.shown import UNSAFE, visible
 from divebook.events.codec import encode
 
-_CONTROLS = "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f"
-_INVISIBLE = "\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff\\ud800-\\udfff"
-_UNSAFE = re.compile(f"[{_CONTROLS}{_INVISIBLE}]")
-_UNSAFE_IN_LINE = re.compile(f"[\\t\\n{_CONTROLS}{_INVISIBLE}]")
-
-
-def visible(text: str) -> str:
-    """Return the text with control characters spelled out; line ends and tabs stay."""
-    return _UNSAFE.sub(_spelled, text)
+_BREAKS = re.compile(r"[\t\n]")
 
 
 def one_line(text: str, width: int | None = None) -> str:
     """Return the text with every control character spelled out, cut to `width`."""
     if width is not None and len(text) > width:
         text = f"{text[: width - 3]}..."
-    return _UNSAFE_IN_LINE.sub(_spelled, text)
-
-
-def _spelled(match: re.Match[str]) -> str:
-    return match[0].encode("unicode_escape", "surrogatepass").decode("ascii")
+    return _BREAKS.sub(lambda match: "\\t" if match[0] == "\t" else "\\n", visible(text))
 
 
 def as_json(data: Any, *, indent: int | None = None) -> str:
@@ -43,7 +32,7 @@ def as_json(data: Any, *, indent: int | None = None) -> str:
 
 def json_escaped(text: str) -> str:
     """Escape, inside JSON text, the characters that JSON allows and a terminal should not get."""
-    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def shown(value: Any) -> str:

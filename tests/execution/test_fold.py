@@ -17,9 +17,8 @@ def workflows(draw):
     count = draw(st.integers(1, 6))
     names = [f"s{n}" for n in range(count)]
     steps = [draw(steps_named(name, names[n + 1 :])) for n, name in enumerate(names)]
-    return Workflow(
-        "random", steps, continue_on_failure=draw(st.booleans()), outputs=draw(st.sampled_from([(), ("v0",)]))
-    )
+    outputs = draw(st.sampled_from([(), ("v0",)]))
+    return Workflow("random", steps, inputs=["n"], outputs=outputs, continue_on_failure=draw(st.booleans()))
 
 
 @st.composite
@@ -54,38 +53,33 @@ async def fail(value):
 ACTIONS = [Action("work", work), Action("fail", fail)]
 
 
+class Audit:
+    """Folds a log as it is written and compares each fold with the live state of that moment."""
+
+    def __init__(self, execution):
+        self.execution, self.folded = execution, ExecutionState(execution.id)
+        self.moments, self.differences = 0, []
+
+    def __call__(self, _, events):
+        for event in events:
+            self.folded = evolve(self.folded, event)
+        self.moments += 1
+        if self.folded != self.execution.state:
+            self.differences.append(self.folded.last_sequence)
+
+
 @settings(max_examples=60, deadline=None)
 @given(workflows())
 def test_the_state_is_the_fold_of_the_log_at_every_moment(workflow):
-    workflow = Workflow(
-        workflow.name,
-        workflow.steps,
-        inputs=["n"],
-        outputs=workflow.outputs,
-        continue_on_failure=workflow.continue_on_failure,
-    )
     world = environment(actions=ACTIONS)
-    folded = [ExecutionState("")]
-    differences = []
-
-    def compare(events):
-        state = folded[-1]
-        for event in events:
-            state = evolve(state, event)
-        folded.append(state)
-        if execution.state.last_sequence == state.last_sequence and execution.state != state:
-            differences.append(state.last_sequence)
-
-    execution = world.start(workflow, {"n": 2})
-    folded[0] = ExecutionState(execution.id)
-    history_before = []
-    stop = execution.subscribe(lambda events: history_before.append(tuple(events)))
-    execution.wait(30)
-    stop()
+    execution = world.create(workflow, {"n": 2})
+    audit = Audit(execution)
+    world.store.subscribe(audit)
+    execution.start().wait(30)
     history = execution.history()
-    compare(history)
-    assert differences == []
-    assert execution.state == fold(execution.id, history)
+    assert audit.differences == []
+    assert audit.moments > 1
+    assert execution.state == fold(execution.id, history) == audit.folded
     assert [event.sequence for event in history] == list(range(1, len(history) + 1))
     assert execution.status in ("completed", "failed")
     assert execution.state.active == 0
