@@ -132,6 +132,14 @@ class StepContext:
         place = self.place(key)
         return await self._recorder.run(place if attempt is None else place._replace(attempt=attempt), made)
 
+    def is_known(self, key: str) -> bool:
+        """Whether the log has the operation named `key`."""
+        return self.place(key).operation_id in self._opened.operations
+
+    def has_history_ahead(self) -> bool:
+        """Whether the log holds operations of this step that its code has not asked for again yet."""
+        return self._recorder.has_history_ahead(self.place("ahead"))
+
     async def pause_before_retry(self, key: str) -> int:
         """Wait until the call named `key` may be made again; return how often it has failed."""
         failures, delay = self._opened.failures.get(key, NO_FAILURE)

@@ -52,10 +52,17 @@ class Recorder:
 
     def __init__(self, journal: Journal, chance: Chance) -> None:
         self.journal, self.chance = journal, chance
+        self._met: set[str] = set()
+        """Operations that code has asked for in this process."""
+
+    def has_history_ahead(self, place: Place) -> bool:
+        """Whether the log holds operations of this step that its code has not asked for again yet."""
+        return any(operation_id not in self._met for operation_id in self._records(place))
 
     async def run(self, place: Place, call: Call) -> Any:
         """Return the recorded result of the operation at `place`, or carry it out; see `StepContext.operation`."""
         operation_id = place.operation_id
+        self._met.add(operation_id)
         plain = normalize(call.parameters, "parameters")
         digest = canonical_hash(plain, "parameters")[:HASH_DIGITS]
         known = self._known(place, operation_id, call.operation_type, digest)
@@ -74,6 +81,7 @@ class Recorder:
     async def sleep(self, place: Place, seconds: float) -> None:
         """Let time pass, counted from when the timer was first set."""
         operation_id, parameters = place.operation_id, {"seconds": seconds}
+        self._met.add(operation_id)
         digest = canonical_hash(parameters)[:HASH_DIGITS]
         known = self._known(place, operation_id, TIMER, digest)
         if known is not None and known.status == COMPLETED:

@@ -22,6 +22,7 @@ from divebook.workflow.problem import Problem
 
 STEP_EXECUTION = "step_execution"
 CHILD_WORKFLOW = "child_workflow"
+VERSION_DECISION = "version_decision"
 RANDOM_BITS = 53
 
 StartChild = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
@@ -55,6 +56,40 @@ class WorkflowContext:
     async def sleep(self, seconds: float) -> None:
         """Let time pass; a restart waits only for what is left."""
         await self._context.sleep(seconds)
+
+    async def version(self, change_id: str, min_version: int, max_version: int) -> int:
+        """Return which version of a piece of the function this execution follows, so that the function may change.
+
+        A new execution gets `max_version`, and keeps it. One that had passed this place before the call was put here
+        gets `min_version`.
+
+        Raises
+        ------
+        StepError
+            The recorded version is outside the range: the function no longer supports this execution.
+
+        Examples
+        --------
+        ::
+
+            if await ctx.version("check twice", 1, 2) >= 2:
+                await check(order)
+        """
+        key = f"version-{change_id}"
+        passed = not self._context.is_known(key) and self._context.has_history_ahead()
+
+        async def decide() -> int:
+            return min_version if passed else max_version
+
+        decided = int(
+            await self._context.operation(VERSION_DECISION, {"change_id": change_id}, decide, key=key, repeatable=True)
+        )
+        if not min_version <= decided <= max_version:
+            raise StepError(
+                f"this execution follows version {decided} of {change_id!r}, and the function supports "
+                f"{min_version} to {max_version}; run it with the function it was started with"
+            )
+        return decided
 
     async def gather(self, *calls: Awaitable[Any]) -> list[Any]:
         """Await several calls side by side; return their results in order.
