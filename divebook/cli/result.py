@@ -7,8 +7,9 @@ from typing import Any
 
 from rich.text import Text
 
+from divebook.analysis.shown import visible
 from divebook.cli.screen import columns, note, say, section, status_text, write
-from divebook.cli.text import as_json, duration, local, moment, one_line, pairs, visible
+from divebook.cli.text import as_json, duration, local, moment, one_line, pairs
 from divebook.engine.state import PathState
 from divebook.events import Event, catalog
 from divebook.events.codec import event_to_dict

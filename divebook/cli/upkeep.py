@@ -38,9 +38,10 @@ def check(store: Store = None, *, json: Json = False) -> None:
 
     Says what is damaged and what can still be read; changes nothing. Exit code 1 if anything is damaged.
     """
+    from divebook.analysis.shown import visible
     from divebook.cli.project import existing_store
     from divebook.cli.screen import note, say, write
-    from divebook.cli.text import as_json, visible
+    from divebook.cli.text import as_json
     from divebook.engine.evolve import fold
     from divebook.store.check import check as check_store
 
