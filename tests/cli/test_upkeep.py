@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -49,7 +50,7 @@ def test_a_sound_store_is_said_to_be(ran, divebook):
 def test_damage_is_told_with_its_place_and_what_can_still_be_read(ran, divebook, folder):
     store = open_store()
     store.close()
-    with sqlite3.connect(folder / ".divebook" / "executions.db") as connection:
+    with closing(sqlite3.connect(folder / ".divebook" / "executions.db")) as connection, connection:
         (place,) = connection.execute("SELECT min(place) + 3 FROM events").fetchone()
         connection.execute("UPDATE events SET data = ? WHERE place = ?", ('{"output":"forged"}', place))
     checked = divebook("check", "--json")
