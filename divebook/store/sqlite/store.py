@@ -7,6 +7,7 @@ events, so of two writers, threads or processes, one is refused.
 from __future__ import annotations
 
 import sqlite3
+import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -123,6 +124,7 @@ class SqliteStore(EventStore):
             writer.close()
             raise
         self._writer = writer
+        weakref.finalize(self, writer.close)  # for a store that is dropped without being closed
 
     def _open_reader(self) -> sqlite3.Connection:
         self._check_open()
