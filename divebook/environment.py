@@ -262,7 +262,7 @@ class Environment:
 
     def _check(self, workflow: Workflow) -> None:
         """Raise unless the agents, and in our own dialect the actions, that the steps name exist."""
-        if workflow.start.type == FUNCTION:
+        if workflow.start.type == FUNCTION and workflow.dialect != "dive":
             require_function(workflow.name)
         problems = missing_agents(workflow, self._agents)
         if problems:

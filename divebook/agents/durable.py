@@ -112,19 +112,33 @@ async def respond(
 
 def _resolve(model: Model | ScriptedModel | str) -> Model:
     if isinstance(model, ScriptedModel):
-        return _scripted(model)
+        return _Scripted(model)
     try:
         return infer_model(model)
     except (UserError, ImportError) as error:
         raise SetupError(f"model {model!r} cannot be used: {error}") from error
 
 
-def _scripted(script: ScriptedModel) -> Model:
-    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        text = script.reply(_last_prompt(messages))
-        return ModelResponse(parts=[TextPart(text)], usage=_claimed(script))
+class _Scripted(FunctionModel):
+    """A scripted model in pydantic-ai's form; it claims the tokens its script says and no estimate."""
 
-    return FunctionModel(answer, model_name=SCRIPTED)
+    def __init__(self, script: ScriptedModel) -> None:
+        async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+            return ModelResponse(parts=[TextPart(script.reply(_last_prompt(messages)))])
+
+        super().__init__(answer, model_name=SCRIPTED)
+        self._script = script
+
+    async def request(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+    ) -> ModelResponse:
+        """Answer from the script."""
+        response = await super().request(messages, model_settings, model_request_parameters)
+        response.usage = _claimed(self._script)
+        return response
 
 
 def _claimed(script: ScriptedModel) -> RequestUsage:

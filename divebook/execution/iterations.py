@@ -12,6 +12,7 @@ from divebook.engine.state import OpenStep
 from divebook.events import catalog
 from divebook.execution.journal import Journal
 from divebook.execution.recorder import Suspended
+from divebook.scripting.values import value_text
 from divebook.workflow.step import Each, Step
 
 RunItem = Callable[[int | None, Any], Awaitable["Outcome"]]
@@ -88,7 +89,7 @@ class Iterations:
     def _restore_variable(self) -> None:
         """Give the loop variable back what it held before, as the seed does even for no items."""
         name = self._each.as_
-        if name is None or self._each.parallel > 1:
+        if not name or self._each.parallel > 1:
             return
         before = self._opened.entry_variables
         mutation = catalog.Mutation("set", name, before[name]) if name in before else catalog.Mutation("delete", name)
@@ -98,7 +99,7 @@ class Iterations:
         return "\n\n".join(f"{self._heading(item)}\n\n{text}" for item, text in zip(self._items, texts, strict=True))
 
     def _heading(self, item: Any) -> str:
-        shown = item if isinstance(item, str) else str(item)
+        shown = value_text(item)
         return f"# {self._each.as_}: {shown}" if self._each.as_ else f"# {shown}"
 
     def _record(self, data: catalog.Payload) -> None:

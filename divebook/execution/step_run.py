@@ -18,6 +18,8 @@ from divebook.execution.recorder import Recorder
 from divebook.workflow.definition import Workflow
 
 JITTER_BITS = 32
+EXTENSIONS = ("wait", "function")
+"""Types of step that the dialect ``dive`` does not know."""
 
 Handler = Callable[[StepContext], Awaitable[Outcome]]
 
@@ -81,7 +83,7 @@ class StepRun:
     def _find_handler(self) -> Handler:
         step = self.step
         handler = self._services.handlers.get(step.type)
-        if handler is None or (self._workflow.dialect == "dive" and step.type == "wait"):
+        if handler is None or (self._workflow.dialect == "dive" and step.type in EXTENSIONS):
             raise StepError(f'unsupported step type "{step.type}" in step "{step.name}"')
         return handler
 

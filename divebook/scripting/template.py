@@ -119,6 +119,8 @@ def _end_of_expression(text: str, start: int) -> int:
         end = text.find("}", end + 1)
         if end < 0:
             break
+    if text.count(_OPEN) > text.count("}"):
+        raise TemplateError(f"unclosed template expression in string: {text}")
     return first
 
 

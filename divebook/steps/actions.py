@@ -124,7 +124,7 @@ def built_in_actions(
     """
 
     # The parameters are capitalised because definitions spell them so.
-    async def read(Path: Any = None) -> str:  # noqa: N803
+    async def read(Path: Any = None, **_: Any) -> str:  # noqa: N803
         """Return the text of a document."""
         path = _text(Path, "path")
         try:
@@ -132,7 +132,7 @@ def built_in_actions(
         except (DivebookError, OSError, UnicodeError) as error:
             raise StepError(f"failed to read document: {error}") from error
 
-    async def write(Path: Any = None, Content: Any = None) -> None:  # noqa: N803
+    async def write(Path: Any = None, Content: Any = None, **_: Any) -> None:  # noqa: N803
         """Write a document whole."""
         path, content = _text(Path, "path"), _text(Content, "content")
         try:
@@ -140,7 +140,7 @@ def built_in_actions(
         except (DivebookError, OSError, UnicodeError) as error:
             raise StepError(f"failed to write document: {error}") from error
 
-    async def time_now() -> str:
+    async def time_now(**_: Any) -> str:
         """Return the time as text, RFC 3339, to the second."""
         return now().replace(microsecond=0).isoformat()
 

@@ -52,7 +52,7 @@ def step(made: Made, reading: Reading) -> Any:
         reading.broken.add(made.place)
     values = {"name": "", **made.values}
     if not reading.strict:
-        values.setdefault("type", next((name for name in INFERRED_TYPES if values.get(name)), ""))
+        values["type"] = values.get("type") or next((name for name in INFERRED_TYPES if values.get(name)), "")
     return Step(**values)
 
 

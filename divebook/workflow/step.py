@@ -32,6 +32,9 @@ class Edge(Record):
     step: str
     condition: str | None = None
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "condition", self.condition or None)
+
     @classmethod
     def of(cls, value: Edge | str | Sequence[str | None] | Mapping[str, Any]) -> Edge:
         """Return `value` as an edge: ``"b"``, ``("b", "$(state.ok)")`` or an `Edge`."""
@@ -63,6 +66,7 @@ class Each(Record):
     """How many items run at the same time."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "as_", self.as_ or None)
         items = list(self.items) if isinstance(self.items, range) else self.items
         object.__setattr__(self, "items", json_value(items, "items"))
 
@@ -134,7 +138,9 @@ class Step(Record):
         retry: Retry | int | Mapping[str, Any] | None = None,
         catch: Catch | str | Sequence[Catch | str] = (),
     ) -> None:
-        self._put(name=name, agent=agent, prompt=prompt, script=script, action=action, store=store, end=end, join=join)
+        self._put(
+            name=name, agent=agent or None, prompt=prompt, script=script, action=action, store=store, end=end, join=join
+        )
         self._put(parameters=json_value(parameters or {}, "parameters"))
         self._put(seconds=float(seconds) if isinstance(seconds, int | float) else seconds)
         self._put(each=None if each is None else Each.of(each))

@@ -46,6 +46,8 @@ def load(path: Path, groups: Collection[str] = ()) -> list[Case]:
     entries = _entries(path, content)
     wanted = tuple(groups) or GROUPS
     cases = [Case(entry["name"], entry["group"], entry) for entry in entries if entry["group"] in wanted]
+    if not cases and not groups:
+        raise UnusableFileError(f"{path} has no case of the groups {', '.join(GROUPS)}")
     _check_groups(path, wanted if groups else (), {entry["group"] for entry in entries})
     return cases
 

@@ -20,17 +20,11 @@ from divebook.scripting import evaluate_condition, render_template
 from divebook.store import MemoryStore
 from divebook.workflow import AgentDefinition, read_workflow
 from tests.conformance.cases import Case
+from tests.conformance.compare import OLD_PARAMETERS
 from tests.conformance.outcome import REJECTED, Evaluation, ObservedEvent, Outcome
 
 TIMEOUT = 60.0
 """Seconds one case may take."""
-
-OLD_PARAMETERS = {
-    "agent_response": ("agent", "prompt"),
-    "action_execution": ("action_name", "params"),
-    "script_execution": ("script",),
-}
-"""The parameters that enter an operation's old id, by its type; other operations had none."""
 
 
 class OverheardModel(ScriptedModel):
