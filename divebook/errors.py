@@ -245,8 +245,11 @@ class StepError(ExecutionError):
 class OperationError(ExecutionError):
     """A recorded operation failed; the text is the recorded one."""
 
-    def __init__(self, message: str, operation_id: str = "", operation_type: str = "") -> None:
+    def __init__(
+        self, message: str, operation_id: str = "", operation_type: str = "", error_names: Sequence[str] = ()
+    ) -> None:
         self.operation_id, self.operation_type = operation_id, operation_type
+        self.error_names = tuple(error_names)
         super().__init__(message)
 
 

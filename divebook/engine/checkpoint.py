@@ -89,7 +89,7 @@ def _open(data: Mapping[str, Any] | None) -> OpenStep | None:
         **_with(
             data,
             entry_variables=_map,
-            operations=lambda pairs: _map(pairs, lambda fields: OperationRecord(**fields)),
+            operations=lambda pairs: _map(pairs, lambda fields: OperationRecord(**_with(fields, error_names=tuple))),
             iterations=_map,
             usage=lambda fields: Usage(**fields),
             failures=lambda pairs: _map(pairs, tuple),

@@ -110,7 +110,7 @@ def decide_joins(workflow: Workflow, state: ExecutionState) -> tuple[Record, ...
 
     Paths that wait for each other at different joins are let go in order of age, so that nothing waits for ever.
     """
-    if not state.joining:
+    if not state.joining or (state.failed_path is not None and not workflow.continue_on_failure):
         return ()
     active = state.active_paths()
     waiting = [path for path in active if path.phase == JOINING]

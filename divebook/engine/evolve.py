@@ -100,10 +100,12 @@ def _execution_resumed(state: ExecutionState, _event: Event, _data: catalog.Exec
 def _reopened(path: PathState) -> PathState:
     """Return the path at the point it can go on from: what succeeded in its step stays, what failed is dropped."""
     if path.open is None:
-        phase = path.phase if path.phase != ENDED else ROUTING if path.last_step == path.current_step else READY
+        phase = path.phase if path.phase != ENDED else path.left
         return path._replace(status=_status_of(path), phase=phase, routing=(), error=None, ended_us=None)
     opened = path.open if path.phase != ENDED else path.open._replace(operations=_without_failures(path.open))
-    return path._replace(status=RUNNING, phase=IN_STEP, open=opened, error=None, ended_us=None)
+    return path._replace(
+        status=RUNNING, phase=IN_STEP, open=opened, variables=opened.entry_variables, error=None, ended_us=None
+    )
 
 
 def _without_failures(opened: OpenStep) -> Map[str, OperationRecord]:
@@ -111,7 +113,8 @@ def _without_failures(opened: OpenStep) -> Map[str, OperationRecord]:
 
     Any failed call ends a step, but a function may have caught some and gone on: there only the last counts.
     """
-    failed = sorted((r for r in opened.operations.values() if r.status == FAILED), key=lambda record: record.ended_at)
+    failures = (record for record in opened.operations.values() if record.status == FAILED)
+    failed = sorted(failures, key=lambda record: record.ended_sequence)
     forgotten = {record.operation_id for record in (failed[-1:] if opened.step_type == FUNCTION else failed)}
     return Map({key: record for key, record in opened.operations.items() if key not in forgotten})
 
@@ -185,7 +188,7 @@ def _path_joined(state: ExecutionState, event: Event, data: catalog.PathJoined) 
 
 def _path_ended(state: ExecutionState, event: Event, status: str, error: str | None) -> ExecutionState:
     path = _path(state, event)
-    ended = path._replace(status=status, phase=ENDED, error=error, ended_us=event.recorded_at)
+    ended = path._replace(status=status, phase=ENDED, left=path.phase, error=error, ended_us=event.recorded_at)
     return _put(state, ended)._replace(
         active=state.active - 1,
         joining=state.joining - (path.phase == JOINING),
@@ -260,7 +263,7 @@ def _step_retried(state: ExecutionState, event: Event, data: catalog.StepRetried
 def _step_caught(state: ExecutionState, event: Event, data: catalog.StepCaught) -> ExecutionState:
     path = _path(state, event)
     caught = path._replace(phase=READY, current_step=data.target, open=None, error=None, variables=state.variables)
-    return _put(state, caught)
+    return _put(state, caught)._replace(sleeping=state.sleeping - _is_sleeping(path))
 
 
 def _condition_evaluated(state: ExecutionState, event: Event, data: catalog.ConditionEvaluated) -> ExecutionState:
@@ -288,18 +291,18 @@ def _open(state: ExecutionState, event: Event) -> tuple[PathState, OpenStep]:
 
 
 def _operation_started(state: ExecutionState, event: Event, data: catalog.OperationStarted) -> ExecutionState:
-    _, opened = _open(state, event)
-    earlier = opened.operations.get(data.operation_id)
-    starts = 1 if earlier is None else earlier.starts + 1
-    record = OperationRecord(data.operation_id, data.operation_type, data.parameters_hash, event.recorded_at, starts)
-    state = _put_operation(state, event, record)
-    return state._replace(sleeping=state.sleeping + 1) if data.operation_type == TIMER else state
+    record = OperationRecord(
+        data.operation_id,
+        data.operation_type,
+        data.parameters_hash,
+        event.recorded_at,
+        started_sequence=event.sequence,
+    )
+    return _put_operation(state, event, record)
 
 
 def _operation_completed(state: ExecutionState, event: Event, data: catalog.OperationCompleted) -> ExecutionState:
     state = _end_operation(state, event, data.operation_id, status=COMPLETED, result=data.result)
-    if data.operation_type == TIMER:
-        state = state._replace(sleeping=state.sleeping - 1)
     if not data.usage:
         return state
     path, opened = _open(state, event)
@@ -308,8 +311,8 @@ def _operation_completed(state: ExecutionState, event: Event, data: catalog.Oper
 
 
 def _operation_failed(state: ExecutionState, event: Event, data: catalog.OperationFailed) -> ExecutionState:
-    state = _end_operation(state, event, data.operation_id, status=FAILED, error=data.error)
-    return state._replace(sleeping=state.sleeping - 1) if data.operation_type == TIMER else state
+    names = tuple(data.error_names or ())
+    return _end_operation(state, event, data.operation_id, status=FAILED, error=data.error, error_names=names)
 
 
 def _end_operation(state: ExecutionState, event: Event, operation_id: str, **outcome: Any) -> ExecutionState:
@@ -317,13 +320,15 @@ def _end_operation(state: ExecutionState, event: Event, operation_id: str, **out
     record = opened.operations.get(operation_id)
     if record is None:
         raise CorruptStoreError(f"operation {operation_id} of {state.execution_id} ends without having begun")
-    return _put_operation(state, event, record._replace(ended_at=event.recorded_at, **outcome))
+    return _put_operation(state, event, record._replace(ended_sequence=event.sequence, **outcome))
 
 
 def _put_operation(state: ExecutionState, event: Event, record: OperationRecord) -> ExecutionState:
     path, opened = _open(state, event)
     opened = opened._replace(operations=opened.operations.set(record.operation_id, record))
-    return _put(state, path._replace(open=opened))
+    after = path._replace(open=opened)
+    change = _is_sleeping(after) - _is_sleeping(path) if record.operation_type == TIMER else 0
+    return _put(state, after)._replace(sleeping=state.sleeping + change)
 
 
 def _interrupt_raised(state: ExecutionState, event: Event, data: catalog.InterruptRaised) -> ExecutionState:

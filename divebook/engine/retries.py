@@ -10,6 +10,7 @@ from divebook.errors import (
     DefinitionError,
     DivergenceError,
     NotFoundError,
+    OperationError,
     ScriptSyntaxError,
     TemplateError,
     UndefinedVariableError,
@@ -17,6 +18,9 @@ from divebook.errors import (
 )
 from divebook.workflow.policies import Catch, Retry
 from divebook.workflow.step import Step
+
+MOST_TEXT = 20_000
+"""Characters of an error's message that are kept."""
 
 HOPELESS = (
     DefinitionError,
@@ -47,10 +51,10 @@ class Failure:
     def of(cls, error: BaseException, message: str) -> Failure:
         """Describe an error and its causes."""
         chain = _chain(error)
-        names = {base.__name__ for link in chain for base in type(link).__mro__}
+        names = {name for link in chain for name in names_of(link)}
         asked = [value for link in chain if isinstance(value := getattr(link, "retry_after", None), int | float)]
         hopeless = any(isinstance(link, HOPELESS) for link in chain)
-        return cls(message, type(chain[-1]).__name__, frozenset(names), hopeless, float(max(asked, default=0)))
+        return cls(message, names_of(chain[-1])[0], frozenset(names), hopeless, float(max(asked, default=0)))
 
     def matches(self, errors: Sequence[str]) -> bool:
         """Whether a policy with these names or parts of messages applies."""
@@ -59,6 +63,21 @@ class Failure:
     def to_data(self, step: str, attempts: int) -> dict[str, Any]:
         """Return the error as what `Catch.store` keeps."""
         return {"type": self.kind, "message": self.message, "step": step, "attempts": attempts}
+
+
+def text_of(error: BaseException) -> str:
+    """Return an error's message as a log can hold it: valid Unicode, and of a length that people read."""
+    text = str(error) or type(error).__name__
+    if isinstance(error, KeyError):  # whose own text is nothing but the key
+        text = f"{type(error).__name__}: {text}"
+    text = text.encode("utf-8", "backslashreplace").decode()
+    return text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}... ({len(text) - MOST_TEXT:,} more characters)"
+
+
+def names_of(error: BaseException) -> tuple[str, ...]:
+    """Return the class of an error and those it derives from; of one that comes from the log, as they were recorded."""
+    recorded = error.error_names if isinstance(error, OperationError) else ()
+    return recorded or tuple(base.__name__ for base in type(error).__mro__ if base not in (object, BaseException))
 
 
 def _chain(error: BaseException) -> list[BaseException]:

@@ -54,12 +54,15 @@ class OperationRecord(NamedTuple):
     parameters_hash: str | None
     started_at: int
     """Microseconds since 1970."""
-    ended_at: int = 0
-    starts: int = 1
-    """How often it was begun."""
+    started_sequence: int = 0
+    """The event of its latest beginning, which a question about its outcome belongs to."""
+    ended_sequence: int = 0
+    """The event of its end; 0 while it has none."""
     status: str = RUNNING
     result: Any = None
     error: str | None = None
+    error_names: tuple[str, ...] = ()
+    """The class of the error, and those it derives from."""
 
 
 class OpenStep(NamedTuple):
@@ -103,6 +106,8 @@ class PathState(NamedTuple):
     parent: str | None = None
     status: str = PENDING
     phase: str = READY
+    left: str = READY
+    """The phase in which it ended."""
     last_step: str | None = None
     """The step it completed last."""
     step_outputs: Map[str, str] = EMPTY

@@ -330,6 +330,8 @@ class OperationFailed(Payload):
     operation_type: str = ""
     duration: int = 0
     error: str = ""
+    error_names: Sequence[str] | None = None
+    """The class of the error and those it derives from, so that policies that name one fit after a restart as well."""
 
 
 @_event("time_accessed", "accessed_at", "value")

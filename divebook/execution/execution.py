@@ -237,11 +237,11 @@ class Execution:
         journal = self._open_journal(clock, chance, lease)
         self._runner = Runner(journal, self.workflow, services, chance)
         self._pass_on_cancellation()
-        journal.record_all(openings)
-        await journal.durable()
         held = lease or Lease(self.id, FIRST_TOKEN, Owner.current(), expires_at=0)
         ENGINE.lease_keeper(self.store).keep(held)
         try:
+            journal.record_all(openings)
+            await journal.durable()
             await self._runner.run()
         finally:
             ENGINE.lease_keeper(self.store).release(held)

@@ -6,6 +6,7 @@ only if it is repeatable. Otherwise nobody can know whether it took effect, and 
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import Any
 from divebook.engine.evolve import TIMER
 from divebook.engine.interrupts import DONE, FAIL, OUTCOME_UNKNOWN, RETRY
 from divebook.engine.operations import Place
+from divebook.engine.retries import names_of, text_of
 from divebook.engine.state import COMPLETED, FAILED, PENDING, RUNNING, Interrupt, OperationRecord
 from divebook.errors import DivergenceError, OperationError, OutcomeUnknownError
 from divebook.events import catalog
@@ -47,6 +49,25 @@ class Call:
     """Whether its step is tried again after a failure."""
 
 
+async def contained(call: Awaitable[Any]) -> Any:
+    """Await code that is not ours; what would end the whole engine, were it let through, becomes an ordinary error.
+
+    Raises
+    ------
+    OperationError
+        The code called `sys.exit`, or raised KeyboardInterrupt, or a cancellation that nobody asked for.
+    """
+    try:
+        return await call
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise OperationError(f"it raised {type(error).__name__}({error}), which would end the engine") from error
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise OperationError("it was cancelled from inside: something it awaited was cancelled") from error
+
+
 class Recorder:
     """The operations of one execution."""
 
@@ -69,7 +90,7 @@ class Recorder:
         if known is not None and known.status == COMPLETED:
             return known.result
         if known is not None and known.status == FAILED:
-            raise OperationError(known.error or "failed", operation_id, call.operation_type)
+            raise OperationError(known.error or "failed", operation_id, call.operation_type, known.error_names)
         if known is not None and not call.repeatable:
             answer = self._settled(place, call, known)
             if answer != RETRY:
@@ -157,7 +178,7 @@ class Recorder:
 
     def _question_id(self, record: OperationRecord) -> str:
         """Return the id of the question about this beginning of the operation."""
-        told = f"{self.journal.execution_id}/{record.operation_id}/{record.starts}"
+        told = f"{self.journal.execution_id}/{record.operation_id}/{record.started_sequence}"
         return f"ask_{hashlib.sha256(told.encode()).hexdigest()[:16]}"
 
     # --- making the call -------------------------------------------------------------------------------------------
@@ -171,7 +192,7 @@ class Recorder:
     async def _make(self, place: Place, operation_id: str, call: Call) -> Any:
         started_at = self.journal.clock.now()
         try:
-            result = storable(await call.make(), "result")
+            result = storable(await contained(call.make()), "result")
         except BROKEN_OFF as error:
             if call.will_retry and not call.repeatable:
                 self._ask(place, call, self._records(place)[operation_id])
@@ -189,8 +210,9 @@ class Recorder:
         return result
 
     def _fail(self, place: Place, operation_id: str, call: Call, started_at: int, error: Exception) -> None:
-        text = str(error) or type(error).__name__
-        failed = catalog.OperationFailed(operation_id, call.operation_type, self._since(started_at), text)
+        text = text_of(error)
+        duration, names = self._since(started_at), names_of(error)
+        failed = catalog.OperationFailed(operation_id, call.operation_type, duration, text, names)
         self._record(place, failed)
 
     def _since(self, started_at: int) -> int:

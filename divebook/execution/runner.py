@@ -45,7 +45,7 @@ class Runner:
 
     def answer(self, interrupt_id: str, response: Any) -> bool:
         """Record the answer to a question and let its path go on; return False if this runner has come to its end."""
-        if self._tasks is None:
+        if self._tasks is None or self._scope.cancel_called:
             return False
         question = self.journal.state.interrupts[interrupt_id]
         self.journal.record(catalog.InterruptResolved(interrupt_id, response), question.path, question.step)
@@ -77,11 +77,13 @@ class Runner:
     async def _run_paths(self) -> None:
         if not self.journal.state.paths:
             self.journal.record_all((decide_start(self.workflow),))
-        async with anyio.create_task_group() as tasks:
-            self._tasks = tasks
-            for path in self.journal.state.active_paths():
-                tasks.start_soon(self._drive, path.id)
-        self._tasks = None
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                for path in self.journal.state.active_paths():
+                    tasks.start_soon(self._drive, path.id)
+        finally:
+            self._tasks = None
 
     def _end(self) -> None:
         """Record how the execution ended, after every task has."""
@@ -104,6 +106,8 @@ class Runner:
 
     async def _drive(self, path_id: str) -> None:
         """Carry out what the rules say about one path until it ends or has to wait."""
+        if path_id in self._driven:
+            return
         self._driven.add(path_id)
         try:
             await self._follow(path_id)

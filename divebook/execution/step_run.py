@@ -8,13 +8,13 @@ from typing import Any, Protocol
 
 from divebook.engine.instructions import RunStep
 from divebook.engine.operations import Place
-from divebook.engine.retries import Failure, retry_delay
+from divebook.engine.retries import Failure, retry_delay, text_of
 from divebook.engine.state import NO_FAILURE, OpenStep
 from divebook.errors import DivebookError, StepError
 from divebook.events import catalog
 from divebook.execution.context import StepContext
 from divebook.execution.iterations import Iterations, Outcome
-from divebook.execution.recorder import Recorder
+from divebook.execution.recorder import Recorder, contained
 from divebook.workflow.definition import Workflow
 
 JITTER_BITS = 32
@@ -112,7 +112,8 @@ class StepRun:
             local=local,
         )
         assert self._handler is not None  # noqa: S101 - set by run, which alone comes here
-        return await self._handler(context)
+        outcome: Outcome = await contained(self._handler(context))
+        return outcome
 
     async def _pause_before_retry(self, index: int | None) -> None:
         failures, delay = self.opened.failures.get(index, NO_FAILURE)
@@ -139,6 +140,6 @@ def failure_text(error: BaseException) -> str:
     """Return the message of an error, with the class of those that are not ours."""
     if isinstance(error, BaseExceptionGroup):
         return failure_text(error.exceptions[0])
-    if isinstance(error, DivebookError):
-        return str(error)
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if isinstance(error, DivebookError | KeyError) or not str(error):
+        return text_of(error)
+    return f"{type(error).__name__}: {text_of(error)}"

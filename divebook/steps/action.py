@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from divebook.engine.operations import ACTION_EXECUTION
+from divebook.engine.retries import text_of
 from divebook.errors import NotFoundError, StepError
 from divebook.execution.context import StepContext
 from divebook.execution.iterations import Outcome
@@ -35,7 +36,7 @@ class ActionStep:
         try:
             result = await context.operation(ACTION_EXECUTION, recorded, call, repeatable=action.repeatable)
         except Exception as error:
-            raise StepError(f"action execution operation failed: {str(error) or type(error).__name__}") from error
+            raise StepError(f"action execution operation failed: {text_of(error)}") from error
         text = value_text(result)
         return Outcome(text, text if context.workflow.dialect == "dive" else result)
 

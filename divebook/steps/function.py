@@ -11,10 +11,11 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
-from divebook.engine.retries import Failure, retry_delay_of
+from divebook.engine.retries import Failure, names_of, retry_delay_of
 from divebook.errors import DefinitionError, NotFoundError, OperationError, StepError
 from divebook.execution.context import StepContext
 from divebook.execution.iterations import Outcome
+from divebook.execution.recorder import Suspended
 from divebook.execution.step_run import failure_text
 from divebook.scripting import value_text
 from divebook.workflow.functions import CURRENT, RESULT, WORKFLOW_FUNCTIONS, StepFunction
@@ -94,12 +95,16 @@ class WorkflowContext:
     async def gather(self, *calls: Awaitable[Any]) -> list[Any]:
         """Await several calls side by side; return their results in order.
 
-        The first failure cancels the others and is raised.
+        The first failure cancels the others and is raised; a call that has to wait for an answer does not.
         """
         results: list[Any] = [None] * len(calls)
+        waiting: list[Suspended] = []
 
         async def keep(index: int, call: Awaitable[Any]) -> None:
-            results[index] = await call
+            try:
+                results[index] = await call
+            except Suspended as stopped:
+                waiting.append(stopped)
 
         try:
             async with anyio.create_task_group() as tasks:
@@ -107,6 +112,8 @@ class WorkflowContext:
                     tasks.start_soon(keep, index, call)
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None
+        if waiting:
+            raise waiting[0]
         return results
 
     async def run(self, workflow: str, inputs: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -157,7 +164,9 @@ class WorkflowContext:
 
 def as_operation_error(error: Exception) -> OperationError:
     """Return the error in the form in which the log gives it back, so that code meets the same one on every run."""
-    return error if isinstance(error, OperationError) else OperationError(str(error) or type(error).__name__)
+    if isinstance(error, OperationError):
+        return error
+    return OperationError(str(error) or type(error).__name__, error_names=names_of(error))
 
 
 def _arguments(step: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from divebook.agents import Agent
+from divebook.engine.retries import text_of
 from divebook.errors import StepError
 from divebook.execution.context import StepContext
 from divebook.execution.iterations import Outcome
@@ -52,4 +53,4 @@ class PromptStep:
                 prompt, context.operation, content=content, context=own_context, date=context.started_at
             )
         except Exception as error:
-            raise StepError(f"agent response operation failed: {str(error) or type(error).__name__}") from error
+            raise StepError(f"agent response operation failed: {text_of(error)}") from error

@@ -1,5 +1,7 @@
 """What happens when a step fails, is cancelled, or the log cannot be written."""
 
+import asyncio
+
 import pytest
 
 from divebook import Each, Step, Workflow
@@ -175,3 +177,34 @@ def test_missing_and_surplus_parameters_of_an_action_are_told():
     execution = run(Workflow("w", [Step("a", action="note", parameters={"valeu": 1})]), actions=[calls.action()])
     assert "unexpected keyword argument 'valeu'" in execution.error
     assert "it takes: value" in execution.error
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()])
+@pytest.mark.parametrize("is_async", [True, False])
+def test_what_would_end_the_engine_is_an_ordinary_failure(error, is_async):
+    async def bad_async():
+        raise error
+
+    def bad():
+        raise error
+
+    execution = run(Workflow("w", [Step("a", action="bad")]), actions=[Action("bad", bad_async if is_async else bad)])
+    assert execution.status == "failed"
+    assert run(Workflow("after", [Step("a", script="1")])).status == "completed"
+
+
+def test_an_error_whose_text_cannot_be_stored_is_told_all_the_same():
+    async def bad():
+        raise ValueError("half a letter: \ud800" + "x" * 100_000)
+
+    execution = run(Workflow("w", [Step("a", action="bad")]), actions=[Action("bad", bad)])
+    assert "half a letter: \\ud800x" in execution.error
+    assert len(execution.error) < 21_000
+
+
+def test_a_missing_key_is_told_as_such():
+    async def bad():
+        return {}["total"]
+
+    execution = run(Workflow("w", [Step("a", action="bad")]), actions=[Action("bad", bad)])
+    assert execution.error == "action execution operation failed: KeyError: 'total'"

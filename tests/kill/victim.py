@@ -1,0 +1,242 @@
+"""What runs in the process that is killed, and in the one that comes after it.
+
+`take_up` starts the execution, or resumes it where the store has it, answers every question with ``retry``, and writes
+down what it came to. Calls are counted in a file outside of the engine, a line each, on disk before the call goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from divebook import Catch, Each, Environment, Execution, Retry, Step, Workflow
+from divebook.errors import OperationError
+from divebook.steps.actions import Action
+from divebook.steps.function import WorkflowContext
+from divebook.store import Batch, SqliteStore
+from divebook.store.base import Refusal
+from divebook.workflow.functions import WORKFLOW_FUNCTIONS, WorkflowFunction, step
+
+BEFORE, AFTER = "before append", "after append"
+CALL, CALLED = "before the effect of call", "after the effect of call"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one life of the process keeps its files."""
+
+    folder: Path
+
+    @property
+    def database(self) -> Path:
+        """The store."""
+        return self.folder / "log.db"
+
+    @property
+    def calls(self) -> Path:
+        """A line for every call made."""
+        return self.folder / "calls"
+
+    @property
+    def result(self) -> Path:
+        """What it came to."""
+        return self.folder / "result.json"
+
+    def counts(self) -> list[str]:
+        """Return the labels of the calls made so far."""
+        return self.calls.read_text().split() if self.calls.exists() else []
+
+
+def kill_self() -> None:
+    """End as a power cut would: nothing is cleaned up."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Killer:
+    """Ends the process at one point: ``(kind, number)``."""
+
+    def __init__(self, place: Place, point: tuple[str, int] | None) -> None:
+        self._place, self._point = place, point
+        self._passed: dict[str, int] = {}
+
+    def reached(self, kind: str) -> None:
+        """Count a passage, and die if it is the one."""
+        self._passed[kind] = self._passed.get(kind, 0) + 1
+        if (kind, self._passed[kind]) == self._point:
+            kill_self()
+
+    def count(self, label: str) -> int:
+        """Write a call down for good; return how often it was made before."""
+        before = self._place.counts().count(label)
+        self.reached(CALL)
+        with self._place.calls.open("a") as file:
+            file.write(f"{label}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        self.reached(CALLED)
+        return before
+
+
+class KillingStore(SqliteStore):
+    """SQLite with `synchronous=FULL`, and death around its transactions."""
+
+    def __init__(self, path: Path, killer: Killer) -> None:
+        super().__init__(path, durability="full")
+        self._killer = killer
+
+    def append_all(self, batches: Sequence[Batch]) -> list[Refusal | None]:
+        """Write."""
+        self._killer.reached(BEFORE)
+        answers = super().append_all(batches)
+        self._killer.reached(AFTER)
+        return answers
+
+
+ITEMS = ["a", "b", "c", "d", "e"]
+SOON = Retry(3, seconds=0.001, jitter=0)
+
+
+def action(name: str, label: str, **settings: Any) -> Step:
+    """Return a step that makes one call."""
+    return Step(name, action="call", parameters={"label": label}, store=settings.pop("store", name), **settings)
+
+
+WORKFLOW = Workflow(
+    "killed",
+    [
+        action("first", "first", next=["left", "middle", "right"]),
+        Step(
+            "left",
+            action="call_item",
+            parameters={"label": "left-${item}"},
+            each=Each(ITEMS, as_="item", parallel=3),
+            store="left",
+            next="join",
+        ),
+        action("middle", "middle"),
+        Step("pause", type="wait", seconds=0.001),
+        Step("flaky", action="flaky", parameters={"label": "flaky"}, retry=SOON, store="flaky", next="join"),
+        Step(
+            "right",
+            action="call_item",
+            parameters={"label": "right-${number}"},
+            each=Each([1, 2, 3], as_="number"),
+            store="right",
+            next="join",
+        ),
+        action("join", "join", join=True, next=[("broken", "true"), ("never", "false")]),
+        action("never", "never", end=True),
+        Step("broken", action="broken", parameters={"label": "broken"}, catch=Catch("rescue", store="problem")),
+        action("rescue", "rescue"),
+        Step("python", type="function", script="# see `function`", store="python"),
+        Step("keyed", action="keyed", parameters={"label": "keyed"}, store="keyed"),
+        action("last", "last", store="last"),
+    ],
+    outputs=["left", "python", "last"],
+)
+REPEATABLE = {"keyed", "idempotent-21"}
+"""Labels of calls that are simply made again where their outcome is not known."""
+
+
+def actions(killer: Killer) -> list[Action]:
+    """Return the actions of the workflow."""
+
+    async def call(label: str) -> str:
+        killer.count(label)
+        return f"{label} done"
+
+    async def call_item(label: str) -> str:
+        killer.count(label)
+        await asyncio.sleep(0.001)
+        return f"{label} done"
+
+    async def flaky(label: str) -> str:
+        if not killer.count(label):
+            raise RuntimeError("not yet")
+        return label
+
+    async def broken(label: str) -> str:
+        killer.count(label)
+        raise ValueError("never works")
+
+    async def keyed(label: str, idempotency_key: str) -> str:
+        killer.count(label)
+        return idempotency_key.partition("-")[2]
+
+    named = {"call": call, "call_item": call_item, "flaky": flaky, "broken": broken, "keyed": keyed}
+    return [Action(name, function) for name, function in named.items()]
+
+
+def register_function(killer: Killer) -> None:
+    """Have this process know what the step `python` does."""
+
+    @step
+    async def add(left: int, right: int) -> int:
+        killer.count(f"add-{left}-{right}")
+        return left + right
+
+    @step(idempotent=True)
+    def idempotent(number: int) -> int:
+        killer.count(f"idempotent-{number}")
+        return number * 2
+
+    @step(retry=SOON)
+    async def stubborn() -> str:
+        if not killer.count("stubborn"):
+            raise RuntimeError("not yet")
+        return "stubborn"
+
+    @step
+    async def refusing() -> None:
+        killer.count("refusing")
+        raise ValueError("never works")
+
+    async def function(context: WorkflowContext) -> list[Any]:
+        await context.now()
+        await context.random()
+        added = await context.gather(*[add(number, number) for number in range(3)])
+        try:
+            await refusing()
+        except OperationError as error:
+            added.append(str(error))
+        return [*added, await idempotent(21), await stubborn()]
+
+    WORKFLOW_FUNCTIONS[WORKFLOW.name] = WorkflowFunction(function, WORKFLOW)
+
+
+def take_up(folder: Path, point: tuple[str, int] | None = None) -> None:
+    """Carry the execution of a folder on to its end, or to the point of death."""
+    place = Place(folder)
+    killer = Killer(place, point)
+    register_function(killer)
+    with KillingStore(place.database, killer) as store:
+        environment = Environment(store=store, workflows=[WORKFLOW], actions=actions(killer))
+        execution = begun(environment).wait(60)
+        while execution.status == "waiting":
+            execution = environment.answer(execution.interrupts[0].interrupt_id, "retry").wait(60)
+        place.result.write_text(json.dumps(comparable(execution)))
+
+
+def begun(environment: Environment) -> Execution:
+    """Return the execution of the store on its way, or as it ended; start it if there is none."""
+    known = environment.executions()
+    if not known:
+        return environment.start(WORKFLOW)
+    execution = environment.execution(known[0].execution_id)
+    return execution if execution.status == "completed" else environment.resume(execution.id)
+
+
+def comparable(execution: Execution) -> dict[str, Any]:
+    """Return what must be the same however often the process was killed."""
+    paths = {
+        path.id: [path.parent, path.status, path.current_step, sorted(path.step_outputs.items())]
+        for path in sorted(execution.paths.values(), key=lambda path: path.id)
+    }
+    found = [execution.status, execution.error, execution.variables, execution.outputs]
+    return {"execution": found, "paths": paths}

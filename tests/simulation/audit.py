@@ -1,0 +1,188 @@
+"""What must hold at every commit, before every call, and in the end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from divebook.engine.checkpoint import dump_state, load_state
+from divebook.engine.evolve import TIMER, evolve, fold
+from divebook.engine.state import ENDED, JOINING, RUNNING, ExecutionState, PathState
+from divebook.events import Event, catalog
+from divebook.store.base import Batch, EventStore
+from tests.simulation.world import World, call_site
+
+ENDS = (catalog.ExecutionCompleted, catalog.ExecutionFailed, catalog.ExecutionCancelled)
+
+
+@dataclass
+class _Operation:
+    """What the log says of one operation id so far."""
+
+    site: str
+    repeatable: bool
+    is_open: bool = False
+    has_failed: bool = False
+    may_restart: bool = False
+    """A person said that it should be made again."""
+
+
+@dataclass
+class Ledger:
+    """The operations of one log, checked as their events are committed."""
+
+    world: World
+    operations: dict[str, _Operation] = field(default_factory=dict)
+    questions: dict[str, str] = field(default_factory=dict)
+    starts: Counter[str] = field(default_factory=Counter)
+    completed: Counter[str] = field(default_factory=Counter)
+    given: set[str] = field(default_factory=set)
+
+    def note(self, event: Event) -> None:
+        """Take one committed event in."""
+        data = event.data
+        if isinstance(data, catalog.OperationStarted):
+            self._started(event, data)
+        elif isinstance(data, catalog.OperationCompleted):
+            self._completed(data)
+        elif isinstance(data, catalog.OperationFailed) and data.operation_id in self.operations:
+            operation = self.operations[data.operation_id]
+            operation.is_open, operation.has_failed = False, True
+        elif isinstance(data, catalog.InterruptRaised):
+            self.questions[data.interrupt_id] = data.operation_id or ""
+        elif isinstance(data, catalog.InterruptResolved):
+            self._answered(self.operations[self.questions[data.interrupt_id]], data.response["choice"])
+
+    def _started(self, event: Event, data: catalog.OperationStarted) -> None:
+        site, repeatable = self._site(event, data)
+        if site is None:
+            return
+        operation = self.operations.setdefault(data.operation_id, _Operation(site, repeatable))
+        if operation.is_open or operation.has_failed:
+            allowed = repeatable or operation.may_restart or operation.has_failed
+            assert allowed, f"{site} was begun again though nobody knows whether it took effect"
+        assert not self.completed[data.operation_id], f"{site} was begun again though it had completed"
+        operation.is_open, operation.has_failed, operation.may_restart = True, False, False
+        self.starts[site] += 1
+
+    def _site(self, event: Event, data: catalog.OperationStarted) -> tuple[str | None, bool]:
+        """Return the site of an operation and whether it may be repeated; None for time, chance and timers."""
+        scenario = self.world.scenario
+        if data.operation_type == "step_execution" and data.parameters and scenario.function:
+            number = data.parameters["arguments"]["number"]
+            return call_site(number), scenario.function.calls[number].repeatable
+        if data.operation_id in self.world.sites:
+            return self.world.sites[data.operation_id], scenario.plans[event.step].repeatable
+        return None, False
+
+    def _completed(self, data: catalog.OperationCompleted) -> None:
+        self.completed[data.operation_id] += 1
+        assert self.completed[data.operation_id] == 1, f"{data.operation_type} completed twice: {data.operation_id}"
+        operation = self.operations.get(data.operation_id)
+        if operation is not None:
+            operation.is_open = False
+
+    def _answered(self, operation: _Operation, choice: str) -> None:
+        operation.may_restart = choice == "retry"
+        if choice == "done":
+            self.given.add(operation.site)
+
+
+class Audit:
+    """Watches one execution."""
+
+    def __init__(self, execution_id: str, store: EventStore, world: World) -> None:
+        self.execution_id, self._store = execution_id, store
+        self.world, self.ledger = world, Ledger(world)
+        self.state = ExecutionState(execution_id)
+        self.violations: list[str] = []
+        """What was found where raising would look to the engine like a failing step or store."""
+        self.live: Callable[[], ExecutionState | None] = lambda: None
+        """Gives the state that the engine believes in."""
+        world.before_call = self._intent_is_durable
+
+    def committed(self, batch: Batch) -> None:
+        """Check what was just written."""
+        try:
+            self._check_committed(batch)
+        except AssertionError as error:
+            self.violations.append(str(error))
+            raise
+
+    def _check_committed(self, batch: Batch) -> None:
+        events = self._store.read(self.execution_id, after=self.state.last_sequence)
+        assert len(events) == len(batch.events), "the log has other events than were appended"
+        for event in events:
+            self.ledger.note(event)
+            self.state = evolve(self.state, event)
+        check_counters(self.state)
+        live = self.live()
+        if live is not None and live.last_sequence == self.state.last_sequence:
+            assert live == self.state, f"live state and fold differ at event {self.state.last_sequence}"
+
+    def _intent_is_durable(self, site: str, begun: int) -> None:
+        if self.ledger.starts[site] <= begun:
+            self.violations.append(f"{site} is called before its intent is durable")
+
+    def check_log(self) -> None:
+        """Check the whole log from its beginning."""
+        assert not self.violations, self.violations[0]
+        events = self._store.read(self.execution_id)
+        assert [event.sequence for event in events] == list(range(1, len(events) + 1)), "sequences have a gap"
+        assert fold(self.execution_id, events) == self.state, "the fold of the log is not the watched state"
+        assert load_state(dump_state(self.state)) == self.state, "the state does not survive as a checkpoint"
+        self._check_timers(events)
+
+    @staticmethod
+    def _check_timers(events: Sequence[Event]) -> None:
+        started = [event.data for event in events if isinstance(event.data, catalog.OperationStarted)]
+        begun = Counter(data.operation_id for data in started if data.operation_type == TIMER)
+        assert set(begun.values()) <= {1}, "a timer was set twice"
+
+    def check_end(self, *, honest: bool) -> None:
+        """Check that the execution has come to its end and that every call was made as often as it should."""
+        self.check_log()
+        events = self._store.read(self.execution_id)
+        resumed = max((e.sequence for e in events if isinstance(e.data, catalog.ExecutionResumed)), default=0)
+        ends = [e.sequence for e in events[resumed:] if isinstance(e.data, ENDS)]
+        assert ends == [len(events)], f"the log ends with {events[-1].event_type}; ends since {resumed}: {ends}"
+        assert self._store.record(self.execution_id).status == self.state.status
+        assert all(path.phase == ENDED for path in self.state.paths.values()), "a path has not ended"
+        self._check_calls(honest=honest)
+
+    def _check_calls(self, *, honest: bool) -> None:
+        ledger, world = self.ledger, self.world
+        for site, starts in ledger.starts.items():
+            begun, effects = world.begun[site], world.effects[site]
+            assert effects <= begun <= starts, f"{site}: {starts} intents, {begun} calls, {effects} effects"
+        for operation_id, operation in ledger.operations.items():
+            if not ledger.completed[operation_id] or operation.repeatable:
+                continue
+            site = operation.site
+            if honest and site not in world.doubtful:
+                assert world.effects[site] == 1, f"{site} took effect {world.effects[site]} times"
+            elif site not in ledger.given and ledger.starts[site] == 1:
+                assert world.begun[site] == world.effects[site] == 1, f"{site} did not run once"
+
+
+def check_counters(state: ExecutionState) -> None:
+    """Check that what is counted along the way is what a count gives."""
+    active = [path for path in state.paths.values() if path.phase != ENDED]
+    counted = {
+        "active": len(active),
+        "joining": sum(path.phase == JOINING for path in active),
+        "asking": sum(path.asking > 0 for path in active),
+        "sleeping": sum(map(is_sleeping, active)),
+    }
+    kept = {name: getattr(state, name) for name in counted}
+    assert kept == counted, f"counters at event {state.last_sequence}: {kept}, a count gives {counted}"
+    open_questions = Counter(question.path for question in state.interrupts.values() if question.status == "pending")
+    asking = {path.id: path.asking for path in state.paths.values() if path.asking}
+    assert asking == open_questions, f"questions by path: {asking}, a count gives {dict(open_questions)}"
+
+
+def is_sleeping(path: PathState) -> bool:
+    """Whether a timer of the path is set."""
+    records = path.open.operations.values() if path.open is not None else ()
+    return any(record.operation_type == TIMER and record.status == RUNNING for record in records)

@@ -1,0 +1,131 @@
+"""A store whose commits go wrong by plan, and whose deliveries to listeners are repeated, dropped and late."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+
+from divebook.errors import StoreError
+from divebook.events.event import Event
+from divebook.store.base import Batch, Refusal
+from divebook.store.leases import LEASE_SECONDS, Lease
+from divebook.store.memory import MemoryStore
+from divebook.store.owner import Owner
+from divebook.store.subscribers import Listener
+from tests.simulation.machine import Machine
+
+DIE_BEFORE, DIE_AFTER, TEAR = "die before", "die after", "tear"
+UNKNOWN_WRITTEN, UNKNOWN_LOST = "unknown, written", "unknown, lost"
+FAULTS = (DIE_BEFORE, DIE_AFTER, DIE_AFTER, TEAR, UNKNOWN_WRITTEN, UNKNOWN_LOST)
+
+
+@dataclass(frozen=True)
+class CommitFault:
+    """What happens at which commit of a process's life."""
+
+    kind: str
+    at: int
+
+
+class SimulatedDisk(MemoryStore):
+    """A store in memory that outlives processes.
+
+    Attributes
+    ----------
+    fault
+        What is still to go wrong.
+    power
+        Called when a fault ends the process; nothing is written until `plug_in`.
+    watch
+        Called after each commit with the batches that were written.
+    """
+
+    location = "simulated:"
+
+    def __init__(self, machine: Machine, random: Random, *, calm: bool) -> None:
+        super().__init__()
+        self._machine, self._random, self.calm = machine, random, calm
+        self.fault: CommitFault | None = None
+        self.commits = self.total = 0
+        self.power: Callable[[], None] = lambda: None
+        self.watch: Callable[[Sequence[Batch]], None] = lambda _: None
+        self._dead = False
+
+    def plug_in(self, fault: CommitFault | None) -> None:
+        """Begin a process's life."""
+        self.fault, self.commits, self._dead = fault, 0, False
+
+    def unplug(self) -> None:
+        """Write nothing more."""
+        self._dead = True
+
+    def append_all(self, batches: Sequence[Batch]) -> list[Refusal | None]:
+        """Write, or go wrong if it is time."""
+        self._check_power()
+        self.commits += 1
+        self.total += 1
+        if not self.calm:
+            self._machine.uptime += self._random.choice((0.0, 0.0, 0.0, 0.01, 3.0))
+        fault = self.fault
+        if fault is None or self.commits < fault.at:
+            return self._written(batches)
+        self.fault = None
+        return self._faulty(fault.kind, batches)
+
+    def _written(self, batches: Sequence[Batch]) -> list[Refusal | None]:
+        answers = super().append_all(batches)
+        self.watch([batch for batch, answer in zip(batches, answers, strict=True) if answer is None and batch.events])
+        return answers
+
+    def _faulty(self, kind: str, batches: Sequence[Batch]) -> list[Refusal | None]:
+        if kind == TEAR:
+            self._written([self._torn(batch) for batch in batches])
+        elif kind in (DIE_AFTER, UNKNOWN_WRITTEN):
+            self._written(batches)
+        if kind in (UNKNOWN_WRITTEN, UNKNOWN_LOST):
+            raise StoreError("simulated: the disk does not say whether it wrote")
+        self.unplug()
+        self.power()
+        self._check_power()
+        return []
+
+    def _torn(self, batch: Batch) -> Batch:
+        return replace(batch, events=batch.events[: self._random.randint(0, len(batch.events))])
+
+    def _check_power(self) -> None:
+        if self._dead:
+            raise StoreError("simulated: the process is dead")
+
+    # --- leases ----------------------------------------------------------------------------------------------------
+
+    def acquire(
+        self, execution_id: str, owner: Owner, ttl_seconds: float = LEASE_SECONDS, now: int | None = None
+    ) -> Lease:
+        """Take a lease by the machine's clock."""
+        self._check_power()
+        return super().acquire(execution_id, owner, ttl_seconds, self._machine.now() if now is None else now)
+
+    def renew(self, leases: Sequence[Lease], ttl_seconds: float = LEASE_SECONDS, now: int | None = None) -> list[bool]:
+        """Prolong leases by the machine's clock."""
+        self._check_power()
+        return super().renew(leases, ttl_seconds, self._machine.now() if now is None else now)
+
+    # --- deliveries ------------------------------------------------------------------------------------------------
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Tell a listener of commits, badly."""
+
+        def tell_badly(execution_id: str, events: Sequence[Event]) -> None:
+            for delay in self._deliveries():
+                if delay:
+                    asyncio.get_running_loop().call_later(delay, listener, execution_id, events)
+                else:
+                    listener(execution_id, events)
+
+        return super().subscribe(listener if self.calm else tell_badly)
+
+    def _deliveries(self) -> tuple[float, ...]:
+        """Return when, from now, an event is delivered: usually once, at once."""
+        return self._random.choice(((0.0,), (0.0,), (0.0,), (0.0, 0.0), (), (2.0,), (0.0, 30.0)))

@@ -1,0 +1,95 @@
+"""Random workflow functions: calls one by one and side by side, time, chance, and a failure that is handled."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from divebook.errors import OperationError
+from divebook.steps.function import WorkflowContext
+from divebook.workflow.functions import step
+from divebook.workflow.policies import Retry
+
+Invoke = Callable[[int], Awaitable[int]]
+"""Makes the call of that number in the simulated world."""
+
+
+@dataclass(frozen=True)
+class CallPlan:
+    """How one call of a function behaves."""
+
+    repeatable: bool
+    retry: Retry | None
+    failures: tuple[str, ...]
+    permanent: bool = False
+    """It always fails, and the function handles that."""
+    guarded: bool = False
+
+
+@dataclass(frozen=True)
+class FunctionPlan:
+    """What a function does, line by line: ``(what, numbers of calls or seconds)``."""
+
+    lines: tuple[tuple[str, tuple[int, ...]], ...]
+    calls: tuple[CallPlan, ...]
+
+
+def random_function(random: Random, *, guarded: bool) -> FunctionPlan:
+    """Return a plan of two to five lines."""
+    lines: list[tuple[str, tuple[int, ...]]] = []
+    calls: list[CallPlan] = []
+    for _ in range(random.randint(2, 5)):
+        what = random.choice(["call", "call", "gather", "sleep", "now", "random", "handled"])
+        count = {"call": 1, "handled": 1, "gather": random.randint(2, 4)}.get(what, 0)
+        numbers = tuple(range(len(calls), len(calls) + count))
+        calls += [_random_call(random, permanent=what == "handled", guarded=guarded) for _ in numbers]
+        lines.append((what, (random.choice([0, 5, 600]),) if what == "sleep" else numbers))
+    return FunctionPlan(tuple(lines), tuple(calls))
+
+
+def _random_call(random: Random, *, permanent: bool, guarded: bool) -> CallPlan:
+    attempts = random.choice([1, 1, 3])
+    retry = Retry(attempts, seconds=2, jitter=0.5) if attempts > 1 else None
+    most = attempts - 1 if guarded else attempts
+    failures = () if random.random() < 0.6 else ("error",) * random.randint(0, most)
+    return CallPlan(random.random() < 0.4, retry, failures, permanent, guarded)
+
+
+def made_function(plan: FunctionPlan, invoke: Invoke) -> Callable[..., Awaitable[Any]]:
+    """Return the function that a plan describes."""
+    steps = [_made_step(number, call, invoke) for number, call in enumerate(plan.calls)]
+
+    async def handled(number: int) -> str:
+        try:
+            await steps[number](number)
+        except OperationError as error:
+            return str(error)
+        return "no failure"
+
+    async def function(context: WorkflowContext) -> list[Any]:
+        results: list[Any] = []
+        for what, numbers in plan.lines:
+            if what == "call":
+                results.append(await steps[numbers[0]](numbers[0]))
+            elif what == "gather":
+                results += await context.gather(*[steps[number](number) for number in numbers])
+            elif what == "handled":
+                results.append(await handled(numbers[0]))
+            elif what == "sleep":
+                await context.sleep(numbers[0])
+            elif what == "now":
+                await context.now()
+            else:
+                await context.random()
+        return results
+
+    return function
+
+
+def _made_step(number: int, call: CallPlan, invoke: Invoke) -> Callable[..., Awaitable[Any]]:
+    async def made(number: int) -> int:
+        return await invoke(number)
+
+    return step(f"call{number}", retry=call.retry, idempotent=call.repeatable)(made)
