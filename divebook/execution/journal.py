@@ -145,6 +145,7 @@ class Journal:
             self.error = error
             return
         self.written = self.state.last_sequence
-        if self.written - self._checkpointed >= CHECKPOINT_EVENTS:
+        # Rarer as the log grows, since the state grows with it: all of them together cost a constant part of the run.
+        if self.written - self._checkpointed >= max(CHECKPOINT_EVENTS, self._checkpointed // 2):
             self._checkpointed = self.written
             self._commit.store.put_checkpoint(self.execution_id, self.written, dump_state(self.state))
