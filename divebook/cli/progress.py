@@ -18,10 +18,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from divebook.analysis.shown import visible
+from divebook.analysis.shown import seconds, visible
 from divebook.cli.board import Board, Row
 from divebook.cli.screen import console, status_text
-from divebook.cli.text import one_line, seconds
+from divebook.cli.text import one_line
 from divebook.events import Event
 from divebook.store import EventStore
 

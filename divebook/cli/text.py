@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from divebook.analysis.shown import UNSAFE, visible
+from divebook.analysis.shown import UNSAFE, seconds, visible
 from divebook.events.codec import encode
 
 _BREAKS = re.compile(r"[\t\n]")
@@ -48,22 +48,6 @@ def moment(value: datetime | None) -> str | None:
 def local(value: datetime | None) -> str:
     """Return a time as people read it, on their own clock."""
     return "" if value is None else f"{value.astimezone():%Y-%m-%d %H:%M:%S}"
-
-
-def seconds(value: float) -> str:
-    """Return a duration in the unit that suits it.
-
-    >>> seconds(0.0042), seconds(3.21), seconds(75), seconds(7300)
-    ('4 ms', '3.2 s', '1 min 15 s', '2 h 01 min')
-    """
-    if value < 1:
-        return f"{value * 1000:.0f} ms"
-    if value < 60:
-        return f"{value:.1f} s"
-    minutes, rest = divmod(round(value), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest:02d} s"
-    return f"{minutes // 60} h {minutes % 60:02d} min"
 
 
 def duration(started: datetime | None, ended: datetime | None) -> str:
