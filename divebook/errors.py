@@ -28,6 +28,9 @@
         ├── OperationError         a recorded operation failed
         ├── OutcomeUnknownError    raise it from an action that cannot tell whether it took effect
         ├── InterruptError         an answer does not fit its question, or comes second
+        ├── InterruptExpiredError  nobody answered in time, and the question has no default
+        ├── ApprovalDeniedError    a person said no
+        ├── BoundExceededError     a bound of the execution does not allow what was to come
         ├── ExecutionFailedError   raised to whoever waits with ``check=True``
         ├── ExecutionCancelledError
         └── DivergenceError        definition and history disagree
@@ -263,6 +266,38 @@ class InterruptError(ExecutionError):
     def __init__(self, interrupt_id: str, reason: str) -> None:
         self.interrupt_id, self.reason = interrupt_id, reason
         super().__init__(f"question {interrupt_id}: {reason}")
+
+
+class InterruptExpiredError(ExecutionError):
+    """Nobody answered a question in time, and it has no default."""
+
+    def __init__(self, interrupt_id: str, question: str) -> None:
+        self.interrupt_id, self.question = interrupt_id, question
+        super().__init__(f"nobody answered in time: {question}")
+
+
+class ApprovalDeniedError(ExecutionError):
+    """A person did not approve what was to be done."""
+
+    def __init__(self, question: str, text: str = "") -> None:
+        self.question, self.text = question, text
+        super().__init__(f"not approved: {question}" + (f" ({text})" if text else ""))
+
+
+class BoundExceededError(ExecutionError):
+    """A bound of the execution does not allow what was to come.
+
+    Parameters
+    ----------
+    bound
+        Its name, for example ``max_llm_calls``.
+    reason
+        The typed reason, one of `TerminalReason`.
+    """
+
+    def __init__(self, message: str, bound: str = "", reason: str = "") -> None:
+        self.bound, self.reason = bound, reason
+        super().__init__(message)
 
 
 class ExecutionFailedError(ExecutionError):
