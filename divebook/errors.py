@@ -9,6 +9,10 @@
     ├── AlreadyRegisteredError     a name is taken
     ├── SetupError                 an environment's settings contradict each other or miss something
     ├── InvalidEventError          an event or its payload breaks its own rules
+    ├── EnvelopeError              an envelope, or what it is made from, makes no sense
+    │   ├── BoundsError            a bound that nobody knows, or with a value that is none
+    │   ├── InvalidEnvelopeError   an envelope or its written form breaks its own rules (problems)
+    │   └── UncopyableValueError   a value that a copy of an envelope cannot hold, with its path
     ├── UnstorableValueError       a value that the log cannot hold, with its path (``outputs.rows[3].when``)
     ├── ScriptError                sandboxed Python went wrong
     │   ├── ScriptSyntaxError
@@ -126,6 +130,53 @@ class SetupError(DivebookError):
 
 class InvalidEventError(DivebookError):
     """An event or its payload breaks its own rules."""
+
+
+class EnvelopeError(DivebookError):
+    """An envelope, or what it is made from, makes no sense."""
+
+
+class BoundsError(EnvelopeError):
+    """A bound that nobody knows, or with a value that is none.
+
+    Parameters
+    ----------
+    key
+        The key as it was written.
+    value
+        What stands there; None if the key itself is wrong.
+    advice
+        What to write instead.
+    """
+
+    def __init__(self, key: str, value: object, advice: str) -> None:
+        self.key, self.value = key, value
+        shown = f"bound {key}" if value is None else f"bound {key}: {value!r}"
+        super().__init__(f"{shown}: {advice}")
+
+
+class InvalidEnvelopeError(EnvelopeError):
+    """An envelope or its written form breaks its own rules; `problems` holds all that is wrong with it."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("; ".join(self.problems))
+
+
+class UncopyableValueError(EnvelopeError):
+    """A value that a copy of an envelope cannot hold.
+
+    Parameters
+    ----------
+    path
+        Where it sits, for example ``metadata.clients[0]``.
+    reason
+        Why it cannot be copied.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path, self.reason = path, reason
+        super().__init__(f"cannot copy {path}: {reason}; keep a name or a key there and the thing itself elsewhere")
 
 
 class UnstorableValueError(DivebookError):
