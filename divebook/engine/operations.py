@@ -17,6 +17,10 @@ DYNAMIC_CONTENT = "dynamic_content"
 DOCUMENT_READ = "document_read"
 TIME_ACCESS = "time_access"
 RANDOM_GENERATION = "random_generation"
+TIMER = "timer"
+"""Lets time pass."""
+SIGNAL_WAIT = "signal_wait"
+"""Takes the next signal of a name."""
 
 
 class Place(NamedTuple):
@@ -60,6 +64,18 @@ class Place(NamedTuple):
         return f"path {self.path}, step {self.step!r}, visit {self.visit}{item}{attempt}, operation {self.key}"
 
 
+class Reserved(NamedTuple):
+    """What a model call may consume at most."""
+
+    tokens: int = 0
+    cost: int = 0
+    """Nanodollars."""
+
+    def to_dict(self) -> dict[str, int]:
+        """Return the parts that are not zero."""
+        return {name: value for name, value in zip(self._fields, self, strict=True) if value}
+
+
 class RunOperation(Protocol):
     """How code inside a step makes a non-deterministic call: recorded once, answered from the log ever after."""
 
@@ -72,6 +88,7 @@ class RunOperation(Protocol):
         key: str | None = None,
         usage: Callable[[Any], Mapping[str, int]] | None = None,
         repeatable: bool = False,
+        reserved: Reserved | None = None,
     ) -> Any:
         """Return the recorded result, or make the call and record what it returns."""
 

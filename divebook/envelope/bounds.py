@@ -15,6 +15,7 @@ from typing import Any, Final
 from divebook.errors import BoundsError, nearest
 
 ARROW = "->"
+ASK, FAIL = "ask", "fail"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +39,19 @@ class Bounds:
     max_cost: Decimal | None = None
     """US dollars."""
     max_seconds: float | None = None
-    """Wall-clock time since the start, waiting for people included."""
+    """Seconds that pass while it runs; time in which it waits for people, or nobody runs it, does not count."""
     edges: Mapping[str, int] = field(default_factory=dict, hash=False)
     """Passages of single edges, by ``"from->to"``; 0 permits none."""
     max_repeats: int | None = None
     """How often in a row a step may turn the same inputs into the same output; at least 1."""
+    on_exhausted: str = ASK
+    """What an execution does at a bound: ``ask`` a person whether to raise it, or ``fail``."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "edges", dict(self.edges))
+
+    def __bool__(self) -> bool:
+        return bool(self.to_dict())
 
     @classmethod
     def none(cls) -> Bounds:
@@ -97,6 +103,7 @@ class Bounds:
         plain = {each.name: getattr(self, each.name) for each in fields(self)}
         plain["max_cost"] = None if self.max_cost is None else str(self.max_cost)
         plain["edges"] = dict(self.edges) or None
+        plain["on_exhausted"] = None if self.on_exhausted == ASK else self.on_exhausted
         return {name: value for name, value in plain.items() if value is not None}
 
 
@@ -148,6 +155,12 @@ def _read_edges(key: str, value: Any) -> dict[str, int]:
     return edges
 
 
+def _read_policy(key: str, value: Any) -> str:
+    if value not in (ASK, FAIL):
+        raise BoundsError(key, value, f"write {ASK} or {FAIL}")
+    return str(value)
+
+
 def _unknown(key: Any) -> BoundsError:
     suggestion = nearest(str(key), _NAMES)
     if suggestion:
@@ -164,6 +177,7 @@ _READERS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "max_seconds": _read_seconds,
     "edges": _read_edges,
     "max_repeats": _read_positive,
+    "on_exhausted": _read_policy,
 }
 
 

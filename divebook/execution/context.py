@@ -6,12 +6,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from divebook.engine.operations import RANDOM_GENERATION, TIME_ACCESS, Place
-from divebook.engine.state import NO_FAILURE, OpenStep, Usage
+from divebook.engine.operations import RANDOM_GENERATION, TIME_ACCESS, Place, Reserved
+from divebook.engine.interrupts import OPTIONAL_KINDS
+from divebook.engine.state import NO_FAILURE, Interrupt, OpenStep, Usage
 from divebook.events import catalog
 from divebook.events.codec import storable
 from divebook.events.event import to_datetime
-from divebook.execution.recorder import Call, Recorder
+from divebook.execution.recorder import Call, Question, Recorder
+from divebook.execution.strands import Strands
 from divebook.workflow.definition import Workflow
 from divebook.workflow.step import Step
 
@@ -98,6 +100,7 @@ class StepContext:
         repeatable: bool = False,
         attempt: int | None = None,
         will_retry: bool | None = None,
+        reserved: Reserved | None = None,
     ) -> Any:
         """Make a call that is not deterministic: recorded once, answered from the log ever after.
 
@@ -117,6 +120,8 @@ class StepContext:
             Making the call twice does no harm, so that it is simply made again where its outcome is not known.
         attempt, will_retry
             For code that repeats calls by itself: which attempt this is, from 0, and whether another may follow.
+        reserved
+            What a model call may consume at most; the bounds of the execution must allow it before it is made.
 
         Raises
         ------
@@ -128,7 +133,7 @@ class StepContext:
             Parameters or result are not plain data.
         """
         repeated = self.step.retry is not None if will_retry is None else will_retry
-        made = Call(operation_type, parameters, call, usage, repeatable, repeated)
+        made = Call(operation_type, parameters, call, usage, repeatable, repeated, reserved)
         place = self.place(key)
         return await self._recorder.run(place if attempt is None else place._replace(attempt=attempt), made)
 
@@ -151,6 +156,10 @@ class StepContext:
         """Record that the call named `key` has failed and is made again."""
         retried = catalog.StepRetried(failures, error, delay, key=key)
         self._recorder.journal.record(retried, self.path, self.step.name)
+
+    def strands(self) -> Strands:
+        """Return the concurrent strands of the step, for code that runs calls side by side."""
+        return self._recorder.strands[self.path]
 
     def chance(self) -> float:
         """Return a number from 0 to 1 that is not recorded: only for delays, which are."""
@@ -181,6 +190,57 @@ class StepContext:
     async def sleep(self, seconds: float) -> None:
         """Let time pass; a restart waits only for what is left."""
         await self._recorder.sleep(self.place(), seconds)
+
+    async def interrupt(
+        self,
+        kind: str,
+        question: str,
+        *,
+        message: str | None = None,
+        data: Mapping[str, Any] | None = None,
+        schema: Mapping[str, Any] | None = None,
+        expires_in: float | None = None,
+        default: Mapping[str, Any] | None = None,
+        optional: bool | None = None,
+        key: str | None = None,
+    ) -> Interrupt:
+        """Ask a person, and return the question with its answer; the step waits for it without costing anything.
+
+        Parameters
+        ----------
+        kind
+            One of `divebook.engine.interrupts.KINDS`.
+        message, data
+            More than the question itself: a text, and plain data.
+        schema
+            JSON schema of the value asked for.
+        expires_in
+            Seconds after which nobody may answer any more.
+        default
+            The response that holds then, in full form (``{"text": ...}``, ``{"approved": ...}``, ``{"data": ...}``).
+        optional
+            Whether an empty answer will do; by default that depends on the kind.
+        key
+            Name of the question within the step, where questions are asked side by side.
+
+        Raises
+        ------
+        InterruptExpiredError
+            Nobody answered in time, and there is no default.
+        """
+        will_do = kind in OPTIONAL_KINDS if optional is None else optional
+        asked = Question(kind, question, message, data, schema, expires_in, default, will_do)
+        return await self._recorder.ask(self.place(key), asked)
+
+    async def signal(self, name: str, timeout: float | None = None) -> Any:
+        """Wait for a signal from outside and return its payload; each is taken once, in the order of the log.
+
+        Raises
+        ------
+        OperationError
+            None came within `timeout` seconds.
+        """
+        return await self._recorder.signal(self.place(), name, timeout)
 
     async def now(self) -> datetime:
         """Return the time, recorded, UTC."""

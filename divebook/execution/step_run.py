@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from divebook.engine.inbox import Message
 from divebook.engine.instructions import RunStep
 from divebook.engine.operations import Place
 from divebook.engine.retries import Failure, retry_delay, text_of
@@ -40,6 +41,8 @@ class Services:
     evaluate_condition: Callable[[str, Mapping[str, Any]], Awaitable[bool]]
     """A condition and the names it may use to its truth."""
     evaluate_items: EvaluateItems
+    claim_expired: Callable[[str, str], Message]
+    """Claims a question of an execution whose time is up, and returns the claim that counts: the first."""
 
 
 class StepRun:
@@ -77,7 +80,7 @@ class StepRun:
         names = {"inputs": journal.state.inputs, "state": self.opened.entry_variables}
         is_old = self._workflow.dialect == "dive"
         items = await self._services.evaluate_items(each.items, names, flatten=is_old)
-        iterations = Iterations(journal, self._path, self.step, each, items)
+        iterations = Iterations(journal, self._recorder.strands[self._path], self._path, self.step, each, items)
         return await iterations.run(self._run_item, texts_only=is_old)
 
     def _find_handler(self) -> Handler:

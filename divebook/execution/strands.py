@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 
 class Suspended(BaseException):
@@ -24,25 +24,28 @@ class Strands:
         self._parked: dict[asyncio.Future[bool], Callable[[], bool]] = {}
 
     @contextmanager
-    def joined(self) -> Iterator[None]:
-        """While the block runs, this strand waits for others that it has begun, and has nothing to do itself."""
+    def side_by_side(self, count: int) -> Iterator[Callable[[], AbstractContextManager[None]]]:
+        """Begin `count` strands and wait for them inside the block, with nothing to do meanwhile.
+
+        What the block receives makes the context in which each of them runs.
+        """
+        left = count
+
+        @contextmanager
+        def strand() -> Iterator[None]:
+            nonlocal left
+            try:
+                yield
+            finally:
+                left -= 1
+                self._leave()
+
+        self.running += count
         self._leave()
         try:
-            yield
+            yield strand
         finally:
-            self.running += 1
-
-    @contextmanager
-    def strand(self) -> Iterator[None]:
-        """The block is one more strand; `begin` has counted it already."""
-        try:
-            yield
-        finally:
-            self._leave()
-
-    def begin(self, count: int = 1) -> None:
-        """Count strands that are about to start."""
-        self.running += count
+            self.running += 1 - left  # those that were cancelled before they began
 
     async def park(self, is_ready: Callable[[], bool]) -> None:
         """Return when `is_ready`, at once if it is already.

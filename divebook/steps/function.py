@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any
 
@@ -15,7 +16,7 @@ from divebook.engine.retries import Failure, names_of, retry_delay_of
 from divebook.errors import DefinitionError, NotFoundError, OperationError, StepError
 from divebook.execution.context import StepContext
 from divebook.execution.iterations import Outcome
-from divebook.execution.recorder import Suspended
+from divebook.execution.strands import Suspended
 from divebook.execution.step_run import failure_text
 from divebook.scripting import value_text
 from divebook.workflow.functions import CURRENT, RESULT, WORKFLOW_FUNCTIONS, StepFunction
@@ -98,22 +99,24 @@ class WorkflowContext:
         The first failure cancels the others and is raised; a call that has to wait for an answer does not.
         """
         results: list[Any] = [None] * len(calls)
-        waiting: list[Suspended] = []
+        suspended: list[Suspended] = []
 
-        async def keep(index: int, call: Awaitable[Any]) -> None:
-            try:
-                results[index] = await call
-            except Suspended as stopped:
-                waiting.append(stopped)
+        async def keep(strand: Callable[[], AbstractContextManager[None]], index: int, call: Awaitable[Any]) -> None:
+            with strand():
+                try:
+                    results[index] = await call
+                except Suspended as stopped:
+                    suspended.append(stopped)
 
         try:
-            async with anyio.create_task_group() as tasks:
-                for index, call in enumerate(calls):
-                    tasks.start_soon(keep, index, call)
+            with self._context.strands().side_by_side(len(calls)) as strand:
+                async with anyio.create_task_group() as tasks:
+                    for index, call in enumerate(calls):
+                        tasks.start_soon(keep, strand, index, call)
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None
-        if waiting:
-            raise waiting[0]
+        if suspended:
+            raise suspended[0]
         return results
 
     async def run(self, workflow: str, inputs: Mapping[str, Any] | None = None) -> dict[str, Any]:
