@@ -6,11 +6,12 @@ Nothing depends on a checkpoint. One of another version is ignored, and deleting
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
 from immutables import Map
 
-from divebook.engine.state import ExecutionState, Interrupt, OpenStep, OperationRecord, PathState, Usage
+from divebook.engine.state import ExecutionState, Interrupt, OpenStep, OperationRecord, PathState, Snapshot, Usage
 from divebook.events.codec import decode, encode
 
 VERSION = 1
@@ -33,19 +34,25 @@ def load_state(raw: bytes) -> ExecutionState | None:
 
 
 def _record(record: Any) -> dict[str, Any]:
-    """Return a named tuple as a dict of what differs from its defaults."""
-    defaults = record._field_defaults
-    return {
-        name: _plain(value)
-        for name, value in zip(record._fields, record, strict=True)
-        if name not in defaults or value != defaults[name]
-    }
+    """Return a part of the state as a dict of what differs from its defaults."""
+    names, defaults = _fields(type(record))
+    values = ((name, getattr(record, name)) for name in names)
+    return {name: _plain(value) for name, value in values if name not in defaults or value != defaults[name]}
+
+
+def _fields(kind: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Return the names of the fields of a dataclass or named tuple, and their defaults."""
+    if not is_dataclass(kind):
+        return kind._fields, kind._field_defaults
+    found = fields(kind)
+    defaults = {entry.name: entry.default for entry in found if entry.default is not MISSING}
+    return tuple(entry.name for entry in found), defaults
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Map):
         return [[key, _plain(item)] for key, item in value.items()]
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
+    if isinstance(value, Snapshot) or hasattr(value, "_fields"):
         return _record(value)
     return list(value) if isinstance(value, tuple) else value
 

@@ -1,12 +1,13 @@
 """How each event changes the state: the only code that does.
 
 `evolve` is total over the catalogue: events that change nothing but the sequence number have no entry in `_CHANGES`.
+The functions named there return only what changes, so that an event makes one new state and not one for each thing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
 from immutables import Map
 
@@ -34,6 +35,9 @@ from divebook.errors import CorruptStoreError
 from divebook.events import catalog
 from divebook.events.event import Event
 
+Changes: TypeAlias = dict[str, Any]
+"""Fields of the next `ExecutionState` that differ from the present one."""
+
 FUNCTION = "function"
 TIMER = "timer"
 """Type of the operation that lets time pass."""
@@ -52,9 +56,9 @@ def evolve(state: ExecutionState, event: Event) -> ExecutionState:
             f"the log of {state.execution_id} goes from event {state.last_sequence} to {event.sequence}"
         )
     change = _CHANGES.get(type(event.data))
-    if change is not None:
-        state = change(state, event, event.data)
-    return state._replace(last_sequence=event.sequence)
+    changes = {} if change is None else change(state, event, event.data)
+    changes["last_sequence"] = event.sequence
+    return state.changed(changes)
 
 
 def fold(execution_id: str, events: Iterable[Event], state: ExecutionState | None = None) -> ExecutionState:
@@ -68,44 +72,44 @@ def fold(execution_id: str, events: Iterable[Event], state: ExecutionState | Non
 # --- the execution -------------------------------------------------------------------------------------------------
 
 
-def _execution_started(state: ExecutionState, event: Event, data: catalog.ExecutionStarted) -> ExecutionState:
-    return state._replace(
-        workflow_name=data.workflow_name,
-        inputs=data.inputs,
-        fingerprint=data.fingerprint,
-        lifecycle=RUNNING,
-        started_us=event.recorded_at,
-    )
+def _execution_started(_state: ExecutionState, event: Event, data: catalog.ExecutionStarted) -> Changes:
+    return {
+        "workflow_name": data.workflow_name,
+        "inputs": data.inputs,
+        "fingerprint": data.fingerprint,
+        "lifecycle": RUNNING,
+        "started_us": event.recorded_at,
+    }
 
 
-def _execution_resumed(state: ExecutionState, _event: Event, _data: catalog.ExecutionResumed) -> ExecutionState:
+def _execution_resumed(state: ExecutionState, _event: Event, _data: catalog.ExecutionResumed) -> Changes:
     paths = state.paths
     for path in state.paths.values():
         if path.status in (FAILED, CANCELLED) or path.phase != ENDED:
             paths = paths.set(path.id, _reopened(path))
     active = [path for path in paths.values() if path.phase != ENDED]
-    return state._replace(
-        lifecycle=RUNNING,
-        error=None,
-        failed_path=None,
-        ended_us=None,
-        paths=paths,
-        active=len(active),
-        joining=sum(path.phase == JOINING for path in active),
-        asking=sum(path.asking > 0 for path in active),
-        sleeping=sum(map(_is_sleeping, active)),
-    )
+    return {
+        "lifecycle": RUNNING,
+        "error": None,
+        "failed_path": None,
+        "ended_us": None,
+        "paths": paths,
+        "active": len(active),
+        "joining": sum(path.phase == JOINING for path in active),
+        "asking": sum(path.asking > 0 for path in active),
+        "sleeping": sum(map(_is_sleeping, active)),
+    }
 
 
 def _reopened(path: PathState) -> PathState:
     """Return the path at the point it can go on from: what succeeded in its step stays, what failed is dropped."""
+    again: Changes = {"error": None, "ended_us": None}
     if path.open is None:
         phase = path.phase if path.phase != ENDED else path.left
-        return path._replace(status=_status_of(path), phase=phase, routing=(), error=None, ended_us=None)
+        return path.changed(again | {"status": _status_of(path), "phase": phase, "routing": ()})
     opened = path.open if path.phase != ENDED else path.open._replace(operations=_without_failures(path.open))
-    return path._replace(
-        status=RUNNING, phase=IN_STEP, open=opened, variables=opened.entry_variables, error=None, ended_us=None
-    )
+    inside = {"status": RUNNING, "phase": IN_STEP, "open": opened, "variables": opened.entry_variables}
+    return path.changed(again | inside)
 
 
 def _without_failures(opened: OpenStep) -> Map[str, OperationRecord]:
@@ -123,16 +127,16 @@ def _status_of(path: PathState) -> str:
     return PENDING if path.started_us is None else RUNNING
 
 
-def _execution_completed(state: ExecutionState, event: Event, data: catalog.ExecutionCompleted) -> ExecutionState:
-    return state._replace(lifecycle=COMPLETED, outputs=data.outputs, ended_us=event.recorded_at)
+def _execution_completed(_state: ExecutionState, event: Event, data: catalog.ExecutionCompleted) -> Changes:
+    return {"lifecycle": COMPLETED, "outputs": data.outputs, "ended_us": event.recorded_at}
 
 
-def _execution_failed(state: ExecutionState, event: Event, data: catalog.ExecutionFailed) -> ExecutionState:
-    return state._replace(lifecycle=FAILED, error=data.error, ended_us=event.recorded_at)
+def _execution_failed(_state: ExecutionState, event: Event, data: catalog.ExecutionFailed) -> Changes:
+    return {"lifecycle": FAILED, "error": data.error, "ended_us": event.recorded_at}
 
 
-def _execution_cancelled(state: ExecutionState, event: Event, data: catalog.ExecutionCancelled) -> ExecutionState:
-    return state._replace(lifecycle=CANCELLED, error=data.reason or None, ended_us=event.recorded_at)
+def _execution_cancelled(_state: ExecutionState, event: Event, data: catalog.ExecutionCancelled) -> Changes:
+    return {"lifecycle": CANCELLED, "error": data.reason or None, "ended_us": event.recorded_at}
 
 
 # --- paths ---------------------------------------------------------------------------------------------------------
@@ -148,19 +152,18 @@ def _path(state: ExecutionState, event: Event) -> PathState:
     return path
 
 
-def _put(state: ExecutionState, path: PathState) -> ExecutionState:
-    return state._replace(paths=state.paths.set(path.id, path))
+def _put(state: ExecutionState, path: PathState, **changes: Any) -> Changes:
+    """Return what a changed path changes in the whole."""
+    return {"paths": state.paths.set(path.id, path.changed(changes))}
 
 
-def _path_started(state: ExecutionState, event: Event, data: catalog.PathStarted) -> ExecutionState:
-    path = state.paths.get(event.path)
-    if path is None:
-        path = PathState(event.path, number=0, current_step=data.current_step)
-        state = state._replace(active=state.active + 1)
-    return _put(state, path._replace(status=RUNNING, started_us=event.recorded_at))
+def _path_started(state: ExecutionState, event: Event, data: catalog.PathStarted) -> Changes:
+    path = state.paths.get(event.path) or PathState(event.path, number=0, current_step=data.current_step)
+    changes = _put(state, path, status=RUNNING, started_us=event.recorded_at)
+    return changes if event.path in state.paths else {**changes, "active": state.active + 1}
 
 
-def _path_branched(state: ExecutionState, event: Event, data: catalog.PathBranched) -> ExecutionState:
+def _path_branched(state: ExecutionState, event: Event, data: catalog.PathBranched) -> Changes:
     parent = _path(state, event)
     paths, branches = state.paths, state.branches
     for new_path in data.new_paths:
@@ -168,113 +171,116 @@ def _path_branched(state: ExecutionState, event: Event, data: catalog.PathBranch
         child = PathState(new_path["id"], number=branches, current_step=new_path["current_step"], parent=parent.id)
         paths = paths.set(child.id, child)
     count = len(data.new_paths)
-    paths = paths.set(parent.id, parent._replace(phase=BRANCHED, children=parent.children + count))
-    return state._replace(paths=paths, branches=branches, active=state.active + count)
+    split = parent.changed({"phase": BRANCHED, "children": parent.children + count})
+    return {"paths": paths.set(parent.id, split), "branches": branches, "active": state.active + count}
 
 
-def _path_waiting(state: ExecutionState, event: Event, data: catalog.PathWaiting) -> ExecutionState:
-    path = _path(state, event)._replace(phase=JOINING, current_step=data.join_step, routing=())
-    return _put(state, path)._replace(joining=state.joining + 1)
+def _path_waiting(state: ExecutionState, event: Event, data: catalog.PathWaiting) -> Changes:
+    path = _path(state, event)
+    put = _put(state, path, phase=JOINING, current_step=data.join_step, routing=())
+    return {**put, "joining": state.joining + 1}
 
 
-def _path_joined(state: ExecutionState, event: Event, data: catalog.PathJoined) -> ExecutionState:
+def _path_joined(state: ExecutionState, event: Event, data: catalog.PathJoined) -> Changes:
     path = _path(state, event)
     outputs = path.step_outputs
     for other in data.joined:
         outputs = outputs.update(state.paths[other].step_outputs)
-    path = path._replace(phase=JOINED, step_outputs=outputs, variables=state.variables)
-    return _put(state, path)._replace(joining=state.joining - 1)
+    put = _put(state, path, phase=JOINED, step_outputs=outputs, variables=state.variables)
+    return {**put, "joining": state.joining - 1}
 
 
-def _path_ended(state: ExecutionState, event: Event, status: str, error: str | None) -> ExecutionState:
+def _path_ended(state: ExecutionState, event: Event, status: str, error: str | None = None, **at_last: Any) -> Changes:
     path = _path(state, event)
-    ended = path._replace(status=status, phase=ENDED, left=path.phase, error=error, ended_us=event.recorded_at)
-    return _put(state, ended)._replace(
-        active=state.active - 1,
-        joining=state.joining - (path.phase == JOINING),
-        sleeping=state.sleeping - _is_sleeping(path),
-        asking=state.asking - (path.asking > 0),
+    put = _put(
+        state, path, status=status, phase=ENDED, left=path.phase, error=error, ended_us=event.recorded_at, **at_last
     )
+    return {
+        **put,
+        "active": state.active - 1,
+        "joining": state.joining - (path.phase == JOINING),
+        "sleeping": state.sleeping - _is_sleeping(path),
+        "asking": state.asking - (path.asking > 0),
+    }
 
 
 def _is_sleeping(path: PathState) -> bool:
-    return path.open is not None and any(
-        record.operation_type == TIMER and record.status == RUNNING for record in path.open.operations.values()
-    )
+    return path.open is not None and _has_timer(path.open)
 
 
-def _path_completed(state: ExecutionState, event: Event, data: catalog.PathCompleted) -> ExecutionState:
-    state = _path_ended(state, event, COMPLETED, None)
-    path = state.paths[event.path]
-    return _put(state, path._replace(current_step=data.final_step, open=None, variables=EMPTY))
+def _has_timer(opened: OpenStep) -> bool:
+    records = opened.operations.values()
+    return any(record.operation_type == TIMER and record.status == RUNNING for record in records)
 
 
-def _path_failed(state: ExecutionState, event: Event, data: catalog.PathFailed) -> ExecutionState:
-    return _path_ended(state, event, FAILED, data.error)._replace(failed_path=state.failed_path or event.path)
+def _path_completed(state: ExecutionState, event: Event, data: catalog.PathCompleted) -> Changes:
+    return _path_ended(state, event, COMPLETED, current_step=data.final_step, open=None, variables=EMPTY)
 
 
-def _path_cancelled(state: ExecutionState, event: Event, data: catalog.PathCancelled) -> ExecutionState:
+def _path_failed(state: ExecutionState, event: Event, data: catalog.PathFailed) -> Changes:
+    return {**_path_ended(state, event, FAILED, data.error), "failed_path": state.failed_path or event.path}
+
+
+def _path_cancelled(state: ExecutionState, event: Event, data: catalog.PathCancelled) -> Changes:
     return _path_ended(state, event, CANCELLED, data.reason or None)
 
 
 # --- steps ---------------------------------------------------------------------------------------------------------
 
 
-def _step_started(state: ExecutionState, event: Event, data: catalog.StepStarted) -> ExecutionState:
+def _step_started(state: ExecutionState, event: Event, data: catalog.StepStarted) -> Changes:
     path = _path(state, event)
     return _put(
         state,
-        path._replace(
-            current_step=event.step,
-            phase=IN_STEP,
-            visits=path.visits.set(event.step, data.visit),
-            variables=state.variables,
-            open=OpenStep(state.variables, step_type=data.step_type),
-            routing=(),
-        ),
+        path,
+        current_step=event.step,
+        phase=IN_STEP,
+        visits=path.visits.set(event.step, data.visit),
+        variables=state.variables,
+        open=OpenStep(state.variables, step_type=data.step_type),
+        routing=(),
     )
 
 
-def _step_completed(state: ExecutionState, event: Event, data: catalog.StepCompleted) -> ExecutionState:
+def _step_completed(state: ExecutionState, event: Event, data: catalog.StepCompleted) -> Changes:
     path = _path(state, event)
     return _put(
         state,
-        path._replace(
-            phase=ROUTING,
-            open=None,
-            last_step=event.step,
-            variables=state.variables,
-            step_outputs=path.step_outputs.set(event.step, data.output),
-        ),
+        path,
+        phase=ROUTING,
+        open=None,
+        last_step=event.step,
+        variables=state.variables,
+        step_outputs=path.step_outputs.set(event.step, data.output),
     )
 
 
-def _step_failed(state: ExecutionState, event: Event, data: catalog.StepFailed) -> ExecutionState:
-    return _put(state, _path(state, event)._replace(error=data.error))
+def _step_failed(state: ExecutionState, event: Event, data: catalog.StepFailed) -> Changes:
+    return _put(state, _path(state, event), error=data.error)
 
 
-def _step_retried(state: ExecutionState, event: Event, data: catalog.StepRetried) -> ExecutionState:
+def _step_retried(state: ExecutionState, event: Event, data: catalog.StepRetried) -> Changes:
     path, opened = _open(state, event)
     item = data.iteration_index if data.key is None else data.key
     failures = opened.failures.set(item, (data.attempt, data.delay))
-    return _put(state, path._replace(open=opened._replace(failures=failures)))
+    return _put(state, path, open=opened._replace(failures=failures))
 
 
-def _step_caught(state: ExecutionState, event: Event, data: catalog.StepCaught) -> ExecutionState:
+def _step_caught(state: ExecutionState, event: Event, data: catalog.StepCaught) -> Changes:
     path = _path(state, event)
-    caught = path._replace(phase=READY, current_step=data.target, open=None, error=None, variables=state.variables)
-    return _put(state, caught)._replace(sleeping=state.sleeping - _is_sleeping(path))
+    put = _put(state, path, phase=READY, current_step=data.target, open=None, error=None, variables=state.variables)
+    return {**put, "sleeping": state.sleeping - _is_sleeping(path)}
 
 
-def _condition_evaluated(state: ExecutionState, event: Event, data: catalog.ConditionEvaluated) -> ExecutionState:
+def _condition_evaluated(state: ExecutionState, event: Event, data: catalog.ConditionEvaluated) -> Changes:
     path = _path(state, event)
-    return _put(state, path._replace(routing=(*path.routing, data.result)))
+    return _put(state, path, routing=(*path.routing, data.result))
 
 
-def _iteration_completed(state: ExecutionState, event: Event, data: catalog.IterationCompleted) -> ExecutionState:
+def _iteration_completed(state: ExecutionState, event: Event, data: catalog.IterationCompleted) -> Changes:
     path, opened = _open(state, event)
     iterations = opened.iterations.set(data.iteration_index, data.result)
-    return _put(state, path._replace(open=opened._replace(iterations=iterations)))
+    return _put(state, path, open=opened._replace(iterations=iterations))
 
 
 def _open(state: ExecutionState, event: Event) -> tuple[PathState, OpenStep]:
@@ -290,48 +296,47 @@ def _open(state: ExecutionState, event: Event) -> tuple[PathState, OpenStep]:
 # --- operations and variables --------------------------------------------------------------------------------------
 
 
-def _operation_started(state: ExecutionState, event: Event, data: catalog.OperationStarted) -> ExecutionState:
-    record = OperationRecord(
-        data.operation_id,
-        data.operation_type,
-        data.parameters_hash,
-        event.recorded_at,
-        started_sequence=event.sequence,
-    )
-    return _put_operation(state, event, record)
-
-
-def _operation_completed(state: ExecutionState, event: Event, data: catalog.OperationCompleted) -> ExecutionState:
-    state = _end_operation(state, event, data.operation_id, status=COMPLETED, result=data.result)
-    if not data.usage:
-        return state
+def _operation_started(state: ExecutionState, event: Event, data: catalog.OperationStarted) -> Changes:
     path, opened = _open(state, event)
-    path = path._replace(open=opened._replace(usage=opened.usage.plus(data.usage)))
-    return _put(state, path)._replace(usage=state.usage.plus(data.usage))
+    kind, digest = data.operation_type, data.parameters_hash
+    record = OperationRecord(data.operation_id, kind, digest, event.recorded_at, event.sequence)
+    return _put_operation(state, path, opened, record)
 
 
-def _operation_failed(state: ExecutionState, event: Event, data: catalog.OperationFailed) -> ExecutionState:
+def _operation_completed(state: ExecutionState, event: Event, data: catalog.OperationCompleted) -> Changes:
+    path, opened = _open(state, event)
+    record = _begun(state, opened, data.operation_id)
+    record = record._replace(ended_sequence=event.sequence, status=COMPLETED, result=data.result)
+    if not data.usage:
+        return _put_operation(state, path, opened, record)
+    opened = opened._replace(usage=opened.usage.plus(data.usage))
+    return {**_put_operation(state, path, opened, record), "usage": state.usage.plus(data.usage)}
+
+
+def _operation_failed(state: ExecutionState, event: Event, data: catalog.OperationFailed) -> Changes:
+    path, opened = _open(state, event)
+    record = _begun(state, opened, data.operation_id)
     names = tuple(data.error_names or ())
-    return _end_operation(state, event, data.operation_id, status=FAILED, error=data.error, error_names=names)
+    record = record._replace(ended_sequence=event.sequence, status=FAILED, error=data.error, error_names=names)
+    return _put_operation(state, path, opened, record)
 
 
-def _end_operation(state: ExecutionState, event: Event, operation_id: str, **outcome: Any) -> ExecutionState:
-    _, opened = _open(state, event)
+def _begun(state: ExecutionState, opened: OpenStep, operation_id: str) -> OperationRecord:
     record = opened.operations.get(operation_id)
     if record is None:
         raise CorruptStoreError(f"operation {operation_id} of {state.execution_id} ends without having begun")
-    return _put_operation(state, event, record._replace(ended_sequence=event.sequence, **outcome))
+    return record
 
 
-def _put_operation(state: ExecutionState, event: Event, record: OperationRecord) -> ExecutionState:
-    path, opened = _open(state, event)
-    opened = opened._replace(operations=opened.operations.set(record.operation_id, record))
-    after = path._replace(open=opened)
-    change = _is_sleeping(after) - _is_sleeping(path) if record.operation_type == TIMER else 0
-    return _put(state, after)._replace(sleeping=state.sleeping + change)
+def _put_operation(state: ExecutionState, path: PathState, opened: OpenStep, record: OperationRecord) -> Changes:
+    after = opened._replace(operations=opened.operations.set(record.operation_id, record))
+    put = _put(state, path, open=after)
+    if record.operation_type == TIMER:
+        put["sleeping"] = state.sleeping + _has_timer(after) - _has_timer(opened)
+    return put
 
 
-def _interrupt_raised(state: ExecutionState, event: Event, data: catalog.InterruptRaised) -> ExecutionState:
+def _interrupt_raised(state: ExecutionState, event: Event, data: catalog.InterruptRaised) -> Changes:
     path = _path(state, event)
     question = Interrupt(
         data.interrupt_id,
@@ -343,28 +348,34 @@ def _interrupt_raised(state: ExecutionState, event: Event, data: catalog.Interru
         data.operation_id,
         event.recorded_at,
     )
-    state = _put(state, path._replace(asking=path.asking + 1))
-    interrupts = state.interrupts.set(data.interrupt_id, question)
-    return state._replace(interrupts=interrupts, asking=state.asking + (path.asking == 0))
+    return {
+        **_put(state, path, asking=path.asking + 1),
+        "interrupts": state.interrupts.set(data.interrupt_id, question),
+        "asking": state.asking + (path.asking == 0),
+    }
 
 
-def _interrupt_resolved(state: ExecutionState, _event: Event, data: catalog.InterruptResolved) -> ExecutionState:
+def _interrupt_resolved(state: ExecutionState, _event: Event, data: catalog.InterruptResolved) -> Changes:
     question = state.interrupts.get(data.interrupt_id)
     if question is None or question.status != PENDING:
         raise CorruptStoreError(f"interrupt {data.interrupt_id} of {state.execution_id} is answered without being open")
     answered = question._replace(status=COMPLETED, response=data.response)
     path = state.paths[question.path]
-    state = _put(state, path._replace(asking=path.asking - 1))
-    asking = state.asking - (path.asking == 1 and path.phase != ENDED)
-    return state._replace(interrupts=state.interrupts.set(data.interrupt_id, answered), asking=asking)
+    return {
+        **_put(state, path, asking=path.asking - 1),
+        "interrupts": state.interrupts.set(data.interrupt_id, answered),
+        "asking": state.asking - (path.asking == 1 and path.phase != ENDED),
+    }
 
 
-def _state_mutated(state: ExecutionState, event: Event, data: catalog.StateMutated) -> ExecutionState:
-    state = state._replace(variables=_mutated(state.variables, data.mutations))
+def _state_mutated(state: ExecutionState, event: Event, data: catalog.StateMutated) -> Changes:
+    variables = _mutated(state.variables, data.mutations)
     path = state.paths.get(event.path)
     if path is None:
-        return state
-    return _put(state, path._replace(variables=_mutated(path.variables, data.mutations)))
+        return {"variables": variables}
+    alone = path.variables is state.variables  # nobody else has written since the step began
+    own = variables if alone else _mutated(path.variables, data.mutations)
+    return {**_put(state, path, variables=own), "variables": variables}
 
 
 def _mutated(variables: Map[str, Any], mutations: Iterable[catalog.Mutation]) -> Map[str, Any]:
@@ -376,7 +387,7 @@ def _mutated(variables: Map[str, Any], mutations: Iterable[catalog.Mutation]) ->
     return variables
 
 
-_CHANGES: dict[type, Callable[[ExecutionState, Event, Any], ExecutionState]] = {
+_CHANGES: dict[type, Callable[[ExecutionState, Event, Any], Changes]] = {
     catalog.ExecutionStarted: _execution_started,
     catalog.ExecutionResumed: _execution_resumed,
     catalog.ExecutionCompleted: _execution_completed,

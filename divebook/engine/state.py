@@ -7,8 +7,9 @@ same whether it is the tenth or the ten-thousandth. Only `engine.evolve` makes n
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from immutables import Map
 
@@ -23,6 +24,19 @@ NO_FAILURE = (0, 0.0)
 READY, IN_STEP, ROUTING, BRANCHED = "ready", "in_step", "routing", "branched"
 JOINING, JOINED, ENDED = "joining", "joined", "ended"
 """Phases of a path: before a step, inside it, choosing what follows, split up, waiting at a join, released, over."""
+
+
+_new, _set = object.__new__, object.__setattr__
+
+
+class Snapshot:
+    """Base of the large states, which every event replaces: frozen, and quick to copy."""
+
+    def changed(self, changes: Mapping[str, Any]) -> Self:
+        """Return a copy in which the named fields differ; half the cost of a named tuple's `_replace`."""
+        copy = _new(type(self))
+        _set(copy, "__dict__", {**self.__dict__, **changes})
+        return copy
 
 
 class Usage(NamedTuple):
@@ -96,7 +110,8 @@ class Interrupt(NamedTuple):
     response: Any = None
 
 
-class PathState(NamedTuple):
+@dataclass(frozen=True)
+class PathState(Snapshot):
     """One line of progress through the graph."""
 
     id: str
@@ -171,7 +186,8 @@ class PathState(NamedTuple):
 NO_INTERRUPTS: Map[str, Interrupt] = Map()
 
 
-class ExecutionState(NamedTuple):
+@dataclass(frozen=True)
+class ExecutionState(Snapshot):
     """The fold of an execution's log up to `last_sequence`."""
 
     execution_id: str

@@ -1,5 +1,7 @@
 """What each event does to the state."""
 
+from dataclasses import FrozenInstanceError, fields
+
 import pytest
 
 from divebook.engine.evolve import evolve, fold
@@ -153,6 +155,17 @@ def test_a_state_is_never_changed_only_replaced():
     after = evolve(before, event)
     assert "n" not in before.variables
     assert after.variables["n"] == 1
+
+
+def test_a_copy_has_the_same_fields_and_no_others():
+    state = state_after(*begun(), *step("a", set_("n", 1)), catalog.ExecutionCancelled("stop"))
+    for snapshot in (state, state.paths["main"]):
+        assert list(vars(snapshot)) == [field.name for field in fields(snapshot)]
+
+
+def test_a_state_is_frozen():
+    with pytest.raises(FrozenInstanceError):
+        state_after(STARTED).lifecycle = "completed"
 
 
 def test_every_event_type_can_be_folded():
