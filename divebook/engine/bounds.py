@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from divebook.engine.instructions import Fact
 from divebook.engine.interrupts import RAISE, RESOURCE_EXHAUSTED, STOP
@@ -116,12 +116,13 @@ def question_about(state: ExecutionState, found: Exhausted) -> str:
 
 
 def facts_about(state: ExecutionState, found: Exhausted, path: str, step: str) -> tuple[Fact, ...]:
-    """Return what is to be recorded so that a path waits until somebody raises the bound: nothing if it waits already."""
+    """Return what to record so that a path waits until somebody raises the bound: nothing if it waits already."""
     interrupt_id = question_about(state, found)
     asked = state.interrupts.get(interrupt_id)
     if asked is None:
         question = f"{str(found)[:1].upper()}{str(found)[1:]}. Raise the bound and go on, or stop?"
         told = {"bound": found.bound, "limit": found.limit, "used": found.used, "edge": found.edge}
+        told["reason"] = found.reason
         data = {key: value for key, value in told.items() if value is not None} | {"choices": [RAISE, STOP]}
         return (Fact(catalog.InterruptRaised(interrupt_id, RESOURCE_EXHAUSTED, question, data=data), path, step),)
     if asked.status == PENDING and path not in asked.waiting:

@@ -11,10 +11,13 @@ from typing import Any
 
 from immutables import Map
 
+from divebook.engine.ledger import Hop, Ledger
+from divebook.engine.operations import Reserved
 from divebook.engine.state import ExecutionState, Interrupt, OpenStep, OperationRecord, PathState, Snapshot, Usage
+from divebook.envelope.bounds import Bounds
 from divebook.events.codec import decode, encode
 
-VERSION = 1
+VERSION = 2
 
 
 def dump_state(state: ExecutionState) -> bytes:
@@ -50,6 +53,8 @@ def _fields(kind: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, Bounds):
+        return value.to_dict()
     if isinstance(value, Map):
         return [[key, _plain(item)] for key, item in value.items()]
     if isinstance(value, Snapshot) or hasattr(value, "_fields"):
@@ -75,7 +80,12 @@ def _execution(data: Mapping[str, Any]) -> ExecutionState:
             variables=_map,
             paths=lambda pairs: _map(pairs, _path),
             usage=lambda fields: Usage(**fields),
-            interrupts=lambda pairs: _map(pairs, lambda fields: Interrupt(**fields)),
+            interrupts=lambda pairs: _map(pairs, lambda fields: Interrupt(**_with(fields, waiting=tuple))),
+            bounds=Bounds.from_dict,
+            ledger=_ledger,
+            identity=_values,
+            stopped=tuple,
+            signals=lambda pairs: _map(pairs, tuple),
         )
     )
 
@@ -86,7 +96,18 @@ def _values(value: Any) -> Any:
 
 
 def _path(data: Mapping[str, Any]) -> PathState:
-    return PathState(**_with(data, step_outputs=_map, visits=_map, variables=_map, open=_open, routing=tuple))
+    maps = dict.fromkeys(("step_outputs", "visits", "variables", "before"), _map)
+    return PathState(**_with(data, **maps, open=_open, routing=tuple, repeats=lambda pairs: _map(pairs, tuple)))
+
+
+def _ledger(data: Mapping[str, Any]) -> Ledger:
+    return Ledger(
+        **_with(data, edges=_map, history=lambda pairs: _map(pairs, lambda fields: Hop(**fields)), errors=_map)
+    )
+
+
+def _operation(data: Mapping[str, Any]) -> OperationRecord:
+    return OperationRecord(**_with(data, error_names=tuple, reserved=lambda fields: Reserved(**fields)))
 
 
 def _open(data: Mapping[str, Any] | None) -> OpenStep | None:
@@ -96,7 +117,7 @@ def _open(data: Mapping[str, Any] | None) -> OpenStep | None:
         **_with(
             data,
             entry_variables=_map,
-            operations=lambda pairs: _map(pairs, lambda fields: OperationRecord(**_with(fields, error_names=tuple))),
+            operations=lambda pairs: _map(pairs, _operation),
             iterations=_map,
             usage=lambda fields: Usage(**fields),
             failures=lambda pairs: _map(pairs, tuple),

@@ -21,6 +21,7 @@ from divebook.engine.instructions import (
     Record,
     RunStep,
 )
+from divebook.engine.ledger import NO_BOUNDS
 from divebook.engine.state import BRANCHED, ENDED, IN_STEP, JOINED, JOINING, PENDING, READY, ExecutionState, PathState
 from divebook.events import catalog
 from divebook.workflow.definition import Workflow
@@ -78,7 +79,7 @@ def _enter(workflow: Workflow, state: ExecutionState, path: PathState, step: str
 
 def _run(workflow: Workflow, state: ExecutionState, path: PathState, step: str) -> PathInstruction:
     """Run a step if the bounds allow it."""
-    found = step_bound(state, path, workflow.step(step), ASKING_TYPES) if state.bounds else None
+    found = step_bound(state, path, workflow.step(step), ASKING_TYPES) if state.bounds is not NO_BOUNDS else None
     if found is None:
         return RunStep(path.id, step, path.visits.get(step, 0) + 1)
     if fails_at_bounds(state):

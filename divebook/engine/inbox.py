@@ -19,15 +19,24 @@ class Message(Protocol):
     """What the rules need of `divebook.store.messages.Message`."""
 
     @property
-    def kind(self) -> str: ...
+    def kind(self) -> str:
+        """`ANSWER` or `SIGNAL`."""
+
     @property
-    def key(self) -> str: ...
+    def key(self) -> str:
+        """Id of the question, or of the signal itself."""
+
     @property
-    def payload(self) -> Any: ...
+    def payload(self) -> Any:
+        """What it says; see `answer_payload` and `signal_payload`."""
+
     @property
-    def source(self) -> str: ...
+    def source(self) -> str:
+        """Who sent it."""
+
     @property
-    def number(self) -> int: ...
+    def number(self) -> int:
+        """Its place in the order of all messages."""
 
 
 def answer_payload(response: Mapping[str, Any], by: str) -> dict[str, Any]:
@@ -48,9 +57,7 @@ def facts_of(state: ExecutionState, messages: Iterable[Message]) -> list[Fact]:
 def _facts(state: ExecutionState, message: Message) -> Iterable[Fact]:
     if message.kind == SIGNAL:
         yield Fact(
-            catalog.SignalReceived(
-                message.payload["name"], message.payload["payload"], message.source, message.number
-            )
+            catalog.SignalReceived(message.payload["name"], message.payload["payload"], message.source, message.number)
         )
         return
     question = state.interrupts.get(message.key)

@@ -1,7 +1,7 @@
 """Questions and which answers fit them: pure.
 
-An answer in its full form is a mapping with some of ``text``, ``approved``, ``decision`` and ``data``. People write less:
-what each kind of question takes instead stands in `_READERS`.
+An answer in its full form is a mapping with some of ``text``, ``approved``, ``decision`` and ``data``. People write
+less: what each kind of question takes instead stands in `_READERS`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from divebook.events.values import normalize
 CLARIFICATION, CONFIRMATION, AGENT_REVIEW, CHECKPOINT = "clarification", "confirmation", "agent_review", "checkpoint"
 RESOURCE_EXHAUSTED, TIMEOUT, SYSTEM_ERROR = "resource_exhausted", "timeout", "system_error"
 OUTCOME_UNKNOWN = "outcome_unknown"
-KINDS = (CLARIFICATION, CONFIRMATION, AGENT_REVIEW, CHECKPOINT, RESOURCE_EXHAUSTED, TIMEOUT, SYSTEM_ERROR)
-"""The kinds that definitions and code may ask; a question about an unknown outcome is only asked by the engine."""
 OPTIONAL_KINDS = (CHECKPOINT, TIMEOUT, SYSTEM_ERROR)
 """Kinds that an empty answer settles, where the question does not say otherwise."""
 
@@ -129,7 +127,7 @@ def _with_fields(question: Interrupt, response: Any, complaint: Complaint) -> di
     if wrong is None and question.kind not in (CONFIRMATION, AGENT_REVIEW):
         return {"data": response}
     if not is_full or "data" not in response:
-        if question.kind in (CONFIRMATION, AGENT_REVIEW):  # the schema is that of the edited data, which may stay as it is
+        if question.kind in (CONFIRMATION, AGENT_REVIEW):  # the schema is that of edited data, which may be left out
             return _checked_fields(question, response) if is_full else None
         raise _unfit(question, f"this answer does not fit: {wrong}")
     inner = complaint(schema, response["data"])

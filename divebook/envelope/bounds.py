@@ -50,9 +50,6 @@ class Bounds:
     def __post_init__(self) -> None:
         object.__setattr__(self, "edges", dict(self.edges))
 
-    def __bool__(self) -> bool:
-        return bool(self.to_dict())
-
     @classmethod
     def none(cls) -> Bounds:
         """Return bounds that bound nothing."""

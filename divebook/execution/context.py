@@ -6,13 +6,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import Any
 
+from divebook.engine.interrupts import OPTIONAL_KINDS, checked_response
 from divebook.engine.operations import RANDOM_GENERATION, TIME_ACCESS, Place, Reserved
-from divebook.engine.interrupts import OPTIONAL_KINDS
 from divebook.engine.state import NO_FAILURE, Interrupt, OpenStep, Usage
 from divebook.events import catalog
 from divebook.events.codec import storable
 from divebook.events.event import to_datetime
 from divebook.execution.recorder import Call, Question, Recorder
+from divebook.execution.schemas import complaint
 from divebook.execution.strands import Strands
 from divebook.workflow.definition import Workflow
 from divebook.workflow.step import Step
@@ -200,7 +201,8 @@ class StepContext:
         data: Mapping[str, Any] | None = None,
         schema: Mapping[str, Any] | None = None,
         expires_in: float | None = None,
-        default: Mapping[str, Any] | None = None,
+        default: Any = None,
+        has_default: bool = False,
         optional: bool | None = None,
         key: str | None = None,
     ) -> Interrupt:
@@ -209,15 +211,15 @@ class StepContext:
         Parameters
         ----------
         kind
-            One of `divebook.engine.interrupts.KINDS`.
+            One of `divebook.workflow.ask.KINDS`.
         message, data
             More than the question itself: a text, and plain data.
         schema
             JSON schema of the value asked for.
         expires_in
             Seconds after which nobody may answer any more.
-        default
-            The response that holds then, in full form (``{"text": ...}``, ``{"approved": ...}``, ``{"data": ...}``).
+        default, has_default
+            The answer that holds then, as a person would give it.
         optional
             Whether an empty answer will do; by default that depends on the kind.
         key
@@ -229,18 +231,22 @@ class StepContext:
             Nobody answered in time, and there is no default.
         """
         will_do = kind in OPTIONAL_KINDS if optional is None else optional
-        asked = Question(kind, question, message, data, schema, expires_in, default, will_do)
+        settled = None
+        if has_default or default is not None:
+            form = Interrupt("default", kind, question, self.path, self.step.name, schema=schema, optional=will_do)
+            settled = checked_response(form, default, complaint, 0)
+        asked = Question(kind, question, message, data, schema, expires_in, settled, will_do)
         return await self._recorder.ask(self.place(key), asked)
 
-    async def signal(self, name: str, timeout: float | None = None) -> Any:
+    async def signal(self, name: str, within: float | None = None) -> Any:
         """Wait for a signal from outside and return its payload; each is taken once, in the order of the log.
 
         Raises
         ------
         OperationError
-            None came within `timeout` seconds.
+            None came within so many seconds.
         """
-        return await self._recorder.signal(self.place(), name, timeout)
+        return await self._recorder.signal(self.place(), name, within)
 
     async def now(self) -> datetime:
         """Return the time, recorded, UTC."""

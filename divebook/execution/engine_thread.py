@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from divebook.execution.journal import GroupCommit
 from divebook.execution.leases import LeaseKeeper
+from divebook.execution.mailroom import Mailroom
 from divebook.store.base import EventStore
 
 T = TypeVar("T")
@@ -25,6 +26,8 @@ class EngineThread:
         self._pid = 0
         self._commits: dict[int, GroupCommit] = {}
         self._keepers: dict[int, LeaseKeeper] = {}
+        self._mailrooms: dict[int, Mailroom] = {}
+        self._background: set[asyncio.Task[None]] = set()
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -32,7 +35,7 @@ class EngineThread:
         with self._lock:
             if self._loop is None or self._pid != os.getpid():
                 self._loop, self._pid = self._start(), os.getpid()
-                self._commits, self._keepers = {}, {}
+                self._commits, self._keepers, self._mailrooms, self._background = {}, {}, {}, set()
             return self._loop
 
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
@@ -59,6 +62,19 @@ class EngineThread:
         if keeper is None:
             keeper = self._keepers[id(store)] = LeaseKeeper(store)
         return keeper
+
+    def mailroom(self, store: EventStore) -> Mailroom:
+        """Return what brings a store's messages to the executions of this process; call it on the loop."""
+        room = self._mailrooms.get(id(store))
+        if room is None:
+            room = self._mailrooms[id(store)] = Mailroom(store)
+        return room
+
+    def keep(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine that nobody waits for; call it on the loop."""
+        task = self.loop.create_task(coroutine)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
 
     @staticmethod
     def _start() -> asyncio.AbstractEventLoop:

@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from divebook.engine.evolve import fold
+from divebook.engine.inbox import facts_of
 from divebook.engine.instructions import Fact
 from divebook.engine.state import ExecutionState, Interrupt, PathState, Usage
-from divebook.errors import ExecutionCancelledError, ExecutionError, ExecutionFailedError
+from divebook.errors import ExecutionCancelledError, ExecutionError, ExecutionFailedError, LeaseHeldError
 from divebook.events import Event, catalog
 from divebook.execution.clock import Chance, Clock, Ids
 from divebook.execution.engine_thread import ENGINE
@@ -21,6 +23,11 @@ from divebook.store.base import EventStore
 from divebook.store.leases import Lease
 from divebook.store.owner import Owner
 from divebook.workflow.definition import Workflow
+
+if TYPE_CHECKING:
+    from divebook.execution.control import Control
+
+MICROSECONDS = 1_000_000
 
 
 class Execution:
@@ -42,10 +49,12 @@ class Execution:
         workflow: Workflow,
         state: ExecutionState,
         store: EventStore,
-        begin: Callable[[Execution], Execution] | None = None,
+        control: Control,
     ) -> None:
         self.workflow, self.store = workflow, store
-        self._begin = begin
+        self.opening: catalog.ExecutionStarted | None = None
+        """What its log begins with, while it is pending; for the environment."""
+        self._control = control
         self._state = state
         self._journal: Journal | None = None
         self._runner: Runner | None = None
@@ -159,16 +168,28 @@ class Execution:
 
     def start(self) -> Execution:
         """Begin a pending execution; return itself at once."""
-        if self._begin is None or self._future is not None:
+        if self.opening is None or self._future is not None:
             raise ExecutionError(f"execution {self.id} is {self.status}; only a pending one can be started")
-        return self._begin(self)
+        return self._control.begin(self, Fact(self.opening))
 
-    def cancel(self, reason: str = "cancelled by a person") -> None:
+    def resume(self) -> Execution:
+        """Take it up again where its log ends; return itself at once. See `Environment.resume`."""
+        return self._control.resume(self.id)
+
+    def answer(self, interrupt_id: str, response: Any, by: str | None = None) -> Execution:
+        """Answer one of its questions; it goes on at once. See `Environment.answer`."""
+        return self._control.answer(interrupt_id, response, self.id, by)
+
+    def signal(self, name: str, payload: Any = None, by: str | None = None) -> Execution:
+        """Send it a signal; see `Environment.signal`."""
+        return self._control.signal(self.id, name, payload, by)
+
+    def cancel(self) -> Execution:
         """Stop it: paths are stopped and awaited, then it ends as cancelled. It can be resumed."""
-        if not self.is_live:
-            raise ExecutionError(
-                f"execution {self.id} is {self.status} and not running in this process; nothing to cancel"
-            )
+        return self._control.cancel(self.id)
+
+    def stop(self, reason: str = "cancelled by a person") -> None:
+        """Stop an execution that this process drives; for `Control.cancel`."""
         self._cancel_reason = reason
         ENGINE.loop.call_soon_threadsafe(self._pass_on_cancellation)
 
@@ -180,7 +201,7 @@ class Execution:
     def _driving(self) -> Future[None]:
         if self._future is None:
             if not self.state.is_over:
-                advice = "start it first" if self._begin is not None else "resume it, or answer its question, first"
+                advice = "start it first" if self.opening is not None else "resume it, or answer its question, first"
                 raise ExecutionError(f"execution {self.id} is not running in this process; {advice}")
             self._future = Future()
             self._future.set_result(None)
@@ -208,16 +229,6 @@ class Execution:
         self._future = ENGINE.submit(self._run(openings, services, clock, chance, lease))
         return self
 
-    def answer_live(self, interrupt_id: str, response: Any) -> bool:
-        """Answer a question of an execution that this process drives; False if it does not. For the environment."""
-        return self.is_live and ENGINE.submit(self._answer(interrupt_id, response)).result()
-
-    async def _answer(self, interrupt_id: str, response: Any) -> bool:
-        if self._runner is None or self._journal is None or not self._runner.answer(interrupt_id, response):
-            return False
-        await self._journal.durable()
-        return True
-
     def drive_cancellation(self, clock: Clock, chance: Chance, lease: Lease) -> Execution:
         """Record that an execution which this process does not drive is cancelled; for the environment."""
         self._future = ENGINE.submit(self._end_as_cancelled(clock, chance, lease))
@@ -230,8 +241,36 @@ class Execution:
         journal.record(catalog.ExecutionCancelled("cancelled by a person"))
         await journal.durable()
         self.store.release(lease)
+        self._settle(journal)
+
+    def refresh(self) -> Execution:
+        """Read on in the log if another process has written to it; for the environment."""
+        if self.is_live or not self._state.last_sequence:
+            return self
+        self._state = self._newest()
+        return self
+
+    def _newest(self) -> ExecutionState:
+        """Return the state up to the last event of the store."""
+        known = self._state
+        return fold(self.id, self.store.read(self.id, known.last_sequence), known) if known.last_sequence else known
+
+    async def durable(self) -> None:
+        """Return when everything recorded so far is written; call it on the engine's loop."""
+        if self._journal is not None:
+            await self._journal.durable()
 
     async def _run(
+        self, openings: Sequence[Fact], services: Services, clock: Clock, chance: Chance, lease: Lease | None
+    ) -> None:
+        """Drive it until it has ended or rests, and on if something came while it was coming to rest."""
+        await self._drive_once(openings, services, clock, chance, lease)
+        while (again := self._taken_up_again()) is not None:
+            resumed = Fact(catalog.ExecutionResumed(self._state.status))
+            await self._drive_once((resumed,), services, clock, chance, again)
+        self._set_alarm(clock)
+
+    async def _drive_once(
         self, openings: Sequence[Fact], services: Services, clock: Clock, chance: Chance, lease: Lease | None
     ) -> None:
         journal = self._open_journal(clock, chance, lease)
@@ -239,15 +278,48 @@ class Execution:
         self._pass_on_cancellation()
         held = lease or Lease(self.id, FIRST_TOKEN, Owner.current(), expires_at=0)
         ENGINE.lease_keeper(self.store).keep(held)
+        mailroom = ENGINE.mailroom(self.store)
         try:
             journal.record_all(openings)
+            if lease is not None:
+                journal.record_all(facts_of(journal.state, self.store.inbox(self.id, journal.state.taken)))
             await journal.durable()
+            mailroom.admit(self.id, self._runner)
             await self._runner.run()
         finally:
+            mailroom.dismiss(self.id)
             ENGINE.lease_keeper(self.store).release(held)
+            self._settle(journal)
+
+    def _settle(self, journal: Journal) -> None:
+        """Keep the state that stands in the store, once this process has stopped driving."""
+        if journal.error is None:
+            self._state = journal.state
+        self._journal, self._runner, self._cancel_reason = None, None, None
+
+    def _taken_up_again(self) -> Lease | None:
+        """Take the lease again if messages came after the last look into the inbox."""
+        if self._state.is_over or not facts_of(self._state, self.store.inbox(self.id, self._state.taken)):
+            return None
+        try:
+            return self.store.acquire(self.id, Owner.current())
+        except LeaseHeldError:  # whoever sent them takes care of them
+            return None
+
+    def _set_alarm(self, clock: Clock) -> None:
+        """See to it that a question expires in time, though nobody drives the execution until then."""
+        due = self._state.wake_at
+        if due is not None:
+            ENGINE.keep(self._wake(due, clock))
+
+    async def _wake(self, due: int, clock: Clock) -> None:
+        while (left := due - clock.now()) > 0:
+            await clock.sleep(left / MICROSECONDS)
+        if not self.is_live and not self.store.closed and self.refresh().state.wake_at == due:
+            self._control.go_on(self)
 
     def _open_journal(self, clock: Clock, chance: Chance, lease: Lease | None) -> Journal:
         token = None if lease is None else lease.token
         commit = ENGINE.group_commit(self.store)
-        self._journal = Journal(self._state, commit, clock, Ids(clock, chance), token=token)
+        self._journal = Journal(self._newest(), commit, clock, Ids(clock, chance), token=token)
         return self._journal

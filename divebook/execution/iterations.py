@@ -35,7 +35,7 @@ class Iterations:
     """The items of one step, from wherever the log has got to."""
 
     def __init__(
-        self, journal: Journal, strands: Strands, path: str, step: Step, each: Each, items: Sequence[Any]
+        self, journal: Journal, path: str, step: Step, each: Each, items: Sequence[Any], *, strands: Strands
     ) -> None:
         self._journal, self._strands, self._path, self._step = journal, strands, path, step
         self._each, self._items = each, items

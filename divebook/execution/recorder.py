@@ -122,7 +122,7 @@ class Recorder:
                 return answer["result"]
         if call.reserved is not None:
             await self._within_bounds(place, call.reserved)
-        self._begin(place, operation_id, call.operation_type, plain, digest, call.reserved)
+        self._begin(place, operation_id, call.operation_type, plain, digest, reserved=call.reserved)
         await self.journal.durable()
         return await self._make(place, operation_id, call)
 
@@ -196,7 +196,7 @@ class Recorder:
         )
         data = {"parameters": normalize(call.parameters, "parameters"), "choices": [RETRY, DONE, FAIL]}
         raised = catalog.InterruptRaised(
-            self._question_id(record), OUTCOME_UNKNOWN, question, data, operation_id=record.operation_id
+            self._question_id(record), OUTCOME_UNKNOWN, question, data=data, operation_id=record.operation_id
         )
         self._record(place, raised)
 
@@ -274,7 +274,7 @@ class Recorder:
             if (answered.response or {}).get("decision") == STOP:
                 raise BoundExceededError(str(found), found.bound, found.reason)
 
-    async def signal(self, place: Place, name: str, timeout: float | None) -> Any:
+    async def signal(self, place: Place, name: str, within: float | None) -> Any:
         """Return the payload of the next signal of that name that nobody has taken yet.
 
         Raises
@@ -282,7 +282,7 @@ class Recorder:
         OperationError
             None came in time.
         """
-        operation_id, parameters = place.operation_id, {"signal": name, "seconds": timeout}
+        operation_id, parameters = place.operation_id, {"signal": name, "seconds": within}
         self._met.add(operation_id)
         digest = canonical_hash(parameters)[:HASH_DIGITS]
         known = self._known(place, operation_id, SIGNAL_WAIT, digest)
@@ -291,13 +291,13 @@ class Recorder:
         if known is None or known.status != RUNNING:
             self._begin(place, operation_id, SIGNAL_WAIT, parameters, digest)
         record = self._records(place)[operation_id]
-        until = None if timeout is None else record.started_at + int(timeout * MICROSECONDS)
+        until = None if within is None else record.started_at + int(within * MICROSECONDS)
         if until is not None and self.deadlines is not None:
             self.deadlines(place.path, until)
         await self._arrived(place.path, name, until)
         duration = self._since(record.started_at)
         if name not in self.journal.state.signals:
-            error = TimeoutError(f"no signal {name!r} came within {timeout:g} seconds")
+            error = TimeoutError(f"no signal {name!r} came within {within:g} seconds")
             self._record(
                 place,
                 catalog.OperationFailed(operation_id, SIGNAL_WAIT, duration, str(error), names_of(error)),
@@ -323,6 +323,7 @@ class Recorder:
         operation_type: str,
         parameters: Any,
         digest: str,
+        *,
         reserved: Reserved | None = None,
     ) -> None:
         held = None if reserved is None else reserved.to_dict() or None

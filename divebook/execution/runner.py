@@ -6,9 +6,7 @@ from above as a mapping from step type to coroutine function, so that the runner
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable
-from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
@@ -100,9 +98,13 @@ class Runner:
         if not self.journal.state.paths:
             self.journal.record_all((decide_start(self.workflow),))
         async with anyio.create_task_group() as alarms:
-            self._recorder.deadlines = functools.partial(alarms.start_soon, self._look_again)
-            for path, deadline in self.journal.state.deadlines():
+
+            def set_alarm(path: str, deadline: int) -> None:
                 alarms.start_soon(self._look_again, path, deadline)
+
+            self._recorder.deadlines = set_alarm
+            for path, deadline in self.journal.state.deadlines():
+                set_alarm(path, deadline)
             try:
                 async with anyio.create_task_group() as tasks:
                     self._tasks = tasks

@@ -80,7 +80,8 @@ class StepRun:
         names = {"inputs": journal.state.inputs, "state": self.opened.entry_variables}
         is_old = self._workflow.dialect == "dive"
         items = await self._services.evaluate_items(each.items, names, flatten=is_old)
-        iterations = Iterations(journal, self._recorder.strands[self._path], self._path, self.step, each, items)
+        strands = self._recorder.strands[self._path]
+        iterations = Iterations(journal, self._path, self.step, each, items, strands=strands)
         return await iterations.run(self._run_item, texts_only=is_old)
 
     def _find_handler(self) -> Handler:

@@ -32,6 +32,8 @@ class Action:
     description: str = ""
     idempotent: bool = False
     """Calling it twice does no more than calling it once (reading included)."""
+    approval: bool = False
+    """A person must approve every call first, and may change its parameters."""
 
     @property
     def repeatable(self) -> bool:
@@ -68,8 +70,12 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
 @overload
 def action(name: F) -> F: ...
 @overload
-def action(name: str | None = None, *, idempotent: bool = False) -> Callable[[F], F]: ...
-def action(name: F | str | None = None, *, idempotent: bool = False) -> F | Callable[[F], F]:
+def action(
+    name: str | None = None, *, idempotent: bool = False, approval: bool = False
+) -> Callable[[F], F]: ...
+def action(
+    name: F | str | None = None, *, idempotent: bool = False, approval: bool = False
+) -> F | Callable[[F], F]:
     """Make a function an action of every environment of this process; a later one of the same name replaces it.
 
     Parameters
@@ -79,6 +85,8 @@ def action(name: F | str | None = None, *, idempotent: bool = False) -> F | Call
     idempotent
         Calling it twice does no more than calling it once, as with reading: it is then simply called again where a
         process died during the call. For any other a person is asked.
+    approval
+        A person must approve every call first, and may change its parameters.
 
     Examples
     --------
@@ -89,18 +97,19 @@ def action(name: F | str | None = None, *, idempotent: bool = False) -> F | Call
     'HI'
     """
     if callable(name):
-        return _register(name, name.__name__, idempotent=False)
+        return _register(name, Action(name.__name__, name, inspect.getdoc(name) or ""))
 
     def decorate(function: F) -> F:
-        return _register(function, name or function.__name__, idempotent=idempotent)
+        description = inspect.getdoc(function) or ""
+        return _register(function, Action(name or function.__name__, function, description, idempotent, approval))
 
     return decorate
 
 
-def _register(function: F, name: str, *, idempotent: bool) -> F:
-    if not name:
+def _register(function: F, made: Action) -> F:
+    if not made.name:
         raise SetupError("action name is required")
-    REGISTERED[name] = Action(name, function, inspect.getdoc(function) or "", idempotent)
+    REGISTERED[made.name] = made
     return function
 
 

@@ -16,8 +16,9 @@ from divebook.engine.retries import Failure, names_of, retry_delay_of
 from divebook.errors import DefinitionError, NotFoundError, OperationError, StepError
 from divebook.execution.context import StepContext
 from divebook.execution.iterations import Outcome
-from divebook.execution.strands import Suspended
+from divebook.execution.schemas import instance_of, schema_of
 from divebook.execution.step_run import failure_text
+from divebook.execution.strands import Suspended
 from divebook.scripting import value_text
 from divebook.workflow.functions import CURRENT, RESULT, WORKFLOW_FUNCTIONS, StepFunction
 from divebook.workflow.problem import Problem
@@ -92,6 +93,68 @@ class WorkflowContext:
                 f"{min_version} to {max_version}; run it with the function it was started with"
             )
         return decided
+
+    async def interrupt(
+        self,
+        kind: str,
+        question: str,
+        *,
+        message: str | None = None,
+        data: Mapping[str, Any] | None = None,
+        answer: Any = None,
+        expires_in: float | None = None,
+        default: Any = None,
+    ) -> dict[str, Any]:
+        """Ask a person and return the answer in full form: ``text``, ``approved``, ``decision``, ``data``.
+
+        The execution waits without costing anything; once there is an answer the function runs again, and every call
+        before the question is answered from the log.
+
+        Parameters
+        ----------
+        kind
+            One of `divebook.workflow.ask.KINDS`.
+        message, data
+            More than the question itself: a text, and plain data.
+        answer
+            What is asked for: a type, for example a pydantic model, or a JSON schema.
+        expires_in, default
+            Seconds after which nobody may answer any more, and the answer that holds then.
+
+        Raises
+        ------
+        InterruptExpiredError
+            Nobody answered in time, and there is no default.
+        """
+        answered = await self._context.interrupt(
+            kind,
+            question,
+            message=message,
+            data=data,
+            schema=None if answer is None else schema_of(answer),
+            expires_in=expires_in,
+            default=default,
+        )
+        return dict(answered.response or {})
+
+    async def ask(self, question: str, answer: Any = None, **options: Any) -> Any:
+        """Ask for a clarification; return the text, or an instance of the type `answer`. Options as in `interrupt`."""
+        response = await self.interrupt("clarification", question, answer=answer, **options)
+        return response.get("text") if answer is None else instance_of(answer, response.get("data"))
+
+    async def confirm(self, question: str, **options: Any) -> bool:
+        """Ask whether to do something; only an approval gives True. Options as in `interrupt`."""
+        return (await self.interrupt("confirmation", question, **options)).get("approved") is True
+
+    async def wait_signal(self, name: str, within: float | None = None) -> Any:
+        """Wait for a signal and return its payload; each is taken once, in the order in which they came.
+
+        Raises
+        ------
+        OperationError
+            None came within so many seconds.
+        """
+        return await self._context.signal(name, within)
 
     async def gather(self, *calls: Awaitable[Any]) -> list[Any]:
         """Await several calls side by side; return their results in order.
