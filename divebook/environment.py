@@ -360,7 +360,7 @@ class Environment:
         return [(found.id, question) for found in self._unfinished() for question in found.interrupts]
 
     def _unfinished(self) -> Iterable[Execution]:
-        return (self.execution(record.execution_id) for record in self.store.records(status=catalog.RUNNING))
+        return (self.execution(record.execution_id) for record in self.store.unended())
 
     def _asked(self, interrupt_id: str, execution_id: str | None) -> Execution:
         """Return the execution that asked a question."""
@@ -400,7 +400,10 @@ class Environment:
         return self.store.acquire(execution_id, Owner.current(), now=after)
 
     def recoverable(self) -> list[ExecutionRecord]:
-        """Return the executions that have not ended and that no living process drives, newest first."""
+        """Return the executions that have something to do and that no living process drives, newest first.
+
+        One that waits has something to do once its time has come, or there is a message for it.
+        """
         return self.store.orphans()
 
     def executions(

@@ -13,7 +13,7 @@ from immutables import Map
 from divebook.engine.state import ExecutionState, Interrupt, OpenStep, OperationRecord, PathState, Usage
 from divebook.events.codec import decode, encode
 
-VERSION = 1
+VERSION = 2
 
 
 def dump_state(state: ExecutionState) -> bytes:

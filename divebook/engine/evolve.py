@@ -36,6 +36,8 @@ from divebook.events.event import Event
 
 FUNCTION = "function"
 TIMER = "timer"
+LONGEST_SECONDS = 1000 * 365 * 86400.0
+"""A timer that is set for longer counts as this long, since dates end with the year 9999."""
 """Type of the operation that lets time pass."""
 
 
@@ -297,8 +299,16 @@ def _operation_started(state: ExecutionState, event: Event, data: catalog.Operat
         data.parameters_hash,
         event.recorded_at,
         started_sequence=event.sequence,
+        until=_timer_end(event, data) if data.operation_type == TIMER else None,
     )
     return _put_operation(state, event, record)
+
+
+def _timer_end(event: Event, data: catalog.OperationStarted) -> int | None:
+    seconds = (data.parameters or {}).get("seconds")
+    if not isinstance(seconds, int | float):
+        return None
+    return event.recorded_at + round(min(seconds, LONGEST_SECONDS) * 1_000_000)
 
 
 def _operation_completed(state: ExecutionState, event: Event, data: catalog.OperationCompleted) -> ExecutionState:

@@ -63,6 +63,8 @@ class OperationRecord(NamedTuple):
     error: str | None = None
     error_names: tuple[str, ...] = ()
     """The class of the error, and those it derives from."""
+    until: int | None = None
+    """When a timer goes off, microseconds since 1970."""
 
 
 class OpenStep(NamedTuple):
@@ -210,6 +212,15 @@ class ExecutionState(NamedTuple):
         if self.lifecycle == RUNNING and waits and waits + self.joining >= self.active:
             return WAITING
         return self.lifecycle
+
+    @property
+    def wake_at(self) -> int | None:
+        """When the first timer of a waiting execution goes off, microseconds since 1970; None if it has none."""
+        if self.status != WAITING or not self.sleeping:
+            return None
+        opened = (path.open for path in self.paths.values() if path.open is not None and path.phase != ENDED)
+        timers = (record for step in opened for record in step.operations.values() if record.status == RUNNING)
+        return min((record.until for record in timers if record.until is not None), default=None)
 
     @property
     def is_over(self) -> bool:
