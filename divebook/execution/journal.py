@@ -18,7 +18,8 @@ from divebook.engine.state import ExecutionState
 from divebook.events import Event
 from divebook.events.catalog import Payload
 from divebook.execution.clock import Clock, Ids
-from divebook.store.base import Batch, EventStore
+from divebook.store.base import EventStore
+from divebook.store.batches import Batch
 from divebook.store.owner import Owner
 
 FIRST_TOKEN = 1
@@ -133,7 +134,17 @@ class Journal:
     def take_batch(self) -> Batch:
         """Hand over what waits to be written; for `GroupCommit`."""
         owner = Owner.current() if self._token is None and self.written == 0 else None
-        batch = Batch(self.execution_id, self.written, tuple(self._pending), self._token, owner)
+        state = self.state
+        batch = Batch(
+            self.execution_id,
+            self.written,
+            tuple(self._pending),
+            self._token,
+            owner,
+            status=state.status,
+            wake_at=state.wake_at,
+            taken=state.taken,
+        )
         if owner is not None:
             self._token = FIRST_TOKEN
         self._pending = []

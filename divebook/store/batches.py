@@ -1,16 +1,17 @@
-"""What every store does to a batch before writing it: check each event, encode each payload once, note what changes."""
+"""What is written at once, and what every store does to it before: check events, encode payloads, note what changes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from divebook.errors import FencedError, InvalidEventError, UnstorableValueError
+from divebook.errors import FencedError, InvalidEventError, NotFoundError, UnstorableValueError
 from divebook.events.catalog import (
     CANCELLED,
     COMPLETED,
     FAILED,
     RUNNING,
+    STATUSES,
     TERMINAL,
     ExecutionCancelled,
     ExecutionCompleted,
@@ -23,7 +24,8 @@ from divebook.events.codec import encode
 from divebook.events.event import Event, validate
 from divebook.store.blobs import BLOB_BYTES, outsource
 from divebook.store.checksums import chain, covered
-from divebook.store.leases import Lease
+from divebook.store.leases import LEASE_SECONDS, Lease, Moment
+from divebook.store.owner import Owner
 
 STATUS_AFTER: dict[type[Payload], str] = {
     ExecutionStarted: RUNNING,
@@ -33,6 +35,29 @@ STATUS_AFTER: dict[type[Payload], str] = {
     ExecutionCancelled: CANCELLED,
 }
 """The events that change an execution's status, and to what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Events that are written together or not at all."""
+
+    execution_id: str
+    expected_sequence: int
+    """Sequence of the last event the writer knows of; 0 for a new execution."""
+    events: Sequence[Event]
+    token: int | None = None
+    """The writer's fencing token; None for an execution that never had a lease."""
+    acquire: Owner | None = None
+    """Who gets the first lease (token 1, `LEASE_SECONDS` long) of the execution that the batch begins."""
+    status: str | None = None
+    """The execution's status after the events: running or waiting, which they do not tell by themselves.
+
+    None leaves it as it is. An end counts only where the events say so.
+    """
+    wake_at: int | None = None
+    """When a waiting execution has something to do by itself (a timer, a question that expires), microseconds."""
+    taken: int = 0
+    """Number of the last message that is in the log; it never goes down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +84,11 @@ class PreparedBatch:
     started: ExecutionStarted | None
     """What a new log begins with; None if the log exists already."""
     turn: Turn | None
-    """None if the status stays as it is."""
+    """None if the execution neither begins, nor ends, nor is resumed."""
+    status: str | None
+    """What the status becomes without a turn; None if it stays as it is. An execution that has ended keeps its own."""
+    wake_at: int | None
+    taken: int
     blobs: dict[bytes, bytes]
     """The large values among the payloads, by their hash."""
     token: int
@@ -86,9 +115,7 @@ class PreparedBatch:
         return FencedError(self.execution_id, self.token or None, current)
 
 
-def prepare(
-    execution_id: str, events: Sequence[Event], expected_sequence: int, token: int = 0, lease: Lease | None = None
-) -> PreparedBatch:
+def prepare(batch: Batch) -> PreparedBatch:
     """Check and encode a batch.
 
     Raises
@@ -98,13 +125,14 @@ def prepare(
     """
     payloads, covers = [], []
     blobs: dict[bytes, bytes] = {}
-    size, sequence = 0, expected_sequence
+    size, sequence = 0, batch.expected_sequence
     started: ExecutionStarted | None = None
     turn: Turn | None = None
-    for index, event in enumerate(events):
+    lease = None if batch.acquire is None else _first_lease(batch, batch.acquire)
+    for index, event in enumerate(batch.events):
         sequence += 1
         try:
-            _check(event, execution_id, sequence)
+            _check(event, batch.execution_id, sequence)
             data = event.data.to_data()
             payload = encode(data)
             if len(payload) > BLOB_BYTES:
@@ -119,10 +147,47 @@ def prepare(
             turn = turn_after(event)
             if isinstance(event.data, ExecutionStarted):
                 started = event.data
-    _check_distinct(events)
+    _check_distinct(batch.events)
+    turn, status = _standing(batch, turn)
     return PreparedBatch(
-        execution_id, expected_sequence, tuple(events), payloads, covers, size, started, turn, blobs, token, lease
+        batch.execution_id,
+        batch.expected_sequence,
+        tuple(batch.events),
+        payloads,
+        covers,
+        size,
+        started,
+        turn,
+        status,
+        None if turn is not None and turn.status in TERMINAL else batch.wake_at,
+        batch.taken,
+        blobs,
+        batch.token or 0,
+        lease,
     )
+
+
+def _first_lease(batch: Batch, owner: Owner) -> Lease:
+    if batch.expected_sequence or batch.token is not None:
+        raise ValueError(
+            f"acquire is for the first batch of a new execution, not for {batch.execution_id} at event "
+            f"{batch.expected_sequence} with token {batch.token}; use the store's acquire"
+        )
+    # The wall clock is the writer's, as it stands in the events.
+    moment = Moment(getattr(batch.events[-1], "recorded_at", 0), Moment.at(None).uptime)
+    return moment.plus(LEASE_SECONDS).lease(batch.execution_id, 1, owner)
+
+
+def _standing(batch: Batch, turn: Turn | None) -> tuple[Turn | None, str | None]:
+    """Return the turn and the status after it, with what the writer knows of an execution that goes on."""
+    status = batch.status
+    if status is None or status in TERMINAL:
+        return turn, None
+    if status not in STATUSES:
+        raise NotFoundError("status", status, STATUSES)
+    if turn is None or turn.status in TERMINAL:
+        return turn, status
+    return replace(turn, status=status), status
 
 
 def _check(event: Event, execution_id: str, sequence: int) -> None:

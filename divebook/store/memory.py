@@ -6,16 +6,17 @@ Payloads are kept encoded, as on disk, so that what is read is always a copy and
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from divebook.errors import ConcurrentAppendError, InvalidEventError, StoreError
 from divebook.events.catalog import RUNNING, TERMINAL
-from divebook.events.codec import decode_payload
+from divebook.events.codec import decode, decode_payload
 from divebook.events.event import Event, to_datetime
 from divebook.store.base import EventStore, Refusal, check_reached, first_sorted
 from divebook.store.batches import PreparedBatch, Turn, duplicate_id
 from divebook.store.blobs import embed
 from divebook.store.leases import Lease, Moment
+from divebook.store.messages import Message
 from divebook.store.owner import Owner
 from divebook.store.records import ExecutionRecord
 from divebook.store.upkeep import StoredBlob, StoredEvent, StoredLog
@@ -36,6 +37,8 @@ class _Log:
     token: int = 0
     lease: Lease | None = None
     checkpoint: tuple[int, bytes] | None = None
+    wake_at: int | None = None
+    taken: int = 0
 
 
 class MemoryStore(EventStore):
@@ -47,6 +50,8 @@ class MemoryStore(EventStore):
         super().__init__()
         self._logs: dict[str, _Log] = {}
         self._contents: dict[bytes, bytes] = {}
+        self._messages: dict[int, tuple[Message, bytes]] = {}
+        self._last_number = 0
 
     def _write(self, batches: Sequence[PreparedBatch]) -> list[Refusal | None]:
         return [self._write_one(batch) for batch in batches]
@@ -84,7 +89,11 @@ class MemoryStore(EventStore):
         log.size += batch.size
         for digest, content in batch.blobs.items():
             self._refer(log, digest, content)
-        log.turn = batch.turn or log.turn
+        if batch.turn is not None:
+            log.turn = batch.turn
+        elif batch.status is not None and log.turn.status not in TERMINAL:
+            log.turn = replace(log.turn, status=batch.status)
+        log.wake_at, log.taken = batch.wake_at, max(log.taken, batch.taken)
         if batch.lease is not None:
             log.token, log.lease = 1, batch.lease
         elif batch.ends:
@@ -125,13 +134,19 @@ class MemoryStore(EventStore):
 
     def _delete(self, execution_id: str) -> None:
         self._find(execution_id)
-        del self._logs[execution_id]
+        self._drop(execution_id)
 
     def _cleanup(self, before: int) -> list[str]:
         gone = [execution_id for execution_id, log in self._logs.items() if _ended_before(log.turn, before)]
         for execution_id in gone:
-            del self._logs[execution_id]
+            self._drop(execution_id)
         return gone
+
+    def _drop(self, execution_id: str) -> None:
+        del self._logs[execution_id]
+        for message, _ in list(self._messages.values()):
+            if message.execution_id == execution_id:
+                del self._messages[message.number]
 
     # --- leases and checkpoints --------------------------------------------------------------------------------------
 
@@ -182,6 +197,41 @@ class MemoryStore(EventStore):
             log.checkpoint = None
         return len(logs)
 
+    # --- messages ----------------------------------------------------------------------------------------------------
+
+    def _post(self, message: Message, payload: bytes) -> Message:
+        self._find(message.execution_id)
+        place = (message.execution_id, message.kind, message.key)
+        for kept, encoded in self._messages.values():
+            if (kept.execution_id, kept.kind, kept.key) == place:
+                return replace(kept, payload=decode(encoded))
+        self._last_number += 1
+        numbered = replace(message, number=self._last_number)
+        self._messages[numbered.number] = (replace(numbered, payload=None), payload)
+        return numbered
+
+    def _inbox(self, execution_id: str, after: int) -> list[Message]:
+        with self._lock:
+            self._find(execution_id)
+            return [message for message in self._new_messages(after) if message.execution_id == execution_id]
+
+    def _new_messages(self, after: int) -> list[Message]:
+        if after >= self._last_number:
+            return []
+        kept = [entry for number, entry in self._messages.items() if number > after]
+        return [replace(message, payload=decode(payload)) for message, payload in kept]
+
+    def _last_message(self) -> int:
+        return self._last_number
+
+    def _untaken(self) -> set[str]:
+        with self._lock:
+            messages = [message for message, _ in self._messages.values()]
+            return {message.execution_id for message in messages if message.number > self._taken(message)}
+
+    def _taken(self, message: Message) -> int:
+        return self._logs[message.execution_id].taken
+
     # --- keeping in order --------------------------------------------------------------------------------------------
 
     def _stored_log(self, execution_id: str) -> StoredLog:
@@ -205,7 +255,7 @@ class MemoryStore(EventStore):
         moment = Moment.at(now)
         gone = [name for name in execution_ids if name in self._logs and _is_over(self._logs[name], moment)]
         for execution_id in gone:
-            del self._logs[execution_id]
+            self._drop(execution_id)
         return gone
 
     def _drop_blobs(self) -> int:
@@ -216,6 +266,7 @@ class MemoryStore(EventStore):
 
     def _close(self) -> None:
         self._logs.clear()
+        self._messages.clear()
 
     def _find(self, execution_id: str) -> _Log:
         log = self._logs.get(execution_id)
@@ -255,4 +306,6 @@ def _record(execution_id: str, log: _Log) -> ExecutionRecord:
         last_sequence=len(log.events),
         error=log.turn.error,
         size=log.size,
+        wake_at=None if log.wake_at is None else to_datetime(log.wake_at),
+        taken=log.taken,
     )

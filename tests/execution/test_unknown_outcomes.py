@@ -81,6 +81,16 @@ def test_the_answer_may_come_from_another_process_later():
     assert other.answer(question.interrupt_id, "retry").wait(20).status == "completed"
 
 
+def test_the_store_knows_that_an_execution_waits_until_it_is_answered():
+    world, execution_id = died_during_the_call(Bank())
+    assert [record.execution_id for record in world.recoverable()] == [execution_id]
+    resumed = world.resume(execution_id).wait(20)
+    assert world.executions(status="waiting") == [world.store.record(execution_id)]
+    assert (world.recoverable(), world.executions(status="running")) == ([], [])
+    world.answer(resumed.interrupts[0].interrupt_id, "retry").wait(20)
+    assert world.store.record(execution_id).status == "completed"
+
+
 def test_resuming_again_asks_no_second_time():
     world, execution_id = died_during_the_call(Bank())
     world.resume(execution_id).wait(20)
