@@ -58,7 +58,7 @@ def checked_response(question: Interrupt, response: Any, complaint: Complaint, n
     if _is_empty(plain):
         if question.optional:
             return {}
-        raise _unfit(question, f"it needs an answer: {_wanted(question)}")
+        raise _unfit(question, f"it needs an answer: answer with {_wanted(question)}")
     if question.kind == OUTCOME_UNKNOWN:
         return _outcome(question, plain)
     answer = _with_fields(question, plain, complaint)
@@ -142,9 +142,9 @@ def _checked_fields(question: Interrupt, response: Mapping[str, Any]) -> dict[st
         if key in given and not isinstance(given[key], kind):
             raise _unfit(question, f"{key} must be {name}, not {given[key]!r}")
     if question.kind == CONFIRMATION and "approved" not in given:
-        raise _unfit(question, f"it needs an answer: {_wanted(question)}")
+        raise _unfit(question, f"it needs an answer: answer with {_wanted(question)}")
     if question.kind == AGENT_REVIEW and given.get("decision") not in (APPROVE, REJECT, MODIFY):
-        raise _unfit(question, f"it needs an answer: {_wanted(question)}")
+        raise _unfit(question, f"it needs an answer: answer with {_wanted(question)}")
     return given
 
 
@@ -238,7 +238,7 @@ _WANTED = {
     RESOURCE_EXHAUSTED: "raise, the new bound as a number, or stop",
     TIMEOUT: "a text",
     SYSTEM_ERROR: "a text",
-    OUTCOME_UNKNOWN: "retry, done (with its result) or fail",
+    OUTCOME_UNKNOWN: "retry, done or fail (done: with its result)",
 }
 
 

@@ -70,10 +70,12 @@ class Reserved(NamedTuple):
     tokens: int = 0
     cost: int = 0
     """Nanodollars."""
+    is_priced: bool = True
+    """Whether a price is known."""
 
     def to_dict(self) -> dict[str, int]:
-        """Return the parts that are not zero."""
-        return {name: value for name, value in zip(self._fields, self, strict=True) if value}
+        """Return what is not zero, as the log holds it."""
+        return {name: value for name, value in (("tokens", self.tokens), ("cost", self.cost)) if value}
 
 
 class RunOperation(Protocol):

@@ -13,7 +13,7 @@ from divebook.engine.evolve import fold
 from divebook.engine.inbox import ANSWER, EXPIRED, SIGNAL, answer_payload, signal_payload
 from divebook.engine.instructions import Fact
 from divebook.engine.interrupts import checked_response
-from divebook.engine.state import ExecutionState, Interrupt
+from divebook.engine.state import PENDING, ExecutionState, Interrupt
 from divebook.envelope.bounds import Bounds
 from divebook.errors import (
     CorruptStoreError,
@@ -27,7 +27,7 @@ from divebook.events import Event, catalog
 from divebook.events.codec import storable
 from divebook.execution.clock import Chance, Clock, Ids
 from divebook.execution.engine_thread import ENGINE
-from divebook.execution.execution import Execution
+from divebook.execution.execution import CANCELLED, Execution
 from divebook.execution.schemas import complaint
 from divebook.execution.step_run import Services
 from divebook.store import EventStore, ExecutionRecord, Lease, Owner
@@ -138,7 +138,7 @@ class Control:
         """Answer a question; see `Environment.answer`."""
         execution = self._asked(interrupt_id, execution_id)
         question = execution.state.interrupts[interrupt_id]
-        if execution.state.is_over:
+        if execution.state.is_over and question.status == PENDING:
             raise InterruptError(
                 interrupt_id, f"its execution {execution.id} is {execution.status}; resume it, and answer then"
             )
@@ -192,16 +192,16 @@ class Control:
 
     # --- ending ----------------------------------------------------------------------------------------------------
 
-    def cancel(self, execution_id: str) -> Execution:
+    def cancel(self, execution_id: str, reason: str = CANCELLED) -> Execution:
         """Cancel an execution; see `Environment.cancel`."""
         execution = self.find(execution_id)
         if execution.is_live:
-            execution.stop()
+            execution.stop(reason)
             return execution
         if execution.state.is_over:
             raise ExecutionError(f"execution {execution.id} is {execution.status} already; there is nothing to cancel")
         lease = self._take_over(execution.id)
-        return execution.refresh().drive_cancellation(self.clock, self.chance, lease)
+        return execution.refresh().drive_cancellation(reason, self.clock, self.chance, lease)
 
     def _take_over(self, execution_id: str) -> Lease:
         """Acquire an execution whoever drives it: as if the present lease had expired."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from divebook.execution.control import Control
 
 MICROSECONDS = 1_000_000
+CANCELLED = "cancelled by a person"
 
 
 class Execution:
@@ -55,7 +56,7 @@ class Execution:
         self.opening: catalog.ExecutionStarted | None = None
         """What its log begins with, while it is pending; for the environment."""
         self._control = control
-        self._state = state
+        self._state, self._is_stored = state, True
         self._journal: Journal | None = None
         self._runner: Runner | None = None
         self._future: Future[None] | None = None
@@ -184,11 +185,11 @@ class Execution:
         """Send it a signal; see `Environment.signal`."""
         return self._control.signal(self.id, name, payload, by)
 
-    def cancel(self) -> Execution:
+    def cancel(self, reason: str = CANCELLED) -> Execution:
         """Stop it: paths are stopped and awaited, then it ends as cancelled. It can be resumed."""
-        return self._control.cancel(self.id)
+        return self._control.cancel(self.id, reason)
 
-    def stop(self, reason: str = "cancelled by a person") -> None:
+    def stop(self, reason: str) -> None:
         """Stop an execution that this process drives; for `Control.cancel`."""
         self._cancel_reason = reason
         ENGINE.loop.call_soon_threadsafe(self._pass_on_cancellation)
@@ -229,31 +230,31 @@ class Execution:
         self._future = ENGINE.submit(self._run(openings, services, clock, chance, lease))
         return self
 
-    def drive_cancellation(self, clock: Clock, chance: Chance, lease: Lease) -> Execution:
+    def drive_cancellation(self, reason: str, clock: Clock, chance: Chance, lease: Lease) -> Execution:
         """Record that an execution which this process does not drive is cancelled; for the environment."""
-        self._future = ENGINE.submit(self._end_as_cancelled(clock, chance, lease))
+        self._future = ENGINE.submit(self._end_as_cancelled(reason, clock, chance, lease))
         return self
 
-    async def _end_as_cancelled(self, clock: Clock, chance: Chance, lease: Lease) -> None:
+    async def _end_as_cancelled(self, reason: str, clock: Clock, chance: Chance, lease: Lease) -> None:
         journal = self._open_journal(clock, chance, lease)
         for path in journal.state.active_paths():
-            journal.record(catalog.PathCancelled("cancelled by a person"), path.id)
-        journal.record(catalog.ExecutionCancelled("cancelled by a person"))
+            journal.record(catalog.PathCancelled(reason), path.id)
+        journal.record(catalog.ExecutionCancelled(reason))
         await journal.durable()
         self.store.release(lease)
         self._settle(journal)
 
     def refresh(self) -> Execution:
         """Read on in the log if another process has written to it; for the environment."""
-        if self.is_live or not self._state.last_sequence:
-            return self
-        self._state = self._newest()
+        if not self.is_live:
+            self._state, self._is_stored = self._newest(), True
         return self
 
     def _newest(self) -> ExecutionState:
         """Return the state up to the last event of the store."""
-        known = self._state
-        return fold(self.id, self.store.read(self.id, known.last_sequence), known) if known.last_sequence else known
+        known = self._state if self._is_stored else ExecutionState(self.id)
+        is_pending = self._is_stored and not known.last_sequence
+        return known if is_pending else fold(self.id, self.store.read(self.id, known.last_sequence), known)
 
     async def durable(self) -> None:
         """Return when everything recorded so far is written; call it on the engine's loop."""
@@ -292,9 +293,8 @@ class Execution:
             self._settle(journal)
 
     def _settle(self, journal: Journal) -> None:
-        """Keep the state that stands in the store, once this process has stopped driving."""
-        if journal.error is None:
-            self._state = journal.state
+        """Keep the last state, once this process has stopped driving; without its log it may not be what is stored."""
+        self._state, self._is_stored = journal.state, journal.error is None
         self._journal, self._runner, self._cancel_reason = None, None, None
 
     def _taken_up_again(self) -> Lease | None:

@@ -265,6 +265,12 @@ class Recorder:
         BoundExceededError
             They do not, and a person said stop, or nobody is to be asked.
         """
+        if self.journal.state.bounds.max_cost is not None and not reserved.is_priced:
+            raise BoundExceededError(
+                "max_cost cannot be kept, since no price is known for this model; bound its tokens with max_tokens",
+                "max_cost",
+                "max_cost_exceeded",
+            )
         while (found := call_bound(self.journal.state, reserved)) is not None:
             if fails_at_bounds(self.journal.state):
                 raise BoundExceededError(str(found), found.bound, found.reason)

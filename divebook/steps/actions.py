@@ -70,12 +70,8 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
 @overload
 def action(name: F) -> F: ...
 @overload
-def action(
-    name: str | None = None, *, idempotent: bool = False, approval: bool = False
-) -> Callable[[F], F]: ...
-def action(
-    name: F | str | None = None, *, idempotent: bool = False, approval: bool = False
-) -> F | Callable[[F], F]:
+def action(name: str | None = None, *, idempotent: bool = False, approval: bool = False) -> Callable[[F], F]: ...
+def action(name: F | str | None = None, *, idempotent: bool = False, approval: bool = False) -> F | Callable[[F], F]:
     """Make a function an action of every environment of this process; a later one of the same name replaces it.
 
     Parameters

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from divebook.engine.checkpoint import dump_state, load_state
-from divebook.engine.evolve import TIMER, evolve, fold
+from divebook.engine.evolve import evolve, fold
+from divebook.engine.operations import TIMER
 from divebook.engine.state import ENDED, JOINING, RUNNING, ExecutionState, PathState
 from divebook.events import Event, catalog
 from divebook.events.event import to_datetime

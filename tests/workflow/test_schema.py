@@ -28,6 +28,7 @@ from divebook.workflow.definition import (
     TriggerDefinition,
     Workflow,
 )
+from divebook.workflow.ask import Ask
 from divebook.workflow.policies import Catch, Retry
 from divebook.workflow.table import snake_case
 
@@ -37,6 +38,7 @@ TABLES = [
     (schema.EACH, Each),
     (schema.RETRY, Retry),
     (schema.CATCH, Catch),
+    (schema.ASK, Ask),
     (schema.STEP, Step),
     (schema.INPUT, InputDefinition),
     (schema.OUTPUT, OutputDefinition),
