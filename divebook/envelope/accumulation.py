@@ -44,6 +44,6 @@ def merge_state(existing: Any, value: Any, strategy: str) -> Any:
     if strategy == MergeStrategy.MERGE_DICT:
         both = isinstance(existing, Mapping) and isinstance(value, Mapping)
         return {**existing, **value} if both else value
-    near = nearest(str(strategy), MergeStrategy)
+    near = nearest(str(strategy), [str(known) for known in MergeStrategy])
     hint = f"did you mean {near!r}?" if near else f"there are {', '.join(MergeStrategy)}"
     raise EnvelopeError(f"merge strategy {strategy!r} does not exist; {hint}")
