@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Self
 
 from divebook.envelope.enums import ProcessingStatus
 
@@ -27,6 +27,9 @@ class ProcessingRecord:
         self.completed_at, self.llm_calls = now, llm_calls
         self.status, self.error = ProcessingStatus.read(status), error
         self.duration_ms = duration_ms if duration_ms > 0 else (now - self.started_at) // timedelta(milliseconds=1)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return replace(self)  # all of it is immutable
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from divebook.events.values import MAX_DEPTH
 _IMMUTABLE = (str, int, float, complex, bool, bytes, type(None), Decimal, date, time, timedelta, tzinfo)
 
 
-def deep_copy(value: Any, path: str) -> Any:
+def deep_copy(value: Any, path: str, depth: int = 0) -> Any:
     """Return an independent copy.
 
     Parameters
@@ -23,13 +23,15 @@ def deep_copy(value: Any, path: str) -> Any:
         Anything; plain data is the rule.
     path
         Name of the value, for the error.
+    depth
+        How deep it is nested already.
 
     Raises
     ------
     UncopyableValueError
         With the path to the part that cannot be copied, or is nested deeper than 200 levels.
     """
-    return _copied(value, path, 0)
+    return _copied(value, path, depth)
 
 
 def copied_map(value: Mapping[str, Any], path: str) -> dict[str, Any]:

@@ -30,7 +30,8 @@ class Goals:
     def advance(self, satisfied: Iterable[str], summary: Any, plan_id: Any) -> bool:
         """Record a completed stage; return whether another one follows, whose number is then the current one."""
         satisfied = list(satisfied)
-        self.goal_completion_status.update(dict.fromkeys(satisfied, str(GoalStatus.SATISFIED)))
+        known = self.goal_completion_status or {}  # callers may have set it to None
+        self.goal_completion_status = known | dict.fromkeys(satisfied, str(GoalStatus.SATISFIED))
         self.remaining_goals = [goal for goal in self.remaining_goals if goal not in satisfied]
         self.completed_stages.append(
             {

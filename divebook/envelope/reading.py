@@ -17,6 +17,9 @@ from divebook.envelope.interrupt import FlowInterrupt, InterruptResponse
 from divebook.envelope.times import to_moment
 from divebook.errors import BoundsError, UncopyableValueError
 
+DEPTH = 2
+"""How deep the entries of the deepest keys are nested, so that what was read can be written again."""
+
 UNREADABLE: Final[Any] = object()
 """Stands for a value that cannot be used."""
 
@@ -77,7 +80,7 @@ class Reading:
     def data(self, value: Any, path: str) -> Any:
         """Return a copy of anything."""
         try:
-            return deep_copy(value, path)
+            return deep_copy(value, path, DEPTH)
         except UncopyableValueError as error:
             self.problems.append(str(error))
             return UNREADABLE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -11,7 +11,9 @@ from divebook.envelope.copying import copied_map
 from divebook.envelope.enums import InterruptKind, InterruptStatus
 from divebook.envelope.envelope import Envelope
 from divebook.envelope.interrupt import FlowInterrupt, InterruptResponse, seconds_from
+from divebook.envelope.parts import Held
 from divebook.envelope.sources import Clock, IdSource, random_id, utc_now
+from divebook.envelope.times import to_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,19 @@ class InterruptRecord(FlowInterrupt):
     origin: Origin = NOWHERE
     resolved_at: datetime | None = None
 
+    request_id = Held[str]("origin")
+    user_id = Held[str]("origin")
+    session_id = Held[str]("origin")
+    envelope_id = Held[str]("origin")
+    trace_id = Held[str]("origin")
+    span_id = Held[str]("origin")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the question, its standing and its origin as plain data."""
+        resolved = None if self.resolved_at is None else to_text(self.resolved_at)
+        standing = {"status": str(self.status), "resolved_at": resolved}
+        return {**FlowInterrupt.to_dict(self), **standing, **asdict(self.origin)}
+
     def as_interrupt(self) -> FlowInterrupt:
         """Return the question alone, as an independent value."""
         twin = self.clone()
@@ -108,8 +123,6 @@ class InterruptService:
         self._policies, self._clock, self._new_id = policies, clock, new_id
         self._records: dict[str, InterruptRecord] = {}
         self._pending: dict[str, InterruptRecord] = {}
-        self._by_request: dict[str, dict[str, InterruptRecord]] = {}
-        self._by_session: dict[str, dict[str, InterruptRecord]] = {}
 
     def config(self, kind: str) -> InterruptPolicy:
         """Return how questions of a kind are treated."""
@@ -152,7 +165,7 @@ class InterruptService:
             expires_at=seconds_from(now, lifetime),
             origin=origin,
         )
-        self._add(record)
+        self._records[record.id] = self._pending[record.id] = record
         return record
 
     def create_resource_exhausted(
@@ -188,12 +201,12 @@ class InterruptService:
 
     def pending_for_request(self, request_id: str) -> InterruptRecord | None:
         """Return the newest question of a request that can be answered now, or None."""
-        found = self._answerable(self._by_request.get(request_id, {}))
+        found = [record for record in self._answerable() if record.request_id == request_id]
         return found[-1] if found else None
 
     def pending_for_session(self, session_id: str, kinds: Collection[str] | None = None) -> list[InterruptRecord]:
         """Return the questions of a session that can be answered now, oldest first, of all kinds or of these."""
-        found = self._answerable(self._by_session.get(session_id, {}))
+        found = [record for record in self._answerable() if record.session_id == session_id]
         return [record for record in found if not kinds or record.kind in kinds]
 
     def resolve(
@@ -214,7 +227,7 @@ class InterruptService:
         """
         now = self._clock()
         record = self._pending.get(id)
-        if record is None or (user_id and user_id != record.origin.user_id):
+        if record is None or (user_id and user_id != record.user_id):
             return None
         if record.is_expired(now):
             self._finish(record, InterruptStatus.EXPIRED)
@@ -252,24 +265,12 @@ class InterruptService:
             for record in list(self._records.values())
             if record.status != InterruptStatus.PENDING and record.created_at < limit
         ]
-        return sum(self._remove(record) for record in over)
+        return sum(self._records.pop(record.id, None) is not None for record in over)
 
     def stats(self) -> dict[str, int]:
         """Return how many questions there are, and how many of each status."""
         statuses = [record.status for record in list(self._records.values())]
         return {"total": len(statuses)} | {str(status): statuses.count(status) for status in InterruptStatus}
-
-    def _add(self, record: InterruptRecord) -> None:
-        self._records[record.id] = self._pending[record.id] = record
-        self._by_request.setdefault(record.origin.request_id, {})[record.id] = record
-        self._by_session.setdefault(record.origin.session_id, {})[record.id] = record
-
-    def _remove(self, record: InterruptRecord) -> bool:
-        for index, key in ((self._by_request, record.origin.request_id), (self._by_session, record.origin.session_id)):
-            index[key].pop(record.id, None)
-            if not index[key]:
-                del index[key]
-        return self._records.pop(record.id, None) is not None
 
     def _finish(self, record: InterruptRecord, status: InterruptStatus) -> bool:
         """Give a pending question its final status; False if somebody else was first."""
@@ -278,8 +279,6 @@ class InterruptService:
         record.status = status
         return True
 
-    def _answerable(self, records: Mapping[str, InterruptRecord]) -> list[InterruptRecord]:
+    def _answerable(self) -> list[InterruptRecord]:
         now = self._clock()
-        return [
-            record for record in list(records.values()) if record.id in self._pending and not record.is_expired(now)
-        ]
+        return [record for record in list(self._pending.values()) if not record.is_expired(now)]

@@ -34,12 +34,15 @@ def test_results_are_bound_to_their_name_and_reach_later_steps():
     assert keys({"result.id": {"$eq_ref": "i.id"}, "i.status": "resolved"}, answer, {"op": "service"}, one) == []
 
 
+def test_a_method_may_be_called_on_a_part():
+    ask = call("set_interrupt", "timeout", "q")
+    assert keys({"result.id": "q"}, call("clone", on="env.interrupt"), CREATE, ask) == []
+
+
 def test_parts_of_the_origin_may_be_given():
     one = call("create", "clarification", on="svc", kwargs={"request_id": "r9"})
     found = call("pending_for_request", "r9", on="svc")
-    assert (
-        keys({"result.origin.request_id": "r9", "result.origin.user_id": "user-1"}, found, {"op": "service"}, one) == []
-    )
+    assert keys({"result.request_id": "r9", "result.user_id": "user-1"}, found, {"op": "service"}, one) == []
 
 
 def test_a_wanted_failure_must_come_with_its_type_and_text():

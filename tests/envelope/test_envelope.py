@@ -202,6 +202,14 @@ def test_satisfied_goals_come_in_the_order_they_were_satisfied():
     assert not envelope.is_stuck()
 
 
+def test_goals_whose_standing_was_lost_can_still_be_satisfied():
+    envelope = fresh()
+    envelope.initialize_goals(["a", "b"])
+    envelope.goal_completion_status = None
+    assert envelope.advance_stage(["a"])
+    assert envelope.goal_completion_status == {"a": "satisfied"}
+
+
 def test_it_is_stuck_when_stages_pass_without_a_goal():
     envelope = fresh()
     envelope.initialize_goals(["a"])

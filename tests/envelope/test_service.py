@@ -147,6 +147,15 @@ def test_what_is_over_is_forgotten_by_the_age_of_its_question(service, clock):
     assert service.stats() == {"total": 1, "pending": 1, "resolved": 0, "expired": 0, "cancelled": 0}
 
 
+def test_a_question_is_written_with_its_standing_and_origin(service):
+    question = service.create("timeout", origin=ANN)
+    service.resolve(question.id, {})
+    written = question.to_dict()
+    assert (written["status"], written["resolved_at"]) == ("resolved", "2026-01-25T10:00:00.000000Z")
+    assert (written["request_id"], written["user_id"], written["trace_id"]) == ("req", "ann", "")
+    assert (written["id"], question.session_id) == (question.id, "sess")
+
+
 def test_questions_of_a_session_come_oldest_first(service):
     questions = [service.create(kind, origin=ANN) for kind in ("clarification", "checkpoint", "clarification")]
     assert service.pending_for_session("sess") == questions

@@ -72,6 +72,13 @@ def test_values_that_json_lacks_do_not_crash_either(value):
         assert "kept" in {envelope.raw_input, envelope.user_id}
 
 
+@pytest.mark.parametrize("depth", range(194, 204))
+@pytest.mark.parametrize("wrap", [lambda deep: {"outputs": {"a": deep}}, lambda deep: {"errors": [deep]}])
+def test_whatever_was_read_can_be_written_again(depth, wrap):
+    envelope = restore(wrap(nested(depth)))
+    assert restore(envelope.to_state_dict()) == envelope.clone()
+
+
 def test_a_cycle_is_left_out_and_noted():
     loop = {}
     loop["self"] = loop

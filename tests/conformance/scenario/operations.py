@@ -10,7 +10,7 @@ import divebook.envelope
 from divebook import Envelope, InterruptService, create_envelope
 from divebook.envelope import InterruptRecord, Origin, merge_state
 from divebook.errors import DivebookError, InvalidEnvelopeError
-from tests.conformance.scenario.paths import assign
+from tests.conformance.scenario.paths import assign, read
 from tests.conformance.scenario.world import ENVELOPE, RESULT, World
 
 Step = Mapping[str, Any]
@@ -56,7 +56,7 @@ def _create(world: World, step: Step) -> None:
 
 
 def _from_state_dict(world: World, step: Step) -> None:
-    state = world.names[step["from"]] if "from" in step else world.resolved(step["state"])
+    state = read(world.names, step["from"]) if "from" in step else world.resolved(step["state"])
     world.bind(step, ENVELOPE, Envelope.from_state_dict(state, clock=world.clock))
 
 
@@ -65,7 +65,7 @@ def _service(world: World, step: Step) -> None:
 
 
 def _call(world: World, step: Step) -> None:
-    method = getattr(world.names[step.get("on", ENVELOPE)], step["method"])
+    method = getattr(read(world.names, step.get("on", ENVELOPE)), step["method"])
     arguments, named = world.resolved(step.get("args", [])), world.resolved(step.get("kwargs", {}))
     world.bind(step, RESULT, method(*arguments, **named))
 
@@ -83,7 +83,7 @@ def _advance_clock(world: World, step: Step) -> None:
 
 
 def _json_roundtrip(world: World, step: Step) -> None:
-    world.bind(step, RESULT, json.loads(json.dumps(world.names[step.get("from", RESULT)])))
+    world.bind(step, RESULT, json.loads(json.dumps(read(world.names, step.get("from", RESULT)))))
 
 
 def _enum(world: World, step: Step) -> None:
@@ -91,7 +91,7 @@ def _enum(world: World, step: Step) -> None:
 
 
 def _validate(world: World, step: Step) -> None:
-    world.bind(step, RESULT, world.names[step.get("on", ENVELOPE)].validate())
+    world.bind(step, RESULT, read(world.names, step.get("on", ENVELOPE)).validate())
 
 
 def _merge_state(world: World, step: Step) -> None:
