@@ -2,25 +2,11 @@ from decimal import Decimal
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from divebook.envelope import Bounds
 from divebook.envelope.bounds import edge_key
 from divebook.errors import BoundsError
-
-counts = st.none() | st.integers(0, 10**9)
-names = st.text(st.characters(categories=("L", "N")), min_size=1, max_size=8)
-bounds = st.builds(
-    Bounds,
-    max_iterations=counts,
-    max_llm_calls=counts,
-    max_agent_hops=counts,
-    max_tokens=counts,
-    max_cost=st.none() | st.decimals(0, 10**6, places=4),
-    max_seconds=st.none() | st.floats(0, 1e9),
-    edges=st.dictionaries(st.builds(edge_key, names, names), st.integers(0, 99), max_size=3),
-    max_repeats=st.none() | st.integers(1, 99),
-)
+from tests.envelope.strategies import bounds
 
 
 @given(bounds)
