@@ -98,13 +98,11 @@ def prepare(
     """
     payloads, covers = [], []
     blobs: dict[bytes, bytes] = {}
-    size, sequence = 0, expected_sequence
     started: ExecutionStarted | None = None
     turn: Turn | None = None
     for index, event in enumerate(events):
-        sequence += 1
         try:
-            _check(event, execution_id, sequence)
+            _check(event, execution_id, expected_sequence + index + 1)
             data = event.data.to_data()
             payload = encode(data)
             if len(payload) > BLOB_BYTES:
@@ -114,12 +112,12 @@ def prepare(
         except (InvalidEventError, UnstorableValueError, UnicodeEncodeError) as error:
             raise InvalidEventError(f"invalid event at index {index}: {error}") from error
         payloads.append(payload)
-        size += len(payload)
         if type(event.data) in STATUS_AFTER:
             turn = turn_after(event)
             if isinstance(event.data, ExecutionStarted):
                 started = event.data
     _check_distinct(events)
+    size = sum(map(len, payloads))
     return PreparedBatch(
         execution_id, expected_sequence, tuple(events), payloads, covers, size, started, turn, blobs, token, lease
     )
