@@ -46,16 +46,9 @@ class Place(NamedTuple):
         return self._digest(0)
 
     def _digest(self, attempt: int) -> str:
-        parts = (
-            self.path,
-            self.step,
-            str(self.visit),
-            str(self.iteration_index),
-            type(self.key).__name__,
-            str(self.key),
-            str(attempt),
-        )
-        marked = "operation/2" + "".join(f"\x1f{len(part)}:{part}" for part in parts)
+        path, step, visit, item, key, _ = self
+        parts = (path, step, str(visit), str(item), type(key).__name__, str(key), str(attempt))
+        marked = "operation/2" + "".join([f"\x1f{len(part)}:{part}" for part in parts])
         return hashlib.sha256(marked.encode()).hexdigest()[:32]
 
     def __str__(self) -> str:

@@ -48,16 +48,13 @@ class Action:
 
     def check(self, parameters: Mapping[str, Any]) -> None:
         """Raise StepError unless the function takes these parameters."""
-        signature = _signature(self.function)
-        try:
-            signature.bind(**parameters)
-        except TypeError as error:
-            takes = ", ".join(signature.parameters) or "nothing"
-            raise StepError(f'action "{self.name}" {error} (it takes: {takes})') from None
+        problem = _misfit(self.function, tuple(parameters))
+        if problem:
+            raise StepError(f'action "{self.name}" {problem}')
 
     async def call(self, parameters: Mapping[str, Any]) -> Any:
         """Call the function."""
-        if inspect.iscoroutinefunction(self.function):
+        if _is_coroutine_function(self.function):
             return await self.function(**parameters)
         return await anyio.to_thread.run_sync(lambda: self.function(**parameters))
 
@@ -65,6 +62,20 @@ class Action:
 @functools.lru_cache(maxsize=1024)
 def _signature(function: Callable[..., Any]) -> inspect.Signature:
     return inspect.signature(function)
+
+
+@functools.lru_cache(maxsize=1024)
+def _misfit(function: Callable[..., Any], names: tuple[str, ...]) -> str | None:
+    """Return why a function does not take keywords of these names, or None if it does."""
+    signature = _signature(function)
+    try:
+        signature.bind(**dict.fromkeys(names))
+    except TypeError as error:
+        return f"{error} (it takes: {', '.join(signature.parameters) or 'nothing'})"
+    return None
+
+
+_is_coroutine_function = functools.lru_cache(maxsize=1024)(inspect.iscoroutinefunction)
 
 
 @overload

@@ -125,7 +125,7 @@ def prepare(batch: Batch) -> PreparedBatch:
     """
     payloads, covers = [], []
     blobs: dict[bytes, bytes] = {}
-    size, sequence = 0, batch.expected_sequence
+    sequence = batch.expected_sequence
     started: ExecutionStarted | None = None
     turn: Turn | None = None
     lease = None if batch.acquire is None else _first_lease(batch, batch.acquire)
@@ -142,13 +142,13 @@ def prepare(batch: Batch) -> PreparedBatch:
         except (InvalidEventError, UnstorableValueError, UnicodeEncodeError) as error:
             raise InvalidEventError(f"invalid event at index {index}: {error}") from error
         payloads.append(payload)
-        size += len(payload)
         if type(event.data) in STATUS_AFTER:
             turn = turn_after(event)
             if isinstance(event.data, ExecutionStarted):
                 started = event.data
     _check_distinct(batch.events)
     turn, status = _standing(batch, turn)
+    size = sum(map(len, payloads))
     return PreparedBatch(
         batch.execution_id,
         batch.expected_sequence,
