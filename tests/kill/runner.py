@@ -25,7 +25,9 @@ def main() -> None:
     """Answer until there are no more lines."""
     for line in sys.stdin:
         folder, point = json.loads(line)
-        print(life(Path(folder), None if point is None else tuple(point)), flush=True)
+        exitcode = life(Path(folder), None if point is None else tuple(point))
+        sys.stdout.write(f"{exitcode}\n")
+        sys.stdout.flush()
 
 
 def life(folder: Path, point: tuple[str, int] | None) -> int:
@@ -40,7 +42,7 @@ def life(folder: Path, point: tuple[str, int] | None) -> int:
         signal.alarm(MOST_SECONDS)
         take_up(folder, point)
         code = 0
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - the child must not go on as a second runner, whatever happens
         traceback.print_exc()
     finally:
         os._exit(code)
