@@ -97,7 +97,6 @@ class StepContext:
         usage: Callable[[Any], Mapping[str, int]] | None = None,
         repeatable: bool = False,
         attempt: int | None = None,
-        will_retry: bool | None = None,
     ) -> Any:
         """Make a call that is not deterministic: recorded once, answered from the log ever after.
 
@@ -115,8 +114,8 @@ class StepContext:
             Reads what was consumed from the result.
         repeatable
             Making the call twice does no harm, so that it is simply made again where its outcome is not known.
-        attempt, will_retry
-            For code that repeats calls by itself: which attempt this is, from 0, and whether another may follow.
+        attempt
+            For code that repeats calls by itself: which attempt this is, from 0.
 
         Raises
         ------
@@ -127,8 +126,7 @@ class StepContext:
         UnstorableValueError
             Parameters or result are not plain data.
         """
-        repeated = self.step.retry is not None if will_retry is None else will_retry
-        made = Call(operation_type, parameters, call, usage, repeatable, repeated)
+        made = Call(operation_type, parameters, call, usage, repeatable)
         place = self.place(key)
         return await self._recorder.run(place if attempt is None else place._replace(attempt=attempt), made)
 

@@ -17,17 +17,16 @@ from divebook.engine.interrupts import DONE, FAIL, OUTCOME_UNKNOWN, RETRY
 from divebook.engine.operations import Place
 from divebook.engine.retries import names_of, text_of
 from divebook.engine.state import COMPLETED, FAILED, PENDING, RUNNING, Interrupt, OperationRecord
-from divebook.errors import DivergenceError, OperationError, OutcomeUnknownError
+from divebook.errors import DivergenceError, OperationError
 from divebook.events import catalog
 from divebook.events.codec import canonical_hash, storable
 from divebook.events.values import normalize
+from divebook.execution.breaking_off import leaves_outcome_unknown
 from divebook.execution.clock import Chance
 from divebook.execution.journal import Journal
 
 HASH_DIGITS = 16
 MICROSECONDS = 1_000_000
-BROKEN_OFF = (TimeoutError, ConnectionError, OutcomeUnknownError)
-"""Errors after which a call may or may not have taken effect."""
 
 
 class Suspended(BaseException):
@@ -45,8 +44,6 @@ class Call:
     """Reads what was consumed from the result."""
     repeatable: bool = False
     """Whether making it twice does no harm."""
-    will_retry: bool = False
-    """Whether its step is tried again after a failure."""
 
 
 async def contained(call: Awaitable[Any]) -> Any:
@@ -193,13 +190,10 @@ class Recorder:
         started_at = self.journal.clock.now()
         try:
             result = storable(await contained(call.make()), "result")
-        except BROKEN_OFF as error:
-            if call.will_retry and not call.repeatable:
+        except Exception as error:  # whatever the call raises is the operation's recorded outcome
+            if not call.repeatable and leaves_outcome_unknown(error):
                 self._ask(place, call, self._records(place)[operation_id])
                 raise Suspended from error
-            self._fail(place, operation_id, call, started_at, error)
-            raise
-        except Exception as error:  # whatever the call raises is the operation's recorded outcome
             self._fail(place, operation_id, call, started_at, error)
             raise
         used = call.usage(result) if call.usage is not None else None
