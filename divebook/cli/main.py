@@ -31,6 +31,7 @@ app.command("answer", epilog="Example: divebook answer ask_1f0c retry audit.yaml
 app.command("cancel", epilog="Example: divebook cancel exec_01k8")(runs.cancel)
 app.command("recover", epilog="Example: divebook recover")(upkeep.recover)
 app.command("check", epilog="Example: divebook check")(upkeep.check)
+app.command("backup", epilog="Example: divebook backup backups/monday.db")(upkeep.backup)
 app.command("gc", epilog="Example: divebook gc --older-than 30d --dry-run")(upkeep.gc)
 app.command("export", epilog="Example: divebook export exec_01k8 audit.jsonl")(logs.export)
 app.command("import", epilog="Example: divebook import audit.jsonl --rename")(logs.import_)

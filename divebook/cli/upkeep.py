@@ -1,8 +1,10 @@
-"""``divebook recover``, ``check`` and ``gc``: what became of a store while nobody looked."""
+"""``divebook recover``, ``check``, ``backup`` and ``gc``: what became of a store while nobody looked."""
 
 from __future__ import annotations
 
+import shlex
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -62,6 +64,23 @@ def check(store: Store = None, *, json: Json = False) -> None:
         say("sound" if report.ok else "damaged")
     if not report.ok:
         raise typer.Exit(DAMAGED)
+
+
+def backup(
+    destination: Annotated[Path, typer.Argument(metavar="FILE|FOLDER", help="A new file, or a folder to put it in.")],
+    store: Store = None,
+) -> None:
+    """Copy the store into a new file while others write to it.
+
+    The copy has every event acknowledged before it began. To copy the file itself is safe only while nobody writes.
+    """
+    from divebook.cli.project import existing_path
+    from divebook.cli.screen import note, say
+    from divebook.store.sqlite.backup import back_up
+
+    written = back_up(existing_path(store), destination.expanduser())
+    say(f"{written}: {written.stat().st_size:,} bytes")
+    note(f"to verify it: divebook check --store {shlex.quote(str(written))}")
 
 
 def gc(

@@ -100,7 +100,6 @@ class StepContext:
         usage: Callable[[Any], Mapping[str, int]] | None = None,
         repeatable: bool = False,
         attempt: int | None = None,
-        will_retry: bool | None = None,
         reserved: Reserved | None = None,
     ) -> Any:
         """Make a call that is not deterministic: recorded once, answered from the log ever after.
@@ -119,8 +118,8 @@ class StepContext:
             Reads what was consumed from the result.
         repeatable
             Making the call twice does no harm, so that it is simply made again where its outcome is not known.
-        attempt, will_retry
-            For code that repeats calls by itself: which attempt this is, from 0, and whether another may follow.
+        attempt
+            For code that repeats calls by itself: which attempt this is, from 0.
         reserved
             What a model call may consume at most; the bounds of the execution must allow it before it is made.
 
@@ -133,8 +132,7 @@ class StepContext:
         UnstorableValueError
             Parameters or result are not plain data.
         """
-        repeated = self.step.retry is not None if will_retry is None else will_retry
-        made = Call(operation_type, parameters, call, usage, repeatable, repeated, reserved)
+        made = Call(operation_type, parameters, call, usage, repeatable, reserved)
         place = self.place(key)
         return await self._recorder.run(place if attempt is None else place._replace(attempt=attempt), made)
 

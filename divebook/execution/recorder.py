@@ -17,24 +17,17 @@ from divebook.engine.interrupts import DONE, FAIL, OUTCOME_UNKNOWN, RETRY, STOP
 from divebook.engine.operations import SIGNAL_WAIT, TIMER, Place, Reserved
 from divebook.engine.retries import names_of, text_of
 from divebook.engine.state import COMPLETED, EXPIRED, FAILED, PENDING, RUNNING, Interrupt, OperationRecord
-from divebook.errors import (
-    BoundExceededError,
-    DivergenceError,
-    InterruptExpiredError,
-    OperationError,
-    OutcomeUnknownError,
-)
+from divebook.errors import BoundExceededError, DivergenceError, InterruptExpiredError, OperationError
 from divebook.events import catalog
 from divebook.events.codec import canonical_hash, storable
 from divebook.events.values import normalize
+from divebook.execution.breaking_off import leaves_outcome_unknown
 from divebook.execution.clock import Chance
 from divebook.execution.journal import Journal
 from divebook.execution.strands import Strands
 
 HASH_DIGITS = 16
 MICROSECONDS = 1_000_000
-BROKEN_OFF = (TimeoutError, ConnectionError, OutcomeUnknownError)
-"""Errors after which a call may or may not have taken effect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +41,6 @@ class Call:
     """Reads what was consumed from the result."""
     repeatable: bool = False
     """Whether making it twice does no harm."""
-    will_retry: bool = False
-    """Whether its step is tried again after a failure."""
     reserved: Reserved | None = None
     """What a model call may consume at most; None for any other call."""
 
@@ -347,12 +338,9 @@ class Recorder:
         started_at = self.journal.clock.now()
         try:
             result = storable(await contained(call.make()), "result")
-        except BROKEN_OFF as error:
-            if call.will_retry and not call.repeatable:
-                return await self._broken_off(place, call, operation_id)
-            self._fail(place, operation_id, call, started_at, error)
-            raise
         except Exception as error:  # whatever the call raises is the operation's recorded outcome
+            if not call.repeatable and leaves_outcome_unknown(error):
+                return await self._broken_off(place, call, operation_id)
             self._fail(place, operation_id, call, started_at, error)
             raise
         used = call.usage(result) if call.usage is not None else None

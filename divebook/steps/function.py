@@ -218,7 +218,6 @@ class WorkflowContext:
                     key=key,
                     repeatable=step.idempotent,
                     attempt=failures,
-                    will_retry=step.retry is not None,
                 )
             except Exception as error:
                 failure = Failure.of(error, failure_text(error))

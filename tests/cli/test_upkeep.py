@@ -92,6 +92,19 @@ def test_damage_is_told_with_its_place_and_what_can_still_be_read(ran, divebook,
     assert "events can be read" in divebook("check").stderr
 
 
+def test_a_backup_is_a_store_that_every_command_takes(ran, divebook, folder):
+    backed_up = divebook("backup", "copy.db")
+    assert backed_up.stdout.startswith("copy.db: ")
+    assert json.loads(divebook("runs", "--json", "--store", "copy.db").stdout)[0]["id"] == ran
+    assert divebook("check", "--store", "copy.db").exit_code == 0
+    assert "copy.db exists already" in divebook("backup", "copy.db").stderr
+
+
+def test_a_backup_of_no_store_is_refused_and_makes_none(folder, divebook):
+    assert "there is no store at" in divebook("backup", "copy.db").stderr
+    assert not (folder / "copy.db").exists()
+
+
 def test_gc_says_what_it_would_delete_and_deletes_it(ran, divebook):
     assert "would delete 1 executions" in divebook("gc", "--keep-last", "0", "--dry-run").stdout
     assert json.loads(divebook("runs", "--json").stdout) != []

@@ -171,7 +171,7 @@ class Audit:
             if not ledger.completed[operation_id] or operation.repeatable:
                 continue
             site = operation.site
-            if honest and site not in world.doubtful:
+            if honest:
                 assert world.effects[site] == 1, f"{site} took effect {world.effects[site]} times"
             elif site not in ledger.given and ledger.starts[site] == 1:
                 assert world.begun[site] == world.effects[site] == 1, f"{site} did not run once"

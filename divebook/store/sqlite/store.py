@@ -23,6 +23,7 @@ from divebook.store.owner import Owner
 from divebook.store.records import ExecutionRecord
 from divebook.store.sqlite import blobs, checkpoints, deletion, leases, messages
 from divebook.store.sqlite.audit import find_faults, load_stored
+from divebook.store.sqlite.backup import back_up
 from divebook.store.sqlite.compact import EventTypes, pack_id
 from divebook.store.sqlite.connections import Durability, Readers, open_reader, open_writer, why_read_only
 from divebook.store.sqlite.faults import translated
@@ -119,6 +120,10 @@ class SqliteStore(EventStore):
     def in_place(self) -> bool:
         """Whether the path still leads to the open file; if not, it can be read, but no longer written to."""
         return self._file.is_in_place()
+
+    def backup(self, destination: str | Path) -> Path:
+        """Copy the store into a new file, while others write to it; see `back_up`."""
+        return back_up(self.path, Path(destination).expanduser())
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
