@@ -31,9 +31,7 @@ def parallel() -> Iterator[Figure]:
     for name, shape in SHAPES.items():
         for kind in STORES:
             ratio = best(kind, shape(SLOW, "pause")) / PAUSE
-            details: dict[str, float] = (
-                {} if kind == "memory" else {"floor": round(floor_seconds(kind, SLOW, pause) / PAUSE, 2)}
-            )
+            details = {} if kind == "memory" else {"floor": round(floor_seconds(kind, SLOW, pause) / PAUSE, 2)}
             yield Figure(f"{SLOW} x 50 ms over ideal, {name}", kind, ratio, "", 1.2, details=details)
 
 

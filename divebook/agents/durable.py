@@ -32,8 +32,8 @@ from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings, ThinkingLevel
 from pydantic_ai.usage import RequestUsage, UsageLimits
 
-from divebook.agents.scripted import SCRIPTED, ScriptedModel
 from divebook.agents.prices import cost_of, estimate
+from divebook.agents.scripted import SCRIPTED, ScriptedModel
 from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.operations import AGENT_RESPONSE, Reserved, RunOperation
 from divebook.errors import SetupError
@@ -75,7 +75,6 @@ class RecordedModel(WrapperModel):
             reserved=self._reserved(messages, model_settings),
         )
         return _RESPONSE.validate_python({key: value for key, value in recorded.items() if key != COST})
-
 
     def _reserved(self, messages: list[ModelMessage], settings: ModelSettings | None) -> Reserved:
         if isinstance(self.wrapped, _Scripted):

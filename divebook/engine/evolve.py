@@ -360,7 +360,7 @@ def _operation_started(state: ExecutionState, event: Event, data: catalog.Operat
         record = record._replace(until=_end_of(event, data), signal=(data.parameters or {}).get("signal"))
     if kind != AGENT_RESPONSE:
         return _put_operation(state, path, opened, record)
-    held = Reserved(**data.reserved) if data.reserved else None
+    held = Reserved(data.reserved.get("tokens", 0), data.reserved.get("cost", 0)) if data.reserved else None
     changes = _put_operation(state, path, opened, record._replace(reserved=held))
     changes["ledger"] = _asking_a_model(state, path, opened.operations.get(data.operation_id), data).holding(held)
     return changes

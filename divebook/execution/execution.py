@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from divebook.engine.evolve import fold
 from divebook.engine.inbox import facts_of
@@ -24,11 +24,30 @@ from divebook.store.leases import Lease
 from divebook.store.owner import Owner
 from divebook.workflow.definition import Workflow
 
-if TYPE_CHECKING:
-    from divebook.execution.control import Control
-
 MICROSECONDS = 1_000_000
 CANCELLED = "cancelled by a person"
+
+
+class Controls(Protocol):
+    """What an execution asks of `divebook.execution.control.Control`."""
+
+    def begin(self, execution: Execution, *openings: Fact, lease: Lease | None = None) -> Execution:
+        """Drive an execution from now on."""
+
+    def resume(self, execution_id: str) -> Execution:
+        """Take an execution up again."""
+
+    def go_on(self, execution: Execution) -> Execution:
+        """Let an execution that rests take what waits in its inbox."""
+
+    def answer(self, interrupt_id: str, response: Any, execution_id: str | None, by: str | None) -> Execution:
+        """Answer a question."""
+
+    def signal(self, execution_id: str, name: str, payload: Any, by: str | None) -> Execution:
+        """Send a signal."""
+
+    def cancel(self, execution_id: str, reason: str) -> Execution:
+        """Cancel an execution."""
 
 
 class Execution:
@@ -50,7 +69,7 @@ class Execution:
         workflow: Workflow,
         state: ExecutionState,
         store: EventStore,
-        control: Control,
+        control: Controls,
     ) -> None:
         self.workflow, self.store = workflow, store
         self.opening: catalog.ExecutionStarted | None = None

@@ -5,6 +5,7 @@ from dataclasses import fields
 import pytest
 
 from divebook.workflow import schema
+from divebook.workflow.ask import Ask
 from divebook.workflow.definition import (
     AgentDefinition,
     ApprovalFilterDefinition,
@@ -28,7 +29,6 @@ from divebook.workflow.definition import (
     TriggerDefinition,
     Workflow,
 )
-from divebook.workflow.ask import Ask
 from divebook.workflow.policies import Catch, Retry
 from divebook.workflow.table import snake_case
 
