@@ -145,7 +145,9 @@ class Execution:
 
     def history(self, after: int = 0) -> list[Event]:
         """Return its events from the store, oldest first, those behind sequence number `after`."""
-        return self.store.read(self.id, after) if self.state.last_sequence else []
+        journal = self._journal
+        written = self._state.last_sequence if journal is None else journal.written
+        return self.store.read(self.id, after) if written else []
 
     def subscribe(self, listener: Callable[[Sequence[Event]], None]) -> Callable[[], None]:
         """Call `listener` with new events after each commit, on the engine's thread; call the result to stop."""
