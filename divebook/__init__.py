@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from divebook.environment import Environment
     from divebook.errors import DefinitionError, DivebookError
     from divebook.events import Event
+    from divebook.events.classes import allow
     from divebook.execution import Execution, StepContext
     from divebook.notebook.run import Run
     from divebook.notebook.session import define, run, runs
@@ -49,6 +50,7 @@ _HOMES = {
     "StepContext": "divebook.execution",
     "Workflow": "divebook.workflow.definition",
     "action": "divebook.steps.actions",
+    "allow": "divebook.events.classes",
     "define": "divebook.notebook.session",
     "load": "divebook.config",
     "open_store": "divebook.store",
@@ -79,6 +81,7 @@ __all__ = [
     "Workflow",
     "__version__",
     "action",
+    "allow",
     "define",
     "load",
     "open_store",

@@ -14,6 +14,7 @@ from divebook.errors import (
     ScriptSyntaxError,
     TemplateError,
     UndefinedVariableError,
+    UnopenableValueError,
     UnstorableValueError,
 )
 from divebook.workflow.policies import Catch, Retry
@@ -29,6 +30,7 @@ HOPELESS = (
     ScriptSyntaxError,
     TemplateError,
     UndefinedVariableError,
+    UnopenableValueError,
     UnstorableValueError,
 )
 """Errors that another attempt would meet again."""

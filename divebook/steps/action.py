@@ -8,6 +8,7 @@ from typing import Any
 from divebook.engine.operations import ACTION_EXECUTION
 from divebook.engine.retries import text_of
 from divebook.errors import NotFoundError, StepError
+from divebook.events.recorded import opened
 from divebook.execution.context import StepContext
 from divebook.execution.iterations import Outcome
 from divebook.scripting import value_text
@@ -27,9 +28,9 @@ class ActionStep:
         action = self._find(context)
         parameters = await self._parameters(context)
         recorded = {"action_name": action.name, "params": parameters}
-        arguments = action.arguments(parameters, context)
 
         async def call() -> Any:
+            arguments = action.arguments(opened(parameters), context)
             action.check(arguments)
             return await action.call(arguments)
 

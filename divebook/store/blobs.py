@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from divebook.errors import CorruptStoreError
 from divebook.events.codec import encode
-from divebook.events.values import TAG, TaggedDict
+from divebook.events.recorded import TAG, Recorded, TaggedDict
 
 BLOB_BYTES = 64 * 1024
 """Values whose JSON is longer become blobs."""
@@ -48,6 +48,8 @@ def _shrink(value: Any, blobs: dict[bytes, bytes]) -> Any:
         value = {key: _shrink(item, blobs) if _is_large(item) else item for key, item in value.items()}
     elif type(value) is list:
         value = [_shrink(item, blobs) if _is_large(item) else item for item in value]
+    elif isinstance(value, Recorded):
+        value = value.parts(lambda item: _shrink(item, blobs) if _is_large(item) else item)
     content = encode(value)
     if len(content) <= BLOB_BYTES:
         return value
@@ -59,7 +61,7 @@ def _shrink(value: Any, blobs: dict[bytes, bytes]) -> Any:
 def _is_large(value: Any) -> bool:
     if isinstance(value, str | bytes):  # no character or byte takes more than six in JSON
         return len(value) * 6 > BLOB_BYTES and len(encode(value)) > BLOB_BYTES
-    return isinstance(value, dict | list | TaggedDict) and len(encode(value)) > BLOB_BYTES
+    return isinstance(value, dict | list | TaggedDict | Recorded) and len(encode(value)) > BLOB_BYTES
 
 
 def references(payload: bytes) -> list[bytes]:
