@@ -7,6 +7,7 @@ process, or none. Fields are put back as they were recorded; neither ``__init__`
 from __future__ import annotations
 
 import dataclasses
+import reprlib
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, Flag
@@ -18,6 +19,8 @@ from divebook.events.recorded import Normalize, Recorded, opened
 C = TypeVar("C", bound=type)
 MISSING = dataclasses.MISSING
 _SHOWN = 200
+_BRIEF = reprlib.Repr()
+_BRIEF.maxstring = _BRIEF.maxother = 60
 
 _ALLOWED: dict[str, type] = {}
 
@@ -190,7 +193,7 @@ class Instance(Recorded):
         state = {
             "__dict__": values,
             "__pydantic_extra__": None if self.extra is None else opened(self.extra),
-            "__pydantic_fields_set__": {name for name in self.fields if name not in self.unset},
+            "__pydantic_fields_set__": {name for name in self.plain() if name not in self.unset},
             "__pydantic_private__": None,
         }
         made.__setstate__(state)
@@ -225,7 +228,7 @@ class Instance(Recorded):
         short = self.cls.rpartition(".")[2]
         if find(self.cls) is None:
             return f"<{short}: not allowed in this process>"
-        text = ", ".join(f"{name}={_short(value)}" for name, value in self.plain().items())
+        text = ", ".join(f"{name}={_BRIEF.repr(value)}" for name, value in self.plain().items())
         return f"{short}({text if len(text) <= _SHOWN else f'{text[:_SHOWN]}...'})"
 
     def parts(self, change: Callable[[Any], Any]) -> Recorded:
@@ -242,11 +245,6 @@ class Instance(Recorded):
         except UnopenableValueError as error:
             raise AttributeError(str(error)) from None
         raise AttributeError(f"this is the recorded form of a {self.cls}; its open() returns the instance")
-
-
-def _short(value: Any) -> str:
-    text = repr(value[:_SHOWN] if isinstance(value, str | bytes | list) else value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def _dataclass_default(entry: dataclasses.Field[Any]) -> Callable[[], Any] | None:

@@ -139,7 +139,7 @@ def opened(value: Any, *, lenient: bool = False) -> Any:
         return value
     if kind is list:
         return [item if type(item) in ATOMS else opened(item, lenient=lenient) for item in value]
-    if isinstance(value, dict):
+    if kind is dict or kind is TaggedDict:
         pairs = value.items()
         return {key: item if type(item) in ATOMS else opened(item, lenient=lenient) for key, item in pairs}
     if isinstance(value, Recorded):

@@ -62,7 +62,10 @@ def _normalize(value: Any, path: str, depth: int) -> Any:
     if kind is dict or isinstance(value, Mapping):
         return _normalize_mapping(value, path, depth)
     if kind is list or kind is tuple:
-        return [_normalize(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
+        return [
+            item if type(item) in _ATOMS else _normalize(item, f"{path}[{index}]", depth + 1)
+            for index, item in enumerate(value)
+        ]
     return _normalize_other(value, path, depth)
 
 
@@ -77,7 +80,7 @@ def _normalize_mapping(value: Mapping[Any, Any], path: str, depth: int) -> dict[
     for key, item in value.items():
         if type(key) is not str:
             raise UnstorableValueError(f"{path}[{key!r}]", f"keys must be text, not {type(key).__name__}; use str(key)")
-        plain[key] = _normalize(item, f"{path}.{key}", depth + 1)
+        plain[key] = item if type(item) in _ATOMS else _normalize(item, f"{path}.{key}", depth + 1)
     return TaggedDict(plain) if TAG in plain else plain
 
 
@@ -175,7 +178,7 @@ _ENCODERS: tuple[tuple[type, str, Callable[[Any], Any]], ...] = (
     (datetime, "datetime", datetime.isoformat),
     (date, "date", date.isoformat),
     (time, "time", time.isoformat),
-    (timedelta, "timedelta", lambda value: value // timedelta(microseconds=1)),
+    (timedelta, "timedelta", lambda value: _normalize(value // timedelta(microseconds=1), "timedelta", 0)),
     (Decimal, "decimal", Decimal.__str__),
 )
 
@@ -197,13 +200,13 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "datetime": datetime.fromisoformat,
     "date": date.fromisoformat,
     "time": time.fromisoformat,
-    "timedelta": lambda microseconds: timedelta(microseconds=microseconds),
+    "timedelta": lambda microseconds: timedelta(microseconds=untag(microseconds)),
     "decimal": Decimal,
     "dataclass": functools.partial(_instance, "dataclass"),
     "model": functools.partial(_instance, "model"),
     "enum": lambda value: Member(value["class"], value["name"], untag(value["value"])),
     "arrow": lambda value: Arrow(value["kind"], value["shape"], untag(value["layout"]), value["data"]),
-    "pandas": lambda value: Scalar(value["kind"], untag(value["parts"])),
+    "scalar": lambda value: Scalar(value["kind"], untag(value["parts"])),
     **{name: _container(name) for name in CONTAINERS},
 }
 

@@ -148,4 +148,6 @@ class Journal:
         # Rarer as the log grows, since the state grows with it: all of them together cost a constant part of the run.
         if self.written - self._checkpointed >= max(CHECKPOINT_EVENTS, self._checkpointed // 2):
             self._checkpointed = self.written
-            self._commit.store.put_checkpoint(self.execution_id, self.written, dump_state(self.state))
+            dumped = dump_state(self.state)
+            if dumped is not None:
+                self._commit.store.put_checkpoint(self.execution_id, self.written, dumped)

@@ -12,6 +12,7 @@ from divebook.engine.retries import Failure, retry_delay, text_of
 from divebook.engine.state import NO_FAILURE, OpenStep
 from divebook.errors import DivebookError, StepError
 from divebook.events import catalog
+from divebook.events.codec import storable
 from divebook.execution.context import StepContext
 from divebook.execution.iterations import Iterations, Outcome
 from divebook.execution.recorder import Recorder, contained
@@ -77,7 +78,7 @@ class StepRun:
         names = {"inputs": journal.state.inputs, "state": self.opened.entry_variables}
         is_old = self._workflow.dialect == "dive"
         items = await self._services.evaluate_items(each.items, names, flatten=is_old)
-        iterations = Iterations(journal, self._path, self.step, each, items)
+        iterations = Iterations(journal, self._path, self.step, each, storable(items, "items"))
         return await iterations.run(self._run_item, texts_only=is_old)
 
     def _find_handler(self) -> Handler:

@@ -31,6 +31,7 @@ _MARK = f'{{"{TAG}":"blob",'.encode()
 _REFERENCE = re.compile(re.escape(_MARK) + rb'"value":\["([0-9a-f]{64})",[0-9]+\]\}')
 _SAMPLE = 16 * 1024
 _WORTH = 0.9  # of the size; what shrinks less is kept as it is
+_REPEATS = 0.7  # what shrinks to less than this repeats itself; of the rest, base64 above all, only the code is dense
 
 
 def outsource(data: Any) -> tuple[bytes, dict[bytes, bytes]]:
@@ -100,9 +101,12 @@ class Packed:
 def pack(content: bytes) -> Packed:
     """Compress a content if it pays; a sample tells, so that pictures cost next to nothing."""
     sample = content[:_SAMPLE]
-    if len(zlib.compress(sample, 1)) > len(sample) * _WORTH:
+    left = len(zlib.compress(sample, 1)) / max(len(sample), 1)
+    if left > _WORTH:
         return Packed(compressed=False, data=content)
-    return Packed(compressed=True, data=zlib.compress(content, 1))
+    search = zlib.Z_DEFAULT_STRATEGY if left < _REPEATS else zlib.Z_HUFFMAN_ONLY  # to look for repeats takes thrice as long
+    compressor = zlib.compressobj(1, strategy=search)
+    return Packed(compressed=True, data=compressor.compress(content) + compressor.flush())
 
 
 def unpack(packed: Packed) -> bytes:

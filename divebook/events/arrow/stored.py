@@ -79,7 +79,7 @@ class Scalar(Recorded):
     """
 
     __slots__ = ("kind", "parts_")
-    tag = "pandas"
+    tag = "scalar"
 
     def __init__(self, kind: str, parts: Sequence[Any]) -> None:
         self.kind, self.parts_ = kind, list(parts)
