@@ -12,12 +12,14 @@ from typing import Any
 
 from benchmarks.imports import startup
 from benchmarks.steps import flat, parallel, sequential
+from benchmarks.values import values
 
 MEASUREMENTS: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
     "sequential": sequential,
     "flat": flat,
     "parallel": parallel,
     "startup": startup,
+    "values": values,
 }
 
 

@@ -123,7 +123,7 @@ def decode_payload(event_type: str, raw: bytes | str) -> Payload:
     """
     try:
         return payload_from(event_type, decode(raw))
-    except (ValueError, KeyError, InvalidEventError) as error:
+    except (ValueError, KeyError, TypeError, InvalidEventError) as error:
         raise CorruptStoreError(f"a {event_type} event cannot be read: {error}") from error
 
 

@@ -22,6 +22,8 @@ from divebook.events.classes import Instance, Member, record_instance
 from divebook.events.recorded import CONTAINERS, TAG, BigInt, Container, NonFinite, Recorded, TaggedDict
 
 MAX_DEPTH = 200
+INSTANCE_DEPTH = 2
+"""Levels that an instance counts for, since that many more calls make it again."""
 MAX_DIGITS = 4300
 """Digits of an integer that Python reads and writes."""
 _ATOMS = frozenset({str, bool, type(None)})
@@ -46,7 +48,10 @@ def normalize(value: Any, path: str = "value") -> Any:
     UnstorableValueError
         With the path to the offending part.
     """
-    return _normalize(value, path, 0)
+    try:
+        return _normalize(value, path, 0)
+    except RecursionError:
+        raise UnstorableValueError(path, "nested too deeply; is it part of itself?") from None
 
 
 def _normalize(value: Any, path: str, depth: int) -> Any:
@@ -90,7 +95,7 @@ def _normalize_other(value: Any, path: str, depth: int) -> Any:
         return value
     if kind.__module__.partition(".")[0] in LIBRARIES:
         return _normalize_foreign(value, path, depth)
-    recorded = record_instance(value, path, lambda field, where: _normalize_field(field, where, depth + 1))
+    recorded = record_instance(value, path, lambda field, where: _normalize_field(field, where, depth + INSTANCE_DEPTH))
     if recorded is not None:
         return recorded
     if isinstance(value, _SCALARS):

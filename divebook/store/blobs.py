@@ -104,7 +104,9 @@ def pack(content: bytes) -> Packed:
     left = len(zlib.compress(sample, 1)) / max(len(sample), 1)
     if left > _WORTH:
         return Packed(compressed=False, data=content)
-    search = zlib.Z_DEFAULT_STRATEGY if left < _REPEATS else zlib.Z_HUFFMAN_ONLY  # to look for repeats takes thrice as long
+    search = (
+        zlib.Z_DEFAULT_STRATEGY if left < _REPEATS else zlib.Z_HUFFMAN_ONLY
+    )  # to look for repeats takes thrice as long
     compressor = zlib.compressobj(1, strategy=search)
     return Packed(compressed=True, data=compressor.compress(content) + compressor.flush())
 
