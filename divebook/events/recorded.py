@@ -62,6 +62,10 @@ class Recorded(ABC):
     def plain(self) -> Any:
         """Return it as scripts see it; raises ValueError with advice where that cannot be."""
 
+    def least_bytes(self) -> int:
+        """Return how many bytes it takes at least in the log, as far as that is known without writing it."""
+        return 0
+
     def parts(self, change: Callable[[Any], Any]) -> Recorded:  # noqa: ARG002 - for those that have parts
         """Return itself with `change` applied to what it holds, where that is recorded part by part."""
         return self

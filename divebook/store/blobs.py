@@ -62,6 +62,8 @@ def _shrink(value: Any, blobs: dict[bytes, bytes]) -> Any:
 def _is_large(value: Any) -> bool:
     if isinstance(value, str | bytes):  # no character or byte takes more than six in JSON
         return len(value) * 6 > BLOB_BYTES and len(encode(value)) > BLOB_BYTES
+    if isinstance(value, Recorded) and value.least_bytes() > BLOB_BYTES:
+        return True
     return isinstance(value, dict | list | TaggedDict | Recorded) and len(encode(value)) > BLOB_BYTES
 
 
@@ -104,10 +106,9 @@ def pack(content: bytes) -> Packed:
     left = len(zlib.compress(sample, 1)) / max(len(sample), 1)
     if left > _WORTH:
         return Packed(compressed=False, data=content)
-    search = (
-        zlib.Z_DEFAULT_STRATEGY if left < _REPEATS else zlib.Z_HUFFMAN_ONLY
-    )  # to look for repeats takes thrice as long
-    compressor = zlib.compressobj(1, strategy=search)
+    # looking for repeats takes thrice as long
+    strategy = zlib.Z_DEFAULT_STRATEGY if left < _REPEATS else zlib.Z_HUFFMAN_ONLY
+    compressor = zlib.compressobj(1, strategy=strategy)
     return Packed(compressed=True, data=compressor.compress(content) + compressor.flush())
 
 
