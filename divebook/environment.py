@@ -298,7 +298,7 @@ class Environment:
         child = await self.start(workflow, inputs)
         if child.status != catalog.COMPLETED:
             raise ExecutionError(f"child execution {child.id} of {workflow!r} is {child.status}: {child.error}")
-        return {"execution_id": child.id, "status": child.status, "outputs": child.outputs}
+        return {"execution_id": child.id, "status": child.status, "outputs": child.state.outputs}
 
     def resume(self, execution_id: str, bounds: Bounds | Mapping[str, Any] | None = None) -> Execution:
         """Take an execution up again where its log ends.

@@ -10,7 +10,8 @@ import re
 from datetime import datetime
 from typing import Any
 
-from divebook.events.codec import encode
+from divebook.events.codec import encode_shown
+from divebook.events.values import normalize
 
 _CONTROLS = "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f"
 _REORDERING = "\\u061c\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff\\ufff9-\\ufffb\\ud800-\\udfff"
@@ -54,10 +55,15 @@ def one_line(text: str, width: int) -> str:
 
 
 def value_text(value: Any, *, indent: int | None = None) -> str:
-    """Return a value for people: a text as it is, anything else as JSON."""
+    """Return a value for people: a text as it is, a frame or the like in a few words, anything else as JSON.
+
+    >>> value_text({"big": 10**30, "small": [1]})
+    '{"big": 1000000000000000000000000000000, "small": [1]}'
+    """
     if isinstance(value, str):
         return visible(value)
-    return visible(json.dumps(json.loads(encode(value)), ensure_ascii=False, indent=indent))
+    data = json.loads(encode_shown(normalize(value)))
+    return visible(data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, indent=indent))
 
 
 def seconds(value: float) -> str:

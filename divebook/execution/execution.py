@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future
 from datetime import datetime
 from typing import Any, Protocol
@@ -14,6 +14,7 @@ from divebook.engine.instructions import Fact
 from divebook.engine.state import ExecutionState, Interrupt, PathState, Usage
 from divebook.errors import ExecutionCancelledError, ExecutionError, ExecutionFailedError, LeaseHeldError
 from divebook.events import Event, catalog
+from divebook.events.recorded import opened
 from divebook.execution.clock import Chance, Clock, Ids
 from divebook.execution.engine_thread import ENGINE
 from divebook.execution.journal import FIRST_TOKEN, Journal
@@ -105,18 +106,21 @@ class Execution:
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """The inputs, defaults included."""
-        return dict(self.state.inputs)
+        """The inputs, defaults included; a fresh copy each time."""
+        return _opened(self.state.inputs)
 
     @property
     def outputs(self) -> dict[str, Any]:
-        """The declared outputs; empty until it has completed."""
-        return dict(self.state.outputs)
+        """The declared outputs, a fresh copy each time; empty until it has completed.
+
+        What this process cannot make again, since its class is not allowed here, stays in its recorded form.
+        """
+        return _opened(self.state.outputs)
 
     @property
     def variables(self) -> dict[str, Any]:
-        """The workflow's named values as they stand, sorted by name."""
-        return dict(sorted(self.state.variables.items()))
+        """The workflow's named values as they stand, sorted by name; a fresh copy each time, as of `outputs`."""
+        return _opened(dict(sorted(self.state.variables.items())))
 
     @property
     def paths(self) -> dict[str, PathState]:
@@ -344,3 +348,7 @@ class Execution:
         commit = ENGINE.group_commit(self.store)
         self._journal = Journal(self._newest(), commit, clock, Ids(clock, chance), token=token)
         return self._journal
+
+
+def _opened(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: opened(value, lenient=True) for name, value in values.items()}

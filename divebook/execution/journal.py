@@ -197,6 +197,8 @@ class Journal:
     def _put_checkpoint(self) -> None:
         """Keep the state, which nothing depends on: an execution goes on where that fails."""
         try:
-            self._commit.store.put_checkpoint(self.execution_id, self.written, dump_state(self.state))
+            dumped = dump_state(self.state)
+            if dumped is not None:
+                self._commit.store.put_checkpoint(self.execution_id, self.written, dumped)
         except DivebookError as error:
             _log.warning("execution %s has no checkpoint at event %s: %s", self.execution_id, self.written, error)

@@ -142,8 +142,8 @@ def _outcome(step: Span) -> str:
 
 def _values(execution: Execution) -> tuple[str, tuple[tuple[str, str], ...]]:
     """Return the outputs, or the variables where the workflow declares no outputs, with a title."""
-    declared: Mapping[str, Any] = execution.outputs
-    kind, values = ("output", declared) if declared else ("variable", execution.variables)
+    declared: Mapping[str, Any] = execution.state.outputs
+    kind, values = ("output", declared) if declared else ("variable", dict(sorted(execution.state.variables.items())))
     if not values:
         return "", ()
     first = list(values.items())[:MAX_VALUES]

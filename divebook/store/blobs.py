@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from divebook.errors import CorruptStoreError
 from divebook.events.codec import encode
-from divebook.events.values import TAG, TaggedDict
+from divebook.events.recorded import TAG, Recorded, TaggedDict
 
 BLOB_BYTES = 64 * 1024
 """Values whose JSON is longer become blobs."""
@@ -31,6 +31,7 @@ _MARK = f'{{"{TAG}":"blob",'.encode()
 _REFERENCE = re.compile(re.escape(_MARK) + rb'"value":\["([0-9a-f]{64})",[0-9]+\]\}')
 _SAMPLE = 16 * 1024
 _WORTH = 0.9  # of the size; what shrinks less is kept as it is
+_REPEATS = 0.7  # what shrinks to less than this repeats itself; of the rest, base64 above all, only the code is dense
 
 
 def outsource(data: Any) -> tuple[bytes, dict[bytes, bytes]]:
@@ -48,6 +49,8 @@ def _shrink(value: Any, blobs: dict[bytes, bytes]) -> Any:
         value = {key: _shrink(item, blobs) if _is_large(item) else item for key, item in value.items()}
     elif type(value) is list:
         value = [_shrink(item, blobs) if _is_large(item) else item for item in value]
+    elif isinstance(value, Recorded):
+        value = value.parts(lambda item: _shrink(item, blobs) if _is_large(item) else item)
     content = encode(value)
     if len(content) <= BLOB_BYTES:
         return value
@@ -59,7 +62,9 @@ def _shrink(value: Any, blobs: dict[bytes, bytes]) -> Any:
 def _is_large(value: Any) -> bool:
     if isinstance(value, str | bytes):  # no character or byte takes more than six in JSON
         return len(value) * 6 > BLOB_BYTES and len(encode(value)) > BLOB_BYTES
-    return isinstance(value, dict | list | TaggedDict) and len(encode(value)) > BLOB_BYTES
+    if isinstance(value, Recorded) and value.least_bytes() > BLOB_BYTES:
+        return True
+    return isinstance(value, dict | list | TaggedDict | Recorded) and len(encode(value)) > BLOB_BYTES
 
 
 def references(payload: bytes) -> list[bytes]:
@@ -98,9 +103,13 @@ class Packed:
 def pack(content: bytes) -> Packed:
     """Compress a content if it pays; a sample tells, so that pictures cost next to nothing."""
     sample = content[:_SAMPLE]
-    if len(zlib.compress(sample, 1)) > len(sample) * _WORTH:
+    left = len(zlib.compress(sample, 1)) / max(len(sample), 1)
+    if left > _WORTH:
         return Packed(compressed=False, data=content)
-    return Packed(compressed=True, data=zlib.compress(content, 1))
+    # looking for repeats takes thrice as long
+    strategy = zlib.Z_DEFAULT_STRATEGY if left < _REPEATS else zlib.Z_HUFFMAN_ONLY
+    compressor = zlib.compressobj(1, strategy=strategy)
+    return Packed(compressed=True, data=compressor.compress(content) + compressor.flush())
 
 
 def unpack(packed: Packed) -> bytes:

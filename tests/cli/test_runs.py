@@ -1,8 +1,10 @@
 import json
 from typing import get_args
 
+import pandas as pd
 import pytest
 
+from divebook import Environment, Step, Workflow
 from divebook.cli.runs import Status
 from divebook.events.catalog import STATUSES
 from divebook.store import open_store
@@ -157,3 +159,16 @@ Workflows:
     assert "poet" in refused.stderr
     assert "A log holds the workflow, not agents and actions" in refused.stderr
     assert divebook("resume", execution_id, path).exit_code == 1
+
+
+def test_show_describes_frames_and_writes_big_numbers_out(divebook, folder):
+    made = Workflow("w", [Step("s", script="10**30", store="big")], inputs=["frame"])
+    frame = pd.DataFrame({"a": range(10_000)})
+    execution = Environment().start(made, {"frame": frame}).wait(20, check=True)
+    for options in ((), ("--events",), ("--json",), ("--json", "--events")):
+        shown = divebook("show", execution.id, *options).stdout
+        assert "DataFrame 10,000 x 1" in shown
+        assert "1000000000000000000000000000000" in shown
+        assert "$type" not in shown
+        assert len(shown) < 10_000
+    assert json.loads(divebook("show", execution.id, "--json").stdout)["variables"] == {"big": 10**30}
