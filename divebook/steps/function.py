@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import Any
 
 import anyio
-import anyio.to_thread
 
 from divebook.engine.retries import Failure, names_of, retry_delay_of
 from divebook.errors import DefinitionError, NotFoundError, OperationError, StepError
@@ -17,6 +16,7 @@ from divebook.execution.context import StepContext
 from divebook.execution.iterations import Outcome
 from divebook.execution.recorder import Suspended
 from divebook.execution.step_run import failure_text
+from divebook.execution.threads import in_thread
 from divebook.scripting import value_text
 from divebook.workflow.functions import CURRENT, RESULT, WORKFLOW_FUNCTIONS, StepFunction
 from divebook.workflow.problem import Problem
@@ -182,7 +182,7 @@ async def _make(step: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any
     try:
         if inspect.iscoroutinefunction(step.function):
             return await step.function(*args, **kwargs)
-        return await anyio.to_thread.run_sync(functools.partial(step.function, *args, **kwargs))
+        return await in_thread(functools.partial(step.function, *args, **kwargs))
     finally:
         CURRENT.reset(token)
 
