@@ -76,7 +76,7 @@ def backup(
     """
     from divebook.cli.project import existing_path
     from divebook.cli.screen import note, say
-    from divebook.store.sqlite.backup import back_up
+    from divebook.store.sqlite import back_up
 
     written = back_up(existing_path(store), destination.expanduser())
     say(f"{written}: {written.stat().st_size:,} bytes")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Mapping, Sequence
+import os
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from concurrent.futures import Future
 from datetime import datetime
 from typing import Any, Protocol
@@ -20,6 +21,7 @@ from divebook.execution.engine_thread import ENGINE
 from divebook.execution.journal import FIRST_TOKEN, Journal
 from divebook.execution.runner import Runner
 from divebook.execution.step_run import Services
+from divebook.execution.threads import lending_place
 from divebook.store.base import EventStore
 from divebook.store.leases import Lease
 from divebook.store.owner import Owner
@@ -80,6 +82,7 @@ class Execution:
         self._journal: Journal | None = None
         self._runner: Runner | None = None
         self._future: Future[None] | None = None
+        self._process = os.getpid()
         self._cancel_reason: str | None = None
 
     # --- what it is ------------------------------------------------------------------------------------------------
@@ -145,7 +148,12 @@ class Execution:
     @property
     def is_live(self) -> bool:
         """Whether this process is driving it now."""
-        return self._future is not None and not self._future.done()
+        return self._future is not None and not self._was_forked and not self._future.done()
+
+    @property
+    def _was_forked(self) -> bool:
+        """Whether this is a copy in a forked process, where nothing of it can go on."""
+        return self._process != os.getpid()
 
     def history(self, after: int = 0) -> list[Event]:
         """Return its events from the store, oldest first, those behind sequence number `after`."""
@@ -184,7 +192,8 @@ class Execution:
         """
         if ENGINE.is_current():
             raise ExecutionError(f"wait() on the engine's own thread would wait for itself; use `await` for {self.id}")
-        self._driving().result(timeout)
+        with lending_place():
+            self._driving().result(timeout)
         return self._checked() if check else self
 
     def __await__(self) -> Generator[Any, None, Execution]:
@@ -225,11 +234,13 @@ class Execution:
             self._runner.cancel(self._cancel_reason)
 
     def _driving(self) -> Future[None]:
-        if self._future is None:
+        if self._future is None or self._was_forked:
             if not self.state.is_over:
                 advice = "start it first" if self.opening is not None else "resume it, or answer its question, first"
+                if self._future is not None:
+                    advice = f"wait for it in process {self._process}, from which this one was forked"
                 raise ExecutionError(f"execution {self.id} is not running in this process; {advice}")
-            self._future = Future()
+            self._future, self._process = Future(), os.getpid()
             self._future.set_result(None)
         return self._future
 
@@ -252,13 +263,15 @@ class Execution:
 
         An execution that the store knows already needs a `lease`.
         """
-        self._future = ENGINE.submit(self._run(openings, services, clock, chance, lease))
+        return self._drive(self._run(openings, services, clock, chance, lease))
+
+    def _drive(self, work: Coroutine[Any, Any, None]) -> Execution:
+        self._future, self._process = ENGINE.submit(work), os.getpid()
         return self
 
     def drive_cancellation(self, reason: str, clock: Clock, chance: Chance, lease: Lease) -> Execution:
         """Record that an execution which this process does not drive is cancelled; for the environment."""
-        self._future = ENGINE.submit(self._end_as_cancelled(reason, clock, chance, lease))
-        return self
+        return self._drive(self._end_as_cancelled(reason, clock, chance, lease))
 
     async def _end_as_cancelled(self, reason: str, clock: Clock, chance: Chance, lease: Lease) -> None:
         journal = self._open_journal(clock, chance, lease)

@@ -10,7 +10,6 @@ from datetime import datetime
 from typing import Any
 
 import anyio
-import anyio.to_thread
 
 from divebook.engine.retries import Failure, names_of, retry_delay_of
 from divebook.errors import DefinitionError, NotFoundError, OperationError, StepError
@@ -20,6 +19,7 @@ from divebook.execution.iterations import Outcome
 from divebook.execution.schemas import instance_of, schema_of
 from divebook.execution.step_run import failure_text
 from divebook.execution.strands import Suspended
+from divebook.execution.threads import in_thread
 from divebook.scripting import value_text
 from divebook.workflow.functions import CURRENT, RESULT, WORKFLOW_FUNCTIONS, StepFunction
 from divebook.workflow.problem import Problem
@@ -251,7 +251,7 @@ async def _make(step: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any
     try:
         if inspect.iscoroutinefunction(step.function):
             return await step.function(*args, **kwargs)
-        return await anyio.to_thread.run_sync(functools.partial(step.function, *args, **kwargs))
+        return await in_thread(functools.partial(step.function, *args, **kwargs))
     finally:
         CURRENT.reset(token)
 

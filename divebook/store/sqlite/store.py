@@ -6,6 +6,7 @@ events, so of two writers, threads or processes, one is refused.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -23,7 +24,6 @@ from divebook.store.owner import Owner
 from divebook.store.records import ExecutionRecord
 from divebook.store.sqlite import blobs, checkpoints, deletion, leases, messages
 from divebook.store.sqlite.audit import find_faults, load_stored
-from divebook.store.sqlite.backup import back_up
 from divebook.store.sqlite.compact import EventTypes, pack_id
 from divebook.store.sqlite.connections import Durability, Readers, open_reader, open_writer, why_read_only
 from divebook.store.sqlite.faults import translated
@@ -84,6 +84,7 @@ class SqliteStore(EventStore):
         self.path = Path(path).expanduser().absolute()
         self.location = str(self.path)
         self.durability = durability
+        self._process = os.getpid()
         self.read_only = why_read_only(self.path)
         """Why nothing can be written, or None."""
         self._types = EventTypes(self.location)
@@ -121,9 +122,13 @@ class SqliteStore(EventStore):
         """Whether the path still leads to the open file; if not, it can be read, but no longer written to."""
         return self._file.is_in_place()
 
-    def backup(self, destination: str | Path) -> Path:
-        """Copy the store into a new file, while others write to it; see `back_up`."""
-        return back_up(self.path, Path(destination).expanduser())
+    def _check_open(self) -> None:
+        super()._check_open()
+        if self._process != os.getpid():
+            raise StoreError(
+                f"{self.location} was opened by process {self._process}, from which this one was forked, and SQLite "
+                "does not survive that; open it again here, with open_store or a new Environment"
+            )
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
