@@ -14,6 +14,7 @@ from divebook.engine.state import PathState
 from divebook.events import Event, catalog
 from divebook.events.codec import event_to_dict
 from divebook.execution import Execution
+from divebook.store.durability import RELAXED
 
 EXIT_CODES = {catalog.COMPLETED: 0, catalog.FAILED: 1, catalog.WAITING: 3, catalog.CANCELLED: 130}
 _CELL = 120
@@ -66,6 +67,7 @@ def facts(execution: Execution) -> dict[str, Any]:
         "outputs": execution.outputs,
         "variables": execution.variables,
         "usage": execution.usage.to_dict(),
+        "durability": _durability(execution),
         "questions": {question.interrupt_id: question.question for question in execution.interrupts},
         "started_at": moment(execution.started_at),
         "ended_at": moment(execution.ended_at),
@@ -78,6 +80,12 @@ def _print_heading(execution: Execution) -> None:
     started = local(execution.started_at)
     if started and not took:
         say(f"started {started}")
+    if _durability(execution) == RELAXED:
+        say("durability: relaxed")
+
+
+def _durability(execution: Execution) -> str:
+    return execution.store.record(execution.id).durability
 
 
 def _print_error(execution: Execution) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -37,7 +38,9 @@ def runs(
     if json:
         write(as_json([_facts(record) for record in records], indent=2))
     elif records:
-        columns(("id", "workflow", "status", "started", "took", "events"), map(_cells, records), whole=("id", "status"))
+        titles = ("id", "workflow", "status", "started", "took", "events", "size")
+        columns(titles, map(_cells, records), whole=("id", "status"))
+        _note_relaxed(records)
     else:
         note("no executions" + (" of that kind" if status or workflow else " yet"))
 
@@ -94,14 +97,28 @@ def _facts(record: ExecutionRecord) -> dict[str, str | int | None]:
         "started_at": moment(record.started_at),
         "ended_at": moment(record.ended_at),
         "events": record.last_sequence,
+        "bytes": record.size,
+        "durability": record.durability,
     }
 
 
 def _cells(record: ExecutionRecord) -> tuple[Text | str, ...]:
+    from divebook.analysis.shown import size
     from divebook.cli.screen import status_text
     from divebook.cli.text import duration, local, one_line
 
     took = duration(record.started_at, record.ended_at)
     name = one_line(record.workflow_name, 40)
     status = status_text(record.status)
-    return record.execution_id, name, status, local(record.started_at), took, str(record.last_sequence)
+    extent = str(record.last_sequence), size(record.size)
+    return record.execution_id, name, status, local(record.started_at), took, *extent
+
+
+def _note_relaxed(records: Sequence[ExecutionRecord]) -> None:
+    """Name the executions of which a power failure may take the end."""
+    from divebook.cli.screen import note
+    from divebook.store.durability import RELAXED
+
+    relaxed = [record.execution_id for record in records if record.durability == RELAXED]
+    if relaxed:
+        note(f"relaxed durability: {', '.join(relaxed)}", "yellow")

@@ -18,6 +18,7 @@ from divebook.execution.journal import FIRST_TOKEN, Journal
 from divebook.execution.runner import Runner
 from divebook.execution.step_run import Services
 from divebook.store.base import EventStore
+from divebook.store.durability import Durability
 from divebook.store.leases import Lease
 from divebook.store.owner import Owner
 from divebook.workflow.definition import Workflow
@@ -45,6 +46,8 @@ class Execution:
         begin: Callable[[Execution], Execution] | None = None,
     ) -> None:
         self.workflow, self.store = workflow, store
+        self.durability: Durability | None = None
+        """How its events are written; None as the store does by default."""
         self._begin = begin
         self._state = state
         self._journal: Journal | None = None
@@ -249,5 +252,6 @@ class Execution:
     def _open_journal(self, clock: Clock, chance: Chance, lease: Lease | None) -> Journal:
         token = None if lease is None else lease.token
         commit = ENGINE.group_commit(self.store)
-        self._journal = Journal(self._state, commit, clock, Ids(clock, chance), token=token)
+        ids = Ids(clock, chance)
+        self._journal = Journal(self._state, commit, clock, ids, token=token, durability=self.durability)
         return self._journal

@@ -109,6 +109,7 @@ class DiveMagics(Magics):
         --background   return at once; `await run` or `run.wait()` wait for the end
         --check        fail the cell unless the run completes
         --store PATH   keep the log there
+        --durability full|relaxed   relaxed: faster, but a power failure may take the latest events
 
         `r = %dive run ...` keeps the run. Interrupting the kernel cancels it; it can be resumed.
         """
@@ -121,7 +122,8 @@ class DiveMagics(Magics):
         types = {definition.name: definition.type for definition in workflow.inputs}
         variables = {} if self.shell is None else self.shell.user_ns
         given = values(arguments.inputs, types, variables)
-        return self._session.start(workflow, given, store=arguments.options.get("store"))
+        options = arguments.options
+        return self._session.start(workflow, given, store=options.get("store"), durability=options.get("durability"))
 
     def resume(self, arguments: Arguments) -> Run:
         """Take an execution up again where its log ends, and show the result.
@@ -245,13 +247,14 @@ def _checked(run: Run, arguments: Arguments) -> Run:
 
 
 _STORE = {"--store": "store"}
+_RUNNING = {**_STORE, "--durability": "durability"}
 _FLAGS = {"--background": "background", "-b": "background", "--check": "check"}
 _LISTING = {"--status": "status", "--workflow": "workflow", "--limit": "limit", "-n": "limit", **_STORE}
 _FINISHED = (DiveMagics.run, DiveMagics.resume, DiveMagics.answer)
 """What returns a run that is waited for."""
 
 COMMANDS: dict[str, Command] = {
-    "run": Command("run [NAME] [KEY=VALUE ...] [--background]", DiveMagics.run, _FLAGS, _STORE, inputs=True),
+    "run": Command("run [NAME] [KEY=VALUE ...] [--background]", DiveMagics.run, _FLAGS, _RUNNING, inputs=True),
     "runs": Command("runs [--status STATUS] [--limit N]", DiveMagics.runs, {}, _LISTING),
     "show": Command("show ID", DiveMagics.show, {}, _STORE),
     "resume": Command("resume ID [--background]", DiveMagics.resume, _FLAGS, _STORE),

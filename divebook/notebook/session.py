@@ -136,11 +136,16 @@ class Session:
     # --- runs ------------------------------------------------------------------------------------------------------
 
     def start(
-        self, workflow: Workflow | str | None, inputs: Mapping[str, Any] | None = None, *, store: str | None = None
+        self,
+        workflow: Workflow | str | None,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        store: str | None = None,
+        durability: str | None = None,
     ) -> Run:
         """Start a workflow: a `Workflow`, the name of one, or None for the one that was defined last."""
         environment = self.over(store)
-        return Run(environment.start(self.workflow(workflow), inputs), environment)
+        return Run(environment.start(self.workflow(workflow), inputs, durability=durability), environment)
 
     def workflow(self, workflow: Workflow | str | None) -> Workflow:
         """Return the workflow of that name, the one defined last, or the one given."""
@@ -223,6 +228,7 @@ def run(
     *,
     name: str | None = None,
     store: str | None = None,
+    durability: str | None = None,
     dialect: Dialect = "divebook",
 ) -> Run:
     """Start a workflow and return at once; ``await`` the result, or call its `wait`.
@@ -237,6 +243,8 @@ def run(
         Which workflow of the file, folder or text; not needed if it has only one.
     store
         Where the execution rests, if not in the session's store.
+    durability
+        ``full`` or ``relaxed``: whether a power failure may take its latest events.
     dialect
         How a file or text is read.
 
@@ -248,7 +256,7 @@ def run(
     """
     session = current_session()
     chosen = workflow if isinstance(workflow, Workflow) else _chosen(session, workflow, name, dialect)
-    return session.start(chosen, inputs, store=store)
+    return session.start(chosen, inputs, store=store, durability=durability)
 
 
 def _chosen(session: Session, source: str | Path, name: str | None, dialect: Dialect) -> Workflow:
