@@ -63,11 +63,13 @@ class DiveMagics(Magics):
     def _define(self, line: str, cell: str) -> None:
         from divebook.notebook.cards import short_errors
         from divebook.notebook.cell import confirmation, parse_cell
+        from divebook.notebook.recovery import lines_after_defining
 
         parsed = parse_cell(line, cell, self._lines_above(cell))
         with short_errors(parsed.lines):
             change = self._session.define(parsed.read())
-        print(confirmation(change))  # noqa: T201 - what a magic prints is its answer
+            lines = [confirmation(change), *lines_after_defining(self._session)]
+        print("\n".join(lines))  # noqa: T201 - what a magic prints is its answer
 
     def _lines_above(self, text: str) -> int:
         """Return how many lines of the cell as written come before its body: blank ones, and the magic's own."""
@@ -176,6 +178,27 @@ class DiveMagics(Magics):
 
         print(questions(self._session.over(arguments.options.get("store"))))  # noqa: T201 - same
 
+    def recover(self, arguments: Arguments) -> None:
+        """List executions that were interrupted, or take them up in the background.
+
+        ID             take this one up; the beginning of its id is enough
+        --all          take all of them up, as far as what is defined allows it
+        --store PATH   where their logs are
+
+        The variable DIVEBOOK_RECOVER, or Recover in the Config of a definition, says what happens by itself:
+        ask (a line at %load_ext), auto (they are taken up), off (nothing).
+        """
+        from divebook.notebook.recovery import listing, refused_lines, resumed_lines
+
+        store = arguments.options.get("store")
+        if not (arguments.words or arguments.has("all")):
+            print(listing(self._session.interrupted(store=store)))  # noqa: T201 - same
+            return
+        chosen = None if arguments.has("all") else arguments.only_word("execution id")
+        recovered = self._session.recover(chosen, store=store)
+        lines = [*resumed_lines(recovered), *refused_lines(recovered)]
+        print("\n".join(lines or ["nothing to recover"]))  # noqa: T201 - same
+
     def runs(self, arguments: Arguments) -> Result:
         """List executions, newest first, as a DataFrame.
 
@@ -258,6 +281,7 @@ COMMANDS: dict[str, Command] = {
     "runs": Command("runs [--status STATUS] [--limit N]", DiveMagics.runs, {}, _LISTING),
     "show": Command("show ID", DiveMagics.show, {}, _STORE),
     "resume": Command("resume ID [--background]", DiveMagics.resume, _FLAGS, _STORE),
+    "recover": Command("recover [ID] [--all]", DiveMagics.recover, {"--all": "all"}, _STORE),
     "inbox": Command("inbox", DiveMagics.inbox, {}, _STORE),
     "answer": Command("answer ID ANSWER [--background]", DiveMagics.answer, _FLAGS, _STORE),
     "cancel": Command("cancel ID", DiveMagics.cancel, {}, _STORE),

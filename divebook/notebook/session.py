@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from divebook.analysis.shown import plural, visible
 from divebook.config import Sources, load, resolve_content
+from divebook.config.recovery import Recovered, interrupted, take_up
 from divebook.environment import Environment
 from divebook.errors import NotFoundError, SetupError
 from divebook.notebook.run import Run
@@ -21,6 +22,8 @@ from divebook.workflow.reader import read_definitions
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from divebook.store import ExecutionRecord
 
 DEFINITION_FILES = (".yaml", ".yml", ".json")
 
@@ -165,6 +168,15 @@ class Session:
         """Take a run up again where its log ends."""
         environment = self.over(store)
         return Run(environment.resume(execution_id), environment)
+
+    def interrupted(self, execution_id: str | None = None, *, store: str | None = None) -> list[ExecutionRecord]:
+        """Return the executions that can be recovered: all, or the one whose id begins so."""
+        return interrupted(self.over(store), execution_id)
+
+    def recover(self, execution_id: str | None = None, *, store: str | None = None) -> Recovered:
+        """Take up one interrupted execution, or all that the definitions allow; they go on in the background."""
+        environment = self.over(store)
+        return take_up(environment, interrupted(environment, execution_id))
 
     def answer(self, interrupt_id: str, response: Any, *, store: str | None = None) -> Run:
         """Answer a question; its run goes on."""
