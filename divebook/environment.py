@@ -21,6 +21,7 @@ from divebook.errors import (
     DefinitionError,
     ExecutionError,
     InterruptError,
+    NewerStoreError,
     NotFoundError,
     SetupError,
 )
@@ -397,7 +398,20 @@ class Environment:
             return self._live[execution_id]
         execution_id = self.store.resolve(execution_id)
         live = self._live.get(execution_id)
-        return live if live is not None else self._load(execution_id)
+        return live if live is not None else self._looked_up(execution_id)
+
+    def _looked_up(self, execution_id: str) -> Execution:
+        """Return a past execution; of a damaged one what the sound beginning of its log says."""
+        try:
+            return self._load(execution_id)
+        except (CorruptStoreError, NewerStoreError):
+            events, damage = self.store.read_sound(execution_id)
+            if not events or damage is None:
+                raise
+            state = fold(execution_id, events)
+            execution = Execution(_recorded_workflow(execution_id, events), state, self.store)
+            execution.damage = damage
+            return execution
 
     def cancel(self, execution_id: str) -> Execution:
         """Cancel an execution: one of this process is stopped, any other is marked as cancelled.

@@ -38,7 +38,8 @@ def print_details(execution: Execution, *, json: bool, events: bool) -> None:
     """Print all there is to know of an execution."""
     if json:
         history = {"events": [event_to_dict(event) for event in execution.history()]} if events else {}
-        write(as_json({**facts(execution), "paths": _path_facts(execution), **history}, indent=2))
+        damage = {"damage": str(execution.damage)} if execution.damage is not None else {}
+        write(as_json({**facts(execution), "paths": _path_facts(execution), **history, **damage}, indent=2))
         return
     _print_heading(execution)
     section("inputs", pairs(execution.inputs))

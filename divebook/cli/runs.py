@@ -52,10 +52,19 @@ def show(
     events: Annotated[bool, typer.Option("--events", "-e", help="Every event of its log as well.")] = False,
     json: Json = False,
 ) -> None:
-    """Show the status and the values of an execution."""
-    from divebook.cli.result import print_details
+    """Show the status and the values of an execution.
 
-    print_details(_environment(store).execution(execution_id), json=json, events=events)
+    Of a damaged log the sound beginning is shown, with exit code 1.
+    """
+    from divebook.cli.result import print_details
+    from divebook.cli.screen import DAMAGED, note_damage
+
+    execution = _environment(store).execution(execution_id)
+    print_details(execution, json=json, events=events)
+    if execution.damage is not None:
+        last = execution.store.record(execution.id).last_sequence
+        note_damage(execution.state.last_sequence, last, execution.damage)
+        raise typer.Exit(DAMAGED)
 
 
 def cancel(execution_id: ExecutionId, store: Store = None) -> None:

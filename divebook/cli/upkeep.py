@@ -10,8 +10,6 @@ import typer
 from divebook.cli.options import Json, Store
 from divebook.workflow.duration import parse_duration
 
-DAMAGED = 1
-
 
 def check(store: Store = None, *, json: Json = False) -> None:
     """Verify every event, sum and reference.
@@ -20,7 +18,7 @@ def check(store: Store = None, *, json: Json = False) -> None:
     """
     from divebook.analysis.shown import visible
     from divebook.cli.project import existing_store
-    from divebook.cli.screen import note, say, write
+    from divebook.cli.screen import DAMAGED, note, say, write
     from divebook.cli.text import as_json
     from divebook.engine.evolve import fold
     from divebook.store.check import check as check_store

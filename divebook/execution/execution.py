@@ -10,10 +10,11 @@ from typing import Any
 
 from divebook.engine.instructions import Fact
 from divebook.engine.state import ExecutionState, Interrupt, PathState, Usage
-from divebook.errors import ExecutionCancelledError, ExecutionError, ExecutionFailedError
+from divebook.errors import ExecutionCancelledError, ExecutionError, ExecutionFailedError, StoreError
 from divebook.events import Event, catalog
 from divebook.execution.clock import Chance, Clock, Ids
 from divebook.execution.engine_thread import ENGINE
+from divebook.execution.farewell import FAREWELL
 from divebook.execution.journal import FIRST_TOKEN, Journal
 from divebook.execution.runner import Runner
 from divebook.execution.step_run import Services
@@ -48,6 +49,8 @@ class Execution:
         self.workflow, self.store = workflow, store
         self.durability: Durability | None = None
         """How its events are written; None as the store does by default."""
+        self.damage: StoreError | None = None
+        """What is wrong with the event after those that this was read from; None if the whole log can be read."""
         self._begin = begin
         self._state = state
         self._journal: Journal | None = None
@@ -119,7 +122,11 @@ class Execution:
 
     def history(self, after: int = 0) -> list[Event]:
         """Return its events from the store, oldest first, those behind sequence number `after`."""
-        return self.store.read(self.id, after) if self.state.last_sequence else []
+        if not self.state.last_sequence:
+            return []
+        if self.damage is not None:
+            return self.store.read(self.id, after, max(self.state.last_sequence - after, 0))
+        return self.store.read(self.id, after)
 
     def subscribe(self, listener: Callable[[Sequence[Event]], None]) -> Callable[[], None]:
         """Call `listener` with new events after each commit, on the engine's thread; call the result to stop."""
@@ -141,7 +148,7 @@ class Execution:
         Parameters
         ----------
         timeout
-            Seconds; TimeoutError afterwards, while the execution goes on.
+            Seconds; TimeoutError afterwards, with its id and status, while the execution goes on.
         check
             Raise ExecutionFailedError or ExecutionCancelledError unless it completed.
 
@@ -152,7 +159,15 @@ class Execution:
         """
         if ENGINE.is_current():
             raise ExecutionError(f"wait() on the engine's own thread would wait for itself; use `await` for {self.id}")
-        self._driving().result(timeout)
+        driving = self._driving()
+        try:
+            driving.result(timeout)
+        except TimeoutError as error:
+            if driving.done():  # its own
+                raise
+            raise TimeoutError(
+                f"execution {self.id} is {self.status} after {timeout:g} s, and goes on: wait() again, or cancel() it"
+            ) from error
         return self._checked() if check else self
 
     def __await__(self) -> Generator[Any, None, Execution]:
@@ -209,6 +224,7 @@ class Execution:
         An execution that the store knows already needs a `lease`.
         """
         self._future = ENGINE.submit(self._run(openings, services, clock, chance, lease))
+        FAREWELL.mind(self)
         return self
 
     def answer_live(self, interrupt_id: str, response: Any) -> bool:
