@@ -82,6 +82,20 @@ def seconds(value: float) -> str:
     return f"{minutes // 60} h {minutes % 60:02d} min"
 
 
+def size(count: int) -> str:
+    """Return a number of bytes in the unit that suits it.
+
+    >>> size(812), size(1_240), size(3_400_000), size(999_960)
+    ('812 B', '1.2 kB', '3.4 MB', '1.0 MB')
+    """
+    if count < 1000:
+        return f"{count} B"
+    value, units = count / 1000, ["kB", "MB", "GB", "TB"]
+    while value >= 999.95 and len(units) > 1:
+        value, units = value / 1000, units[1:]
+    return f"{value:.1f} {units[0]}"
+
+
 def local_time(moment: datetime | None) -> str:
     """Return a time as people read it, on their own clock."""
     return "" if moment is None else f"{moment.astimezone():%Y-%m-%d %H:%M:%S}"

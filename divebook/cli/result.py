@@ -14,6 +14,7 @@ from divebook.engine.state import PathState
 from divebook.events import Event, catalog
 from divebook.events.codec import event_to_dict
 from divebook.execution import Execution
+from divebook.store.durability import RELAXED
 
 EXIT_CODES = {catalog.COMPLETED: 0, catalog.FAILED: 1, catalog.WAITING: 3, catalog.CANCELLED: 130}
 _CELL = 120
@@ -37,7 +38,8 @@ def print_details(execution: Execution, *, json: bool, events: bool) -> None:
     """Print all there is to know of an execution."""
     if json:
         history = {"events": [event_to_dict(event) for event in execution.history()]} if events else {}
-        write(as_json({**facts(execution), "paths": _path_facts(execution), **history}, indent=2))
+        damage = {"damage": str(execution.damage)} if execution.damage is not None else {}
+        write(as_json({**facts(execution), "paths": _path_facts(execution), **history, **damage}, indent=2))
         return
     _print_heading(execution)
     section("inputs", pairs(execution.state.inputs))
@@ -66,6 +68,7 @@ def facts(execution: Execution) -> dict[str, Any]:
         "outputs": execution.state.outputs,
         "variables": _variables(execution),
         "usage": execution.usage.to_dict(),
+        "durability": _durability(execution),
         "questions": {question.interrupt_id: question.question for question in execution.interrupts},
         "started_at": moment(execution.started_at),
         "ended_at": moment(execution.ended_at),
@@ -83,6 +86,12 @@ def _print_heading(execution: Execution) -> None:
     started = local(execution.started_at)
     if started and not took:
         say(f"started {started}")
+    if _durability(execution) == RELAXED:
+        say("durability: relaxed")
+
+
+def _durability(execution: Execution) -> str:
+    return execution.store.record(execution.id).durability
 
 
 def _print_error(execution: Execution) -> None:

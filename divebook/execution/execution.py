@@ -13,16 +13,18 @@ from divebook.engine.evolve import fold
 from divebook.engine.inbox import facts_of
 from divebook.engine.instructions import Fact
 from divebook.engine.state import ExecutionState, Interrupt, PathState, Usage
-from divebook.errors import ExecutionCancelledError, ExecutionError, ExecutionFailedError, LeaseHeldError
+from divebook.errors import ExecutionCancelledError, ExecutionError, ExecutionFailedError, LeaseHeldError, StoreError
 from divebook.events import Event, catalog
 from divebook.events.recorded import opened
 from divebook.execution.clock import Chance, Clock, Ids
 from divebook.execution.engine_thread import ENGINE
+from divebook.execution.farewell import FAREWELL
 from divebook.execution.journal import FIRST_TOKEN, Journal
 from divebook.execution.runner import Runner
 from divebook.execution.step_run import Services
 from divebook.execution.threads import lending_place
 from divebook.store.base import EventStore
+from divebook.store.durability import Durability
 from divebook.store.leases import Lease
 from divebook.store.owner import Owner
 from divebook.workflow.definition import Workflow
@@ -77,6 +79,10 @@ class Execution:
         self.workflow, self.store = workflow, store
         self.opening: catalog.ExecutionStarted | None = None
         """What its log begins with, while it is pending; for the environment."""
+        self.durability: Durability | None = None
+        """How its events are written; None as the store does by default."""
+        self.damage: StoreError | None = None
+        """What is wrong with the event after those that this was read from; None if the whole log can be read."""
         self._control = control
         self._state, self._is_stored = state, True
         self._journal: Journal | None = None
@@ -159,7 +165,11 @@ class Execution:
         """Return its events from the store, oldest first, those behind sequence number `after`."""
         journal = self._journal
         written = self._state.last_sequence if journal is None else journal.written
-        return self.store.read(self.id, after) if written else []
+        if not written:
+            return []
+        if self.damage is not None:
+            return self.store.read(self.id, after, max(written - after, 0))
+        return self.store.read(self.id, after)
 
     def subscribe(self, listener: Callable[[Sequence[Event]], None]) -> Callable[[], None]:
         """Call `listener` with new events after each commit, on the engine's thread; call the result to stop."""
@@ -181,7 +191,7 @@ class Execution:
         Parameters
         ----------
         timeout
-            Seconds; TimeoutError afterwards, while the execution goes on.
+            Seconds; TimeoutError afterwards, with its id and status, while the execution goes on.
         check
             Raise ExecutionFailedError or ExecutionCancelledError unless it completed.
 
@@ -192,8 +202,16 @@ class Execution:
         """
         if ENGINE.is_current():
             raise ExecutionError(f"wait() on the engine's own thread would wait for itself; use `await` for {self.id}")
-        with lending_place():
-            self._driving().result(timeout)
+        driving = self._driving()
+        try:
+            with lending_place():
+                driving.result(timeout)
+        except TimeoutError as error:
+            if driving.done():  # its own
+                raise
+            raise TimeoutError(
+                f"execution {self.id} is {self.status} after {timeout:g} s, and goes on: wait() again, or cancel() it"
+            ) from error
         return self._checked() if check else self
 
     def __await__(self) -> Generator[Any, None, Execution]:
@@ -263,6 +281,7 @@ class Execution:
 
         An execution that the store knows already needs a `lease`.
         """
+        FAREWELL.mind(self)
         return self._drive(self._run(openings, services, clock, chance, lease))
 
     def _drive(self, work: Coroutine[Any, Any, None]) -> Execution:
@@ -359,7 +378,8 @@ class Execution:
     def _open_journal(self, clock: Clock, chance: Chance, lease: Lease | None) -> Journal:
         token = None if lease is None else lease.token
         commit = ENGINE.group_commit(self.store)
-        self._journal = Journal(self._newest(), commit, clock, Ids(clock, chance), token=token)
+        ids = Ids(clock, chance)
+        self._journal = Journal(self._newest(), commit, clock, ids, token=token, durability=self.durability)
         return self._journal
 
 

@@ -24,6 +24,7 @@ from divebook.events.catalog import Payload
 from divebook.execution.clock import Clock, Ids
 from divebook.store.base import EventStore
 from divebook.store.batches import Batch
+from divebook.store.durability import Durability
 from divebook.store.owner import Owner
 
 FIRST_TOKEN = 1
@@ -106,17 +107,26 @@ class Journal:
         The fold of what the store already holds.
     token
         The fencing token of the lease under which to write; a new execution gets its first lease with its first events.
+    durability
+        How events are written, if not as the store does by default.
     """
 
     def __init__(
-        self, state: ExecutionState, commit: GroupCommit, clock: Clock, ids: Ids, *, token: int | None = None
+        self,
+        state: ExecutionState,
+        commit: GroupCommit,
+        clock: Clock,
+        ids: Ids,
+        *,
+        token: int | None = None,
+        durability: Durability | None = None,
     ) -> None:
         self.state = state
         self.clock = clock
         self.written = state.last_sequence
         """Sequence number up to which events are durable."""
         self.error: Exception | None = None
-        self._ids, self._commit, self._token = ids, commit, token
+        self._ids, self._commit, self._token, self._durability = ids, commit, token, durability
         self._pending: list[Event] = []
         self._checkpointed = state.last_sequence
 
@@ -177,6 +187,7 @@ class Journal:
             status=state.status,
             wake_at=state.wake_at,
             taken=state.taken,
+            durability=self._durability,
         )
         if owner is not None:
             self._token = FIRST_TOKEN

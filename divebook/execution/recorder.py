@@ -24,7 +24,7 @@ from divebook.events.values import normalize
 from divebook.execution.breaking_off import leaves_outcome_unknown
 from divebook.execution.clock import Chance
 from divebook.execution.journal import Journal
-from divebook.execution.strands import Strands
+from divebook.execution.strands import Strands, Suspended
 
 HASH_DIGITS = 16
 MICROSECONDS = 1_000_000

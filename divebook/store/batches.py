@@ -24,6 +24,7 @@ from divebook.events.codec import encode
 from divebook.events.event import Event, validate
 from divebook.store.blobs import BLOB_BYTES, outsource
 from divebook.store.checksums import chain, covered
+from divebook.store.durability import Durability, durability_called
 from divebook.store.leases import LEASE_SECONDS, Lease, Moment
 from divebook.store.owner import Owner
 
@@ -58,6 +59,8 @@ class Batch:
     """When a waiting execution has something to do by itself (a timer, a question that expires), microseconds."""
     taken: int = 0
     """Number of the last message that is in the log; it never goes down."""
+    durability: Durability | None = None
+    """How the batch is written; the first one settles what the record says. None: as the store does by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,7 @@ class PreparedBatch:
     """The large values among the payloads, by their hash."""
     token: int
     """The writer's fencing token; 0 if it has none."""
+    durability: Durability | None
     lease: Lease | None
     """The first lease of a new log, to be had together with it."""
 
@@ -163,6 +167,7 @@ def prepare(batch: Batch) -> PreparedBatch:
         batch.taken,
         blobs,
         batch.token or 0,
+        durability_called(batch.durability),
         lease,
     )
 

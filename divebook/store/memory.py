@@ -15,6 +15,7 @@ from divebook.events.event import Event, to_datetime
 from divebook.store.base import EventStore, Refusal, check_reached, first_sorted
 from divebook.store.batches import PreparedBatch, Turn, duplicate_id
 from divebook.store.blobs import embed
+from divebook.store.durability import FULL, Durability
 from divebook.store.leases import Lease, Moment
 from divebook.store.messages import Message
 from divebook.store.owner import Owner
@@ -39,6 +40,7 @@ class _Log:
     checkpoint: tuple[int, bytes] | None = None
     wake_at: int | None = None
     taken: int = 0
+    durability: Durability = FULL
 
 
 class MemoryStore(EventStore):
@@ -71,7 +73,8 @@ class MemoryStore(EventStore):
                 raise self._unknown(batch.execution_id)
             if batch.token:
                 raise batch.fenced(0)
-            return _Log(batch.started.workflow_name, batch.started.fingerprint, batch.events[0].recorded_at)
+            begun = (batch.started.workflow_name, batch.started.fingerprint, batch.events[0].recorded_at)
+            return _Log(*begun, durability=batch.durability or FULL)
         if batch.token != log.token and batch.expected_sequence:
             raise batch.fenced(log.token)
         if len(log.events) != batch.expected_sequence:
@@ -308,4 +311,5 @@ def _record(execution_id: str, log: _Log) -> ExecutionRecord:
         size=log.size,
         wake_at=None if log.wake_at is None else to_datetime(log.wake_at),
         taken=log.taken,
+        durability=log.durability,
     )
