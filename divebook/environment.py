@@ -305,17 +305,17 @@ class Environment:
             raise ExecutionError(
                 f"execution {execution_id} is running in this process already; wait for it or cancel it"
             )
-        self._check_resumable(execution_id)
+        if self.store.record(execution_id).status == catalog.COMPLETED:
+            raise ExecutionError(f"execution {execution_id} has completed; start a new one to run the workflow again")
         lease = self.store.acquire(execution_id, Owner.current())
-        execution = self._load(execution_id)
+        try:
+            execution = self._load(execution_id)
+            self._check(execution.workflow)
+        except BaseException:
+            self.store.release(lease)
+            raise
         self._live[execution_id] = execution
         return self._begin(Fact(catalog.ExecutionResumed(execution.status)), lease=lease)(execution)
-
-    def _check_resumable(self, execution_id: str) -> None:
-        execution = self._load(execution_id)
-        if execution.status == catalog.COMPLETED:
-            raise ExecutionError(f"execution {execution_id} has completed; start a new one to run the workflow again")
-        self._check(execution.workflow)
 
     def answer(self, interrupt_id: str, response: Any, execution_id: str | None = None) -> Execution:
         """Answer a question; its execution goes on at once.

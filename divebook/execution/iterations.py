@@ -63,19 +63,21 @@ class Iterations:
 
     async def _run_parallel(self, run_item: RunItem) -> None:
         """Run items side by side; one that has to wait for an answer does not hold up the others."""
-        limit, waiting = anyio.CapacityLimiter(self._each.parallel), []
+        done = self._opened.iterations
+        left = [(index, item) for index, item in enumerate(self._items) if index not in done]
+        waiting: list[int] = []
+        following = iter(left)
 
-        async def run_limited(index: int, item: Any) -> None:
-            async with limit:
+        async def run_following() -> None:
+            for index, item in following:
                 try:
                     await self._run_one(run_item, index, item)
                 except Suspended:
                     waiting.append(index)
 
         async with anyio.create_task_group() as tasks:
-            for index, item in enumerate(self._items):
-                if index not in self._opened.iterations:
-                    tasks.start_soon(run_limited, index, item)
+            for _ in left[: self._each.parallel]:
+                tasks.start_soon(run_following)
         if waiting:
             raise Suspended
 
