@@ -119,7 +119,7 @@ class Control:
             raise ExecutionError(
                 f"execution {execution.id} is running in this process already; wait for it or cancel it"
             )
-        if execution.status == catalog.COMPLETED:
+        if execution.refresh().status == catalog.COMPLETED:
             raise ExecutionError(f"execution {execution.id} has completed; start a new one to run the workflow again")
         self._check(execution.workflow)
         lease = self.store.acquire(execution.id, Owner.current())

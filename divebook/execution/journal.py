@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Sequence
 
 import anyio.lowlevel
@@ -31,6 +32,7 @@ FIRST_TOKEN = 1
 """The token of the lease that comes with the first events."""
 CHECKPOINT_EVENTS = 2000
 """Events after which the state is kept as well, so that a reader need not fold the log from its beginning."""
+NEVER = sys.maxsize
 MOST_IN_A_ROW = 8
 """Commits of a single path between two turns of the loop."""
 
@@ -66,11 +68,15 @@ class GroupCommit:
         self._waiting.append(done)
         return done
 
-    def commit_if_alone(self) -> None:
-        """Write at once what is pending, if waiting for the end of the turn would most likely bring no company."""
-        if self._was_alone and not self._waiting and self._in_a_row < MOST_IN_A_ROW:
-            self._in_a_row += 1
-            self._write()
+    @property
+    def is_alone(self) -> bool:
+        """Whether waiting for the end of the turn would most likely bring no company."""
+        return self._was_alone and not self._waiting and self._in_a_row < MOST_IN_A_ROW
+
+    def commit_now(self) -> None:
+        """Write what is pending."""
+        self._in_a_row += 1
+        self._write()
 
     def _end_turn(self) -> None:
         self._is_scheduled = False
@@ -166,9 +172,9 @@ class Journal:
             It could not be; nothing recorded since the last success is in the store.
         """
         recorded = self.state.last_sequence
-        if self.written < recorded and self.error is None:
+        if self.written < recorded and self.error is None and self._commit.is_alone:
             await anyio.lowlevel.checkpoint_if_cancelled()  # what does not wait would not hear of it
-            self._commit.commit_if_alone()
+            self._commit.commit_now()
         while self.written < recorded and self.error is None:
             await self._commit.next_commit()
         if self.error is not None:
@@ -212,4 +218,5 @@ class Journal:
             if dumped is not None:
                 self._commit.store.put_checkpoint(self.execution_id, self.written, dumped)
         except DivebookError as error:
+            self._checkpointed = NEVER  # a state only grows
             _log.warning("execution %s has no checkpoint at event %s: %s", self.execution_id, self.written, error)

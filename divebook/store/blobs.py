@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, TypeAlias
@@ -20,6 +21,9 @@ from divebook.events.recorded import TAG, Recorded, TaggedDict
 
 BLOB_BYTES = 64 * 1024
 """Values whose JSON is longer become blobs."""
+REPEATED_BYTES = 512
+"""Those that one batch holds several times become blobs above this length: what a step returns is the result of its
+operation, its output and the value of a variable."""
 
 Blobs: TypeAlias = Mapping[bytes, bytes]
 """From the SHA-256 of a content to the content, which is JSON."""
@@ -52,19 +56,52 @@ def _shrink(value: Any, blobs: dict[bytes, bytes]) -> Any:
     elif isinstance(value, Recorded):
         value = value.parts(lambda item: _shrink(item, blobs) if _is_large(item) else item)
     content = encode(value)
-    if len(content) <= BLOB_BYTES:
-        return value
+    return value if len(content) <= BLOB_BYTES else _reference(content, blobs)
+
+
+def _reference(content: bytes, blobs: dict[bytes, bytes]) -> dict[str, Any]:
+    """Note a content and return what stands for it."""
     digest = sha256(content).digest()
     blobs[digest] = content
     return {TAG: "blob", "value": [digest.hex(), len(content)]}
 
 
-def _is_large(value: Any) -> bool:
+def _is_large(value: Any, limit: int = BLOB_BYTES) -> bool:
     if isinstance(value, str | bytes):  # no character or byte takes more than six in JSON
-        return len(value) * 6 > BLOB_BYTES and len(encode(value)) > BLOB_BYTES
-    if isinstance(value, Recorded) and value.least_bytes() > BLOB_BYTES:
+        return len(value) * 6 > limit and len(encode(value)) > limit
+    if isinstance(value, Recorded) and value.least_bytes() > limit:
         return True
-    return isinstance(value, dict | list | TaggedDict | Recorded) and len(encode(value)) > BLOB_BYTES
+    return isinstance(value, dict | list | TaggedDict | Recorded) and len(encode(value)) > limit
+
+
+def share(bodies: Sequence[Any], blobs: dict[bytes, bytes]) -> list[Any]:
+    """Return the bodies of a batch with references in place of values that stand there more than once."""
+    counts = Counter(content for body in bodies for content in _middling(body))
+    repeated = {content for content, count in counts.items() if count > 1}
+    return [_shared(body, repeated, blobs) for body in bodies] if repeated else list(bodies)
+
+
+def _middling(value: Any) -> Iterator[bytes]:
+    """Give the JSON of every value in a body that is long enough to be worth a reference."""
+    parts = value.values() if type(value) is dict else value if type(value) is list else ()
+    for part in parts:
+        if _is_large(part, REPEATED_BYTES):
+            yield encode(part)
+            yield from _middling(part)
+
+
+def _shared(value: Any, repeated: Collection[bytes], blobs: dict[bytes, bytes]) -> Any:
+    """Replace the outermost repeated values."""
+
+    def shared(part: Any) -> Any:
+        if not _is_large(part, REPEATED_BYTES):
+            return part
+        content = encode(part)
+        return _reference(content, blobs) if content in repeated else _shared(part, repeated, blobs)
+
+    if type(value) is dict:
+        return {key: shared(part) for key, part in value.items()}
+    return [shared(part) for part in value] if type(value) is list else value
 
 
 def references(payload: bytes) -> list[bytes]:
