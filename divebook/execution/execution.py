@@ -116,7 +116,8 @@ class Execution:
 
     def history(self, after: int = 0) -> list[Event]:
         """Return its events from the store, oldest first, those behind sequence number `after`."""
-        return self.store.read(self.id, after) if self.state.last_sequence else []
+        written = self._state.last_sequence if self._journal is None else self._journal.written
+        return self.store.read(self.id, after) if written else []
 
     def subscribe(self, listener: Callable[[Sequence[Event]], None]) -> Callable[[], None]:
         """Call `listener` with new events after each commit, on the engine's thread; call the result to stop."""
