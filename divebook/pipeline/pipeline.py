@@ -20,7 +20,7 @@ from divebook.pipeline.streaming import LAST, StageOutput, outputs_of
 from divebook.steps.actions import Action
 from divebook.steps.stages import StageFunctions, progress
 from divebook.steps.stages.functions import StageFunction
-from divebook.steps.stages.handler import slots_to
+from divebook.steps.stages.handler import slots_from, slots_to
 from divebook.store import MemoryStore
 from divebook.workflow.pipelines.compiled import ENVELOPE, RESPONSE, SLOTS, compiled
 from divebook.workflow.pipelines.config import AgentStage, PipelineConfig, RunMode
@@ -170,16 +170,20 @@ class Pipeline:
         __end__ {'terminated': False}
         """
         execution = self._prepared(envelope, mode, anew=anew)
-        async with aclosing(outputs_of(execution)) as outputs:
-            async for output in outputs:
-                yield output
+        try:
+            async with aclosing(outputs_of(execution)) as outputs:
+                async for output in outputs:
+                    yield output
+        finally:
+            self._leave(execution)
         self._carried(envelope, execution)
         yield StageOutput(LAST, {"terminated": envelope.terminated})
 
     def envelope(self, execution: Execution | str) -> Envelope:
         """Return the envelope of an execution of this pipeline, live or past, as its log has it."""
         found = self.environment.execution(execution) if isinstance(execution, str) else execution
-        envelope = Envelope.from_state_dict(state_of(found.state))
+        slot_names = slots_from(found.state.inputs.get(SLOTS))
+        envelope = Envelope.from_state_dict(state_of(found.state), slot_names=slot_names)
         reflect(envelope, found)
         return envelope
 
@@ -208,10 +212,13 @@ class Pipeline:
     async def _awaited(self, execution: Execution) -> Execution:
         try:
             return await execution
-        except asyncio.CancelledError:
-            if not self._is_kept and execution.is_live:  # nobody could ever find it again
-                execution.cancel("nobody waits for it any more")
-            raise
+        finally:
+            self._leave(execution)
+
+    def _leave(self, execution: Execution) -> None:
+        """Stop an execution in memory that nobody waits for any more, since nobody could ever find it again."""
+        if not self._is_kept and execution.is_live:
+            execution.cancel("nobody waits for it any more")
 
     def _carried(self, envelope: Envelope, execution: Execution) -> Envelope:
         """Bring an envelope up to what its execution has made of it; forget what only this process could know."""
@@ -230,6 +237,7 @@ class Pipeline:
         self._waiting.pop(envelope.envelope_id, None)
         if not execution.state.is_over:
             execution.cancel("its envelope holds all there is to know").wait()
+        self.environment.store.delete(execution.id)
 
     # --- resuming --------------------------------------------------------------------------------------------------
 

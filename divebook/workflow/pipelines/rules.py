@@ -63,11 +63,11 @@ def _stage(stage: AgentStage, names: list[str]) -> Iterator[Problem]:
         yield Problem(f"{of} has a model and no model_role", key="model_role", hint="name the agent that answers")
     yield from _chosen(stage, _STAGE_CHOICES, of)
     yield from _counted(stage, _STAGE_COUNTS, of)
-    targets = [("routing rule leads to", rule.target) for rule in stage.routing_rules]
+    targets = [("routing rule", rule.target) for rule in stage.routing_rules]
     targets += [(key, getattr(stage, key)) for key in ("default_next", "error_next") if getattr(stage, key)]
     for key, target in targets:
         if target not in names and target not in RESERVED:
-            yield _unknown(f"{of}: {key} unknown stage", target, (*names, *RESERVED))
+            yield _unknown(f"{of}: {key} leads to unknown target", target, (*names, *RESERVED))
     for key in ("requires", "after"):
         for name in getattr(stage, key):
             if name == stage.name:
