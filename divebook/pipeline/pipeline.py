@@ -12,7 +12,14 @@ from divebook.agents import Agent
 from divebook.envelope import Envelope, InterruptResponse
 from divebook.envelope.sources import utc_now
 from divebook.environment import Environment
-from divebook.errors import InterruptError, NotFoundError, ResumeError
+from divebook.errors import (
+    ExecutionCancelledError,
+    ExecutionFailedError,
+    InterruptError,
+    NotFoundError,
+    ResumeError,
+)
+from divebook.events import catalog
 from divebook.events.event import to_microseconds
 from divebook.execution.execution import Execution
 from divebook.pipeline.reflection import question_inside, reflect, state_of
@@ -88,7 +95,7 @@ class Pipeline:
                 raise NotFoundError("stage", name, self.config.order)
         self._is_kept = environment is not None
         self.environment = environment or Environment(
-            store=MemoryStore(), agents=agents, actions=actions, clock=_EngineClock(clock)
+            store=MemoryStore(), agents=agents, actions=actions, clock=EngineClock(clock)
         )
         self.environment.bind_stages(self.config.name, self.functions)
         self._waiting: dict[str, str] = {}
@@ -117,7 +124,7 @@ class Pipeline:
     # --- running ---------------------------------------------------------------------------------------------------
 
     def start(self, envelope: Envelope, *, mode: RunMode | None = None, anew: bool = True) -> Execution:
-        """Send an envelope on its way and return its execution at once; `envelope` changes with `run` only.
+        """Send an envelope on its way and return its execution at once; what becomes of it `envelope` tells.
 
         Parameters
         ----------
@@ -150,7 +157,8 @@ class Pipeline:
 
     async def arun(self, envelope: Envelope, *, mode: RunMode | None = None, anew: bool = True) -> Envelope:
         """Do what `run` does, on any event loop."""
-        return self._carried(envelope, await self._awaited(self._prepared(envelope, mode, anew=anew).start()))
+        execution = await self._awaited(self._prepared(envelope, mode, anew=anew).start())
+        return await self._acarried(envelope, execution)
 
     async def stream(
         self, envelope: Envelope, *, mode: RunMode | None = None, anew: bool = True
@@ -176,7 +184,7 @@ class Pipeline:
                     yield output
         finally:
             self._leave(execution)
-        self._carried(envelope, execution)
+        await self._acarried(envelope, execution)
         yield StageOutput(LAST, {"terminated": envelope.terminated})
 
     def envelope(self, execution: Execution | str) -> Envelope:
@@ -221,23 +229,35 @@ class Pipeline:
             execution.cancel("nobody waits for it any more")
 
     def _carried(self, envelope: Envelope, execution: Execution) -> Envelope:
-        """Bring an envelope up to what its execution has made of it; forget what only this process could know."""
-        reflect(envelope, execution)
-        if execution.state.is_over:
-            execution.wait(check=True)
-        if not self._is_kept:
-            self._forget(envelope, execution)
+        ending = self._reflected(envelope, execution)
+        if ending is not None:
+            self.environment.store.delete(ending.wait().id)
         return envelope
 
-    def _forget(self, envelope: Envelope, execution: Execution) -> None:
-        """Drop an execution in memory unless its envelope cannot go on without it."""
+    async def _acarried(self, envelope: Envelope, execution: Execution) -> Envelope:
+        ending = self._reflected(envelope, execution)
+        if ending is not None:
+            self.environment.store.delete((await ending).id)
+        return envelope
+
+    def _reflected(self, envelope: Envelope, execution: Execution) -> Execution | None:
+        """Bring an envelope up to what its execution has made of it.
+
+        Return the execution if it is to be forgotten once it has ended: one in memory, unless its envelope cannot go on
+        without it.
+        """
+        reflect(envelope, execution)
+        if execution.status == catalog.FAILED:
+            raise ExecutionFailedError(execution.id, execution.error or "unknown error")
+        if execution.status == catalog.CANCELLED:
+            raise ExecutionCancelledError(execution.id)
+        if self._is_kept:
+            return None
         if question_inside(execution) is not None:
             self._waiting[envelope.envelope_id] = execution.id
-            return
+            return None
         self._waiting.pop(envelope.envelope_id, None)
-        if not execution.state.is_over:
-            execution.cancel("its envelope holds all there is to know").wait()
-        self.environment.store.delete(execution.id)
+        return execution if execution.state.is_over else execution.cancel("its envelope holds all there is to know")
 
     # --- resuming --------------------------------------------------------------------------------------------------
 
@@ -266,7 +286,7 @@ class Pipeline:
     async def aresume(self, envelope: Envelope, response: Response, *, interrupt_id: str | None = None) -> Envelope:
         """Do what `resume` does, on any event loop."""
         execution = await asyncio.to_thread(self._answered, envelope, response, interrupt_id)
-        return self._carried(envelope, await self._awaited(execution))
+        return await self._acarried(envelope, await self._awaited(execution))
 
     def _answered(self, envelope: Envelope, response: Response, interrupt_id: str | None) -> Execution:
         """Answer; return the execution that goes on."""
@@ -293,7 +313,8 @@ class Pipeline:
             return None if waiting is None else self.environment.execution(waiting)
         for execution_id, _ in self.environment.interrupts():
             execution = self.environment.execution(execution_id)
-            if execution.state.identity.get("envelope_id") == envelope.envelope_id:
+            is_ours = execution.workflow.name == self.config.name
+            if is_ours and execution.state.identity.get("envelope_id") == envelope.envelope_id:
                 return execution
         return None
 
@@ -309,7 +330,7 @@ class Pipeline:
         return execution.answer(asked.interrupt_id, _parts(given))
 
 
-class _EngineClock:
+class EngineClock:
     """The clock of an envelope, for the engine."""
 
     def __init__(self, clock: Callable[[], datetime]) -> None:

@@ -31,7 +31,7 @@ def test_the_stages_of_a_batch_really_run_side_by_side():
     barrier = Barrier(3, timeout=20)
     services = dict.fromkeys("abc", lambda _: {"met": barrier.wait() >= 0})
     done = Pipeline(together(a={}, b={}, c={}), services=services).run(envelope())
-    assert done.outputs == dict.fromkeys("abc", {"met": True})
+    assert done.outputs == {name: {"met": True} for name in "abc"}
 
 
 def test_each_stage_of_a_batch_sees_its_own_name_and_not_what_its_siblings_do():
@@ -173,7 +173,7 @@ def test_a_stream_tells_of_every_stage_that_succeeded():
 
 def test_a_large_batch_is_one_batch():
     names = [f"s{number}" for number in range(60)]
-    config = {**flat(**dict.fromkeys(names, {})), "max_agent_hops": 60}
+    config = {**flat(**{name: {} for name in names}), "max_agent_hops": 60}
     done = run(config)
     assert (done.agent_hop_count, len(done.outputs)) == (60, 60)
 

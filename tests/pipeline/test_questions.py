@@ -2,6 +2,7 @@ import pytest
 
 from divebook import Envelope, Environment
 from divebook.errors import InterruptError, ResumeError
+from divebook.pipeline.pipeline import EngineClock
 from divebook.store import MemoryStore
 from tests.envelope.test_service import Clock
 from tests.pipeline.worlds import Script, asks, chain, envelope, flat, pipeline, went, world
@@ -128,7 +129,7 @@ def test_a_late_answer_may_make_the_question_be_asked_again():
 
 
 def test_checkpoints_may_be_passed_without_waiting():
-    runner, done, script = asking("checkpoint", chain("a", "b", resume_checkpoints=True))
+    _, done, script = asking("checkpoint", chain("a", "b", resume_checkpoints=True))
     assert (done.terminal_reason, script.calls, done.interrupt.kind) == ("completed", ["a", "b"], "checkpoint")
 
 
@@ -199,7 +200,7 @@ def test_an_envelope_kept_as_its_state_goes_on_in_another_pipeline():
 
 
 def test_a_bound_that_was_raised_by_hand_survives_an_answer():
-    runner, waiting, script = asking("checkpoint", chain("a", "b", "c", max_agent_hops=2))
+    runner, waiting, _script = asking("checkpoint", chain("a", "b", "c", max_agent_hops=2))
     waiting.max_agent_hops = 3
     assert runner.resume(waiting, {}).terminal_reason == "completed"
 
@@ -228,7 +229,7 @@ def test_at_a_bound_a_person_may_say_stop():
 
 def test_the_question_is_the_executions_and_is_answered_by_its_id():
     environment = world()
-    runner, waiting, script = asking("confirmation", details={"message": "Delete?"}, environment=environment)
+    runner, _waiting, script = asking("confirmation", details={"message": "Delete?"}, environment=environment)
     ((execution_id, question),) = environment.interrupts()
     assert (question.kind, question.question, environment.execution(execution_id).status) == (
         "confirmation",
@@ -266,7 +267,7 @@ def test_an_old_copy_of_an_envelope_cannot_be_answered_again():
 def test_a_denial_ends_the_request_of_an_execution_that_completes():
     saved = []
     environment = world()
-    runner, waiting, _ = asking("confirmation", environment=environment, save=saved.append)
+    runner, _waiting, _ = asking("confirmation", environment=environment, save=saved.append)
     execution = environment.answer(environment.interrupts()[0][1].interrupt_id, "no").wait(20)
     assert (execution.status, runner.envelope(execution).terminal_reason) == ("completed", "user_cancelled")
     assert len(saved) == 2
@@ -279,3 +280,19 @@ def test_a_process_without_the_functions_of_a_pipeline_says_so():
     ((execution_id, _),) = stranger.interrupts()
     with pytest.raises(Exception, match="pipeline 'p' needs functions for a, b, c"):
         stranger.resume(execution_id)
+
+
+def test_a_question_that_expires_in_an_environment_ends_the_request_without_an_answer():
+    store, clock = MemoryStore(), Clock()
+    script = Script(a=[asks("clarification", "q", question="Which?", expires_in=60)])
+    runner = pipeline(chain("a", "b"), script, environment=Environment(store=store, clock=EngineClock(clock)))
+    waiting = runner.run(envelope(clock=clock))
+    clock.advance(61)
+    later = Environment(store=store, clock=EngineClock(clock))
+    other = pipeline(chain("a", "b"), script, environment=later)
+    ((execution_id, question),) = later.interrupts()
+    with pytest.raises(InterruptError, match="expired"):
+        later.answer(question.interrupt_id, "src")
+    done = other.envelope(later.resume(execution_id).wait(20))
+    assert (done.terminal_reason, script.calls) == ("clarification_required", ["a"])
+    assert waiting.interrupt.expires_at == done.interrupt.expires_at

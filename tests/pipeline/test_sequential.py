@@ -3,11 +3,11 @@ import logging
 
 import pytest
 
-from divebook import Bounds, Environment, Pipeline
+from divebook import Action, Bounds, Environment, Pipeline, Step, Workflow
 from divebook.errors import ExecutionCancelledError
 from divebook.store import MemoryStore
 from tests.execution.worlds import Gate
-from tests.pipeline.worlds import Script, chain, counted, envelope, flat, pipeline, went, world
+from tests.pipeline.worlds import Script, asks, chain, counted, envelope, flat, pipeline, went, world
 
 LOOP = [{"condition": "verdict", "value": "loop_back", "target": "draft"}]
 AGAIN, GOOD = {"verdict": "loop_back"}, {"verdict": "proceed"}
@@ -287,3 +287,16 @@ def test_what_ran_in_memory_is_forgotten():
     runner = pipeline(chain("a"))
     runner.run(envelope())
     assert runner.environment.executions() == []
+
+
+def test_an_action_may_carry_an_envelope_through_a_pipeline_itself():
+    inner = pipeline(chain("a"), Script(a=[asks("clarification", question="Which?")]))
+
+    async def send():
+        done = await inner.arun(envelope())
+        return [done.get_final_response(), [item.stage async for item in inner.stream(envelope())]]
+
+    environment = Environment(store=MemoryStore(), actions=[Action("send", send)])
+    execution = environment.start(Workflow("outer", [Step("s", action="send", store="told")])).wait(20)
+    assert execution.variables["told"] == ["Which?", ["a", "__end__"]]
+    assert inner.environment.executions() == []

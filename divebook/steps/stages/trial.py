@@ -13,7 +13,7 @@ from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.operations import ACTION_EXECUTION, AGENT_RESPONSE, Reserved
 from divebook.envelope import Envelope
 from divebook.envelope.parts import PARTS
-from divebook.errors import StageTimeoutError, StepError
+from divebook.errors import BoundExceededError, StageTimeoutError, StepError
 from divebook.execution.context import StepContext
 from divebook.steps.stages.functions import StageFunction, StageResult, called
 from divebook.workflow.pipelines.config import AgentStage
@@ -70,16 +70,20 @@ class Trial:
         async def limited() -> Any:
             return await self._in_time(call, is_tool=operation_type == ACTION_EXECUTION)
 
-        result = await self.context.operation(
-            operation_type,
-            parameters,
-            limited,
-            key=key or f"{self.stage.name}-{self._calls}",
-            usage=usage,
-            repeatable=repeatable,
-            attempt=self._number,
-            reserved=reserved,
-        )
+        try:
+            result = await self.context.operation(
+                operation_type,
+                parameters,
+                limited,
+                key=key or f"{self.stage.name}-{self._calls}",
+                usage=usage,
+                repeatable=repeatable,
+                attempt=self._number,
+                reserved=reserved,
+            )
+        except BoundExceededError:
+            self.llm_calls -= operation_type == AGENT_RESPONSE  # it was not made
+            raise
         if usage is not None:
             self._count(usage(result))
         return result

@@ -83,11 +83,7 @@ class Work:
             raise NotFoundError("agent", stage.model_role)
         agent = agent.with_settings(temperature=stage.temperature, max_tokens=stage.max_tokens)
         prompt = await prompt_of(config, stage.prompt_key, trial.envelope)
-        try:
-            text = await agent.respond(prompt, trial.operation, date=trial.context.started_at)
-        finally:
-            trial.llm_calls = max(1, trial.llm_calls)
-        return object_in(text)
+        return object_in(await agent.respond(prompt, trial.operation, date=trial.context.started_at))
 
     # --- tools -----------------------------------------------------------------------------------------------------
 
