@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from datetime import datetime
-from typing import Any
+from typing import Any, get_args
 
 from divebook.agents import Agent
 from divebook.envelope import Envelope, InterruptResponse
@@ -18,6 +18,7 @@ from divebook.errors import (
     InterruptError,
     NotFoundError,
     ResumeError,
+    SetupError,
 )
 from divebook.events import catalog
 from divebook.events.event import to_microseconds
@@ -196,6 +197,8 @@ class Pipeline:
         return envelope
 
     def _prepared(self, envelope: Envelope, mode: RunMode | None, *, anew: bool) -> Execution:
+        if mode not in (None, *get_args(RunMode)):
+            raise SetupError(f"a pipeline runs in the mode {' or '.join(get_args(RunMode))}, not {mode!r}")
         if anew:
             progress.begin(self.config, envelope, mode or self.config.default_run_mode)
         return self._created(envelope)

@@ -164,3 +164,11 @@ def test_an_any_join_is_skipped_once_all_its_requirements_have_failed():
     config = PipelineConfig.of(flat(a={}, b={}, c={"requires": ["a", "b"], "join_strategy": "any"}))
     assert skipped_stages(config, set(), {"a"}) == []
     assert skipped_stages(config, set(), {"a", "b"}) == ["c"]
+
+
+def test_what_is_given_as_nothing_is_left_out():
+    given = {"name": "a", "requires": None, "default_next": None, "routing_rules": None}
+    rule = {"condition": "v", "value": None, "target": "a"}
+    config = PipelineConfig.of({"name": "p", "agents": [given, {"name": "b", "routing_rules": [rule]}]})
+    assert config.agents[0] == AgentStage("a")
+    assert config.agents[1].next_stage({"v": None}) == "a"

@@ -4,7 +4,7 @@ import logging
 import pytest
 
 from divebook import Action, Bounds, Environment, Pipeline, Step, Workflow
-from divebook.errors import ExecutionCancelledError
+from divebook.errors import ExecutionCancelledError, SetupError
 from divebook.store import MemoryStore
 from tests.execution.worlds import Gate
 from tests.pipeline.worlds import Script, asks, chain, counted, envelope, flat, pipeline, went, world
@@ -300,3 +300,16 @@ def test_an_action_may_carry_an_envelope_through_a_pipeline_itself():
     execution = environment.start(Workflow("outer", [Step("s", action="send", store="told")])).wait(20)
     assert execution.variables["told"] == ["Which?", ["a", "__end__"]]
     assert inner.environment.executions() == []
+
+
+def test_a_stage_may_be_visited_so_often_and_the_next_entry_ends_the_request():
+    config = flat(a={"default_next": "a", "max_visits": 3})
+    done = pipeline(config).run(envelope())
+    assert (went(done), done.terminated, done.terminal_reason) == (["a"] * 3, True, "max_stage_visits_exceeded")
+
+
+def test_an_unknown_mode_is_refused_before_anything_happens():
+    given = envelope()
+    with pytest.raises(SetupError, match="sequential or parallel, not 'fast'"):
+        pipeline(chain("a")).run(given, mode="fast")
+    assert given.current_stage == "start"

@@ -80,12 +80,25 @@ def choose(config: PipelineConfig, envelope: Envelope) -> list[str]:
     reopen(envelope)
     if not envelope.can_continue():
         return []
-    if config.stage(envelope.current_stage) is None:
-        envelope.terminate(f"Unknown stage: {envelope.current_stage}", TerminalReason.TOOL_FAILED_FATALLY)
+    if not _may_enter(config, envelope):
         return []
     for name in batch:
         envelope.start_stage(name)
     return batch or [envelope.current_stage]
+
+
+def _may_enter(config: PipelineConfig, envelope: Envelope) -> bool:
+    """Whether the envelope's stage exists and has visits left; else the request ends."""
+    name = envelope.current_stage
+    stage = config.stage(name)
+    if stage is None:
+        envelope.terminate(f"Unknown stage: {name}", TerminalReason.TOOL_FAILED_FATALLY)
+        return False
+    visits = sum(record.agent == name for record in envelope.processing_history)
+    if 0 < stage.max_visits <= visits:
+        envelope.terminate(f"Stage visits exceeded: {name}", TerminalReason.MAX_STAGE_VISITS_EXCEEDED)
+        return False
+    return True
 
 
 def ready(config: PipelineConfig, envelope: Envelope) -> list[str]:
@@ -136,9 +149,9 @@ def _raise_question(envelope: Envelope, kind: str, told: Mapping[str, Any]) -> N
     envelope.set_interrupt(kind, question_id(envelope), **texts)
 
 
-def question_id(envelope: Envelope) -> str:
+def question_id(envelope: Envelope, about: str = "") -> str:
     """Return the id of a question for which none was given: the same whenever this point is reached again."""
-    told = f"{envelope.envelope_id}/{envelope.current_stage}/{envelope.agent_hop_count}/{envelope.iteration}"
+    told = f"{envelope.envelope_id}/{envelope.current_stage}/{envelope.agent_hop_count}/{envelope.iteration}/{about}"
     return f"int_{hashlib.sha256(told.encode()).hexdigest()[:16]}"
 
 
@@ -151,7 +164,7 @@ def ask_about_bound(envelope: Envelope) -> bool:
     limit, used = getattr(envelope, bound), getattr(envelope, count)
     message = f"{bound} is reached: {used} used, at most {limit} allowed. Raise the bound and go on, or stop?"
     data = {"resource_type": bound, "limit": limit, "used": used, "choices": [RAISE, STOP]}
-    identity = f"{question_id(envelope)[:-4]}{limit:04x}"
+    identity = question_id(envelope, f"{bound}={limit}")
     envelope.set_interrupt(InterruptKind.RESOURCE_EXHAUSTED, identity, message=message, data=data)
     return True
 

@@ -91,6 +91,8 @@ class AgentStage(Record):
     """Where to go if the stage fails; without it the request is terminated."""
     timeout_seconds: float = 0
     """Of each attempt; by default the pipeline's."""
+    max_visits: int = 0
+    """How often a request may be here, all its runs together; the next entry ends it. 0 for as often as it likes."""
     max_retries: int = 0
     """How often a failed stage is tried again. One that may be retried is also repeated where its process died."""
 
@@ -216,6 +218,7 @@ def _arguments(record: type[Record], data: Mapping[str, Any]) -> dict[str, Any]:
             near = nearest(str(key), known)
             hint = f"did you mean {near!r}?" if near else f"known are {', '.join(known)}"
             raise DefinitionError([Problem(f"{record.__name__} has no key {key!r}", key=str(key), hint=hint)])
+    data = {key: value for key, value in data.items() if value is not None or _is_mandatory(known[key])}
     missing = [name for name, entry in known.items() if name not in data and _is_mandatory(entry)]
     if missing:
         raise DefinitionError([Problem(f"{missing[0]} is required in {record.__name__}", key=missing[0])])

@@ -24,7 +24,7 @@ _CHOICES = {
 }
 _STAGE_CHOICES = {"join_strategy": ("all", "any"), "tool_access": ("none", "read", "write", "all")}
 _COUNTS = ("max_iterations", "max_llm_calls", "max_agent_hops", "default_timeout_seconds")
-_STAGE_COUNTS = ("timeout_seconds", "max_retries")
+_STAGE_COUNTS = ("timeout_seconds", "max_visits", "max_retries")
 _RESUME_STAGES = ("clarification_resume_stage", "confirmation_resume_stage", "agent_review_resume_stage")
 
 
