@@ -329,8 +329,8 @@ class Pipeline:
                 "pipeline.envelope(execution), and answer that"
             )
         asked = question_inside(execution) or execution.interrupts[0]
-        given = InterruptResponse.read(asked.interrupt_id, response, envelope.clock())
-        return execution.answer(asked.interrupt_id, _parts(given))
+        given = dict(response) if isinstance(response, Mapping) else _parts(response)
+        return execution.answer(asked.interrupt_id, given)
 
 
 class EngineClock:

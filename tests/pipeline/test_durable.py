@@ -59,6 +59,28 @@ def test_killed_after_any_event_it_goes_on_where_it_was(config, mode):
         assert (done.terminal_reason, done.completed_stage_set) == ("completed", whole.completed_stage_set)
 
 
+def test_what_attempts_that_failed_have_spent_is_counted_after_a_kill_as_well():
+    config = flat(a={"has_llm": True, "model_role": "writer", "max_retries": 3, "default_next": "b"}, b={})
+    replies = ["no idea", "neither", '{"ok": 1}']
+
+    def agents(replies):
+        return [Agent("writer", model=ScriptedModel(replies, usage={"output_tokens": 5}))]
+
+    environment = world(agents=agents(replies))
+    execution = Pipeline(config, environment=environment).start(envelope()).wait(20)
+    for length in range(2, execution.state.last_sequence):
+        shorter = cut(environment.store, execution, length)
+        answered = sum(event.data.usage is not None for event in responses(shorter.read(execution.id)))
+        left = agents(replies[answered:] or replies[-1:])
+        later = Environment(store=shorter, clock=StoppedClock(), chance=FixedChance(2), agents=left)
+        done = Pipeline(config, environment=later).envelope(later.resume(execution.id).wait(20))
+        assert (done.llm_call_count, done.token_count, done.terminal_reason) == (3, 15, "completed"), length
+
+
+def responses(events):
+    return [event for event in events if event.event_type == "operation_completed" and event.data.usage]
+
+
 def test_whether_a_service_that_was_running_took_effect_is_asked():
     store, execution, _ = started(chain("a"), Script())
     events = store.read(execution.id)

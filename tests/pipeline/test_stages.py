@@ -365,4 +365,7 @@ def test_whether_a_tool_that_took_too_long_took_effect_is_asked():
 
     config = flat(plan={"default_next": "use"}, use={**TOOLS, "timeout_seconds": 0.05})
     runner = Pipeline(config, mocks={"plan": {"steps": [{"tool": "stuck"}]}}, actions=[Action("stuck", stuck)])
-    assert runner.run(envelope()).interrupt.kind == "outcome_unknown"
+    waiting = runner.run(envelope())
+    assert (waiting.interrupt.kind, waiting.current_stage) == ("outcome_unknown", "use")
+    done = runner.resume(waiting, {"choice": "done", "result": 5})
+    assert done.outputs["use"]["results"][0]["result"] == 5

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from divebook.engine.retries import Failure, retry_delay_of, text_of
@@ -22,6 +23,8 @@ from divebook.workflow.policies import Retry
 FIRST_DELAY, FACTOR, LONGEST_DELAY = 1.0, 2.0, 30.0
 """Seconds between the attempts at a stage."""
 PROCESSING_ERROR = "ProcessingError"
+STAGE_ATTEMPT = "stage_attempt"
+"""What an attempt that failed has spent."""
 
 
 @dataclass(slots=True)
@@ -73,7 +76,7 @@ class Visit:
         self._context, self._config, self._stage = context, config, stage
         self.envelope, self._ticker = envelope, ticker
         self._functions, self._work = functions, work
-        self._llm_calls, self._is_at_work = 0, False
+        self._llm_calls, self._counted, self._is_at_work = 0, 0, False
 
     async def run(self) -> Ended:
         """Carry the stage out, as often as it may be tried, and note it in the envelope."""
@@ -137,6 +140,7 @@ class Visit:
         key = f"{self._stage.name}-attempts"
         while True:
             failures = await self._context.pause_before_retry(key)
+            await self._count_failed(failures)
             trial = Trial(self._context, self._stage, self.envelope, failures, self._config.seconds(self._stage))
             try:
                 await self._attempt(trial)
@@ -145,14 +149,40 @@ class Visit:
             except Exception as error:
                 delay = self._delay(failures + 1, trial, error)
                 if delay is None:
+                    self._llm_calls += trial.llm_calls
                     is_model = self._is_at_work and self._stage.has_llm
                     raise StageError(trial, error, is_model=is_model) from error
+                await self._spent(failures, trial)
                 self._context.note_retry(failures + 1, text_of(error), delay, key)
-                self.envelope.token_count, self.envelope.cost = trial.envelope.token_count, trial.envelope.cost
             else:
-                return trial
-            finally:
                 self._llm_calls += trial.llm_calls
+                return trial
+
+    async def _spent(self, number: int, trial: Trial | None = None) -> Mapping[str, Any]:
+        """Return what an attempt that failed has spent; recorded, since it is not made again on resume."""
+
+        async def tell() -> dict[str, Any]:
+            assert trial is not None  # noqa: S101 - an attempt is recorded before it is followed by another
+            tokens = trial.envelope.token_count - self.envelope.token_count
+            return {
+                "llm_calls": trial.llm_calls,
+                "tokens": tokens,
+                "cost": str(trial.envelope.cost - self.envelope.cost),
+            }
+
+        told = {"stage": self._stage.name, "attempt": number}
+        key = f"{self._stage.name}-spent-{number}"
+        spent: dict[str, Any] = await self._context.operation(STAGE_ATTEMPT, told, tell, key=key, repeatable=True)
+        return spent
+
+    async def _count_failed(self, failures: int) -> None:
+        """Count what earlier attempts have spent, also those of a process that has died."""
+        while self._counted < failures:
+            spent = await self._spent(self._counted)
+            self._llm_calls += spent["llm_calls"]
+            self.envelope.token_count += spent["tokens"]
+            self.envelope.cost += Decimal(spent["cost"])
+            self._counted += 1
 
     def _delay(self, failures: int, trial: Trial, error: Exception) -> float | None:
         """Return the seconds to wait before another attempt, or None if there is none."""
