@@ -30,7 +30,7 @@ from divebook.steps.stages import StageFunctions, progress
 from divebook.steps.stages.functions import StageFunction
 from divebook.steps.stages.handler import slots_from, slots_to
 from divebook.store import MemoryStore
-from divebook.workflow.pipelines.compiled import ENVELOPE, RESPONSE, SLOTS, compiled
+from divebook.workflow.pipelines.compiled import DETACHED, ENVELOPE, RESPONSE, SLOTS, compiled
 from divebook.workflow.pipelines.config import AgentStage, PipelineConfig, RunMode
 from divebook.workflow.pipelines.order import ready_stages
 
@@ -159,7 +159,7 @@ class Pipeline:
     async def arun(self, envelope: Envelope, *, mode: RunMode | None = None, anew: bool = True) -> Envelope:
         """Do what `run` does, on any event loop."""
         execution = await self._awaited(self._prepared(envelope, mode, anew=anew).start())
-        return await self._acarried(envelope, execution)
+        return self._carried(envelope, execution)
 
     async def stream(
         self, envelope: Envelope, *, mode: RunMode | None = None, anew: bool = True
@@ -185,7 +185,7 @@ class Pipeline:
                     yield output
         finally:
             self._leave(execution)
-        await self._acarried(envelope, execution)
+        self._carried(envelope, execution)
         yield StageOutput(LAST, {"terminated": envelope.terminated})
 
     def envelope(self, execution: Execution | str) -> Envelope:
@@ -206,8 +206,10 @@ class Pipeline:
     def _created(self, envelope: Envelope, answer: InterruptResponse | None = None) -> Execution:
         """Return a pending execution of an envelope that stands where it is to go on, or comes with an answer."""
         mode: RunMode = "parallel" if envelope.parallel_mode else "sequential"
-        progress.reopen(envelope)
-        given = {} if answer is None else {RESPONSE: _parts(answer)}
+        progress.reopen(envelope, self.config)
+        given: dict[str, Any] = {} if self._is_kept else {DETACHED: True}
+        if answer is not None:
+            given[RESPONSE] = _parts(answer)
         return self.environment.create(
             compiled(self.config, mode, self.functions.stages),
             {ENVELOPE: envelope.to_state_dict(), SLOTS: slots_to(envelope.slot_names), **given},
@@ -232,35 +234,20 @@ class Pipeline:
             execution.cancel("nobody waits for it any more")
 
     def _carried(self, envelope: Envelope, execution: Execution) -> Envelope:
-        ending = self._reflected(envelope, execution)
-        if ending is not None:
-            self.environment.store.delete(ending.wait().id)
-        return envelope
-
-    async def _acarried(self, envelope: Envelope, execution: Execution) -> Envelope:
-        ending = self._reflected(envelope, execution)
-        if ending is not None:
-            self.environment.store.delete((await ending).id)
-        return envelope
-
-    def _reflected(self, envelope: Envelope, execution: Execution) -> Execution | None:
-        """Bring an envelope up to what its execution has made of it.
-
-        Return the execution if it is to be forgotten once it has ended: one in memory, unless its envelope cannot go on
-        without it.
-        """
+        """Bring an envelope up to what its execution has made of it; one in memory is forgotten if it is done with."""
         reflect(envelope, execution)
         if execution.status == catalog.FAILED:
             raise ExecutionFailedError(execution.id, execution.error or "unknown error")
         if execution.status == catalog.CANCELLED:
             raise ExecutionCancelledError(execution.id)
         if self._is_kept:
-            return None
+            return envelope
         if question_inside(execution) is not None:
             self._waiting[envelope.envelope_id] = execution.id
-            return None
-        self._waiting.pop(envelope.envelope_id, None)
-        return execution if execution.state.is_over else execution.cancel("its envelope holds all there is to know")
+        else:
+            self._waiting.pop(envelope.envelope_id, None)
+            self.environment.store.delete(execution.id)
+        return envelope
 
     # --- resuming --------------------------------------------------------------------------------------------------
 
@@ -289,7 +276,7 @@ class Pipeline:
     async def aresume(self, envelope: Envelope, response: Response, *, interrupt_id: str | None = None) -> Envelope:
         """Do what `resume` does, on any event loop."""
         execution = await asyncio.to_thread(self._answered, envelope, response, interrupt_id)
-        return await self._acarried(envelope, await self._awaited(execution))
+        return self._carried(envelope, await self._awaited(execution))
 
     def _answered(self, envelope: Envelope, response: Response, interrupt_id: str | None) -> Execution:
         """Answer; return the execution that goes on."""

@@ -42,7 +42,8 @@ def _type(step: Step) -> Iterator[Problem]:
     if step.type in STEP_TYPES:
         return
     match = nearest(step.type, STEP_TYPES)
-    hint = f"did you mean {match!r}?" if match else f"use one of {', '.join(STEP_TYPES)}"
+    written = (name for name in STEP_TYPES if name != STAGE)
+    hint = f"did you mean {match!r}?" if match else f"use one of {', '.join(written)}"
     if not step.type:
         hint = "give it a Prompt, a Script, an Action, a question (Ask) or Seconds"
     yield Problem(message, key="Type", hint=hint, place=("Type",))

@@ -296,3 +296,15 @@ def test_a_question_that_expires_in_an_environment_ends_the_request_without_an_a
     done = other.envelope(later.resume(execution_id).wait(20))
     assert (done.terminal_reason, script.calls) == ("clarification_required", ["a"])
     assert waiting.interrupt.expires_at == done.interrupt.expires_at
+
+
+def test_an_envelope_that_asked_before_it_began_goes_to_the_first_stage():
+    given, script = envelope(), Script()
+    given.set_interrupt("clarification", "q", question="Which?")
+    done = pipeline(chain("a", "b", max_iterations=7), script).resume(given, {"text": "src"})
+    assert (script.calls, done.terminal_reason, done.max_iterations) == (["a", "b"], "completed", 7)
+
+
+def test_a_question_in_memory_leaves_nothing_behind_and_expires_nowhere():
+    runner, waiting, _ = asking("clarification", details={"question": "?", "expires_in": 3600})
+    assert (waiting.interrupt_pending, runner.environment.executions()) == (True, [])

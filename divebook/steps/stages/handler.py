@@ -23,6 +23,7 @@ from divebook.workflow.ask import KINDS
 from divebook.workflow.pipelines.compiled import (
     BATCH,
     BRANCHES,
+    DETACHED,
     ENVELOPE,
     MERGE,
     NAME,
@@ -89,8 +90,7 @@ class _Run:
         """Ask what is to be asked, check the bounds, and choose what runs next."""
         envelope = self._present
         if envelope.has_pending_interrupt() and not envelope.terminated:
-            await self._ask(envelope)
-            return _outcome(envelope, again=True)
+            return _outcome(envelope, again=await self._ask(envelope))
         if exhausted := self._state.get("exhausted"):
             envelope.terminal_reason = exhausted
             return _outcome(envelope)
@@ -100,21 +100,23 @@ class _Run:
             return _outcome(envelope, again=True)
         return _outcome(envelope, chosen)
 
-    async def _ask(self, envelope: Envelope) -> None:
-        """Ask the envelope's question; do what the answer, or its lack, means."""
+    async def _ask(self, envelope: Envelope) -> bool:
+        """Ask the envelope's question and do what the answer, or its lack, means; return False if nobody is asked."""
         interrupt = envelope.interrupt
         assert interrupt is not None  # noqa: S101 - it is pending
         given = None if self._state else self._context.inputs.get(RESPONSE)
         if given is None and interrupt.kind == InterruptKind.CHECKPOINT and self._config.resume_checkpoints:
             given = {}
+        if given is None and self._context.inputs.get(DETACHED):
+            return False
         if given is not None and interrupt.is_expired(self.ticker.time):
             await self._expire(envelope)
-            return
+            return True
         try:
             response = await self._answer_to(interrupt) if given is None else given
         except InterruptExpiredError:
             await self._expire(envelope)
-            return
+            return True
         self.ticker.time = await self._context.now()
         envelope.resolve_interrupt(response)
         progress.settle(self._config, envelope)
@@ -122,6 +124,7 @@ class _Run:
             await self._save(envelope)
         else:
             envelope.ask_next_interrupt()
+        return True
 
     async def _expire(self, envelope: Envelope) -> None:
         self.ticker.time = await self._context.now()

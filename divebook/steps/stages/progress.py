@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from divebook.envelope import Envelope, InterruptKind, ReasonClass, TerminalReason, edge_key
+from divebook.envelope.stages import START
 from divebook.workflow.pipelines.config import AgentStage, PipelineConfig, RunMode
 from divebook.workflow.pipelines.order import ready_stages
 from divebook.workflow.pipelines.rules import ASKING, END
@@ -54,8 +55,10 @@ def finish_at_end(envelope: Envelope) -> None:
         envelope.terminal_reason = TerminalReason.COMPLETED
 
 
-def reopen(envelope: Envelope) -> None:
-    """Take back what was said of an end that is none any more."""
+def reopen(envelope: Envelope, config: PipelineConfig) -> None:
+    """Let an envelope go on from where it is; one that has not begun goes to the first stage."""
+    if envelope.current_stage == START and config.stage(START) is None:
+        envelope.current_stage = config.order[0] if config.order else END
     if not envelope.terminated and envelope.terminal_reason == TerminalReason.COMPLETED:
         envelope.terminal_reason = None
 
@@ -77,7 +80,7 @@ def choose(config: PipelineConfig, envelope: Envelope) -> list[str]:
     if envelope.current_stage == END:
         finish_at_end(envelope)
         return []
-    reopen(envelope)
+    reopen(envelope, config)
     if not envelope.can_continue():
         return []
     if not _may_enter(config, envelope):

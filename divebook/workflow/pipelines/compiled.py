@@ -24,6 +24,8 @@ BRANCHES = "branches"
 """Variable: what the stages of a batch returned."""
 ENVELOPE, SLOTS, RESPONSE = "envelope", "slot_names", "response"
 """The inputs: an envelope's state, its slot names, and the answer to the question it came with."""
+DETACHED = "detached"
+"""Input: whether to end at a question of the envelope, without asking it, since the envelope is kept elsewhere."""
 PART, NAME, FUNCTIONS = "part", "stage", "functions"
 """Parameters of a step: what it does, for which stage; of the first one, which stages need Python functions."""
 ROUTE, RUN, BATCH, MERGE = "route", "run", "batch", "merge"
@@ -37,7 +39,7 @@ def compiled(config: PipelineConfig, mode: RunMode, functions: Iterable[str] = (
     if needed := sorted(functions):
         steps[0] = replace(steps[0], parameters={PART: ROUTE, FUNCTIONS: needed})
     optional = [InputDefinition(name, "map", required=False) for name in (SLOTS, RESPONSE)]
-    inputs = [InputDefinition(ENVELOPE, "map"), *optional]
+    inputs = [InputDefinition(ENVELOPE, "map"), *optional, InputDefinition(DETACHED, "bool", default=False)]
     return Workflow(config.name, steps, inputs=inputs, description=f"{mode} pipeline")
 
 
