@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from divebook.execution import Execution, StepContext
     from divebook.notebook.run import Run
     from divebook.notebook.session import define, run, runs
+    from divebook.pipeline import AgentStage, Pipeline, PipelineConfig
     from divebook.steps.actions import Action, action
     from divebook.store import MemoryStore, SqliteStore, open_store
     from divebook.workflow.definition import Each, Edge, Step, Workflow
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Action": "divebook.steps.actions",
     "Agent": "divebook.agents",
+    "AgentStage": "divebook.pipeline",
     "Bounds": "divebook.envelope",
     "Catch": "divebook.workflow.policies",
     "DefinitionError": "divebook.errors",
@@ -63,6 +65,8 @@ _HOMES = {
     "LoopVerdict": "divebook.envelope",
     "MemoryDocuments": "divebook.documents",
     "MemoryStore": "divebook.store",
+    "Pipeline": "divebook.pipeline",
+    "PipelineConfig": "divebook.pipeline",
     "ProcessingRecord": "divebook.envelope",
     "Retry": "divebook.workflow.policies",
     "RiskApproval": "divebook.envelope",
@@ -87,6 +91,7 @@ _HOMES = {
 __all__ = [
     "Action",
     "Agent",
+    "AgentStage",
     "Bounds",
     "Catch",
     "DefinitionError",
@@ -105,6 +110,8 @@ __all__ = [
     "LoopVerdict",
     "MemoryDocuments",
     "MemoryStore",
+    "Pipeline",
+    "PipelineConfig",
     "ProcessingRecord",
     "Retry",
     "RiskApproval",

@@ -36,14 +36,18 @@ from divebook.steps.function import FunctionStep, require_function
 from divebook.steps.interrupt import interrupt_step
 from divebook.steps.prompt import PromptStep
 from divebook.steps.script import ScriptStep
+from divebook.steps.stages import StageFunctions, StageStep
+from divebook.steps.stages.work import Work
 from divebook.steps.wait import wait_step
 from divebook.store import EventStore, ExecutionRecord, open_store
 from divebook.store.durability import durability_called
-from divebook.workflow.definition import Config, Definitions, Workflow
+from divebook.workflow.definition import Config, Definitions, Problem, Workflow
 from divebook.workflow.functions import FUNCTION, WORKFLOW_FUNCTIONS
 from divebook.workflow.graph import missing_agents
 from divebook.workflow.inputs import bind_inputs
+from divebook.workflow.pipelines.compiled import FUNCTIONS
 from divebook.workflow.settings import check_default_workflow, check_providers, require_name, with_defaults
+from divebook.workflow.step import STAGE
 
 
 class Environment:
@@ -109,6 +113,7 @@ class Environment:
         self._workflows: dict[str, Workflow] = {}
         self._actions = built_in_actions(self.documents, printer, lambda: to_datetime(self._clock.now()))
         self._own_actions: dict[str, Action] = {action.name: action for action in actions}
+        self._stage_functions: dict[str, StageFunctions] = {}
         services = functools.partial(self._make_services, interpreter or default_interpreter(), printer)
         self._control = Control(self.store, services, self._check, self._clock, self._chance)
         for agent in agents:
@@ -125,6 +130,7 @@ class Environment:
             "wait": wait_step,
             "interrupt": interrupt_step,
             "function": FunctionStep(self._run_child),
+            STAGE: StageStep(self._stage_functions.get, Work(self._agent_for, lambda: self.actions)),
         }
         return Services(handlers, condition_holds, items_of, control.claim_expired)
 
@@ -191,6 +197,10 @@ class Environment:
         if workflow.name in self._workflows and not replace:
             raise AlreadyRegisteredError("workflow", workflow.name)
         self._workflows[workflow.name] = workflow
+
+    def bind_stages(self, pipeline: str, functions: StageFunctions) -> None:
+        """Take in the Python functions of a pipeline's stages; those of an earlier one of that name go."""
+        self._stage_functions[pipeline] = functions
 
     def define(self, definitions: Definitions) -> None:
         """Take in all that a text, file or folder defines; what has the name of something old replaces it.
@@ -295,6 +305,8 @@ class Environment:
         """Raise unless the agents, and in our own dialect the actions, that the steps name exist."""
         if workflow.start.type == FUNCTION and workflow.dialect != "dive":
             require_function(workflow.name)
+        if workflow.start.type == STAGE:
+            self._check_stages(workflow)
         problems = missing_agents(workflow, self._agents)
         if problems:
             raise DefinitionError(problems, f"workflow {workflow.name!r}")
@@ -307,6 +319,16 @@ class Environment:
                 raise NotFoundError("action", step.action, known, missing)
             if step.type == "prompt" and step.agent is None and not self._agents:
                 raise NotFoundError("agent", "", (), f'no agent specified for prompt step "{step.name}"')
+
+    def _check_stages(self, workflow: Workflow) -> None:
+        """Raise unless the functions of a pipeline's stages are here."""
+        bound = self._stage_functions.get(workflow.name)
+        needed = set(workflow.start.parameters.get(FUNCTIONS, ()))
+        missing = sorted(needed - (bound.stages if bound is not None else set()))
+        if missing:
+            message = f"pipeline {workflow.name!r} needs functions for {', '.join(missing)}"
+            hint = "make its Pipeline with this environment first"
+            raise DefinitionError([Problem(message, hint=hint)], f"workflow {workflow.name!r}")
 
     async def _run_child(self, workflow: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Run a workflow that another one asks for; see `WorkflowContext.run`."""

@@ -30,6 +30,8 @@
     │   └── ExecutionNotFoundError
     └── ExecutionError             a run went wrong
         ├── StepError              a step cannot be carried out
+        │   └── StageTimeoutError  an attempt at a stage of a pipeline took longer than it may
+        ├── ResumeError            an envelope cannot go on through its pipeline
         ├── OperationError         a recorded operation failed
         ├── OutcomeUnknownError    raise it from an action that cannot tell whether it took effect
         ├── InterruptError         an answer does not fit its question, or comes second
@@ -311,6 +313,18 @@ class ExecutionError(DivebookError):
 
 class StepError(ExecutionError):
     """A step cannot be carried out."""
+
+
+class StageTimeoutError(StepError):
+    """An attempt at a stage of a pipeline took longer than it may."""
+
+    def __init__(self, stage: str, seconds: float) -> None:
+        self.stage, self.seconds = stage, seconds
+        super().__init__(f"stage {stage!r} took longer than {seconds:g} seconds; raise its timeout_seconds, or retry")
+
+
+class ResumeError(ExecutionError):
+    """An envelope cannot go on through its pipeline: it waits for nothing, or for another answer."""
 
 
 class OperationError(ExecutionError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from divebook.agents.scripted import SCRIPTED, ScriptedModel
 from divebook.engine.operations import RunOperation
 from divebook.errors import SetupError, TemplateError
 from divebook.scripting import render_template
-from divebook.workflow.definition import AgentDefinition
+from divebook.workflow.definition import AgentDefinition, ModelSettings
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
@@ -77,6 +78,15 @@ class Agent:
     def is_scripted(self) -> bool:
         """Whether its answers come from a script."""
         return isinstance(self._model, ScriptedModel)
+
+    def with_settings(self, *, temperature: float | None = None, max_tokens: int | None = None) -> Agent:
+        """Return this agent with other settings of its model; None leaves one as it is."""
+        given = {"temperature": temperature, "max_tokens": max_tokens}
+        changed = {name: value for name, value in given.items() if value is not None}
+        if not changed:
+            return self
+        settings = replace(self.definition.model_settings or ModelSettings(), **changed)  # type: ignore[arg-type]
+        return Agent(replace(self.definition, model_settings=settings), model=self._model)
 
     def instructions(self, date: datetime | None) -> str:
         """Return the system prompt; `date` is what a date-aware agent takes for today."""

@@ -249,13 +249,13 @@ class StepContext:
         """
         return await self._recorder.signal(self.place(), name, within)
 
-    async def now(self) -> datetime:
-        """Return the time, recorded, UTC."""
+    async def now(self, key: str | None = None) -> datetime:
+        """Return the time, recorded, UTC; `key` names the place, where calls are repeated or run side by side."""
 
         async def read() -> int:
             return self._recorder.journal.clock.now()
 
-        return to_datetime(await self.operation(TIME_ACCESS, {"access_type": "now"}, read, repeatable=True))
+        return to_datetime(await self.operation(TIME_ACCESS, {"access_type": "now"}, read, key=key, repeatable=True))
 
     async def random_bits(self, count: int) -> int:
         """Return that many random bits, recorded."""

@@ -20,7 +20,7 @@ from divebook.execution.recorder import Recorder, contained
 from divebook.workflow.definition import Workflow
 
 JITTER_BITS = 32
-EXTENSIONS = ("wait", "function")
+EXTENSIONS = ("wait", "function", "stage")
 """Types of step that the dialect ``dive`` does not know."""
 
 Handler = Callable[[StepContext], Awaitable[Outcome]]

@@ -29,7 +29,7 @@ class ActionStep:
         action = self._find(context)
         parameters = await self._parameters(context)
         if action.approval:
-            parameters = await self._approved(action, parameters, context)
+            parameters = await approved(action, parameters, context)
         recorded = {"action_name": action.name, "params": parameters}
 
         async def call() -> Any:
@@ -43,22 +43,6 @@ class ActionStep:
             raise StepError(f"action execution operation failed: {text_of(error)}") from error
         text = value_text(result)
         return Outcome(text, text if context.workflow.dialect == "dive" else result)
-
-    @staticmethod
-    async def _approved(action: Action, parameters: dict[str, Any], context: StepContext) -> dict[str, Any]:
-        """Return the parameters that a person approved."""
-        question = f"Run {action.name}?"
-        data = {"action": action.name, "parameters": parameters}
-        answered = await context.interrupt(
-            CONFIRMATION, question, message=action.description or None, data=data, key="approval"
-        )
-        response = answered.response or {}
-        if response.get("approved") is not True:
-            raise ApprovalDeniedError(question, response.get("text") or "")
-        edited = (response.get("data") or {}).get("parameters", parameters)
-        if not isinstance(edited, dict):
-            raise StepError(f"parameters of {action.name} must be a mapping, not {edited!r}")
-        return edited
 
     def _find(self, context: StepContext) -> Action:
         name = context.step.action
@@ -86,3 +70,30 @@ class ActionStep:
             rendered = await render_texts(list(templates.values()), context.names)
             parameters.update(zip(templates, rendered, strict=True))
         return parameters
+
+
+async def approved(
+    action: Action, parameters: dict[str, Any], context: StepContext, key: str = "approval"
+) -> dict[str, Any]:
+    """Ask a person whether to call an action; return the parameters that were approved.
+
+    Parameters
+    ----------
+    key
+        Name of the question within the step.
+
+    Raises
+    ------
+    ApprovalDeniedError
+        The answer is anything but an approval.
+    """
+    question = f"Run {action.name}?"
+    data = {"action": action.name, "parameters": parameters}
+    answered = await context.interrupt(CONFIRMATION, question, message=action.description or None, data=data, key=key)
+    response = answered.response or {}
+    if response.get("approved") is not True:
+        raise ApprovalDeniedError(question, response.get("text") or "")
+    edited = (response.get("data") or {}).get("parameters", parameters)
+    if not isinstance(edited, dict):
+        raise StepError(f"parameters of {action.name} must be a mapping, not {edited!r}")
+    return edited

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from divebook.errors import nearest
 from divebook.workflow.problem import Place, Problem, Severity
-from divebook.workflow.step import STEP_TYPES, Dialect, Each, Step
+from divebook.workflow.step import STAGE, STEP_TYPES, Dialect, Each, Step
 
 USED = {
     "prompt": {"agent": "Agent", "prompt": "Prompt", "content": "Content"},
@@ -16,6 +16,7 @@ USED = {
     "wait": {"seconds": "Seconds", "signal": "Signal"},
     "interrupt": {"ask": "Ask"},
     "function": {"script": "Script"},
+    "stage": {"script": "Script", "parameters": "Parameters"},
 }
 """The settings that each type of step uses, beside those that every step has."""
 SETTINGS = {field: key for used in USED.values() for field, key in used.items()}
@@ -41,7 +42,8 @@ def _type(step: Step) -> Iterator[Problem]:
     if step.type in STEP_TYPES:
         return
     match = nearest(step.type, STEP_TYPES)
-    hint = f"did you mean {match!r}?" if match else f"use one of {', '.join(STEP_TYPES)}"
+    written = (name for name in STEP_TYPES if name != STAGE)
+    hint = f"did you mean {match!r}?" if match else f"use one of {', '.join(written)}"
     if not step.type:
         hint = "give it a Prompt, a Script, an Action, a question (Ask) or Seconds"
     yield Problem(message, key="Type", hint=hint, place=("Type",))
@@ -56,6 +58,8 @@ def _missing(step: Step) -> Iterator[Problem]:
         yield Problem(f'no script specified for script step "{step.name}"', key="Script")
     if step.type == "wait" and step.seconds is None and step.signal is None:
         yield Problem(f'no seconds specified for wait step "{step.name}"', key="Seconds", hint="or name a Signal")
+    if step.type == STAGE and "part" not in step.parameters:
+        yield Problem(f'step "{step.name}" cannot be of type stage', key="Type", hint="write a Pipeline in Python")
     if step.type == "interrupt" and step.ask is None:
         yield Problem(f'no question specified for interrupt step "{step.name}"', key="Ask", hint="add Ask")
 

@@ -18,7 +18,9 @@ from divebook.workflow.policies import Catch, Retry, catches
 from divebook.workflow.problem import Problem
 from divebook.workflow.record import Record, json_value, many, one
 
-STEP_TYPES = ("prompt", "action", "script", "wait", "interrupt", "function")
+STAGE = "stage"
+"""Type of the steps that a pipeline becomes; only `divebook.Pipeline` makes them."""
+STEP_TYPES = ("prompt", "action", "script", "wait", "interrupt", "function", STAGE)
 INFERRED_TYPES = ("action", "prompt", "script")
 """Settings that give a step its type when none is written, in the order in which they are tried."""
 

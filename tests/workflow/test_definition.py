@@ -159,6 +159,7 @@ def test_each_takes_items_or_an_expression():
         ([Step("s", script="1"), Step("s", script="1")], "step already registered: s"),
         ([Step("s", script="1", next="nope")], 'edge to step "nope" not found'),
         ([Step("", script="1")], "step name cannot be empty"),
+        ([Step("s", "stage")], 'step "s" cannot be of type stage'),
         ([Step("s", "intern")], 'unsupported step type "intern" in step "s"'),
         ([Step("s", script="1", each=Each([1], parallel=0))], "Parallel must be a whole number from 1"),
         ([Step("s", script="1", each=Each([1], parallel=True))], "Parallel must be a whole number from 1"),

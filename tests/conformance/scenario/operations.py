@@ -9,8 +9,9 @@ from typing import Any
 import divebook.envelope
 from divebook import Envelope, InterruptService, create_envelope
 from divebook.envelope import InterruptRecord, Origin, merge_state
-from divebook.errors import DivebookError, InvalidEnvelopeError
+from divebook.errors import DefinitionError, DivebookError, InvalidEnvelopeError, ResumeError
 from tests.conformance.scenario.paths import assign, read
+from tests.conformance.scenario.pipelines import PIPELINE_OPERATIONS
 from tests.conformance.scenario.world import ENVELOPE, RESULT, World
 
 Step = Mapping[str, Any]
@@ -19,7 +20,11 @@ Operation = Callable[[World, Step], None]
 USUAL_ORIGIN = {"request_id": "req-1", "user_id": "user-1", "session_id": "sess-1"}
 """Where questions come from whose case says nothing else."""
 
-ERRORS: dict[str, type[DivebookError]] = {"ValidationError": InvalidEnvelopeError}
+ERRORS: dict[str, type[DivebookError]] = {
+    "ConfigError": DefinitionError,
+    "ResumeError": ResumeError,
+    "ValidationError": InvalidEnvelopeError,
+}
 """What the errors that cases name are called here."""
 
 
@@ -112,4 +117,5 @@ OPERATIONS: Mapping[str, Operation] = {
     "enum": _enum,
     "validate": _validate,
     "merge_state": _merge_state,
+    **PIPELINE_OPERATIONS,
 }

@@ -1,0 +1,357 @@
+"""Stages that a request goes through, on the one engine: `Pipeline`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import aclosing
+from datetime import datetime
+from typing import Any, get_args
+
+from divebook.agents import Agent
+from divebook.envelope import Envelope, InterruptResponse
+from divebook.envelope.sources import utc_now
+from divebook.environment import Environment
+from divebook.errors import (
+    ExecutionCancelledError,
+    ExecutionFailedError,
+    InterruptError,
+    NotFoundError,
+    ResumeError,
+    SetupError,
+)
+from divebook.events import catalog
+from divebook.events.event import to_microseconds
+from divebook.execution.execution import Execution
+from divebook.pipeline.reflection import question_inside, reflect, state_of
+from divebook.pipeline.streaming import LAST, StageOutput, outputs_of
+from divebook.steps.actions import Action
+from divebook.steps.stages import StageFunctions, progress
+from divebook.steps.stages.functions import StageFunction
+from divebook.steps.stages.handler import slots_from, slots_to
+from divebook.store import MemoryStore
+from divebook.workflow.pipelines.compiled import DETACHED, ENVELOPE, RESPONSE, SLOTS, compiled
+from divebook.workflow.pipelines.config import AgentStage, PipelineConfig, RunMode
+from divebook.workflow.pipelines.order import ready_stages
+
+Response = InterruptResponse | Mapping[str, Any]
+REQUIRED_KINDS = ("clarification", "agent_review")
+"""Kinds of question that an empty answer leaves open; to a confirmation it is a denial."""
+
+
+class Pipeline:
+    """Stages that a request goes through.
+
+    It becomes a workflow, so that a request is durable, visible and answerable like any other execution.
+
+    Parameters
+    ----------
+    config
+        A `PipelineConfig`, or a mapping with its fields.
+    services, mocks, before, after
+        Python functions by stage; see `divebook.steps.stages.StageFunctions`. A stage with neither takes the agent that
+        its `model_role` names (`has_llm`), or calls the tools of the plan (`has_tools`), or does nothing.
+    save
+        Receives the envelope's state as plain data after every stage; what it raises is logged only.
+    environment
+        Where executions run and rest. By default one in memory, which forgets an envelope once it is handed back.
+    agents, actions
+        For the environment in memory.
+    clock
+        Same; returns the present, aware.
+
+    Examples
+    --------
+    >>> from divebook import Pipeline, create_envelope
+    >>> config = {"name": "review", "max_iterations": 2, "agents": [
+    ...     {"name": "draft", "stage_order": 1, "default_next": "check"},
+    ...     {"name": "check", "stage_order": 2, "routing_rules": [
+    ...         {"condition": "verdict", "value": "loop_back", "target": "draft"}]}]}
+    >>> pipeline = Pipeline(config, services={
+    ...     "draft": lambda envelope: {"text": f"version {envelope.iteration + 1}"},
+    ...     "check": lambda envelope: {"verdict": "proceed" if envelope.iteration else "loop_back"}})
+    >>> envelope = pipeline.run(create_envelope("Write it", "ann", "s1"))
+    >>> envelope.outputs["draft"], envelope.iteration, str(envelope.terminal_reason)
+    ({'text': 'version 2'}, 1, 'completed')
+    """
+
+    def __init__(
+        self,
+        config: PipelineConfig | Mapping[str, Any],
+        *,
+        services: Mapping[str, StageFunction] | None = None,
+        mocks: Mapping[str, StageFunction | Mapping[str, Any]] | None = None,
+        before: Mapping[str, StageFunction] | None = None,
+        after: Mapping[str, StageFunction] | None = None,
+        save: Callable[[dict[str, Any]], Any] | None = None,
+        environment: Environment | None = None,
+        agents: Iterable[Agent] = (),
+        actions: Iterable[Action] = (),
+        clock: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self.config = PipelineConfig.of(config)
+        self.functions = StageFunctions(services or {}, mocks or {}, before or {}, after or {}, save)
+        for name in self.functions.stages:
+            if self.config.stage(name) is None:
+                raise NotFoundError("stage", name, self.config.order)
+        self._is_kept = environment is not None
+        self.environment = environment or Environment(
+            store=MemoryStore(), agents=agents, actions=actions, clock=EngineClock(clock)
+        )
+        self.environment.bind_stages(self.config.name, self.functions)
+        self._waiting: dict[str, str] = {}
+        """Executions in memory that wait inside a stage, by envelope."""
+
+    # --- what it is ------------------------------------------------------------------------------------------------
+
+    @property
+    def order(self) -> list[str]:
+        """The names of the stages, first to last."""
+        return self.config.order
+
+    @property
+    def stages(self) -> dict[str, AgentStage]:
+        """The stages by name."""
+        return {stage.name: stage for stage in self.config.agents}
+
+    def ready(self, completed: Mapping[str, bool], failed: Iterable[str] = ()) -> list[str]:
+        """Return the stages that may begin in a parallel run, given those that have ended."""
+        return ready_stages(self.config, {name for name, done in completed.items() if done}, set(failed))
+
+    def edge_limit(self, source: str, target: str) -> int:
+        """Return how often that edge may be passed; 0 for no limit."""
+        return self.config.edge_limit(source, target)
+
+    # --- running ---------------------------------------------------------------------------------------------------
+
+    def start(self, envelope: Envelope, *, mode: RunMode | None = None, anew: bool = True) -> Execution:
+        """Send an envelope on its way and return its execution at once; what becomes of it `envelope` tells.
+
+        Parameters
+        ----------
+        mode
+            ``sequential`` or ``parallel``; by default what the pipeline says.
+        anew
+            Begin at the first stage; else go on at the envelope's stage, for example after a bound was raised.
+
+        Examples
+        --------
+        >>> from divebook import create_envelope
+        >>> pipeline = Pipeline({"name": "p", "agents": [{"name": "greet"}]}, mocks={"greet": {"text": "hello"}})
+        >>> execution = pipeline.start(create_envelope("", "ann", "s1")).wait()
+        >>> pipeline.envelope(execution).outputs
+        {'greet': {'text': 'hello'}}
+        """
+        return self._prepared(envelope, mode, anew=anew).start()
+
+    def run(self, envelope: Envelope, *, mode: RunMode | None = None, anew: bool = True) -> Envelope:
+        """Carry an envelope through the stages until it ends, waits for an answer, or meets a bound; return it.
+
+        The envelope itself changes. Parameters as in `start`.
+
+        Raises
+        ------
+        ExecutionFailedError, ExecutionCancelledError
+            The execution broke off; a stage that fails does not raise, it ends the request.
+        """
+        return self._carried(envelope, self._prepared(envelope, mode, anew=anew).start().wait())
+
+    async def arun(self, envelope: Envelope, *, mode: RunMode | None = None, anew: bool = True) -> Envelope:
+        """Do what `run` does, on any event loop."""
+        execution = await self._awaited(self._prepared(envelope, mode, anew=anew).start())
+        return self._carried(envelope, execution)
+
+    async def stream(
+        self, envelope: Envelope, *, mode: RunMode | None = None, anew: bool = True
+    ) -> AsyncGenerator[StageOutput, None]:
+        """Do what `run` does, and yield what every stage puts out; the last item is named ``__end__``.
+
+        Examples
+        --------
+        >>> import asyncio
+        >>> from divebook import create_envelope
+        >>> pipeline = Pipeline({"name": "p", "agents": [{"name": "greet"}]}, mocks={"greet": {"text": "hello"}})
+        >>> async def show():
+        ...     async for item in pipeline.stream(create_envelope("", "ann", "s1")):
+        ...         print(item.stage, item.output)
+        >>> asyncio.run(show())
+        greet {'text': 'hello'}
+        __end__ {'terminated': False}
+        """
+        execution = self._prepared(envelope, mode, anew=anew)
+        try:
+            async with aclosing(outputs_of(execution)) as outputs:
+                async for output in outputs:
+                    yield output
+        finally:
+            self._leave(execution)
+        self._carried(envelope, execution)
+        yield StageOutput(LAST, {"terminated": envelope.terminated})
+
+    def envelope(self, execution: Execution | str) -> Envelope:
+        """Return the envelope of an execution of this pipeline, live or past, as its log has it."""
+        found = self.environment.execution(execution) if isinstance(execution, str) else execution
+        slot_names = slots_from(found.state.inputs.get(SLOTS))
+        envelope = Envelope.from_state_dict(state_of(found.state), slot_names=slot_names)
+        reflect(envelope, found)
+        return envelope
+
+    def _prepared(self, envelope: Envelope, mode: RunMode | None, *, anew: bool) -> Execution:
+        if mode not in (None, *get_args(RunMode)):
+            raise SetupError(f"a pipeline runs in the mode {' or '.join(get_args(RunMode))}, not {mode!r}")
+        if anew:
+            progress.begin(self.config, envelope, mode or self.config.default_run_mode)
+        return self._created(envelope)
+
+    def _created(self, envelope: Envelope, answer: InterruptResponse | None = None) -> Execution:
+        """Return a pending execution of an envelope that stands where it is to go on, or comes with an answer."""
+        mode: RunMode = "parallel" if envelope.parallel_mode else "sequential"
+        progress.reopen(envelope, self.config)
+        given: dict[str, Any] = {} if self._is_kept else {DETACHED: True}
+        if answer is not None:
+            given[RESPONSE] = _parts(answer)
+        return self.environment.create(
+            compiled(self.config, mode, self.functions.stages),
+            {ENVELOPE: envelope.to_state_dict(), SLOTS: slots_to(envelope.slot_names), **given},
+            bounds=_left(envelope, self.config),
+            identity={
+                "envelope_id": envelope.envelope_id,
+                "request_id": envelope.request_id,
+                "user_id": envelope.user_id,
+                "session_id": envelope.session_id,
+            },
+        )
+
+    async def _awaited(self, execution: Execution) -> Execution:
+        try:
+            return await execution
+        finally:
+            self._leave(execution)
+
+    def _leave(self, execution: Execution) -> None:
+        """Stop an execution in memory that nobody waits for any more, since nobody could ever find it again."""
+        if not self._is_kept and execution.is_live:
+            execution.cancel("nobody waits for it any more")
+
+    def _carried(self, envelope: Envelope, execution: Execution) -> Envelope:
+        """Bring an envelope up to what its execution has made of it; one in memory is forgotten if it is done with."""
+        reflect(envelope, execution)
+        if execution.status == catalog.FAILED:
+            raise ExecutionFailedError(execution.id, execution.error or "unknown error")
+        if execution.status == catalog.CANCELLED:
+            raise ExecutionCancelledError(execution.id)
+        if self._is_kept:
+            return envelope
+        if question_inside(execution) is not None:
+            self._waiting[envelope.envelope_id] = execution.id
+        else:
+            self._waiting.pop(envelope.envelope_id, None)
+            self.environment.store.delete(execution.id)
+        return envelope
+
+    # --- resuming --------------------------------------------------------------------------------------------------
+
+    def resume(self, envelope: Envelope, response: Response, *, interrupt_id: str | None = None) -> Envelope:
+        """Answer the question that an envelope waits for, and carry it on from there; return it.
+
+        An envelope that rests in the pipeline's environment goes on in its own execution; one that was kept elsewhere,
+        as its state, in a new one. What was finished is not run again.
+
+        Parameters
+        ----------
+        response
+            ``{"text": ...}``, ``{"approved": True}``, ``{"decision": "approve"}``, ``{"data": {...}}``.
+        interrupt_id
+            Which question is meant; refused if it is not the one that waits.
+
+        Raises
+        ------
+        ResumeError
+            It waits for no answer, or for another one; or it has gone on in its execution without this object.
+        InterruptError
+            The answer does not fit; the question stays open.
+        """
+        return self._carried(envelope, self._answered(envelope, response, interrupt_id).wait())
+
+    async def aresume(self, envelope: Envelope, response: Response, *, interrupt_id: str | None = None) -> Envelope:
+        """Do what `resume` does, on any event loop."""
+        execution = await asyncio.to_thread(self._answered, envelope, response, interrupt_id)
+        return self._carried(envelope, await self._awaited(execution))
+
+    def _answered(self, envelope: Envelope, response: Response, interrupt_id: str | None) -> Execution:
+        """Answer; return the execution that goes on."""
+        question = envelope.interrupt
+        if not envelope.has_pending_interrupt() or question is None:
+            raise ResumeError(f"no pending interrupt to resume: {envelope.envelope_id} waits for no answer")
+        if interrupt_id is not None and interrupt_id != question.id:
+            raise ResumeError(f"{envelope.envelope_id} waits for an answer to {question.id!r}, not to {interrupt_id!r}")
+        resting = self._resting(envelope)
+        if resting is not None:
+            return self._answer_execution(resting, envelope, response)
+        given = InterruptResponse.read(question.id, response, envelope.clock())
+        if question.kind in REQUIRED_KINDS and given.is_empty:
+            raise InterruptError(question.id, "it needs an answer. The question is still open")
+        if envelope.stage_order != self.config.order:
+            envelope.parallel_mode = envelope.parallel_mode or self.config.default_run_mode == "parallel"
+            progress.take_in(self.config, envelope)
+        return self._created(envelope, given).start()
+
+    def _resting(self, envelope: Envelope) -> Execution | None:
+        """Return the execution in which an envelope waits, if there is one."""
+        if not self._is_kept:
+            waiting = self._waiting.get(envelope.envelope_id)
+            return None if waiting is None else self.environment.execution(waiting)
+        for execution_id, _ in self.environment.interrupts():
+            execution = self.environment.execution(execution_id)
+            is_ours = execution.workflow.name == self.config.name
+            if is_ours and execution.state.identity.get("envelope_id") == envelope.envelope_id:
+                return execution
+        return None
+
+    def _answer_execution(self, execution: Execution, envelope: Envelope, response: Response) -> Execution:
+        present = self.envelope(execution)
+        if present.to_state_dict() != envelope.to_state_dict():
+            raise ResumeError(
+                f"{envelope.envelope_id} has gone on in execution {execution.id} without this object; take "
+                "pipeline.envelope(execution), and answer that"
+            )
+        asked = question_inside(execution) or execution.interrupts[0]
+        given = dict(response) if isinstance(response, Mapping) else _parts(response)
+        return execution.answer(asked.interrupt_id, given)
+
+
+class EngineClock:
+    """The clock of an envelope, for the engine."""
+
+    def __init__(self, clock: Callable[[], datetime]) -> None:
+        self._clock = clock
+
+    def now(self) -> int:
+        """Return microseconds since 1970, UTC."""
+        return to_microseconds(self._clock())
+
+    async def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        await asyncio.sleep(seconds)
+
+
+def _parts(answer: InterruptResponse) -> dict[str, Any]:
+    """Return what was given of an answer."""
+    return {key: value for key, value in answer.to_dict().items() if key != "received_at"}
+
+
+def _left(envelope: Envelope, config: PipelineConfig) -> dict[str, Any] | None:
+    """Return what an execution may spend on model calls, given what the envelope has spent before.
+
+    The engine reserves it call by call, so that stages side by side do not overshoot. Calls that a person may be asked
+    to allow are counted between the stages only.
+    """
+    bounds = envelope.bounds
+    left: dict[str, Any] = {}
+    if bounds.max_tokens is not None:
+        left["max_tokens"] = max(0, bounds.max_tokens - envelope.token_count)
+    if bounds.max_cost is not None:
+        left["max_cost"] = max(0, bounds.max_cost - envelope.cost)
+    if bounds.max_llm_calls is not None and config.on_exhausted == "stop":
+        left["max_llm_calls"] = max(0, bounds.max_llm_calls - envelope.llm_call_count)
+    return {**left, "on_exhausted": "fail"} if left else None

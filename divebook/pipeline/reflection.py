@@ -1,0 +1,60 @@
+"""An envelope as it stands in the log of its execution."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from divebook.engine.state import ExecutionState, Interrupt
+from divebook.envelope import Envelope, FlowInterrupt, InterruptKind
+from divebook.errors import ResumeError
+from divebook.execution.execution import Execution
+from divebook.steps.stages.trial import take_over
+from divebook.workflow.pipelines.compiled import ENVELOPE, STATE
+from divebook.workflow.step import STAGE
+
+
+def reflect(envelope: Envelope, execution: Execution) -> None:
+    """Make an envelope, in place, what its execution has made of it."""
+    take_over(envelope, state_of(execution.state))
+    question = question_inside(execution)
+    if question is not None and not envelope.interrupt_pending:
+        envelope.interruption.ask(_mirrored(question))
+
+
+def state_of(state: ExecutionState) -> Mapping[str, Any]:
+    """Return the envelope's state in the fold of a log.
+
+    Raises
+    ------
+    ResumeError
+        The execution is not one of a pipeline.
+    """
+    told = state.variables.get(STATE, state.inputs)
+    if not isinstance(told, Mapping) or not isinstance(told.get(ENVELOPE), Mapping):
+        raise ResumeError(f"execution {state.execution_id} of {state.workflow_name!r} is not one of a pipeline")
+    found: Mapping[str, Any] = told[ENVELOPE]
+    return found
+
+
+def question_inside(execution: Execution) -> Interrupt | None:
+    """Return a question that an execution asks in the middle of a stage: an approval, or an unknown outcome.
+
+    The envelope knows nothing of it, since its stage has not ended.
+    """
+    start = execution.workflow.start
+    if start.type != STAGE:
+        return None
+    return next((question for question in execution.interrupts if question.step != start.name), None)
+
+
+def _mirrored(question: Interrupt) -> FlowInterrupt:
+    return FlowInterrupt(
+        InterruptKind.read(question.kind),
+        question.interrupt_id,
+        question.raised_at,
+        question.question,
+        question.message or question.question,
+        None if question.data is None else dict(question.data),
+        expires_at=question.expires_at,
+    )

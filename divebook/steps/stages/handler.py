@@ -1,0 +1,269 @@
+"""The handler of the steps that a pipeline becomes."""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from divebook.engine.interrupts import OPTIONAL_KINDS, RESOURCE_EXHAUSTED
+from divebook.envelope import Envelope, FlowInterrupt, InterruptKind, SlotNames, merge_branches
+from divebook.envelope.stages import END
+from divebook.errors import InterruptExpiredError
+from divebook.execution.context import StepContext
+from divebook.execution.iterations import Outcome
+from divebook.steps.stages import progress
+from divebook.steps.stages.functions import NO_FUNCTIONS, StageFunctions, called
+from divebook.steps.stages.visit import Ended, Ticker, Visit
+from divebook.steps.stages.work import Work
+from divebook.workflow.ask import KINDS
+from divebook.workflow.pipelines.compiled import (
+    BATCH,
+    BRANCHES,
+    DETACHED,
+    ENVELOPE,
+    MERGE,
+    NAME,
+    PART,
+    RESPONSE,
+    ROUTE,
+    SLOTS,
+    STATE,
+)
+from divebook.workflow.pipelines.config import AgentStage, PipelineConfig
+
+logger = logging.getLogger("divebook.pipeline")
+
+pipeline_of = functools.lru_cache(maxsize=128)(PipelineConfig.from_text)
+"""The pipeline that a workflow was made of, from the text in its first step."""
+
+
+class StageStep:
+    """Carries out the steps that a pipeline becomes.
+
+    Parameters
+    ----------
+    functions
+        Gives the Python functions of a pipeline, by its name.
+    work
+        Does what stages do.
+    """
+
+    def __init__(self, functions: Callable[[str], StageFunctions | None], work: Work) -> None:
+        self._functions, self._work = functions, work
+
+    async def __call__(self, context: StepContext) -> Outcome:
+        """Do the part of the step."""
+        run = _Run(context, self._functions(context.workflow.name) or NO_FUNCTIONS, self._work)
+        part = context.step.parameters[PART]
+        run.ticker.time = await context.now()
+        if part == ROUTE:
+            return await run.route()
+        if part == BATCH:
+            return await run.branch(str(context.local["stage"]))
+        return await run.merge() if part == MERGE else await run.stage(str(context.step.parameters[NAME]))
+
+
+class _Run:
+    """One part of a pipeline, for one envelope."""
+
+    def __init__(self, context: StepContext, functions: StageFunctions, work: Work) -> None:
+        self.ticker = Ticker(datetime.min)  # noqa: DTZ901 - set before it is asked
+        self._context, self._functions, self._work = context, functions, work
+        self._config = pipeline_of(context.workflow.start.script)
+        self._state: Mapping[str, Any] = context.variables.get(STATE) or {}
+        self._slots = slots_from(context.inputs.get(SLOTS))
+
+    def _envelope(self, state: Mapping[str, Any]) -> Envelope:
+        return Envelope.from_state_dict(state, slot_names=self._slots, clock=self.ticker)
+
+    @property
+    def _present(self) -> Envelope:
+        return self._envelope(self._state.get(ENVELOPE) or self._context.inputs[ENVELOPE])
+
+    # --- what is next ----------------------------------------------------------------------------------------------
+
+    async def route(self) -> Outcome:
+        """Ask what is to be asked, check the bounds, and choose what runs next."""
+        envelope = self._present
+        if envelope.has_pending_interrupt() and not envelope.terminated:
+            return _outcome(envelope, again=await self._ask(envelope))
+        if exhausted := self._state.get("exhausted"):
+            envelope.terminal_reason = exhausted
+            return _outcome(envelope)
+        chosen = progress.choose(self._config, envelope)
+        stopped = not chosen and not envelope.terminated and envelope.current_stage != END
+        if stopped and self._config.on_exhausted == "ask" and progress.ask_about_bound(envelope):
+            return _outcome(envelope, again=True)
+        return _outcome(envelope, chosen)
+
+    async def _ask(self, envelope: Envelope) -> bool:
+        """Ask the envelope's question and do what the answer, or its lack, means; return False if nobody is asked."""
+        interrupt = envelope.interrupt
+        assert interrupt is not None  # noqa: S101 - it is pending
+        given = None if self._state else self._context.inputs.get(RESPONSE)
+        if given is None and interrupt.kind == InterruptKind.CHECKPOINT and self._config.resume_checkpoints:
+            given = {}
+        if given is None and self._context.inputs.get(DETACHED):
+            return False
+        if given is not None and interrupt.is_expired(self.ticker.time):
+            await self._expire(envelope)
+            return True
+        try:
+            response = await self._answer_to(interrupt) if given is None else given
+        except InterruptExpiredError:
+            await self._expire(envelope)
+            return True
+        self.ticker.time = await self._context.now()
+        envelope.resolve_interrupt(response)
+        progress.settle(self._config, envelope)
+        if envelope.terminated:
+            await self._save(envelope)
+        else:
+            envelope.ask_next_interrupt()
+        return True
+
+    async def _expire(self, envelope: Envelope) -> None:
+        self.ticker.time = await self._context.now()
+        progress.expire(self._config, envelope)
+        if envelope.terminated:
+            await self._save(envelope)
+
+    async def _answer_to(self, interrupt: FlowInterrupt) -> dict[str, Any]:
+        kind = str(interrupt.kind) if interrupt.kind in KINDS else str(InterruptKind.CLARIFICATION)
+        asked = interrupt.question or interrupt.message or f"The pipeline has stopped: {interrupt.kind}"
+        expires = interrupt.expires_at
+        left = None if expires is None else max(0.0, (expires - self.ticker.time).total_seconds())
+        is_bound = "limit" in (interrupt.data or {})
+        answered = await self._context.interrupt(
+            kind,
+            asked,
+            message=interrupt.message if interrupt.message != asked else None,
+            data=interrupt.data,
+            expires_in=left,
+            optional=kind in OPTIONAL_KINDS or (kind == RESOURCE_EXHAUSTED and not is_bound),
+            key="question",
+        )
+        response = dict(answered.response or {})
+        if "data" in response and not isinstance(response["data"], dict):
+            response["data"] = {"value": response["data"]}
+        return response
+
+    # --- one stage -------------------------------------------------------------------------------------------------
+
+    async def stage(self, name: str) -> Outcome:
+        """Carry out one stage and move the envelope on."""
+        stage = self._stage(name)
+        envelope, ended = await self._visited(stage, self._present)
+        if ended.exhausted is not None:
+            return _outcome(envelope, exhausted=ended.exhausted)
+        self.ticker.time = await self._context.now()
+        handled: Mapping[str, Any] | None = ended.output
+        if ended.error is None:
+            progress.go_on(self._config, envelope, stage, stage.next_stage(ended.output or {}), ended.output or {})
+        elif stage.error_next:
+            handled = {}
+            progress.go_on(self._config, envelope, stage, stage.error_next, {"question": ended.error})
+        else:
+            envelope.terminate(ended.error, ended.reason)
+        await self._save(envelope)
+        return _outcome(envelope, text=_emitted(handled))
+
+    def _stage(self, name: str) -> AgentStage:
+        stage = self._config.stage(name)
+        assert stage is not None  # noqa: S101 - route chooses only stages that exist
+        return stage
+
+    async def _visited(self, stage: AgentStage, envelope: Envelope) -> tuple[Envelope, Ended]:
+        visit = Visit(
+            self._context,
+            self._config,
+            stage,
+            envelope,
+            ticker=self.ticker,
+            functions=self._functions,
+            work=self._work,
+        )
+        ended = await visit.run()
+        return visit.envelope, ended
+
+    # --- a batch ---------------------------------------------------------------------------------------------------
+
+    async def branch(self, name: str) -> Outcome:
+        """Carry out one stage of a batch on its own copy of the envelope."""
+        stage, twin = self._stage(name), self._present
+        twin.current_stage = name
+        branch, ended = await self._visited(stage, twin)
+        told: dict[str, Any] = {"stage": name, ENVELOPE: branch.to_state_dict(), "error": ended.error}
+        told |= {"reason": ended.reason and str(ended.reason), "exhausted": ended.exhausted}
+        return Outcome(_emitted(ended.output), told)
+
+    async def merge(self) -> Outcome:
+        """Join what the branches of a batch became."""
+        envelope = self._present
+        branches = self._context.variables[BRANCHES]
+        merge_branches(envelope, [self._envelope(branch[ENVELOPE]) for branch in branches])
+        exhausted = next((branch["exhausted"] for branch in branches if branch["exhausted"]), None)
+        for branch in branches:
+            self._note(envelope, branch)
+        if exhausted is None and not envelope.terminated:
+            self._look_ahead(envelope)
+        await self._save(envelope)
+        return _outcome(envelope, exhausted=exhausted)
+
+    def _note(self, envelope: Envelope, branch: Mapping[str, Any]) -> None:
+        name = branch["stage"]
+        if branch["exhausted"]:
+            envelope.active_stages.pop(name, None)
+        elif branch["error"] is None:
+            envelope.complete_stage(name)
+        else:
+            envelope.fail_stage(name, branch["error"])
+            if not envelope.terminated and not self._stage(name).error_next:
+                envelope.terminate(branch["error"], branch["reason"])
+
+    def _look_ahead(self, envelope: Envelope) -> None:
+        """Name the stage that is next, so that an envelope that waits says where it will go on."""
+        ready = progress.ready(self._config, envelope)
+        envelope.current_stage = ready[0] if ready else END
+        progress.finish_at_end(envelope)
+
+    async def _save(self, envelope: Envelope) -> None:
+        """Hand the state to whoever keeps it elsewhere; what goes wrong there does not concern the request."""
+        if self._functions.save is None:
+            return
+        try:
+            await called(self._functions.save, envelope.to_state_dict())
+        except Exception:
+            logger.exception("the state of %s could not be saved", envelope.envelope_id)
+
+
+def slots_from(told: Mapping[str, Any] | None) -> SlotNames:
+    """Return slot names as `slots_to` wrote them."""
+    return SlotNames() if not told else SlotNames(**told)
+
+
+def slots_to(names: SlotNames) -> dict[str, Any]:
+    """Return slot names as plain data."""
+    resets = {"retry_reset": sorted(names.retry_reset), "advance_reset": sorted(names.advance_reset)}
+    return resets | {"archive": names.archive, "response": names.response, "response_key": names.response_key}
+
+
+def _emitted(output: Mapping[str, Any] | None) -> str:
+    """Return an output as the text of its step; of a stage that was not carried out, none."""
+    return "" if output is None else json.dumps(output, ensure_ascii=False)
+
+
+def _outcome(
+    envelope: Envelope,
+    chosen: list[str] | None = None,
+    *,
+    again: bool = False,
+    exhausted: str | None = None,
+    text: str = "",
+) -> Outcome:
+    state: dict[str, Any] = {ENVELOPE: envelope.to_state_dict(), "next": chosen or [], "again": again}
+    return Outcome(text, state if exhausted is None else {**state, "exhausted": exhausted})

@@ -1,0 +1,231 @@
+"""Where a request goes among the stages of its pipeline: pure functions of a definition and an envelope."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from divebook.envelope import Envelope, InterruptKind, ReasonClass, TerminalReason, edge_key
+from divebook.envelope.stages import START
+from divebook.workflow.pipelines.config import AgentStage, PipelineConfig, RunMode
+from divebook.workflow.pipelines.order import ready_stages
+from divebook.workflow.pipelines.rules import ASKING, END
+
+DENIED = "User denied confirmation"
+RAISE, STOP = "raise", "stop"
+_BOUNDS = {
+    TerminalReason.MAX_ITERATIONS_EXCEEDED: ("max_iterations", "iteration"),
+    TerminalReason.MAX_LLM_CALLS_EXCEEDED: ("max_llm_calls", "llm_call_count"),
+    TerminalReason.MAX_AGENT_HOPS_EXCEEDED: ("max_agent_hops", "agent_hop_count"),
+}
+"""Bounds that a person can raise: their name, and the count that met them."""
+_UNANSWERED = {
+    InterruptKind.CLARIFICATION: TerminalReason.CLARIFICATION_REQUIRED,
+    InterruptKind.CONFIRMATION: TerminalReason.CONFIRMATION_REQUIRED,
+}
+
+
+# --- beginning and ending ------------------------------------------------------------------------------------------
+
+
+def begin(config: PipelineConfig, envelope: Envelope, mode: RunMode) -> None:
+    """Put an envelope in front of the first stage; its order and bounds are the pipeline's from now on."""
+    take_in(config, envelope)
+    envelope.current_stage = config.order[0] if config.order else END
+    envelope.parallel_mode = mode == "parallel"
+    envelope.edge_counts = {}
+    if envelope.parallel_mode:
+        envelope.active_stages, envelope.completed_stage_set, envelope.failed_stages = {}, {}, {}
+
+
+def take_in(config: PipelineConfig, envelope: Envelope) -> None:
+    """Give an envelope the order and the bounds of the pipeline."""
+    envelope.stage_order = list(config.order)
+    envelope.max_iterations = config.max_iterations
+    envelope.max_llm_calls = config.max_llm_calls
+    envelope.max_agent_hops = config.max_agent_hops
+
+
+def finish_at_end(envelope: Envelope) -> None:
+    """Say of an envelope that has come to its end in good order that it is complete."""
+    if envelope.current_stage != END or envelope.terminated or envelope.interrupt_pending:
+        return
+    if envelope.terminal_reason is None or _is_bound(envelope.terminal_reason):
+        envelope.terminal_reason = TerminalReason.COMPLETED
+
+
+def reopen(envelope: Envelope, config: PipelineConfig) -> None:
+    """Let an envelope go on from where it is; one that has not begun goes to the first stage."""
+    if envelope.current_stage == START and config.stage(START) is None:
+        envelope.current_stage = config.order[0] if config.order else END
+    if not envelope.terminated and envelope.terminal_reason == TerminalReason.COMPLETED:
+        envelope.terminal_reason = None
+
+
+def _is_bound(reason: TerminalReason | str) -> bool:
+    return isinstance(reason, TerminalReason) and reason.classification is ReasonClass.BOUNDS_EXCEEDED
+
+
+# --- what is next --------------------------------------------------------------------------------------------------
+
+
+def choose(config: PipelineConfig, envelope: Envelope) -> list[str]:
+    """Return the stages that run next: one, or in parallel mode all that are ready; none where it ends or must stop."""
+    if envelope.terminated:
+        return []
+    batch = ready(config, envelope) if envelope.parallel_mode else []
+    if envelope.parallel_mode:
+        envelope.current_stage = batch[0] if batch else END
+    if envelope.current_stage == END:
+        finish_at_end(envelope)
+        return []
+    reopen(envelope, config)
+    if not envelope.can_continue():
+        return []
+    if not _may_enter(config, envelope):
+        return []
+    for name in batch:
+        envelope.start_stage(name)
+    return batch or [envelope.current_stage]
+
+
+def _may_enter(config: PipelineConfig, envelope: Envelope) -> bool:
+    """Whether the envelope's stage exists and has visits left; else the request ends."""
+    name = envelope.current_stage
+    stage = config.stage(name)
+    if stage is None:
+        envelope.terminate(f"Unknown stage: {name}", TerminalReason.TOOL_FAILED_FATALLY)
+        return False
+    visits = sum(record.agent == name for record in envelope.processing_history)
+    if 0 < stage.max_visits <= visits:
+        envelope.terminate(f"Stage visits exceeded: {name}", TerminalReason.MAX_STAGE_VISITS_EXCEEDED)
+        return False
+    return True
+
+
+def ready(config: PipelineConfig, envelope: Envelope) -> list[str]:
+    """Return the stages that may begin in parallel mode."""
+    completed = {name for name, done in envelope.completed_stage_set.items() if done}
+    return ready_stages(config, completed, envelope.failed_stages.keys())
+
+
+def go_on(config: PipelineConfig, envelope: Envelope, stage: AgentStage, target: str, told: Mapping[str, Any]) -> None:
+    """Move an envelope from a stage to a target.
+
+    Another stage counts an edge, an earlier one an iteration as well; an edge that was passed too often ends the
+    request. A target that asks raises its question with what `told` says, and the request stays at the stage.
+    """
+    if target in ASKING:
+        _raise_question(envelope, target, told)
+        target = stage.name
+    elif target not in (stage.name, END):
+        target = _pass_edge(config, envelope, stage.name, target)
+    envelope.current_stage = target
+    finish_at_end(envelope)
+
+
+def _pass_edge(config: PipelineConfig, envelope: Envelope, source: str, target: str) -> str:
+    edge = edge_key(source, target)
+    passed = envelope.usage.count_edge(edge)
+    if config.order.index(target) < config.order.index(source):
+        envelope.increment_iteration()
+    limit = config.edge_limit(source, target)
+    if 0 < limit < passed:
+        envelope.terminate(f"Edge limit exceeded: {edge}", TerminalReason.MAX_LOOP_EXCEEDED)
+        return END
+    return target
+
+
+# --- questions -----------------------------------------------------------------------------------------------------
+
+
+def _raise_question(envelope: Envelope, kind: str, told: Mapping[str, Any]) -> None:
+    """Ask with what an output says, unless the stage has asked itself."""
+    if envelope.has_pending_interrupt():
+        return
+    texts = {key: told[key] for key in ("question", "message") if isinstance(told.get(key), str)}
+    if kind == InterruptKind.CONFIRMATION and "message" not in texts and "question" in texts:
+        texts["message"] = texts["question"]
+    if kind == InterruptKind.CLARIFICATION and "question" not in texts and "message" in texts:
+        texts["question"] = texts["message"]
+    envelope.set_interrupt(kind, question_id(envelope), **texts)
+
+
+def question_id(envelope: Envelope, about: str = "") -> str:
+    """Return the id of a question for which none was given: the same whenever this point is reached again."""
+    told = f"{envelope.envelope_id}/{envelope.current_stage}/{envelope.agent_hop_count}/{envelope.iteration}/{about}"
+    return f"int_{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+
+
+def ask_about_bound(envelope: Envelope) -> bool:
+    """Ask whether to raise the bound that stops an envelope; return False where there is none that can be raised."""
+    reason = envelope.exceeded_bound()
+    if envelope.terminated or envelope.interrupt_pending or reason not in _BOUNDS:
+        return False
+    bound, count = _BOUNDS[TerminalReason(reason)]
+    limit, used = getattr(envelope, bound), getattr(envelope, count)
+    message = f"{bound} is reached: {used} used, at most {limit} allowed. Raise the bound and go on, or stop?"
+    data = {"resource_type": bound, "limit": limit, "used": used, "choices": [RAISE, STOP]}
+    identity = question_id(envelope, f"{bound}={limit}")
+    envelope.set_interrupt(InterruptKind.RESOURCE_EXHAUSTED, identity, message=message, data=data)
+    return True
+
+
+def settle(config: PipelineConfig, envelope: Envelope) -> None:
+    """Do what the answer to the envelope's question means, once it has been resolved."""
+    interrupt = envelope.interrupt
+    if interrupt is None or interrupt.response is None:
+        return
+    response = interrupt.response
+    if interrupt.kind == InterruptKind.CONFIRMATION and response.approved is not True:
+        envelope.interrupt_queue = []
+        envelope.terminate(DENIED, TerminalReason.USER_CANCELLED)
+        return
+    data = interrupt.data or {}
+    if interrupt.kind == InterruptKind.RESOURCE_EXHAUSTED and data.get("resource_type") in dict(_BOUNDS.values()):
+        _raise_bound(envelope, data, response.decision, (response.data or {}).get("to"))
+        return
+    target = config.resume_stage(str(interrupt.kind))
+    if target:
+        _jump(envelope, target)
+
+
+def _raise_bound(envelope: Envelope, told: Mapping[str, Any], decision: str | None, to: Any) -> None:
+    bound = told["resource_type"]
+    if decision == RAISE:
+        doubled = 2 * max(told["limit"], told["used"], 1)
+        setattr(envelope, bound, int(to) if isinstance(to, int | float) else doubled)
+        return
+    reason = next(reason for reason, (name, _) in _BOUNDS.items() if name == bound)
+    envelope.interrupt_queue = []
+    envelope.terminate(f"{bound} is reached, and a person said stop", reason)
+
+
+def _jump(envelope: Envelope, target: str) -> None:
+    """Go on at a stage, which in parallel mode then counts as not done yet."""
+    envelope.current_stage = target
+    if envelope.parallel_mode:
+        envelope.completed_stage_set.pop(target, None)
+        envelope.failed_stages.pop(target, None)
+
+
+def expire(config: PipelineConfig, envelope: Envelope) -> None:
+    """Do what the pipeline says about a question that nobody answered in time: terminate, or ask again."""
+    interrupt = envelope.interrupt
+    if interrupt is None:
+        return
+    if config.on_expired == "ask" and interrupt.expires_at is not None:
+        envelope.set_interrupt(
+            interrupt.kind,
+            interrupt.id,
+            question=interrupt.question,
+            message=interrupt.message,
+            data=interrupt.data,
+            expires_in=interrupt.expires_at - interrupt.created_at,
+        )
+        return
+    envelope.interrupt_pending, envelope.interrupt_queue = False, []
+    reason = _UNANSWERED.get(InterruptKind(interrupt.kind)) if interrupt.kind in _UNANSWERED else None
+    asked = interrupt.question or interrupt.message or interrupt.kind
+    envelope.terminate(f"Nobody answered in time: {asked}", reason or TerminalReason.USER_CANCELLED)

@@ -1,0 +1,208 @@
+"""One visit of a stage by an envelope: its attempts, its output or failure, and what is noted of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from divebook.engine.retries import Failure, retry_delay_of, text_of
+from divebook.envelope import Envelope, ProcessingStatus, TerminalReason
+from divebook.envelope.times import to_text
+from divebook.errors import DivergenceError, StepError, StoreError
+from divebook.execution.context import StepContext
+from divebook.steps.stages.functions import StageFunctions
+from divebook.steps.stages.progress import question_id
+from divebook.steps.stages.trial import AFTER, BEFORE, Trial
+from divebook.steps.stages.work import Work
+from divebook.workflow.pipelines.config import AgentStage, PipelineConfig
+from divebook.workflow.policies import Retry
+
+FIRST_DELAY, FACTOR, LONGEST_DELAY = 1.0, 2.0, 30.0
+"""Seconds between the attempts at a stage."""
+PROCESSING_ERROR = "ProcessingError"
+STAGE_ATTEMPT = "stage_attempt"
+"""What an attempt that failed has spent."""
+
+
+@dataclass(slots=True)
+class Ticker:
+    """The clock of an envelope inside a step: stands still at the last time that was recorded."""
+
+    time: datetime
+
+    def __call__(self) -> datetime:
+        """Return that time."""
+        return self.time
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What became of a visit."""
+
+    output: Mapping[str, Any] | None = None
+    """None where there is none."""
+    error: str | None = None
+    reason: TerminalReason | None = None
+    """The typed reason, for a request that ends with the error."""
+    exhausted: str | None = None
+    """The typed reason for which a bound of the execution did not let it be carried out."""
+
+
+class StageError(StepError):
+    """The last attempt at a stage has failed."""
+
+    def __init__(self, trial: Trial, cause: Exception, *, is_model: bool) -> None:
+        self.trial, self.cause, self.is_model = trial, cause, is_model
+        super().__init__(text_of(cause))
+
+
+class Visit:
+    """One visit of a stage; made for one `run`."""
+
+    def __init__(
+        self,
+        context: StepContext,
+        config: PipelineConfig,
+        stage: AgentStage,
+        envelope: Envelope,
+        *,
+        ticker: Ticker,
+        functions: StageFunctions,
+        work: Work,
+    ) -> None:
+        self._context, self._config, self._stage = context, config, stage
+        self.envelope, self._ticker = envelope, ticker
+        self._functions, self._work = functions, work
+        self._llm_calls, self._counted, self._is_at_work = 0, 0, False
+
+    async def run(self) -> Ended:
+        """Carry the stage out, as often as it may be tried, and note it in the envelope."""
+        stage = self._stage
+        before = self.envelope.clone()
+        self.envelope.record_agent_start(stage.name, stage.stage_order)
+        try:
+            trial = await self._tried()
+        except StageError as failed:
+            exhausted = Failure.of(failed.cause, "").reason
+            if exhausted is not None:
+                self._undo(before, failed.trial)
+                return Ended(exhausted=exhausted)
+            return await self._failed(failed)
+        self._take(trial)
+        await self._complete(ProcessingStatus.SUCCESS)
+        return Ended(self.envelope.get_output(stage.output_key) or {})
+
+    def _take(self, trial: Trial) -> None:
+        """Keep what an attempt did to the envelope."""
+        self.envelope = trial.envelope
+        question = self.envelope.interrupt
+        if trial.has_asked and question is not None and not question.id:
+            question.id = question_id(self.envelope)
+
+    def _undo(self, before: Envelope, trial: Trial) -> None:
+        """Leave the stage as if it had not begun, but for what it has spent."""
+        before.llm_call_count += self._llm_calls
+        before.token_count, before.cost = trial.envelope.token_count, trial.envelope.cost
+        self.envelope = before
+
+    async def _complete(self, status: ProcessingStatus, error: str | None = None) -> None:
+        self._ticker.time = await self._context.now()
+        self.envelope.record_agent_complete(self._stage.name, status, error, self._llm_calls)
+
+    async def _failed(self, failed: StageError) -> Ended:
+        self._take(failed.trial)
+        error = str(failed)
+        await self._complete(ProcessingStatus.ERROR, error)
+        self.envelope.errors.append(
+            {
+                "agent": self._stage.name,
+                "error": error,
+                "error_type": PROCESSING_ERROR,
+                "timestamp": to_text(self._ticker.time),
+            }
+        )
+        reason = TerminalReason.LLM_FAILED_FATALLY if failed.is_model else TerminalReason.TOOL_FAILED_FATALLY
+        return Ended(error=error, reason=reason)
+
+    # --- attempts --------------------------------------------------------------------------------------------------
+
+    async def _tried(self) -> Trial:
+        """Return the attempt that succeeded.
+
+        Raises
+        ------
+        StageError
+            The last one failed, or failed after it had asked a person.
+        """
+        key = f"{self._stage.name}-attempts"
+        while True:
+            failures = await self._context.pause_before_retry(key)
+            await self._count_failed(failures)
+            trial = Trial(self._context, self._stage, self.envelope, failures, self._config.seconds(self._stage))
+            try:
+                await self._attempt(trial)
+            except (StoreError, DivergenceError):
+                raise
+            except Exception as error:
+                delay = self._delay(failures + 1, trial, error)
+                if delay is None:
+                    self._llm_calls += trial.llm_calls
+                    is_model = self._is_at_work and self._stage.has_llm
+                    raise StageError(trial, error, is_model=is_model) from error
+                await self._spent(failures, trial)
+                self._context.note_retry(failures + 1, text_of(error), delay, key)
+            else:
+                self._llm_calls += trial.llm_calls
+                return trial
+
+    async def _spent(self, number: int, trial: Trial | None = None) -> Mapping[str, Any]:
+        """Return what an attempt that failed has spent; recorded, since it is not made again on resume."""
+
+        async def tell() -> dict[str, Any]:
+            assert trial is not None  # noqa: S101 - an attempt is recorded before it is followed by another
+            tokens = trial.envelope.token_count - self.envelope.token_count
+            return {
+                "llm_calls": trial.llm_calls,
+                "tokens": tokens,
+                "cost": str(trial.envelope.cost - self.envelope.cost),
+            }
+
+        told = {"stage": self._stage.name, "attempt": number}
+        key = f"{self._stage.name}-spent-{number}"
+        spent: dict[str, Any] = await self._context.operation(STAGE_ATTEMPT, told, tell, key=key, repeatable=True)
+        return spent
+
+    async def _count_failed(self, failures: int) -> None:
+        """Count what earlier attempts have spent, also those of a process that has died."""
+        while self._counted < failures:
+            spent = await self._spent(self._counted)
+            self._llm_calls += spent["llm_calls"]
+            self.envelope.token_count += spent["tokens"]
+            self.envelope.cost += Decimal(spent["cost"])
+            self._counted += 1
+
+    def _delay(self, failures: int, trial: Trial, error: Exception) -> float | None:
+        """Return the seconds to wait before another attempt, or None if there is none."""
+        if trial.has_asked:
+            return None
+        retries = Retry(self._stage.max_retries + 1, FIRST_DELAY, FACTOR, LONGEST_DELAY, jitter=0.0)
+        return retry_delay_of(retries, failures, Failure.of(error, text_of(error)), 0.0)
+
+    async def _attempt(self, trial: Trial) -> None:
+        stage, functions = self._stage, self._functions
+        repeatable = stage.max_retries > 0
+        self._is_at_work = False
+        if stage.name in functions.before:
+            await trial.run(functions.before[stage.name], BEFORE, repeatable=repeatable)
+        self._is_at_work = True
+        output = await self._work.do(trial, self._config, functions)
+        self._is_at_work = False
+        missing = [name for name in stage.required_output_fields if name not in output]
+        if missing:
+            raise StepError(f"stage {stage.name!r} returned no {', '.join(missing)}, which it must")
+        trial.envelope.set_output(stage.output_key, output)
+        if stage.name in functions.after:
+            await trial.run(functions.after[stage.name], AFTER, output, repeatable=repeatable)

@@ -1,0 +1,151 @@
+"""What a stage does: its mock, its service, its agent, or the tools of a plan."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from divebook.agents import Agent
+from divebook.engine.operations import ACTION_EXECUTION
+from divebook.engine.retries import text_of
+from divebook.envelope import Envelope
+from divebook.errors import (
+    BoundExceededError,
+    DivergenceError,
+    NotFoundError,
+    StageTimeoutError,
+    StepError,
+    StoreError,
+    UnstorableValueError,
+)
+from divebook.steps.action import approved
+from divebook.steps.actions import IDEMPOTENCY_KEY, Action
+from divebook.steps.evaluation import render_texts
+from divebook.steps.stages.answers import object_in
+from divebook.steps.stages.functions import StageFunctions, StageResult
+from divebook.steps.stages.trial import WORK, Trial
+from divebook.workflow.pipelines.config import PipelineConfig
+
+THROUGH = (BoundExceededError, DivergenceError, StageTimeoutError, StoreError, UnstorableValueError)
+"""Errors of a tool call that are not the tool's own."""
+
+
+class Work:
+    """Carries out the work of stages.
+
+    Parameters
+    ----------
+    find_agent
+        Gives the agent of a name.
+    actions
+        The actions that tools are.
+    """
+
+    def __init__(self, find_agent: Callable[[str | None], Agent | None], actions: Callable[[], Mapping[str, Action]]):
+        self._find_agent, self._actions = find_agent, actions
+
+    async def do(self, trial: Trial, config: PipelineConfig, functions: StageFunctions) -> dict[str, Any]:
+        """Return the output of a stage; model calls are counted in the trial, also those that fail."""
+        stage = trial.stage
+        if stage.name in functions.mocks:
+            return await self._mock(trial, functions.mocks[stage.name])
+        if stage.name in functions.services:
+            return await self._serve(trial, functions)
+        if stage.has_llm:
+            return await self._ask(trial, config)
+        if stage.has_tools:
+            return await self._use_tools(trial)
+        return {}
+
+    @staticmethod
+    async def _mock(trial: Trial, mock: Any) -> dict[str, Any]:
+        if isinstance(mock, Mapping):
+            return dict(mock)
+        return dict((await trial.run(mock, WORK, repeatable=True)).output)
+
+    @staticmethod
+    async def _serve(trial: Trial, functions: StageFunctions) -> dict[str, Any]:
+        stage = trial.stage
+        trial.llm_calls = int(stage.has_llm)
+        repeatable = stage.has_llm or stage.max_retries > 0
+        result: StageResult = await trial.run(functions.services[stage.name], WORK, repeatable=repeatable)
+        if result.llm_calls is not None:
+            trial.llm_calls = result.llm_calls
+        return dict(result.output)
+
+    # --- a model ---------------------------------------------------------------------------------------------------
+
+    async def _ask(self, trial: Trial, config: PipelineConfig) -> dict[str, Any]:
+        stage = trial.stage
+        agent = self._find_agent(stage.model_role)
+        if agent is None:
+            raise NotFoundError("agent", stage.model_role)
+        agent = agent.with_settings(temperature=stage.temperature, max_tokens=stage.max_tokens)
+        prompt = await prompt_of(config, stage.prompt_key, trial.envelope)
+        return object_in(await agent.respond(prompt, trial.operation, date=trial.context.started_at))
+
+    # --- tools -----------------------------------------------------------------------------------------------------
+
+    async def _use_tools(self, trial: Trial) -> dict[str, Any]:
+        plan = trial.envelope.get_output(trial.envelope.slot_names.archive) or {}
+        steps = plan.get("steps", [])
+        if not isinstance(steps, list):
+            raise StepError(f"the steps of a plan must be a list, not {steps!r:.100}")
+        results = [await self._use_tool(trial, number, step) for number, step in enumerate(steps)]
+        return {
+            "results": results,
+            "total_time_ms": sum(result["time_ms"] for result in results),
+            "all_succeeded": all(result["success"] for result in results),
+        }
+
+    async def _use_tool(self, trial: Trial, number: int, step: Any) -> dict[str, Any]:
+        """Carry out one step of a plan; a tool that fails is a result like any other."""
+        told = step if isinstance(step, Mapping) else {}
+        tool = str(told.get("tool", ""))
+        result: dict[str, Any] = {"step_id": told.get("step_id") or f"step_{number}", "tool": tool}
+        began = await trial.now()
+        try:
+            result |= {"success": True, "result": await self._call(trial, number, tool, told.get("parameters") or {})}
+        except THROUGH:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a tool raises is its recorded result
+            result |= {"success": False, "error": text_of(error)}
+        took = await trial.now() - began
+        return result | {"time_ms": int(took.total_seconds() * 1000)}
+
+    async def _call(self, trial: Trial, number: int, tool: str, parameters: Any) -> Any:
+        stage, known = trial.stage, self._actions()
+        if not stage.allows(tool):
+            raise StepError(f"stage {stage.name!r} may not use the tool {tool!r} (access {stage.tool_access})")
+        if tool not in known:
+            raise NotFoundError("action", tool, known, f"tool {tool!r} not found")
+        if not isinstance(parameters, dict):
+            raise StepError(f"parameters of {tool} must be a mapping, not {parameters!r:.100}")
+        action = known[tool]
+        if action.approval:
+            parameters = await approved(action, parameters, trial.context, f"approval-{number}")
+        arguments = action.arguments(parameters, trial.context)
+        if IDEMPOTENCY_KEY in arguments and IDEMPOTENCY_KEY not in parameters:
+            arguments = {**arguments, IDEMPOTENCY_KEY: f"{arguments[IDEMPOTENCY_KEY]}-{number}"}
+
+        async def call() -> Any:
+            action.check(arguments)
+            return await action.call(arguments)
+
+        recorded = {"action_name": action.name, "params": parameters}
+        return await trial.operation(ACTION_EXECUTION, recorded, call, repeatable=action.repeatable)
+
+
+async def prompt_of(config: PipelineConfig, key: str, envelope: Envelope) -> str:
+    """Return what a stage's agent is asked: its prompt filled in, by default the request and the outputs so far."""
+    if key:
+        if key not in config.prompts:
+            raise NotFoundError("prompt", key, config.prompts)
+        (prompt,) = await render_texts([config.prompts[key]], {"envelope": envelope.to_state_dict()})
+        return prompt
+    outputs = json.dumps(envelope.outputs, ensure_ascii=False, default=str) if envelope.outputs else ""
+    answered = envelope.interrupt.response if envelope.interrupt is not None else None
+    answer = json.dumps(answered.to_dict(), ensure_ascii=False) if answered is not None else ""
+    parts = [envelope.raw_input, outputs and f"Outputs so far: {outputs}", answer and f"Answer of a person: {answer}"]
+    return "\n\n".join(part for part in parts if part)

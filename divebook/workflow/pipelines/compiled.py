@@ -1,0 +1,79 @@
+"""The workflow that a pipeline becomes: stages around a step that says where a request goes next.
+
+::
+
+    sequential    route -> the chosen stage -> route -> ...
+    parallel      route -> batch (each ready stage, side by side) -> merge -> route -> ...
+
+The step ``route`` checks the bounds before every stage, asks the questions that stages raise, and holds the definition
+of the whole pipeline. The variable `STATE` holds the envelope, and the stages that are to run next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from divebook.workflow.definition import InputDefinition, Workflow
+from divebook.workflow.pipelines.config import PipelineConfig, RunMode
+from divebook.workflow.step import STAGE, Each, Step
+
+STATE = "pipeline"
+"""Variable: ``{"envelope": state, "next": [stage, ...], "again": whether route has another question}``."""
+BRANCHES = "branches"
+"""Variable: what the stages of a batch returned."""
+ENVELOPE, SLOTS, RESPONSE = "envelope", "slot_names", "response"
+"""The inputs: an envelope's state, its slot names, and the answer to the question it came with."""
+DETACHED = "detached"
+"""Input: whether to end at a question of the envelope, without asking it, since the envelope is kept elsewhere."""
+PART, NAME, FUNCTIONS = "part", "stage", "functions"
+"""Parameters of a step: what it does, for which stage; of the first one, which stages need Python functions."""
+ROUTE, RUN, BATCH, MERGE = "route", "run", "batch", "merge"
+
+
+def compiled(config: PipelineConfig, mode: RunMode, functions: Iterable[str] = ()) -> Workflow:
+    """Return a pipeline as a workflow; `functions` are the stages for which a process must have Python functions."""
+    taken = set(config.order)
+    route = _free(ROUTE, taken)
+    steps = _sequential(config, route) if mode == "sequential" else _parallel(config, route, taken)
+    if needed := sorted(functions):
+        steps[0] = replace(steps[0], parameters={PART: ROUTE, FUNCTIONS: needed})
+    optional = [InputDefinition(name, "map", required=False) for name in (SLOTS, RESPONSE)]
+    inputs = [InputDefinition(ENVELOPE, "map"), *optional, InputDefinition(DETACHED, "bool", default=False)]
+    return Workflow(config.name, steps, inputs=inputs, description=f"{mode} pipeline")
+
+
+def _sequential(config: PipelineConfig, route: str) -> list[Step]:
+    ways = [(name, f"$(state.{STATE}['next'] == [{name!r}])") for name in config.order]
+    stages = [_step(name, RUN, store=STATE, next=[route], stage=name) for name in config.order]
+    return [_route(config, route, ways), *stages]
+
+
+def _parallel(config: PipelineConfig, route: str, taken: set[str]) -> list[Step]:
+    batch, merge = _free(BATCH, taken), _free(MERGE, taken)
+    ways = [(batch, f"$(len(state.{STATE}['next']) > 0)")]
+    each = Each(f"$(state.{STATE}['next'])", as_="stage", parallel=max(2, len(config.order)))
+    return [
+        _route(config, route, ways),
+        _step(batch, BATCH, store=BRANCHES, next=[merge], each=each),
+        _step(merge, MERGE, store=STATE, next=[route]),
+    ]
+
+
+def _route(config: PipelineConfig, name: str, ways: list[tuple[str, str]]) -> Step:
+    again = (name, f"$(state.{STATE}['again'])")
+    return Step(name, type=STAGE, script=config.to_text(), parameters={PART: ROUTE}, store=STATE, next=[again, *ways])
+
+
+def _step(
+    name: str, part: str, *, store: str, next: list[str], each: Each | None = None, stage: str | None = None
+) -> Step:
+    parameters = {PART: part} if stage is None else {PART: part, NAME: stage}
+    return Step(name, type=STAGE, parameters=parameters, store=store, next=next, each=each)
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """Return a name for a step that no stage has."""
+    while name in taken:
+        name = f"{name}_"
+    return name
