@@ -6,6 +6,8 @@ import { h, longText, setText, type View } from "../shared/dom";
 import type { Model } from "../shared/model";
 import { asText, conversation } from "./messages";
 
+const CLOCK = { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3 } as const;
+
 /** Makes the panel; it is there while a span is selected. */
 export function detail(model: Model, connection: Connection, describe: (id: number) => string, close: () => void): View {
   const title = h("strong", { class: "db-name" });
@@ -59,7 +61,7 @@ export function detail(model: Model, connection: Connection, describe: (id: numb
 function eventView(event: DetailEvent, isOpen: boolean): HTMLElement {
   const json = JSON.stringify(event.data, null, 2);
   const copier = h("button", { type: "button", class: "db-button db-copy", "aria-label": `Copy the JSON of event ${event.sequence}`, onclick: () => { void copy(json, copier); } }, "Copy");
-  const when = new Date(event.recorded_us / 1000).toLocaleTimeString("en-GB", { hour12: false, fractionalSecondDigits: 3 });
+  const when = new Date(event.recorded_us / 1000).toLocaleTimeString("en-GB", CLOCK);
   const summary = h("summary", {}, `${event.event_type} `, h("span", { class: "db-faint" }, `#${event.sequence} at ${when}`));
   return h("details", { open: isOpen, class: "db-event" }, summary, copier, longText(asText(json)));
 }

@@ -220,7 +220,7 @@ function openEnd(ctx: CanvasRenderingContext2D, left: number, top: number, width
 function drawBarText(ctx: CanvasRenderingContext2D, scene: Scene, id: number, left: number, top: number, width: number, height: number): void {
   const { spans, palette } = scene;
   const kind = typeOf(spans, id);
-  if (width < 12) return;
+  if (width < 12 || kind.key === "item") return; // the calls inside an item say what it is
   const status = spans.text(id, "status");
   const sign = status === "completed" ? "" : (SIGNS[status] ?? "");
   const told = kind.key === "step" ? spans.nameOf(id) : spans.text(id, "label") || spans.nameOf(id);

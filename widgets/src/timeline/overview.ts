@@ -1,10 +1,10 @@
 // The whole run in one line, with the stretch that is seen: drag its edges or its middle, or drag a new one.
 
 import { h, type View } from "../shared/dom";
-import type { Palette } from "./draw";
-import { LABELS } from "./draw";
-import type { TimelineCanvas } from "./canvas";
 import type { Model } from "../shared/model";
+import type { TimelineCanvas } from "./canvas";
+import { LABELS, type Palette } from "./draw";
+import type { TimeMap } from "./timemap";
 
 const HEIGHT = 26;
 const EDGE = 6;
@@ -16,8 +16,10 @@ export class Overview implements View {
   private readonly window = h("div", { class: "db-window" });
   readonly element = h("div", { class: "db-overview" }, this.canvas, this.window);
   private drag: { kind: "from" | "to" | "both" | "new"; x: number; from: number; to: number } | null = null;
-  private drawnAt = 0;
+  private drawnAt = -Infinity;
   private drawnVersion = -1;
+  private drawnMap: TimeMap | null = null;
+  private later: ReturnType<typeof setTimeout> | undefined;
 
   constructor(
     private readonly model: Model,
@@ -30,7 +32,7 @@ export class Overview implements View {
   }
 
   destroy(): void {
-    this.element.remove();
+    clearTimeout(this.later);
   }
 
   /** Shows where the timeline is now. */
@@ -43,9 +45,10 @@ export class Overview implements View {
     this.window.style.width = `${Math.max(4, (right - left) * room)}px`;
     this.element.classList.toggle("db-all", viewport.fitted);
     const now = performance.now();
-    const isNew = this.model.spans.version !== this.drawnVersion || this.model.spans.running.size > 0;
-    if (isNew && (now - this.drawnAt > DRAW_EVERY || this.drawnVersion < 0)) this.paint(now, room);
-    else if (this.canvas.width !== Math.round(this.element.clientWidth)) this.paint(now, room);
+    const isNew = this.model.spans.version !== this.drawnVersion || this.model.spans.running.size > 0 || this.canvas.width !== this.element.clientWidth || this.timeline.map !== this.drawnMap;
+    if (!isNew) return;
+    if (now - this.drawnAt > DRAW_EVERY) this.paint(now, room);
+    else this.later ??= setTimeout(() => { this.later = undefined; this.timeline.invalidate(); }, DRAW_EVERY);
   }
 
   private whole(): number {
@@ -54,7 +57,7 @@ export class Overview implements View {
 
   /** How much runs at each pixel, calls only where there are any. */
   private paint(now: number, room: number): void {
-    [this.drawnAt, this.drawnVersion] = [now, this.model.spans.version];
+    [this.drawnAt, this.drawnVersion, this.drawnMap] = [now, this.model.spans.version, this.timeline.map];
     const [width, palette] = [this.element.clientWidth, this.timeline.scene().palette];
     [this.canvas.width, this.canvas.height] = [width, HEIGHT];
     const busy = this.counted(Math.max(1, Math.round(room)));
@@ -83,9 +86,8 @@ export class Overview implements View {
     const { viewport } = this.timeline;
     const x = this.place(event);
     const [left, right] = [this.window.offsetLeft, this.window.offsetLeft + this.window.offsetWidth];
-    const at = x + this.element.getBoundingClientRect().left - this.element.getBoundingClientRect().left;
-    const inside = at > left && at < right && !viewport.fitted;
-    const kind = Math.abs(at - left) <= EDGE ? "from" : Math.abs(at - right) <= EDGE ? "to" : inside ? "both" : "new";
+    const inside = x > left && x < right && !viewport.fitted;
+    const kind = Math.abs(x - left) <= EDGE ? "from" : Math.abs(x - right) <= EDGE ? "to" : inside ? "both" : "new";
     this.drag = { kind, x, from: viewport.from, to: viewport.to };
     this.element.setPointerCapture(event.pointerId);
   }
