@@ -2,7 +2,7 @@
 
 import type { RenderProps } from "@anywidget/types";
 import type { Question } from "../protocol";
-import { Connection, type Wire } from "../shared/connection";
+import { Connection } from "../shared/connection";
 import { h, type View } from "../shared/dom";
 import { Model } from "../shared/model";
 import { timeline } from "../timeline";
@@ -18,7 +18,7 @@ export function render({ model: wire, el }: RenderProps<State>): () => void {
   const model = new Model();
   const root = h("div", { class: "db-root", "data-lm-suppress-shortcuts": "true" });
   el.append(root);
-  const connection = new Connection(wire as unknown as Wire, model);
+  const connection = new Connection(wire, model);
   const views: View[] = [header(model, connection), timeline(root, model, connection)];
   root.append(...views.map((view) => view.element));
   for (const asked of wire.get("snapshot").pending ?? []) model.questions.set(asked.interrupt_id, asked);

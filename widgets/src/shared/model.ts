@@ -65,7 +65,7 @@ export class Model {
   }
 
   get isOver(): boolean {
-    return this.header?.ended_us != null;
+    return (this.header?.ended_us ?? null) !== null;
   }
 
   /** Returns the kernel's present moment, in microseconds since the origin. */
@@ -147,6 +147,9 @@ function floorOf(block: SpanBlock, total: number): number {
 /** Leaves out spans that are here already, and perhaps newer. */
 function onlyUnknown(block: SpanBlock, spans: Spans): SpanBlock {
   const rows = block.id.map((_, row) => row).filter((row) => !spans.has(block.id[row] ?? -1));
-  const picked = Object.entries(block).map(([name, column]) => [name, name === "names" ? column : rows.map((row) => (column as number[])[row])]);
-  return Object.fromEntries(picked) as SpanBlock;
+  const picked = { ...block };
+  for (const name of Object.keys(block) as (keyof SpanBlock)[]) {
+    if (name !== "names") picked[name] = rows.map((row) => block[name][row] ?? 0);
+  }
+  return picked;
 }

@@ -176,9 +176,9 @@ export function rectangle(scene: Scene, id: number): [left: number, top: number,
 function drawBar(ctx: CanvasRenderingContext2D, scene: Scene, id: number): void {
   const { spans, palette } = scene;
   const isMeant = scene.isMeant(id);
-  let [left, top, width, height] = rectangle(scene, id);
-  const kind = typeOf(spans, id);
-  if (kind.key !== "step" && kind.key !== "item" && spans.number(id, "iteration") >= 0) [top, height] = [top + 2, height - 4];
+  const [left, y, width, whole] = rectangle(scene, id);
+  const inItem = spans.text(id, "kind") === "operation" && spans.number(id, "iteration") >= 0;
+  const [top, height] = inItem ? [y + 2, whole - 4] : [y, whole];
   const status = spans.text(id, "status");
   ctx.fillStyle = palette[isMeant ? colourOf(spans, id) : "--db-dim"] ?? "";
   ctx.beginPath();
@@ -187,8 +187,8 @@ function drawBar(ctx: CanvasRenderingContext2D, scene: Scene, id: number): void 
   if (!isMeant) return;
   if (status === "failed" || status === "cancelled") hatch(ctx, left, top, width, height, status === "failed" ? 1 : -1, palette);
   if (status === "running") openEnd(ctx, left, top, width, height, palette);
-  left = Math.max(left, LABELS);
-  drawBarText(ctx, scene, id, left, top, Math.min(width, scene.width - left), height);
+  const shown = Math.max(left, LABELS);
+  drawBarText(ctx, scene, id, shown, top, Math.min(left + width, scene.width) - shown, height);
 }
 
 /** Lines across what failed (rising) or was cancelled (falling). */

@@ -50,7 +50,7 @@ export function header(model: Model, connection: Connection): View {
 
   function tick(): void {
     const shown = model.header;
-    if (shown?.started_us == null) return;
+    if (shown === null || shown.started_us === null) return;
     const end = shown.ended_us ?? model.originUs + model.now();
     setText(elapsed, duration(Math.max(0, end - shown.started_us)));
   }
