@@ -119,29 +119,29 @@ function drawBars(ctx: CanvasRenderingContext2D, scene: Scene): number {
 
 /** What lies in each pixel of each row. */
 class Density {
-  private readonly cells = new Map<number, Uint16Array>();
-  private readonly colours = new Map<number, number>();
+  readonly #cells = new Map<number, Uint16Array>();
+  readonly #colours = new Map<number, number>();
 
   constructor(private readonly scene: Scene) {}
 
   add(id: number, left: number, isMeant: boolean): void {
     const { layout, spans } = this.scene;
     const key = (layout.lane[id] ?? 0) * (MAX_ROWS + 1) + (layout.row[id] ?? 0);
-    let row = this.cells.get(key);
-    if (row === undefined) this.cells.set(key, (row = new Uint16Array(this.scene.width + 1)));
+    let row = this.#cells.get(key);
+    if (row === undefined) this.#cells.set(key, (row = new Uint16Array(this.scene.width + 1)));
     const x = Math.max(0, Math.min(this.scene.width, Math.floor(left)));
-    row[x] = (row[x] ?? 0) | (1 << (isMeant ? this.colour(spans, id) : DENSE.length - 1));
+    row[x] = (row[x] ?? 0) | (1 << (isMeant ? this.#colour(spans, id) : DENSE.length - 1));
   }
 
-  private colour(spans: Spans, id: number): number {
+  #colour(spans: Spans, id: number): number {
     const key = (spans.number(id, "kind") * 4096 + spans.number(id, "type")) * 4096 + spans.number(id, "status");
-    let colour = this.colours.get(key);
-    if (colour === undefined) this.colours.set(key, (colour = DENSE.indexOf(colourOf(spans, id))));
+    let colour = this.#colours.get(key);
+    if (colour === undefined) this.#colours.set(key, (colour = DENSE.indexOf(colourOf(spans, id))));
     return colour;
   }
 
   paint(ctx: CanvasRenderingContext2D): void {
-    for (const [key, row] of this.cells) {
+    for (const [key, row] of this.#cells) {
       const lane = this.scene.layout.lanes[Math.floor(key / (MAX_ROWS + 1))];
       const place = key % (MAX_ROWS + 1);
       if (lane === undefined) continue;

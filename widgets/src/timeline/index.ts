@@ -32,9 +32,8 @@ export function timeline(root: HTMLElement, model: Model, connection: Connection
 
   function want(changes: Partial<Wanted>): void {
     matches.want({ ...matches.wanted, ...changes });
-    matches.update(model.spans);
-    setText(found, matches.isAll ? "" : `${matches.ids.length.toLocaleString("en")} of ${model.spans.total.toLocaleString("en")}`);
     rows.update();
+    setText(found, matches.isAll ? "" : `${matches.ids.length.toLocaleString("en")} of ${model.spans.total.toLocaleString("en")}`);
     canvas.invalidate();
   }
 
