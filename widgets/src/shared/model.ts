@@ -32,19 +32,19 @@ export class Model {
   originUs = 0;
   /** Set when spans came out of order: what was laid out must be laid out again. */
   generation = 0;
-  private toldAt = 0;
-  private readonly listeners = new Set<(change: Change) => void>();
+  #toldAt = 0;
+  readonly #listeners = new Set<(change: Change) => void>();
 
   constructor(private readonly clock: () => number = () => performance.now()) {}
 
   /** Calls `listener` after each change until what is returned is called. */
   on(listener: (change: Change) => void): () => void {
-    this.listeners.add(listener);
-    return () => this.listeners.delete(listener);
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
   }
 
   tell(change: Change): void {
-    for (const listener of this.listeners) listener(change);
+    for (const listener of this.#listeners) listener(change);
   }
 
   select(id: number | null): void {
@@ -72,7 +72,7 @@ export class Model {
   now(): number {
     const header = this.header;
     if (!header?.live || this.isOver || this.connected === "detached") return this.spans.latest;
-    return Math.max(this.spans.latest, header.now_us - this.originUs + (this.clock() - this.toldAt) * 1000);
+    return Math.max(this.spans.latest, header.now_us - this.originUs + (this.clock() - this.#toldAt) * 1000);
   }
 
   welcome(message: Welcome): void {
@@ -84,10 +84,10 @@ export class Model {
       this.generation++;
     }
     this.originUs = message.origin_us;
-    this.takeSpans(message.spans, message.total, fresh ? floorOf(message.spans, message.total) : this.spans.floor);
+    this.#takeSpans(message.spans, message.total, fresh ? floorOf(message.spans, message.total) : this.spans.floor);
     this.last = message.last;
     this.graph = message.graph;
-    this.takeRest(message.header, message.questions, message.streamed);
+    this.#takeRest(message.header, message.questions, message.streamed);
     this.tell("graph");
   }
 
@@ -96,19 +96,19 @@ export class Model {
     if (message.after > this.last) return false;
     if (message.last >= this.last) {
       this.originUs = message.origin_us;
-      this.takeSpans(message.spans, message.total, this.spans.floor);
+      this.#takeSpans(message.spans, message.total, this.spans.floor);
       this.last = message.last;
     }
-    this.takeRest(message.header, message.questions, message.streamed);
+    this.#takeRest(message.header, message.questions, message.streamed);
     return true;
   }
 
   history(message: History): void {
     if (message.stop < this.spans.floor) return; // for somebody who had more
-    this.takeSpans(onlyUnknown(message.spans, this.spans), this.spans.total, Math.min(this.spans.floor, message.first));
+    this.#takeSpans(onlyUnknown(message.spans, this.spans), this.spans.total, Math.min(this.spans.floor, message.first));
   }
 
-  private takeSpans(block: SpanBlock, total: number, floor: number): void {
+  #takeSpans(block: SpanBlock, total: number, floor: number): void {
     if (this.spans.take(block, total, floor)) this.generation++;
     for (const id of this.streams.keys()) {
       if (!this.spans.running.has(id)) this.streams.delete(id);
@@ -116,17 +116,17 @@ export class Model {
     this.tell("spans");
   }
 
-  private takeRest(header: Header, questions: Question[], streamed: Streamed[]): void {
+  #takeRest(header: Header, questions: Question[], streamed: Streamed[]): void {
     this.header = header;
-    this.toldAt = this.clock();
+    this.#toldAt = this.clock();
     this.tell("header");
     for (const asked of questions) this.questions.set(asked.interrupt_id, asked);
     if (questions.length > 0) this.tell("questions");
-    for (const piece of streamed) this.stream(piece);
+    for (const piece of streamed) this.#stream(piece);
     if (streamed.length > 0) this.tell("streams");
   }
 
-  private stream(piece: Streamed): void {
+  #stream(piece: Streamed): void {
     const stream = this.streams.get(piece.id) ?? { text: "", length: 0 };
     const overlap = stream.length - piece.at;
     if (overlap >= piece.text.length) return;

@@ -25,14 +25,14 @@ export class Spans {
   version = 0;
   /** The latest moment that is known. */
   latest = 0;
-  private columns = {} as Record<IntColumn, Int32Array>;
-  private known = new Uint8Array(0);
-  private sortKey = new Float64Array(0);
-  private blockEnd = new Float64Array(0);
-  private readonly places = new Map<string, number>([["", 0]]);
+  #columns = {} as Record<IntColumn, Int32Array>;
+  #known = new Uint8Array(0);
+  #sortKey = new Float64Array(0);
+  #blockEnd = new Float64Array(0);
+  readonly #places = new Map<string, number>([["", 0]]);
 
   constructor() {
-    for (const name of INT_COLUMNS) this.columns[name] = new Int32Array(0);
+    for (const name of INT_COLUMNS) this.#columns[name] = new Int32Array(0);
   }
 
   /** Forgets everything. */
@@ -40,26 +40,26 @@ export class Spans {
     this.total = this.floor = this.latest = 0;
     this.early = [];
     this.running.clear();
-    this.known.fill(0);
-    this.blockEnd.fill(0);
+    this.#known.fill(0);
+    this.#blockEnd.fill(0);
     this.version++;
   }
 
   has(id: number): boolean {
-    return this.known[id] === 1;
+    return this.#known[id] === 1;
   }
 
   column(name: IntColumn): Int32Array {
-    return this.columns[name];
+    return this.#columns[name];
   }
 
   /** Returns a text of a span. */
   text(id: number, column: IntColumn): string {
-    return this.names[this.columns[column][id] ?? 0] ?? "";
+    return this.names[this.#columns[column][id] ?? 0] ?? "";
   }
 
   number(id: number, column: IntColumn): number {
-    return this.columns[column][id] ?? 0;
+    return this.#columns[column][id] ?? 0;
   }
 
   startOf(id: number): number {
@@ -80,59 +80,59 @@ export class Spans {
 
   /** Takes over spans; returns whether one of them came out of order. */
   take(block: SpanBlock, total: number, floor = this.floor): boolean {
-    this.grow(total);
+    this.#grow(total);
     const before = this.total;
     this.total = Math.max(this.total, total);
     this.floor = Math.min(floor, this.total);
-    const texts = block.names.map((name) => this.place(name));
+    const texts = block.names.map((name) => this.#place(name));
     let inOrder = true;
     block.id.forEach((id, row) => {
       if (id < before && !this.has(id)) inOrder = false;
-      this.write(id, row, block, texts);
+      this.#write(id, row, block, texts);
     });
     this.early = this.early.filter((id) => id < this.floor);
     this.version++;
     return !inOrder;
   }
 
-  private write(id: number, row: number, block: SpanBlock, texts: number[]): void {
+  #write(id: number, row: number, block: SpanBlock, texts: number[]): void {
     if (id < this.floor && !this.has(id)) this.early.push(id);
-    this.known[id] = 1;
+    this.#known[id] = 1;
     const start = block.start[row] ?? 0;
     const end = block.end[row] ?? -1;
     this.start[id] = start;
     this.end[id] = end;
-    const previous = id > this.floor ? (this.sortKey[id - 1] ?? 0) : 0;
-    this.sortKey[id] = Math.max(start, previous); // clocks can be set back
+    const previous = id > this.floor ? (this.#sortKey[id - 1] ?? 0) : 0;
+    this.#sortKey[id] = Math.max(start, previous); // clocks can be set back
     for (const name of ["kind", "path", "step", "type", "label", "status", "note"] as const) {
-      this.columns[name][id] = texts[block[name][row] ?? 0] ?? 0;
+      this.#columns[name][id] = texts[block[name][row] ?? 0] ?? 0;
     }
     for (const name of ["iteration", "visit", "attempts", "tokens", "sequence"] as const) {
-      this.columns[name][id] = block[name][row] ?? 0;
+      this.#columns[name][id] = block[name][row] ?? 0;
     }
     if (end < 0) this.running.add(id);
     else this.running.delete(id);
     const group = Math.floor(id / BLOCK);
-    this.blockEnd[group] = Math.max(this.blockEnd[group] ?? 0, end < 0 ? Infinity : end);
+    this.#blockEnd[group] = Math.max(this.#blockEnd[group] ?? 0, end < 0 ? Infinity : end);
     this.latest = Math.max(this.latest, start, end);
   }
 
-  private place(text: string): number {
-    const known = this.places.get(text);
+  #place(text: string): number {
+    const known = this.#places.get(text);
     if (known !== undefined) return known;
-    this.places.set(text, this.names.length);
+    this.#places.set(text, this.names.length);
     return this.names.push(text) - 1;
   }
 
-  private grow(total: number): void {
-    if (total <= this.known.length) return;
-    const size = Math.max(1024, total, this.known.length * 2);
+  #grow(total: number): void {
+    if (total <= this.#known.length) return;
+    const size = Math.max(1024, total, this.#known.length * 2);
     this.start = enlarged(this.start, Float64Array, size);
     this.end = enlarged(this.end, Float64Array, size);
-    this.sortKey = enlarged(this.sortKey, Float64Array, size);
-    this.blockEnd = enlarged(this.blockEnd, Float64Array, Math.ceil(size / BLOCK));
-    this.known = enlarged(this.known, Uint8Array, size);
-    for (const name of INT_COLUMNS) this.columns[name] = enlarged(this.columns[name], Int32Array, size);
+    this.#sortKey = enlarged(this.#sortKey, Float64Array, size);
+    this.#blockEnd = enlarged(this.#blockEnd, Float64Array, Math.ceil(size / BLOCK));
+    this.#known = enlarged(this.#known, Uint8Array, size);
+    for (const name of INT_COLUMNS) this.#columns[name] = enlarged(this.#columns[name], Int32Array, size);
   }
 
   /** Calls `visit` for the spans that touch a stretch of time, in the order of their ids. */
@@ -143,10 +143,10 @@ export class Spans {
     const stop = this.firstAfter(to);
     for (let id = this.floor; id < stop; ) {
       const groupStop = Math.min(stop, (Math.floor(id / BLOCK) + 1) * BLOCK);
-      if ((this.blockEnd[Math.floor(id / BLOCK)] ?? 0) >= from) {
+      if ((this.#blockEnd[Math.floor(id / BLOCK)] ?? 0) >= from) {
         for (; id < groupStop; id++) {
           const end = this.end[id] ?? 0;
-          if ((end < 0 || end >= from) && this.known[id] === 1) visit(id);
+          if ((end < 0 || end >= from) && this.#known[id] === 1) visit(id);
         }
       }
       id = groupStop;
@@ -159,7 +159,7 @@ export class Spans {
     let high = this.total;
     while (low < high) {
       const middle = (low + high) >> 1;
-      if ((this.sortKey[middle] ?? 0) <= moment) low = middle + 1;
+      if ((this.#sortKey[middle] ?? 0) <= moment) low = middle + 1;
       else high = middle;
     }
     return low;

@@ -17,11 +17,11 @@ export interface Rows {
 /** Rows of equal height in a box that scrolls. */
 export class VirtualList implements View {
   readonly element: HTMLElement;
-  private readonly space = h("div", { class: "db-space", role: "presentation" });
-  private readonly pool: HTMLElement[] = [];
+  readonly #space = h("div", { class: "db-space", role: "presentation" });
+  readonly #pool: HTMLElement[] = [];
 
   constructor(private readonly rows: Rows, label: string, head: HTMLElement) {
-    this.element = h("div", { class: "db-list", role: "table", "aria-label": label, tabindex: 0 }, head, this.space);
+    this.element = h("div", { class: "db-list", role: "table", "aria-label": label, tabindex: 0 }, head, this.#space);
     this.element.addEventListener("scroll", () => { this.update(); });
   }
 
@@ -34,15 +34,15 @@ export class VirtualList implements View {
     const count = this.rows.count();
     this.element.setAttribute("aria-rowcount", String(count + 1));
     const height = Math.min(MOST_HIGH, count * ROW);
-    this.space.style.height = `${height}px`;
+    this.#space.style.height = `${height}px`;
     const seen = Math.ceil(this.element.clientHeight / ROW);
     const scrolled = this.element.scrollTop;
     const most = Math.max(1, height - this.element.clientHeight);
     const first = Math.max(0, Math.floor((Math.min(1, scrolled / most) * Math.max(0, count * ROW - this.element.clientHeight)) / ROW) - AROUND);
     const wanted = Math.min(count - first, seen + 2 * AROUND);
     const top = height < count * ROW ? scrolled - AROUND * ROW : first * ROW;
-    while (this.pool.length < wanted) this.add();
-    this.pool.forEach((row, place) => {
+    while (this.#pool.length < wanted) this.#add();
+    this.#pool.forEach((row, place) => {
       row.hidden = place >= wanted;
       if (row.hidden) return;
       row.style.transform = `translateY(${Math.max(0, top) + place * ROW}px)`;
@@ -51,10 +51,10 @@ export class VirtualList implements View {
     });
   }
 
-  private add(): void {
+  #add(): void {
     const row = this.rows.make();
-    this.pool.push(row);
-    this.space.append(row);
+    this.#pool.push(row);
+    this.#space.append(row);
   }
 
   /** Scrolls so far that a row is seen. */

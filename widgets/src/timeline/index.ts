@@ -32,9 +32,8 @@ export function timeline(root: HTMLElement, model: Model, connection: Connection
 
   function want(changes: Partial<Wanted>): void {
     matches.want({ ...matches.wanted, ...changes });
-    matches.update(model.spans);
-    setText(found, matches.isAll ? "" : `${matches.ids.length.toLocaleString("en")} of ${model.spans.total.toLocaleString("en")}`);
     rows.update();
+    setText(found, matches.isAll ? "" : `${matches.ids.length.toLocaleString("en")} of ${model.spans.total.toLocaleString("en")}`);
     canvas.invalidate();
   }
 
@@ -127,7 +126,7 @@ function zoomers(canvas: TimelineCanvas): HTMLElement[] {
     canvas.fold(folding);
   });
   const zoom = (factor: number) => (): void => { canvas.viewport.zoom(factor); };
-  return [fold, button("−", "Zoom out", zoom(2)), button("+", "Zoom in", zoom(0.5)), button("Fit", "Show all", () => { canvas.viewport.fit(); })];
+  return [fold, button("−", "Zoom out", zoom(2)), button("+", "Zoom in", zoom(0.5)), button("Fit", "Fit all", () => { canvas.viewport.fit(); })];
 }
 
 function legend(): HTMLElement {

@@ -31,26 +31,26 @@ export class Layout {
   /** By span: its lane and its row. */
   lane = new Int32Array(0);
   row = new Uint8Array(0);
-  private states = new Map<number, LaneState>();
-  private placed = 0;
-  private generation = -1;
+  #states = new Map<number, LaneState>();
+  #placed = 0;
+  #generation = -1;
 
   /** Places the spans that are new; all of them if some came out of order. */
   update(spans: Spans, generation: number): void {
-    if (generation !== this.generation) {
-      this.generation = generation;
-      this.states = new Map();
+    if (generation !== this.#generation) {
+      this.#generation = generation;
+      this.#states = new Map();
       this.lanes = [];
-      this.placed = 0;
+      this.#placed = 0;
     }
-    if (this.row.length < spans.total) this.enlarge(spans.total);
-    if (this.placed === 0) for (const id of spans.early) this.place(spans, id);
-    for (let id = Math.max(this.placed, spans.floor); id < spans.total; id++) this.place(spans, id);
-    this.placed = spans.total;
-    this.stack();
+    if (this.row.length < spans.total) this.#enlarge(spans.total);
+    if (this.#placed === 0) for (const id of spans.early) this.#place(spans, id);
+    for (let id = Math.max(this.#placed, spans.floor); id < spans.total; id++) this.#place(spans, id);
+    this.#placed = spans.total;
+    this.#stack();
   }
 
-  private enlarge(total: number): void {
+  #enlarge(total: number): void {
     const size = Math.max(1024, total * 2);
     const [lane, row] = [new Int32Array(size), new Uint8Array(size)];
     lane.set(this.lane);
@@ -58,25 +58,25 @@ export class Layout {
     [this.lane, this.row] = [lane, row];
   }
 
-  private place(spans: Spans, id: number): void {
-    const lane = this.laneOf(spans, id);
+  #place(spans: Spans, id: number): void {
+    const lane = this.#laneOf(spans, id);
     this.lane[id] = lane.index;
-    this.row[id] = this.rowIn(lane, spans, id);
+    this.row[id] = this.#rowIn(lane, spans, id);
     lane.rows = Math.max(lane.rows, this.row[id] + 1);
   }
 
-  private laneOf(spans: Spans, id: number): LaneState {
+  #laneOf(spans: Spans, id: number): LaneState {
     const path = spans.number(id, "path");
-    let lane = this.states.get(path);
+    let lane = this.#states.get(path);
     if (lane === undefined) {
       lane = { index: this.lanes.length, path: spans.text(id, "path"), rows: 1, top: 0, occupants: [], items: new Map() };
-      this.states.set(path, lane);
+      this.#states.set(path, lane);
       this.lanes.push(lane);
     }
     return lane;
   }
 
-  private rowIn(lane: LaneState, spans: Spans, id: number): number {
+  #rowIn(lane: LaneState, spans: Spans, id: number): number {
     const kind = spans.text(id, "kind");
     const item = spans.number(id, "iteration");
     if (kind === "step") {
@@ -84,13 +84,13 @@ export class Layout {
       return 0;
     }
     const shared = kind === "operation" && item >= 0 ? lane.items.get(item) : undefined;
-    const row = shared ?? this.freeRow(lane, spans, spans.startOf(id));
+    const row = shared ?? this.#freeRow(lane, spans, spans.startOf(id));
     lane.occupants[row - 1] = id;
     if (kind === "item") lane.items.set(item, row);
     return row;
   }
 
-  private freeRow(lane: LaneState, spans: Spans, start: number): number {
+  #freeRow(lane: LaneState, spans: Spans, start: number): number {
     for (let row = 0; row < MAX_ROWS; row++) {
       const occupant = lane.occupants[row];
       if (occupant === undefined || spans.endOf(occupant, Infinity) <= start) return row + 1;
@@ -98,7 +98,7 @@ export class Layout {
     return MAX_ROWS;
   }
 
-  private stack(): void {
+  #stack(): void {
     let top = LANE_GAP / 2;
     for (const lane of this.lanes) {
       lane.top = top;

@@ -56,8 +56,13 @@ export function list(model: Model, matches: Matches, reveal: (id: number) => voi
   function later(): void {
     timer ??= setTimeout(() => {
       timer = undefined;
-      rows.update();
+      update();
     }, LOOK_EVERY);
+  }
+
+  function update(): void {
+    matches.update(model.spans);
+    rows.update();
   }
 
   function choose(id: number): void {
@@ -79,10 +84,10 @@ export function list(model: Model, matches: Matches, reveal: (id: number) => voi
     event.preventDefault();
     event.stopPropagation();
   });
-  const undo = model.on((change) => { if (change === "selection") rows.update(); else later(); });
+  const undo = model.on((change) => { if (change === "selection") update(); else later(); });
   const destroy = (): void => {
     clearTimeout(timer);
     undo();
   };
-  return { element: rows.element, destroy, update: () => { rows.update(); } };
+  return { element: rows.element, destroy, update };
 }

@@ -35,8 +35,9 @@ export class Matches {
   wanted: Wanted = EVERYTHING;
   /** The ids, in order of beginning. */
   ids: Int32Array = new Int32Array(0);
-  private mask = new Uint8Array(0);
-  private version = -1;
+  #mask = new Uint8Array(0);
+  #looked = 0;
+  #version = -1;
 
   get isAll(): boolean {
     return this.wanted.words === "" && this.wanted.hidden.size === 0 && this.wanted.step === null;
@@ -44,29 +45,29 @@ export class Matches {
 
   want(wanted: Wanted): void {
     this.wanted = wanted;
-    this.version = -1;
+    this.#version = -1;
   }
 
-  /** Looks again if spans have changed; returns whether they have. */
-  update(spans: Spans): boolean {
-    if (spans.version === this.version) return false;
-    this.version = spans.version;
-    if (this.mask.length < spans.total) this.mask = new Uint8Array(spans.total * 2);
+  /** Looks again if spans have changed; with many of them it takes too long for every frame. */
+  update(spans: Spans): void {
+    if (spans.version === this.#version) return;
+    this.#version = spans.version;
+    if (this.#mask.length < spans.total) this.#mask = new Uint8Array(spans.total * 2);
     const [ids, isAll] = [new Int32Array(spans.total), this.isAll];
     let count = 0;
     const look = (id: number): void => {
       const meant = isAll || matches(spans, id, this.wanted);
-      this.mask[id] = meant ? 1 : 0;
+      this.#mask[id] = meant ? 1 : 0;
       if (meant) ids[count++] = id;
     };
     spans.early.forEach(look);
     for (let id = spans.floor; id < spans.total; id++) look(id);
     this.ids = ids.subarray(0, count);
-    return true;
+    this.#looked = spans.total;
   }
 
   /** Tells whether a span is meant; one that came since the last look is. */
   has(id: number): boolean {
-    return this.isAll || id >= this.mask.length || this.mask[id] === 1;
+    return this.isAll || id >= this.#looked || this.#mask[id] === 1;
   }
 }

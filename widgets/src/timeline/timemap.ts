@@ -16,8 +16,8 @@ export function idle(busy: Iterable<Stretch>, least: number): Stretch[] {
 
 /** From real time to drawn time and back. */
 export class TimeMap {
-  private readonly real: number[] = [];
-  private readonly drawn: number[] = [];
+  readonly #real: number[] = [];
+  readonly #drawn: number[] = [];
 
   /** Folds each gap to `width`. */
   constructor(
@@ -26,21 +26,21 @@ export class TimeMap {
   ) {
     let saved = 0;
     for (const [from, to] of gaps) {
-      this.real.push(from, to);
-      this.drawn.push(from - saved, from - saved + width);
+      this.#real.push(from, to);
+      this.#drawn.push(from - saved, from - saved + width);
       saved += to - from - width;
     }
   }
 
   toDrawn(real: number): number {
-    return this.translate(real, this.real, this.drawn);
+    return this.#translate(real, this.#real, this.#drawn);
   }
 
   toReal(drawn: number): number {
-    return this.translate(drawn, this.drawn, this.real);
+    return this.#translate(drawn, this.#drawn, this.#real);
   }
 
-  private translate(value: number, source: readonly number[], target: readonly number[]): number {
+  #translate(value: number, source: readonly number[], target: readonly number[]): number {
     if (source.length === 0 || value <= (source[0] ?? 0)) return value;
     let low = 0;
     let high = source.length;

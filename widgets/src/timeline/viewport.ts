@@ -8,22 +8,22 @@ export class Viewport {
   to = 1;
   /** Whether all is seen, and the right edge moves with the present. */
   fitted = true;
-  private end = 1;
+  #end = 1;
 
   /** Sets where time ends; what follows it moves along. */
   extend(end: number): void {
-    const followed = !this.fitted && this.to >= this.end * (1 - 1e-9);
-    const moved = end - this.end;
-    this.end = Math.max(end, 1);
+    const followed = !this.fitted && this.to >= this.#end * (1 - 1e-9);
+    const moved = end - this.#end;
+    this.#end = Math.max(end, 1);
     if (this.fitted) this.fit();
     else if (followed && moved > 0) this.pan(moved);
-    else this.clamp();
+    else this.#clamp();
   }
 
   fit(): void {
     this.fitted = true;
     this.from = 0;
-    this.to = this.end * (1 + MARGIN);
+    this.to = this.#end * (1 + MARGIN);
   }
 
   /** Makes what is seen `factor` times as long, while the point at `anchor` (0 left, 1 right) stays. */
@@ -42,7 +42,7 @@ export class Viewport {
     this.fitted = false;
     this.from = from;
     this.to = Math.max(to, from + SMALLEST);
-    this.clamp();
+    this.#clamp();
   }
 
   /** Moves so far that a stretch is seen, with some room. */
@@ -57,8 +57,8 @@ export class Viewport {
     this.show(middle - length / 2, middle + length / 2);
   }
 
-  private clamp(): void {
-    const whole = this.end * (1 + MARGIN);
+  #clamp(): void {
+    const whole = this.#end * (1 + MARGIN);
     const length = this.to - this.from;
     if (length >= whole) {
       this.fit();
