@@ -1,0 +1,180 @@
+// A card that asks one question: what, where, until when, and the form that answers it.
+
+import { button, html, listen, newId, setAttribute, setText, shown } from "../shared/dom";
+import { oneLine } from "../shared/text";
+import { asking, factsOf, KINDS, valueView, type Action, type Asking } from "./kinds";
+import { titleOf } from "./schema";
+import type { PromptHost, Question } from "./types";
+
+const URGENT_US = 60_000_000;
+const MOST_TEXT = 20_000;
+
+/** A question on the page. */
+export class Card {
+  readonly element: HTMLElement;
+  readonly head: HTMLButtonElement;
+  readonly question: Question;
+  readonly #host: PromptHost;
+  readonly #answered: (card: Card) => void;
+  readonly #body = html("div", { class: "body" });
+  readonly #clock = html("span", { class: "clock" });
+  readonly #summary = html("span", { class: "summary" });
+  readonly #status = html("div", { class: "status", role: "status" });
+  readonly #buttons: [HTMLButtonElement, Action][] = [];
+  #asking: Asking | undefined;
+  #state: "open" | "sending" | "sent" | "late" = "open";
+
+  constructor(question: Question, host: PromptHost, answered: (card: Card) => void) {
+    this.question = question;
+    this.#host = host;
+    this.#answered = answered;
+    const { word, sign } = KINDS[question.kind];
+    const badge = html("span", { class: "sign", "aria-hidden": "true" }, sign);
+    const bodyId = newId();
+    this.#body.id = bodyId;
+    this.head = button("", { class: "head", "aria-expanded": "false", "aria-controls": bodyId }, () => { this.toggle(); });
+    setText(this.#summary, oneLine(question.question, 160));
+    this.head.append(badge, html("span", { class: "kind" }, word), this.#summary, html("span", { class: "where" }, whereOf(question)), this.#clock);
+    this.element = html("article", { class: `card ${question.kind}`, "aria-label": oneLine(`${word}: ${question.question}`, 160) }, this.head, this.#body);
+    this.#body.hidden = true;
+    listen(this.element, { keydown: (event) => { this.#keys(event); } });
+    this.tick();
+  }
+
+  get isOpen(): boolean {
+    return !this.#body.hidden;
+  }
+
+  /** Shows or hides what the card holds. */
+  toggle(isOpen = !this.isOpen): void {
+    if (isOpen) this.#fill();
+    this.#body.hidden = !isOpen;
+    setAttribute(this.head, "aria-expanded", String(isOpen));
+    this.element.classList.toggle("open", isOpen);
+  }
+
+  /** Brings the countdown up to date. */
+  tick(): void {
+    const { expires_us: expires } = this.question;
+    if (expires === null) return;
+    const left = expires - this.#host.now();
+    setText(this.#clock, left > 0 ? `${countdown(left)} left` : "time is up");
+    this.#clock.classList.toggle("urgent", left < URGENT_US);
+    if (left <= 0 && this.#state === "open") this.#become("late", "The time for an answer is up.");
+  }
+
+  /** Tells whether a text of the filter is found in the question. */
+  matches(words: string): boolean {
+    const { question, message, step, path, kind } = this.question;
+    return `${question} ${message} ${step} ${path} ${KINDS[kind].word}`.toLowerCase().includes(words.toLowerCase());
+  }
+
+  #fill(): void {
+    if (this.#asking !== undefined) return;
+    const { question } = this;
+    const made = asking(question, this.#host.drafts.get(question.interrupt_id) ?? {});
+    this.#asking = made;
+    for (const action of made.actions) this.#buttons.push([this.#button(action), action]);
+    const hint = made.actions.some(({ isDefault }) => isDefault) && html("span", { class: "hint" }, "Ctrl+Enter sends");
+    const form = html("form", { novalidate: true }, ...made.parts, html("div", { class: "row actions" }, ...this.#buttons.map(([element]) => element), hint), this.#status);
+    listen(form, {
+      submit: (event) => { event.preventDefault(); },
+      input: () => { this.#edited(); },
+      change: () => { this.#edited(); },
+    });
+    this.#body.append(html("p", { class: "question" }, shown(question.question, MOST_TEXT)), ...told(question), form);
+    this.#refresh();
+  }
+
+  #button(action: Action): HTMLButtonElement {
+    const sign = html("span", { "aria-hidden": "true" }, `${action.sign} `);
+    const element = button("", {}, () => { this.#send(action); });
+    element.append(sign, action.label);
+    return element;
+  }
+
+  #edited(): void {
+    if (this.#asking !== undefined) this.#host.drafts.set(this.question.interrupt_id, this.#asking.draft());
+    this.#refresh();
+  }
+
+  #refresh(): void {
+    for (const [element, { isHidden }] of this.#buttons) {
+      element.hidden = isHidden?.() ?? false;
+      element.disabled = this.#state !== "open";
+    }
+    const first = this.#buttons.find(([element]) => !element.hidden)?.[0];
+    for (const [element] of this.#buttons) element.classList.toggle("primary", element === first);
+    for (const field of this.#body.querySelectorAll("fieldset, input, textarea, select, button.small")) {
+      if (!(field instanceof HTMLFieldSetElement)) setAttribute(field, "disabled", this.#state !== "open");
+    }
+  }
+
+  #keys(event: KeyboardEvent): void {
+    const { target } = event;
+    if (event.key === "Escape" && target !== this.head) {
+      if (this.#asking?.escape?.() !== true) this.head.focus();
+    } else if (event.key === "Enter" && target instanceof HTMLElement && target.tagName !== "BUTTON") {
+      if (target instanceof HTMLTextAreaElement && !event.ctrlKey && !event.metaKey) return;
+      event.preventDefault(); // nothing is approved by Enter in a field
+      const action = this.#asking?.actions.find(({ isDefault }) => isDefault);
+      if (action !== undefined) this.#send(action);
+    }
+  }
+
+  #send(action: Action): void {
+    if (this.#state !== "open") return;
+    const response = action.response();
+    if (response === undefined) {
+      this.#say("Not sent: see what is marked.", true);
+      return;
+    }
+    this.#become("sending", "Sending…");
+    void this.#host.answer(this.question.interrupt_id, response).then(({ accepted, text }) => {
+      if (!accepted) {
+        this.#become("open", text || "The answer was refused.", true);
+        return;
+      }
+      this.#host.drafts.delete(this.question.interrupt_id);
+      this.#become("sent", `Sent: ${action.label.toLowerCase()}`);
+      this.#answered(this);
+    });
+  }
+
+  #become(state: "open" | "sending" | "sent" | "late", words: string, isWrong = false): void {
+    this.#state = state;
+    setAttribute(this.element, "aria-busy", state === "sending" ? "true" : null);
+    this.#say(words, isWrong);
+    this.#refresh();
+  }
+
+  #say(words: string, isWrong: boolean): void {
+    setText(this.#status, shown(words, 2000));
+    this.#status.classList.toggle("wrong", isWrong);
+  }
+}
+
+function told(question: Question): HTMLElement[] {
+  const parts = question.message === "" ? [] : [html("p", { class: "message" }, shown(question.message, MOST_TEXT))];
+  const facts = factsOf(question);
+  if (facts.length === 0) return parts;
+  const rows = facts.flatMap(([name, value]) => {
+    const isShort = typeof value !== "object" && String(value).length < 200;
+    return [html("dt", {}, oneLine(titleOf({}, name), 60)), html("dd", {}, isShort ? shown(String(value), 200) : valueView(value))];
+  });
+  return [...parts, html("dl", {}, ...rows)];
+}
+
+/** Returns where a question was asked. */
+export function whereOf({ path, step }: Question): string {
+  return [path, step].filter((part) => part !== "").map((part) => oneLine(part, 60)).join(" › ");
+}
+
+/** Returns a time that is left, as people say it. */
+export function countdown(us: number): string {
+  const seconds = Math.ceil(us / 1_000_000);
+  const two = (part: number): string => String(part).padStart(2, "0");
+  if (seconds < 3600) return `${Math.floor(seconds / 60)}:${two(seconds % 60)}`;
+  const hours = Math.floor(seconds / 3600);
+  return hours < 48 ? `${hours} h ${two(Math.floor((seconds % 3600) / 60))} min` : `${Math.floor(hours / 24)} days`;
+}
