@@ -1,6 +1,8 @@
 // A card that asks one question: what, where, until when, and the form that answers it.
 
-import { button, html, listen, newId, setAttribute, setText, shown } from "../shared/dom";
+import { h, setText } from "../shared/dom";
+import { button, newId, setAttribute } from "../shared/element";
+import { shown, valueText } from "../shared/values";
 import { oneLine } from "../shared/text";
 import { asking, factsOf, KINDS, valueView, type Action, type Asking } from "./kinds";
 import { titleOf } from "./schema";
@@ -16,10 +18,10 @@ export class Card {
   readonly question: Question;
   readonly #host: PromptHost;
   readonly #answered: (card: Card) => void;
-  readonly #body = html("div", { class: "body" });
-  readonly #clock = html("span", { class: "clock" });
-  readonly #summary = html("span", { class: "summary" });
-  readonly #status = html("div", { class: "status", role: "status" });
+  readonly #body = h("div", { class: "body" });
+  readonly #clock = h("span", { class: "clock" });
+  readonly #summary = h("span", { class: "summary" });
+  readonly #status = h("div", { class: "status", role: "status" });
   readonly #buttons: [HTMLButtonElement, Action][] = [];
   #asking: Asking | undefined;
   #state: "open" | "sending" | "sent" | "late" = "open";
@@ -29,15 +31,15 @@ export class Card {
     this.#host = host;
     this.#answered = answered;
     const { word, sign } = KINDS[question.kind];
-    const badge = html("span", { class: "sign", "aria-hidden": "true" }, sign);
+    const badge = h("span", { class: "sign", "aria-hidden": "true" }, sign);
     const bodyId = newId();
     this.#body.id = bodyId;
-    this.head = button("", { class: "head", "aria-expanded": "false", "aria-controls": bodyId }, () => { this.toggle(); });
+    this.head = button("", () => { this.toggle(); }, { class: "head", "aria-expanded": "false", "aria-controls": bodyId });
     setText(this.#summary, oneLine(question.question, 160));
-    this.head.append(badge, html("span", { class: "kind" }, word), this.#summary, html("span", { class: "where" }, whereOf(question)), this.#clock);
-    this.element = html("article", { class: `card ${question.kind}`, "aria-label": oneLine(`${word}: ${question.question}`, 160) }, this.head, this.#body);
+    this.head.append(badge, h("span", { class: "kind" }, word), this.#summary, h("span", { class: "where" }, whereOf(question)), this.#clock);
+    this.element = h("article", { class: `card ${question.kind}`, "aria-label": oneLine(`${word}: ${question.question}`, 160) }, this.head, this.#body);
     this.#body.hidden = true;
-    listen(this.element, { keydown: (event) => { this.#keys(event); } });
+    this.element.addEventListener("keydown", (event) => { this.#keys(event); });
     this.tick();
   }
 
@@ -75,20 +77,17 @@ export class Card {
     const made = asking(question, this.#host.drafts.get(question.interrupt_id) ?? {});
     this.#asking = made;
     for (const action of made.actions) this.#buttons.push([this.#button(action), action]);
-    const hint = made.actions.some(({ isDefault }) => isDefault) && html("span", { class: "hint" }, "Ctrl+Enter sends");
-    const form = html("form", { novalidate: true }, ...made.parts, html("div", { class: "row actions" }, ...this.#buttons.map(([element]) => element), hint), this.#status);
-    listen(form, {
-      submit: (event) => { event.preventDefault(); },
-      input: () => { this.#edited(); },
-      change: () => { this.#edited(); },
-    });
-    this.#body.append(html("p", { class: "question" }, shown(question.question, MOST_TEXT)), ...told(question), form);
+    const hint = made.actions.some(({ isDefault }) => isDefault) && h("span", { class: "hint" }, "Ctrl+Enter sends");
+    const form = h("form", { novalidate: true }, ...made.parts, h("div", { class: "row actions" }, ...this.#buttons.map(([element]) => element), hint), this.#status);
+    form.addEventListener("submit", (event) => { event.preventDefault(); });
+    for (const name of ["input", "change"]) form.addEventListener(name, () => { this.#edited(); });
+    this.#body.append(h("p", { class: "question" }, shown(question.question, MOST_TEXT)), ...told(question), form);
     this.#refresh();
   }
 
   #button(action: Action): HTMLButtonElement {
-    const sign = html("span", { "aria-hidden": "true" }, `${action.sign} `);
-    const element = button("", {}, () => { this.#send(action); });
+    const sign = h("span", { "aria-hidden": "true" }, `${action.sign} `);
+    const element = button("", () => { this.#send(action); });
     element.append(sign, action.label);
     return element;
   }
@@ -155,14 +154,14 @@ export class Card {
 }
 
 function told(question: Question): HTMLElement[] {
-  const parts = question.message === "" ? [] : [html("p", { class: "message" }, shown(question.message, MOST_TEXT))];
+  const parts = question.message === "" ? [] : [h("p", { class: "message" }, shown(question.message, MOST_TEXT))];
   const facts = factsOf(question);
   if (facts.length === 0) return parts;
   const rows = facts.flatMap(([name, value]) => {
-    const isShort = typeof value !== "object" && String(value).length < 200;
-    return [html("dt", {}, oneLine(titleOf({}, name), 60)), html("dd", {}, isShort ? shown(String(value), 200) : valueView(value))];
+    const isShort = typeof value !== "object" && valueText(value, 200).length < 200;
+    return [h("dt", {}, oneLine(titleOf({}, name), 60)), h("dd", {}, isShort ? valueText(value, 200) : valueView(value))];
   });
-  return [...parts, html("dl", {}, ...rows)];
+  return [...parts, h("dl", {}, ...rows)];
 }
 
 /** Returns where a question was asked. */

@@ -1,6 +1,8 @@
 // Controls for values with parts: objects, lists, and values of one kind or another.
 
-import { button, html, listen, newId, setAttribute, setText, shown } from "../shared/dom";
+import { h, setText } from "../shared/dom";
+import { button, newId, setAttribute } from "../shared/element";
+import { shown } from "../shared/values";
 import { titleFor, type Control, type Make, type Request } from "./control";
 import { asSchema, isRecord, list, nodeOf, numeric, resolve, schemas, text, titleOf, variants, type Schema } from "./schema";
 import { groupTitle } from "./simple";
@@ -12,19 +14,19 @@ function inner(problems: Problem[], key: string | number): Problem[] {
 
 interface Group {
   element: HTMLElement;
-  complain(problems: Problem[]): void;
+  complain: (problems: Problem[]) => void;
 }
 
 /** Puts a border and a heading around parts; the whole form needs none. */
 function grouped(request: Request, ...parts: (Node | false)[]): Group {
   const errorId = newId();
-  const error = html("div", { id: errorId, class: "error" });
+  const error = h("div", { id: errorId, class: "error" });
   const description = text(request.node.schema["description"]);
-  const hint = description !== "" && html("div", { class: "hint" }, shown(description, 2000));
+  const hint = description !== "" && h("div", { class: "hint" }, shown(description, 2000));
   const isWhole = request.depth === 0;
   const element = isWhole
-    ? html("div", { class: "form" }, hint, ...parts, error)
-    : html("fieldset", { "aria-describedby": errorId }, html("legend", {}, groupTitle(request)), hint, ...parts, error);
+    ? h("div", { class: "form" }, hint, ...parts, error)
+    : h("fieldset", { "aria-describedby": errorId }, h("legend", {}, groupTitle(request)), hint, ...parts, error);
   return {
     element,
     complain: (problems) => { setText(error, problems[0] === undefined ? "" : `${titleFor(request) || "It"} ${problems[0].message}.`); },
@@ -67,14 +69,14 @@ function wholeObject(request: Request, make: Make): Control {
 /** A part that may be missing: there only once it is asked for, which also ends the recursion of recursive schemas. */
 function optional(request: Request, build: (request: Request) => Control): Control {
   const title = titleFor(request);
-  const place = html("div", { class: "optional" });
+  const place = h("div", { class: "optional" });
   let control: Control | undefined;
   const show = (value: unknown, isNew: boolean): void => {
     control = build({ ...request, required: true, value });
-    place.replaceChildren(control.element, button(`Remove ${title}`, { class: "small" }, hide));
+    place.replaceChildren(control.element, button(`Remove ${title}`, hide, { class: "small" }));
     if (isNew) control.focus();
   };
-  const add = button(`Add ${title}`, { class: "small" }, () => { show(undefined, true); });
+  const add = button(`Add ${title}`, () => { show(undefined, true); }, { class: "small" });
   const hide = (): void => {
     control = undefined;
     place.replaceChildren(add);
@@ -96,13 +98,13 @@ export function array(request: Request, make: Make): Control {
   const fixed = schemas(schema["prefixItems"]);
   const rest = schema["items"] === undefined && fixed.length > 0 ? undefined : asSchema(schema["items"]);
   const rows: { control: Control; element: HTMLElement }[] = [];
-  const place = html("div", { class: "items" });
+  const place = h("div", { class: "items" });
   const noun = itemNoun(request, rest);
   const insert = (value: unknown, item: Schema, removable: boolean): Control => {
     const control = make({ node: nodeOf(item, request.root), root: request.root, name: `${noun} ${rows.length + 1}`, required: true, value, depth: request.depth + 1 });
-    const element = html("div", { class: "item" }, control.element);
+    const element = h("div", { class: "item" }, control.element);
     const row = { control, element };
-    if (removable) element.append(button("✕", { class: "small", title: `Remove this ${noun}`, "aria-label": `Remove ${noun} ${rows.length + 1}` }, () => { remove(row); }));
+    if (removable) element.append(button("✕", () => { remove(row); }, { class: "small", "aria-label": `Remove ${noun} ${rows.length + 1}` }));
     rows.push(row);
     place.append(element);
     return control;
@@ -115,10 +117,11 @@ export function array(request: Request, make: Make): Control {
     (rows[index] ?? rows[index - 1])?.control.focus();
     if (rows.length === 0) add.focus();
   };
-  const add = button(`Add ${noun}`, { class: "small" }, () => {
+  const grow = (): void => {
     insert(undefined, rest ?? {}, true).focus();
     changed(place);
-  });
+  };
+  const add = button(`Add ${noun}`, grow, { class: "small" });
   const given = list(request.value);
   fixed.forEach((item, index) => { insert(given[index], resolve(item, request.root), false); });
   if (rest !== undefined) {
@@ -151,18 +154,18 @@ function changed(element: HTMLElement): void {
 /** A value of one kind or another: the kind is chosen, then the value given. */
 export function union(request: Request, make: Make): Control {
   const options = variants(request.node.schema, request.root);
-  const select = html("select", { "aria-label": `Kind of ${titleFor(request) || "answer"}` });
-  select.append(...options.map((option, index) => html("option", { value: index }, variantTitle(option, index))));
-  if (!request.required || request.node.nullable) select.prepend(html("option", { value: "" }, "No answer"));
-  const place = html("div");
-  const group = grouped({ ...request, depth: Math.max(1, request.depth) }, html("div", { class: "row" }, select), place);
+  const select = h("select", { "aria-label": `Kind of ${titleFor(request) || "answer"}` });
+  select.append(...options.map((option, index) => h("option", { value: index }, variantTitle(option, index))));
+  if (!request.required || request.node.nullable) select.prepend(h("option", { value: "" }, "No answer"));
+  const place = h("div");
+  const group = grouped({ ...request, depth: Math.max(1, request.depth) }, h("div", { class: "row" }, select), place);
   let control: Control | undefined;
   const show = (value: unknown): void => {
     const option = options[Number(select.value)];
     control = select.value === "" || option === undefined ? undefined : make({ node: nodeOf(bare(option), request.root), root: request.root, name: "", required: true, value, depth: request.depth + 1 });
     place.replaceChildren(...(control === undefined ? [] : [control.element]));
   };
-  listen(select, { change: () => { show(undefined); } });
+  select.addEventListener("change", () => { show(undefined); });
   const fitting = request.value === undefined || request.value === null ? -1 : nearest(request.value, options, request.root);
   select.value = fitting >= 0 ? String(fitting) : (select.options[0]?.value ?? "");
   show(fitting >= 0 ? request.value : undefined);
@@ -179,8 +182,8 @@ export function union(request: Request, make: Make): Control {
 }
 
 /** Takes away the title that the choice shows already. */
-function bare({ title: _title, ...schema }: Schema): Schema {
-  return schema["type"] === "object" ? { title: "Details", ...schema } : schema;
+function bare(schema: Schema): Schema {
+  return { ...schema, title: schema["type"] === "object" ? "Details" : undefined };
 }
 
 const TYPE_WORDS: Record<string, string> = { string: "Text", integer: "Whole number", number: "Number", boolean: "Yes or no", array: "List", object: "Details" };

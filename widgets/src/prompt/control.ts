@@ -1,6 +1,8 @@
 // A control asks for one value of a schema; this is what all of them can do, and the frame around each.
 
-import { html, newId, setAttribute, setText, shown } from "../shared/dom";
+import { h, setText } from "../shared/dom";
+import { newId, setAttribute } from "../shared/element";
+import { shown } from "../shared/values";
 import { list, numeric, text, titleOf, type Node, type Schema } from "./schema";
 import { counted, type Problem } from "./validate";
 
@@ -8,10 +10,10 @@ import { counted, type Problem } from "./validate";
 export interface Control {
   element: HTMLElement;
   /** What was given so far, fitting or not; undefined if nothing was. */
-  value(): unknown;
-  focus(): void;
+  value: () => unknown;
+  focus: () => void;
   /** Shows what is wrong at the place where it is wrong; an empty list takes it away. */
-  mark(problems: Problem[]): void;
+  mark: (problems: Problem[]) => void;
 }
 
 /** What a control is made of. */
@@ -39,7 +41,7 @@ export function titleFor({ node, name }: Request): string {
 export interface Frame {
   element: HTMLElement;
   /** Shows what is wrong at this control, or takes it away. */
-  complain(problems: Problem[]): void;
+  complain: (problems: Problem[]) => void;
 }
 
 /** Puts label, description and complaints around the input of a single value. */
@@ -48,16 +50,16 @@ export function framed(request: Request, input: HTMLElement): Frame {
   const isGroup = input.tagName === "DIV";
   const [inputId, labelId, hintId, errorId] = [newId(), newId(), newId(), newId()] as const;
   input.id = inputId;
-  const star = request.required && html("span", { class: "star", title: "needs an answer" }, " *");
-  const label = title === "" ? null : html(isGroup ? "span" : "label", { id: labelId, class: "label", for: isGroup ? null : inputId }, title, star);
-  const hint = html("div", { id: hintId, class: "hint" }, hintFor(request.node.schema));
-  const error = html("div", { id: errorId, class: "error" });
+  const star = request.required && h("span", { class: "star", title: "needs an answer" }, " *");
+  const label = title === "" ? null : h(isGroup ? "span" : "label", { id: labelId, class: "label", for: isGroup ? null : inputId }, title, star);
+  const hint = h("div", { id: hintId, class: "hint" }, hintFor(request.node.schema));
+  const error = h("div", { id: errorId, class: "error" });
   setAttribute(input, "aria-describedby", `${errorId} ${hintId}`);
   if (label === null) setAttribute(input, "aria-label", "Answer");
   else if (isGroup) setAttribute(input, "aria-labelledby", labelId);
   if (request.required && !isGroup) setAttribute(input, "aria-required", "true");
   return {
-    element: html("div", { class: "field" }, label, hint.textContent !== "" && hint, input, error),
+    element: h("div", { class: "field" }, label, hint.textContent !== "" && hint, input, error),
     complain: (problems) => {
       setText(error, problems[0] === undefined ? "" : `${title || "It"} ${problems[0].message}.`);
       setAttribute(input, "aria-invalid", problems.length > 0 ? "true" : null);

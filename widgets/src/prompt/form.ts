@@ -9,10 +9,10 @@ import { problemsOf, type Problem } from "./validate";
 /** Asks for a value of a schema. */
 export interface Form {
   element: HTMLElement;
-  value(): unknown;
+  value: () => unknown;
   /** Shows what is wrong, moves the focus to the first of it, and returns whether all is well. */
-  check(): boolean;
-  focus(): void;
+  check: () => boolean;
+  focus: () => void;
 }
 
 const DEEPEST = 12;
@@ -23,8 +23,8 @@ export function makeForm(schema: Schema, value: unknown, isRequired = true): For
   const control = make({ node, root: schema, name: "", required: isRequired, value: value === undefined ? node.schema["default"] : value, depth: 0 });
   return {
     element: control.element,
-    value: () => control.value(),
-    focus: () => { control.focus(); },
+    value: control.value,
+    focus: control.focus,
     check: () => {
       const problems = found(control.value(), schema, isRequired);
       control.mark(problems);

@@ -1,7 +1,9 @@
 // What each kind of question asks for, and the response that an answer to it becomes (divebook/engine/interrupts.py).
 
 import type { QuestionKind } from "../protocol";
-import { html, listen, valueText } from "../shared/dom";
+import { h } from "../shared/dom";
+import { button } from "../shared/element";
+import { valueText } from "../shared/values";
 import { makeForm, type Form } from "./form";
 import { asSchema, isRecord, numeric, text, titleOf, type Schema } from "./schema";
 import type { Draft, Question } from "./types";
@@ -11,20 +13,20 @@ export interface Action {
   label: string;
   sign: string;
   /** What is sent; undefined if something is wrong, which is shown by then. */
-  response(): unknown;
+  response: () => unknown;
   /** Whether Enter presses it; only where nothing is released by that. */
   isDefault?: boolean;
-  isHidden?(): boolean;
+  isHidden?: () => boolean;
 }
 
 /** The part of a card that asks. */
 export interface Asking {
   parts: HTMLElement[];
   actions: Action[];
-  draft(): Draft;
-  focus(): void;
+  draft: () => Draft;
+  focus: () => void;
   /** Leaves what is being edited; false if nothing is. */
-  escape?(): boolean;
+  escape?: () => boolean;
 }
 
 export const KINDS: Record<QuestionKind, { word: string; sign: string }> = {
@@ -150,7 +152,7 @@ function exhausted({ data }: Question, draft: Draft): Asking {
   const schema = { type: isWhole ? "integer" : "number", title: `New bound${unit === "" ? "" : ` in${unit}`}`, exclusiveMinimum: least };
   const form = makeForm(schema, numeric(draft["to"]) ?? Math.max(least, 1) * 2);
   const name = titleOf({}, bound.replace(/^max_/, "")) || "The bound";
-  const told = html("p", { class: "used" }, `${name}: ${valueText(data["used"] ?? 0, 40)} used of ${valueText(data["limit"] ?? 0, 40)}${unit}`);
+  const told = h("p", { class: "used" }, `${name}: ${valueText(data["used"] ?? 0, 40)} used of ${valueText(data["limit"] ?? 0, 40)}${unit}`);
   const to = (): unknown => (bound === "max_cost" ? String(form.value()) : form.value());
   return {
     parts: [told, form.element],
@@ -180,7 +182,7 @@ function outcome(_question: Question, draft: Draft): Asking {
 
 /** Shows what may be changed, and a form for it once somebody wants to. */
 class Editor {
-  readonly element = html("div", { class: "editor" });
+  readonly element = h("div", { class: "editor" });
   readonly #subject: unknown;
   readonly #schema: Schema;
   readonly #title: string;
@@ -221,19 +223,21 @@ class Editor {
   }
 
   #show(): HTMLButtonElement {
-    const edit = html("button", { type: "button", class: "small" }, "Edit");
-    listen(edit, { click: () => { this.#open(this.#subject).focus(); this.#changed(); } });
+    const begin = (): void => {
+      this.#open(this.#subject).focus();
+      this.#changed();
+    };
+    const edit = button("Edit", begin, { class: "small" });
     const value = this.#subject === undefined ? null : valueView(this.#subject);
-    this.element.replaceChildren(html("div", { class: "label row" }, this.#title, edit), ...(value === null ? [] : [value]));
+    this.element.replaceChildren(h("div", { class: "label row" }, this.#title, edit), ...(value === null ? [] : [value]));
     return edit;
   }
 
   #open(value: unknown): Form {
     this.#form = makeForm(this.#schema, value);
-    const undo = html("button", { type: "button", class: "small" }, "Undo changes");
-    listen(undo, { click: () => this.close() });
-    const heading = isRecord(this.#schema["properties"]) && html("div", { class: "label" }, this.#title);
-    this.element.replaceChildren(...(heading === false ? [] : [heading]), this.#form.element, html("div", { class: "row" }, undo));
+    const undo = button("Undo changes", () => { this.close(); }, { class: "small" });
+    const heading = isRecord(this.#schema["properties"]) && h("div", { class: "label" }, this.#title);
+    this.element.replaceChildren(...(heading === false ? [] : [heading]), this.#form.element, h("div", { class: "row" }, undo));
     return this.#form;
   }
 
@@ -249,7 +253,7 @@ function schemaFor(subject: unknown): Schema {
 
 /** Shows a value, the longer ones to be scrolled. */
 export function valueView(value: unknown): HTMLElement {
-  return html("pre", { tabindex: 0 }, valueText(value, MOST_VALUE));
+  return h("pre", { tabindex: 0, "aria-label": "Value" }, valueText(value, MOST_VALUE, 2));
 }
 
 /** Returns an answer in a few words. */
@@ -266,10 +270,11 @@ export function answerText({ kind, response }: Question): string {
       return given["decision"] === "raise" ? `raised to ${valueText(asSchema(given["data"])["to"] ?? "more", 40)}` : "stopped";
     case "outcome_unknown":
       return { retry: "make the call again", done: "the call was done", fail: "the call failed" }[text(given["choice"])] ?? "answered";
-    default: {
-      const said = given["data"] ?? given["text"] ?? given["decision"];
-      return said === undefined ? "no answer" : typeof said === "string" ? said : (JSON.stringify(said) || "");
-    }
+    case "clarification":
+    case "checkpoint":
+    case "timeout":
+    case "system_error":
+      return valueText(given["data"] ?? given["text"] ?? given["decision"] ?? "no answer", 400);
   }
 }
 

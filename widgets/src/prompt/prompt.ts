@@ -1,54 +1,48 @@
 // The questions of an execution: open ones as cards, answered ones as lines. A new one never takes the focus.
 
 import "./prompt.css";
-import { html, listen, ownKeys, setText } from "../shared/dom";
+import { h, setText, type View } from "../shared/dom";
+import { ownKeys } from "../shared/element";
 import { oneLine } from "../shared/text";
 import { Card, whereOf } from "./card";
 import { answerText, KINDS } from "./kinds";
-import type { Prompt, PromptHost, Question } from "./types";
+import type { PromptHost, Question } from "./types";
 
 const FEW = 3; // as many cards are open from the start
 const MANY = 5; // from here on there is a filter
 
-/** Shows questions in an element until it is disposed of. */
-export function mountPrompt(element: HTMLElement, host: PromptHost): Prompt {
-  const view = new PromptView(host);
-  element.append(view.element);
-  return view;
-}
-
-class PromptView implements Prompt {
+/** Shows questions until it is destroyed. */
+export class Prompt implements View {
   readonly element: HTMLElement;
   readonly #host: PromptHost;
   readonly #cards = new Map<string, Card>();
   readonly #known = new Map<string, Question>();
-  readonly #count = html("h2", { class: "count" });
-  readonly #filter = html("input", { type: "search", placeholder: "Filter", "aria-label": "Filter the open questions" });
-  readonly #open = html("div", { class: "cards" });
-  readonly #closed = html("ul");
-  readonly #closedCount = html("summary");
-  readonly #closedPart = html("details", { class: "closed" }, this.#closedCount, this.#closed);
-  readonly #news = html("div", { class: "unseen", "aria-live": "polite" });
+  readonly #count = h("h2", { class: "count" });
+  readonly #filter = h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter the open questions" });
+  readonly #open = h("div", { class: "cards" });
+  readonly #closed = h("ul");
+  readonly #closedCount = h("summary");
+  readonly #closedPart = h("details", { class: "closed" }, this.#closedCount, this.#closed);
+  readonly #news = h("div", { class: "unseen", "aria-live": "polite" });
   readonly #timer: ReturnType<typeof setInterval>;
 
   constructor(host: PromptHost) {
     this.#host = host;
-    this.element = html("section", { class: "divebook divebook-prompt", "aria-label": "Questions", tabindex: -1 });
-    this.element.append(html("div", { class: "bar" }, this.#count, this.#filter), this.#open, this.#closedPart, this.#news);
+    this.element = h("section", { class: "divebook divebook-prompt", "aria-label": "Questions", tabindex: -1 });
+    this.element.append(h("div", { class: "bar" }, this.#count, this.#filter), this.#open, this.#closedPart, this.#news);
     ownKeys(this.element);
-    listen(this.#filter, {
-      input: () => { this.#sift(); },
-      keydown: ({ key }) => {
-        if (key !== "Escape") return;
-        this.#filter.value = "";
-        this.#sift();
-      },
+    this.#filter.addEventListener("input", () => { this.#sift(); });
+    this.#filter.addEventListener("keydown", ({ key }) => {
+      if (key !== "Escape") return;
+      this.#filter.value = "";
+      this.#sift();
     });
-    listen(this.#open, { keydown: (event) => { this.#walk(event); } });
+    this.#open.addEventListener("keydown", (event) => { this.#walk(event); });
     this.#timer = setInterval(() => { for (const card of this.#cards.values()) card.tick(); }, 1000);
     this.#tell();
   }
 
+  /** Shows these questions, open and answered ones. */
   update(questions: readonly Question[]): void {
     const isFirst = this.#known.size === 0;
     const added: Question[] = [];
@@ -67,7 +61,7 @@ class PromptView implements Prompt {
     this.#tell();
   }
 
-  dispose(): void {
+  destroy(): void {
     clearInterval(this.#timer);
     this.element.remove();
   }
@@ -141,13 +135,13 @@ class PromptView implements Prompt {
 function closedLine(question: Question): HTMLElement {
   const sign = { completed: "✓", expired: "◷", cancelled: "◼", pending: "" }[question.status];
   const [what, where] = [oneLine(question.question, 200), whereOf(question)];
-  return html(
+  return h(
     "li",
     {},
-    html("span", { class: "sign", "aria-hidden": "true" }, sign),
-    html("span", { class: "kind" }, KINDS[question.kind].word),
-    html("span", { class: "what", title: where }, what),
-    html("span", { class: "answer" }, closedText(question)),
+    h("span", { class: "sign", "aria-hidden": "true" }, sign),
+    h("span", { class: "kind" }, KINDS[question.kind].word),
+    h("span", { class: "what", title: where }, what),
+    h("span", { class: "answer" }, closedText(question)),
   );
 }
 

@@ -1,5 +1,7 @@
 // JSON schemas as forms need them: references followed, alternatives told apart.
 
+import { valueText } from "../shared/values";
+
 export type Schema = Record<string, unknown>;
 
 /** What kind of control asks for a value. */
@@ -28,6 +30,10 @@ export function schemas(value: unknown): Schema[] {
 
 export function text(value: unknown): string {
   return typeof value === "string" ? value : "";
+}
+
+export function isBlank(value: unknown): value is null | undefined {
+  return value === null || value === undefined;
 }
 
 export function numeric(value: unknown): number | undefined {
@@ -74,7 +80,7 @@ export function list(value: unknown): unknown[] {
 export function variants(schema: Schema, root: Schema): Schema[] {
   const { anyOf, oneOf, ...rest } = schema;
   const given = [...schemas(anyOf), ...schemas(oneOf)].map((part) => resolve(part, root));
-  const types = list(schema["type"]).map((type) => ({ ...rest, type }) as Schema);
+  const types = list(schema["type"]).map((type) => ({ ...rest, type }));
   return flattened([...given, ...types], root).filter((part) => part["type"] !== "null" && part["const"] !== null);
 }
 
@@ -92,12 +98,12 @@ export function nodeOf(schema: Schema, root: Schema): Node {
   }
   const nullable = allowsNull(whole, root);
   const parts = variants(whole, root);
-  const { anyOf: _any, oneOf: _one, type: _type, ...rest } = whole;
+  const rest = without(whole, "anyOf", "oneOf", "type");
   const single = parts.length === 1 ? parts[0] : decimal(parts);
   if (single !== undefined) return { ...nodeOf({ ...single, ...rest }, root), nullable };
   const constants = parts.map((part) => part["const"]);
   if (parts.length > 0 && constants.every((value) => value !== undefined)) {
-    const titles = parts.map((part, index) => text(part["title"]) || String(constants[index]));
+    const titles = parts.map((part, index) => text(part["title"]) || valueText(constants[index], 200));
     return { schema: { ...rest, enum: constants, enumTitles: titles }, kind: "choice", nullable };
   }
   return { schema: whole, kind: parts.length === 0 ? "json" : "union", nullable };
@@ -139,6 +145,10 @@ function kindOf(schema: Schema, root: Schema): Kind {
     default:
       return Object.keys(asSchema(schema["properties"])).length > 0 ? "object" : "json";
   }
+}
+
+function without(schema: Schema, ...names: string[]): Schema {
+  return Object.fromEntries(Object.entries(schema).filter(([name]) => !names.includes(name)));
 }
 
 /** Returns a name as people read it, where the schema has no title. */

@@ -1,8 +1,10 @@
 // Controls for single values: texts, numbers, dates, choices, yes and no, and JSON for whatever has no better form.
 
-import { html, listen, newId, setAttribute, shown } from "../shared/dom";
+import { h } from "../shared/dom";
+import { newId, setAttribute } from "../shared/element";
+import { valueText } from "../shared/values";
 import { framed, titleFor, type Control, type Request } from "./control";
-import { list, numeric, text, type Schema } from "./schema";
+import { isBlank, list, numeric, text, type Schema } from "./schema";
 import { parsed, same, Unreadable } from "./validate";
 
 const FEW = 4;
@@ -19,7 +21,7 @@ const INPUT_TYPES: Record<string, string> = {
 /** A value that cannot be another. */
 export function constant(request: Request): Control {
   const value = request.node.schema["const"] ?? null;
-  const output = html("output", {}, value === null ? "nothing" : shown(String(value), SHORT));
+  const output = h("output", {}, value === null ? "nothing" : valueText(value, SHORT));
   const frame = framed({ ...request, required: false }, output);
   return { element: frame.element, value: () => value, focus: () => undefined, mark: frame.complain };
 }
@@ -28,7 +30,7 @@ export function constant(request: Request): Control {
 export function number(request: Request): Control {
   const { schema } = request.node;
   const whole = schema["type"] === "integer";
-  const input = html("input", {
+  const input = h("input", {
     type: "number",
     inputmode: whole ? "numeric" : "decimal",
     min: numeric(schema["minimum"]) ?? numeric(schema["exclusiveMinimum"]),
@@ -50,10 +52,10 @@ export function words(request: Request): Control {
   const { schema } = request.node;
   const format = text(schema["format"]);
   const type = schema["writeOnly"] === true ? "password" : INPUT_TYPES[format];
-  const input = isShort(schema) || type !== undefined ? html("input", { type: type ?? "text", step: type === "time" ? 1 : null }) : area();
+  const input = isShort(schema) || type !== undefined ? h("input", { type: type ?? "text", step: type === "time" ? 1 : null }) : area();
   setAttribute(input, "autocomplete", type === "password" ? "new-password" : "off");
   setAttribute(input, "inputmode", schema["decimal"] === true ? "decimal" : null);
-  const given = request.value === undefined || request.value === null ? "" : String(request.value);
+  const given = isBlank(request.value) ? "" : typeof request.value === "string" ? request.value : JSON.stringify(request.value);
   input.value = type === "datetime-local" ? localTime(given) : given;
   if (input instanceof HTMLTextAreaElement) fit(input);
   const frame = framed(request, input);
@@ -70,9 +72,9 @@ function isShort(schema: Schema): boolean {
 }
 
 /** Makes a text area that grows with what is typed. */
-export function area(rows = 1): HTMLTextAreaElement {
-  const input = html("textarea", { rows });
-  return listen(input, { input: () => { fit(input); } });
+function area(): HTMLTextAreaElement {
+  const input = h("textarea", { rows: 1, oninput: () => { fit(input); } });
+  return input;
 }
 
 function fit(input: HTMLTextAreaElement): void {
@@ -108,7 +110,7 @@ function zonedTime(value: string): string {
 export function choice(request: Request): Control {
   const options = list(request.node.schema["enum"]).filter((option) => option !== null);
   const titles = list(request.node.schema["enumTitles"]).map(String);
-  const labels = options.map((option, index) => shown(titles[index] ?? String(option), 200));
+  const labels = options.map((option, index) => titles[index] ?? valueText(option, 200));
   const isFew = options.length <= FEW && labels.every((label) => label.length <= 40);
   return (isFew ? radios : select)(request, options, labels);
 }
@@ -122,10 +124,10 @@ function radios(request: Request, options: unknown[], labels: string[]): Control
   const name = newId();
   const mayBeEmpty = !request.required || request.node.nullable;
   const shownLabels = mayBeEmpty && request.node.schema["default"] === undefined ? [...labels, "No answer"] : labels;
-  const inputs = shownLabels.map((_, index) => html("input", { type: "radio", name, value: index }));
+  const inputs = shownLabels.map((_, index) => h("input", { type: "radio", name, value: index }));
   const chosen = options.findIndex((option) => same(option, request.value));
   inputs.forEach((input, index) => { input.checked = index === (chosen < 0 ? options.length : chosen); });
-  const group = html("div", { role: "radiogroup", class: "row" }, ...inputs.map((input, index) => html("label", {}, input, shownLabels[index] ?? "")));
+  const group = h("div", { role: "radiogroup", class: "row" }, ...inputs.map((input, index) => h("label", {}, input, shownLabels[index] ?? "")));
   const frame = framed(request, group);
   if (request.required) setAttribute(group, "aria-required", "true");
   const value = (): unknown => {
@@ -137,8 +139,8 @@ function radios(request: Request, options: unknown[], labels: string[]): Control
 }
 
 function select(request: Request, options: unknown[], labels: string[]): Control {
-  const entries = labels.map((label, index) => html("option", { value: index }, label));
-  const input = html("select", {}, html("option", { value: "" }, request.required ? "Choose…" : "No answer"), ...entries);
+  const entries = labels.map((label, index) => h("option", { value: index }, label));
+  const input = h("select", {}, h("option", { value: "" }, request.required ? "Choose…" : "No answer"), ...entries);
   const chosen = options.findIndex((option) => same(option, request.value));
   input.value = chosen < 0 ? "" : String(chosen);
   const frame = framed(request, input);
@@ -150,12 +152,12 @@ function select(request: Request, options: unknown[], labels: string[]): Control
 export function checks(request: Request, options: unknown[]): Control {
   const given = list(request.value);
   const inputs = options.map((option) => {
-    const input = html("input", { type: "checkbox" });
+    const input = h("input", { type: "checkbox" });
     input.checked = given.some((one) => same(one, option));
     return input;
   });
-  const labels = inputs.map((input, index) => html("label", {}, input, shown(String(options[index]), 200)));
-  const group = html("div", { role: "group", class: "row" }, ...labels);
+  const labels = inputs.map((input, index) => h("label", {}, input, valueText(options[index], 200)));
+  const group = h("div", { role: "group", class: "row" }, ...labels);
   const frame = framed(request, group);
   const value = (): unknown => options.filter((_, index) => inputs[index]?.checked === true);
   return { element: frame.element, value, focus: () => { inputs[0]?.focus(); }, mark: frame.complain };
@@ -163,7 +165,7 @@ export function checks(request: Request, options: unknown[]): Control {
 
 /** Any JSON value, typed as such. */
 export function json(request: Request): Control {
-  const input = html("textarea", { rows: 3, spellcheck: "false", class: "code" });
+  const input = h("textarea", { rows: 3, spellcheck: "false", class: "code" });
   input.value = request.value instanceof Unreadable ? request.value.text : request.value === undefined ? "" : JSON.stringify(request.value, null, 2);
   fit(input);
   const kind = request.node.schema["type"] === "object" ? "A JSON object" : "JSON; a text goes in quotes";

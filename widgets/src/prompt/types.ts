@@ -1,7 +1,6 @@
 // What the prompt needs of whoever embeds it; nothing here knows of anywidget.
 
 import type { Micros, Question as Recorded } from "../protocol";
-import type { Outcome } from "../shared/outbox";
 
 /** A question, with the moment of its answer where that is known. */
 export type Question = Recorded & { answered_us?: Micros | null };
@@ -9,17 +8,17 @@ export type Question = Recorded & { answered_us?: Micros | null };
 /** What somebody has begun to write, by field. */
 export type Draft = Record<string, unknown>;
 
-export interface PromptHost {
-  /** Sends an answer, as often as it takes, and tells what became of it. */
-  answer(interruptId: string, response: unknown): Promise<Outcome>;
-  /** The kernel's clock. */
-  now(): Micros;
-  /** Kept outside of the view, so that what was begun survives it. */
-  drafts: Map<string, Draft>;
+/** What became of an answer; `text` says why it was refused. */
+export interface Outcome {
+  accepted: boolean;
+  text: string;
 }
 
-export interface Prompt {
-  /** Shows these questions, open and answered ones. */
-  update(questions: readonly Question[]): void;
-  dispose(): void;
+export interface PromptHost {
+  /** Sends an answer, as often as it takes, and tells what became of it. */
+  answer: (interruptId: string, response: unknown) => Promise<Outcome>;
+  /** The kernel's clock. */
+  now: () => Micros;
+  /** Kept outside of the view, so that what was begun survives it. */
+  drafts: Map<string, Draft>;
 }

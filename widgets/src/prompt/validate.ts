@@ -116,7 +116,7 @@ function* numberProblems(value: number, schema: Schema): Generator<string> {
 }
 
 function* textProblems(value: string, schema: Schema): Generator<string> {
-  const length = [...value].length;
+  const length = Array.from(value).length; // as Python counts
   const [least, most] = [numeric(schema["minLength"]), numeric(schema["maxLength"])];
   if (least !== undefined && length < least) yield `must have at least ${counted(least, "character")}`;
   if (most !== undefined && length > most) yield `must have at most ${counted(most, "character")}, not ${length}`;

@@ -1,86 +1,57 @@
-// Makes elements. Whatever was written by models, users and logs gets in as text, never as markup.
+// Elements in one call. Texts become text nodes, never markup: what models wrote cannot become part of the page.
 
 import { visible } from "./text";
 
 type Child = Node | string | null | undefined | false;
-type Value = string | number | boolean | null | undefined;
-type Listeners = { [K in keyof HTMLElementEventMap]?: (event: HTMLElementEventMap[K]) => void };
+type Attributes = Record<string, string | number | boolean | null | undefined | ((event: never) => void)>;
 
-/** Attributes by name; true is an empty attribute, false and null are none. */
-export type Attributes = Record<string, Value>;
-
-const SVG = "http://www.w3.org/2000/svg";
-const base = Math.random().toString(36).slice(2, 8); // several widgets share a page
-let count = 0;
-
-/** Returns an id that no other element of the page has. */
-export function newId(): string {
-  count += 1;
-  return `divebook-${base}-${count}`;
-}
-
-/** Makes an HTML element. */
-export function html<K extends keyof HTMLElementTagNameMap>(
+/** Makes an element: `on...` attributes are listeners, true and false set and leave out, texts become harmless. */
+export function h<K extends keyof HTMLElementTagNameMap>(
   tag: K,
   attributes: Attributes = {},
   ...children: Child[]
 ): HTMLElementTagNameMap[K] {
-  return fill(document.createElement(tag), attributes, children);
-}
-
-/** Makes an SVG element. */
-export function svg<K extends keyof SVGElementTagNameMap>(
-  tag: K,
-  attributes: Attributes = {},
-  ...children: Child[]
-): SVGElementTagNameMap[K] {
-  return fill(document.createElementNS(SVG, tag), attributes, children);
-}
-
-function fill<E extends Element>(element: E, attributes: Attributes, children: Child[]): E {
-  for (const [name, value] of Object.entries(attributes)) setAttribute(element, name, value);
-  element.append(...children.filter((child) => child !== null && child !== undefined && child !== false));
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === "function") element.addEventListener(name.slice(2), value as EventListener);
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, visible(String(value)));
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined && child !== false).map(harmless));
   return element;
 }
 
-/** Sets an attribute, or takes it away. */
-export function setAttribute(element: Element, name: string, value: Value): void {
-  if (value === null || value === undefined || value === false) element.removeAttribute(name);
-  else element.setAttribute(name, value === true ? "" : String(value));
+function harmless(child: Node | string): Node | string {
+  return typeof child === "string" ? visible(child) : child;
 }
 
-/** Adds listeners and returns the element. */
-export function listen<E extends HTMLElement>(element: E, listeners: Listeners): E {
-  for (const [name, listener] of Object.entries(listeners)) element.addEventListener(name, listener as EventListener);
-  return element;
-}
-
-/** Makes a button that submits nothing. */
-export function button(label: string, attributes: Attributes, click: () => void): HTMLButtonElement {
-  return listen(html("button", { type: "button", ...attributes }, label), { click });
-}
-
-/** Sets an element's text if it differs, so that nothing is announced or laid out again in vain. */
+/** Changes an element's text only if it differs, so that screen readers and selections are left alone. */
 export function setText(element: Element, text: string): void {
-  if (element.textContent !== text) element.textContent = text;
+  const shown = visible(text);
+  if (element.textContent !== shown) element.textContent = shown;
 }
 
-/** Keeps the notebook's shortcuts away from what has its own keys: Enter on a button presses it. */
-export function ownKeys(element: HTMLElement): void {
-  element.setAttribute("data-lm-suppress-shortcuts", "true"); // JupyterLab, Notebook 7
-  element.addEventListener("keydown", (event) => {
-    event.stopPropagation(); // the classic notebook
-  });
+const FIRST_SHOWN = 2_000;
+const MORE_SHOWN = 20_000;
+
+/** Shows a text of any length: its beginning, and a button for more of it. */
+export function longText(text: string): HTMLElement {
+  const body = h("pre", { class: "db-text", dir: "auto" });
+  let shown = 0;
+  const more = h("button", { type: "button", class: "db-more", onclick: () => { show(MORE_SHOWN); } });
+  function show(count: number): void {
+    body.append(visible(text.slice(shown, shown + count)));
+    shown += count;
+    const left = text.length - shown;
+    more.hidden = left <= 0;
+    more.textContent = `more (${left.toLocaleString("en")} characters)`;
+  }
+  show(FIRST_SHOWN);
+  return h("div", {}, body, more);
 }
 
-/** Returns a text for people: visible signs only, at most `limit` characters and a count of what is missing. */
-export function shown(text: string, limit: number): string {
-  const missing = text.length - limit;
-  if (missing <= 0) return visible(text);
-  return `${visible(text.slice(0, limit))}… (${missing.toLocaleString("en")} more character${missing === 1 ? "" : "s"})`;
-}
-
-/** Returns a value for people: a text as it is, anything else as indented JSON. */
-export function valueText(value: unknown, limit: number): string {
-  return shown(typeof value === "string" ? value : (JSON.stringify(value, null, 2) ?? ""), limit);
+/** A view that has its place in the page until it is destroyed. */
+export interface View {
+  element: HTMLElement;
+  destroy: () => void;
 }
