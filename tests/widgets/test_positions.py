@@ -38,10 +38,12 @@ def test_no_position_is_farther_from_a_kept_state_than_the_interval(monkeypatch)
     positions = Positions("exec_1", log)
     positions.state_at(len(log))
     counted = []
-    real = __import__("divebook.widgets.positions", fromlist=["evolve"]).evolve
-    monkeypatch.setattr(
-        "divebook.widgets.positions.evolve", lambda state, event: counted.append(event) or real(state, event)
-    )
+
+    def counting(state, event):
+        counted.append(event)
+        return evolve(state, event)
+
+    monkeypatch.setattr("divebook.widgets.positions.evolve", counting)
     for sequence in (1, 2900, 17, 1501):
         counted.clear()
         positions.state_at(sequence)
