@@ -11,7 +11,8 @@ import { NOT_YET, type Lit, type StepState } from "./lit";
 
 const PAD = 28;
 const [CLOSEST, FARTHEST] = [2.5, 0.05];
-const READABLE = 0.55;
+const READABLE = 0.5; // below this scale texts are left out
+const AT_FIRST = 0.75;
 const DRAGGED = 4;
 const LEGEND: Lit[] = ["pending", "running", "waiting", "completed", "failed", "cancelled", "caught"];
 
@@ -47,13 +48,13 @@ export class GraphView implements View {
       { class: "tools" },
       button("+", () => { this.#zoom(1.25); }, { class: "small", "aria-label": "Zoom in" }),
       button("−", () => { this.#zoom(0.8); }, { class: "small", "aria-label": "Zoom out" }),
-      button("Fit", () => { this.fit(); }, { class: "small" }),
+      button("Fit", () => { this.fit(); this.#isMoved = true; }, { class: "small" }),
     );
     this.element = h("section", { class: "divebook divebook-graph", "aria-label": "Workflow" }, this.#canvas, tools, this.#legend);
     ownKeys(this.element);
     this.#listen();
     if (typeof ResizeObserver !== "undefined") {
-      this.#resized = new ResizeObserver(() => { if (!this.#isMoved) this.fit(); });
+      this.#resized = new ResizeObserver(() => { if (!this.#isMoved) this.fit(AT_FIRST); });
       this.#resized.observe(this.#canvas);
     }
   }
@@ -76,13 +77,14 @@ export class GraphView implements View {
     }
   }
 
-  /** Shows all of it, or as much as is still readable, from the beginning. */
-  fit(): void {
+  /** Shows all of it; at first only as much as can be read well, from the beginning. */
+  fit(least = FARTHEST): void {
     const { clientWidth: width, clientHeight: height } = this.#canvas;
     const all = Math.min((width - 2 * PAD) / this.#layout.width, (height - 2 * PAD) / this.#layout.height, 1);
-    const scale = Math.max(FARTHEST, all > 0 ? all : 1);
+    const scale = Math.max(least, all > 0 ? all : 1);
+    const start = (size: number, room: number): number => Math.max(Math.min(PAD, room / 2), (room - size * scale) / 2);
     this.#isMoved = false;
-    this.#view = { scale, x: (width - this.#layout.width * scale) / 2, y: (height - this.#layout.height * scale) / 2 };
+    this.#view = { scale, x: start(this.#layout.width, width), y: start(this.#layout.height, height) };
     this.#apply();
   }
 
@@ -106,7 +108,7 @@ export class GraphView implements View {
     this.#canvas.style.height = `${Math.min(420, Math.max(110, height + 2 * PAD))}px`;
     this.#focus(graph.steps[0]?.name ?? null, false);
     this.select(this.#selected);
-    this.fit();
+    this.fit(AT_FIRST);
   }
 
   #step(drawn: Drawn, name: string): Drawn {

@@ -8,8 +8,10 @@ import type { Graph, GraphEdge } from "../protocol";
 
 export const WIDTH = 152;
 export const HEIGHT = 40;
-const GAP_X = 76;
-const GAP_Y = 22;
+const GAP_X = 52;
+const GAP_Y = 30;
+const LETTER = 6; // width of a letter of a condition
+export const MOST_CONDITION = 22;
 const SWEEPS = 8;
 const PLACE = 12; // height of a place that only an edge passes through
 
@@ -62,7 +64,7 @@ export function layout({ steps, edges }: Graph): Layout {
   const columns = columnsOf(all);
   order(columns);
   place(columns);
-  return drawn(cells, ways, real, columns);
+  return drawn(cells, ways, real, columns, gapsOf(columns.length, ways));
 }
 
 function cell(layer: number, height: number): Cell {
@@ -109,7 +111,8 @@ function layersOf(names: string[], edges: GraphEdge[], back: Set<GraphEdge>): Ma
   const missing = new Map<string, number>();
   for (const { target } of forward) missing.set(target, (missing.get(target) ?? 0) + 1);
   const out = outgoing(forward);
-  const ready = names.filter((name) => !missing.has(name));
+  const sources = names.filter((name) => !missing.has(name));
+  const ready = [...sources];
   for (let name = ready.shift(); name !== undefined; name = ready.shift()) {
     for (const { target } of out.get(name) ?? []) {
       layers.set(target, Math.max(layers.get(target) ?? 0, (layers.get(name) ?? 0) + 1));
@@ -117,6 +120,10 @@ function layersOf(names: string[], edges: GraphEdge[], back: Set<GraphEdge>): Ma
       missing.set(target, left);
       if (left === 0) ready.push(target);
     }
+  }
+  for (const name of sources.slice(1)) { // what nothing leads to stands right before what it leads to
+    const targets = (out.get(name) ?? []).map(({ target }) => layers.get(target) ?? 1);
+    if (targets.length > 0) layers.set(name, Math.min(...targets) - 1);
   }
   return layers;
 }
@@ -204,18 +211,35 @@ function spread(column: Cell[], wanted: number[]): void {
   column.forEach((one, index) => { one.y = (starts[index] ?? 0) + (offsets[index] ?? 0); });
 }
 
-function drawn(cells: Map<string, Cell>, ways: Way[], edges: GraphEdge[], columns: Cell[][]): Layout {
+/** Returns the text beside an edge. */
+export function wordsOf({ kind, condition }: GraphEdge): string {
+  return kind === "next" ? condition : `on failure${condition === "" ? "" : `: ${condition}`}`;
+}
+
+/** Returns the room behind each layer: enough for the conditions that stand there. */
+function gapsOf(count: number, ways: Way[]): number[] {
+  const gaps = Array<number>(count).fill(GAP_X);
+  for (const { edge, cells, isBack } of ways) {
+    const layer = cells[0]?.layer;
+    if (layer === undefined || isBack) continue;
+    gaps[layer] = Math.max(gaps[layer] ?? GAP_X, Math.min(MOST_CONDITION, wordsOf(edge).length) * LETTER + 24);
+  }
+  return gaps;
+}
+
+function drawn(cells: Map<string, Cell>, ways: Way[], edges: GraphEdge[], columns: Cell[][], gaps: number[]): Layout {
   const all = columns.flat();
   const top = Math.min(0, ...all.map(({ y, height }) => y - height / 2));
   const bottom = Math.max(0, ...all.map(({ y, height }) => y + height / 2));
-  const point = ({ layer, y }: Cell): Point => ({ x: WIDTH / 2 + layer * (WIDTH + GAP_X), y: y - top });
+  const starts = gaps.map((_, layer) => gaps.slice(0, layer).reduce((sum, gap) => sum + gap + WIDTH, 0));
+  const point = ({ layer, y }: Cell): Point => ({ x: (starts[layer] ?? 0) + WIDTH / 2, y: y - top });
   const steps = new Map([...cells].map(([name, one]) => [name, point(one)]));
   const placed = ways.map(({ edge, cells: chain, isBack }) => ({ edge, isBack, points: chain.map(point) }));
   const loops = edges.filter(({ source, target }) => source === target).map((edge) => ({ edge, isBack: true, points: [] }));
   return {
     steps,
     edges: [...placed, ...loops],
-    width: columns.length * (WIDTH + GAP_X) - GAP_X,
+    width: (starts.at(-1) ?? 0) + WIDTH,
     height: bottom - top,
   };
 }

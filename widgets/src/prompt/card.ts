@@ -9,7 +9,8 @@ import { titleOf } from "./schema";
 import type { PromptHost, Question } from "./types";
 
 const URGENT_US = 60_000_000;
-const MOST_TEXT = 20_000;
+const MOST_TEXT = 10_000;
+const LONG = 400; // from here on a text may have to be scrolled
 
 /** A question on the page. */
 export class Card {
@@ -81,7 +82,7 @@ export class Card {
     const form = h("form", { novalidate: true }, ...made.parts, h("div", { class: "row actions" }, ...this.#buttons.map(([element]) => element), hint), this.#status);
     form.addEventListener("submit", (event) => { event.preventDefault(); });
     for (const name of ["input", "change"]) form.addEventListener(name, () => { this.#edited(); });
-    this.#body.append(h("p", { class: "question" }, shown(question.question, MOST_TEXT)), ...told(question), form);
+    this.#body.append(paragraph("question", question.question), ...told(question), form);
     this.#refresh();
   }
 
@@ -153,8 +154,12 @@ export class Card {
   }
 }
 
+function paragraph(name: string, text: string): HTMLElement {
+  return h("p", { class: name, tabindex: text.length > LONG ? 0 : null }, shown(text, MOST_TEXT));
+}
+
 function told(question: Question): HTMLElement[] {
-  const parts = question.message === "" ? [] : [h("p", { class: "message" }, shown(question.message, MOST_TEXT))];
+  const parts = question.message === "" ? [] : [paragraph("message", question.message)];
   const facts = factsOf(question);
   if (facts.length === 0) return parts;
   const rows = facts.flatMap(([name, value]) => {

@@ -23,7 +23,7 @@ function grouped(request: Request, ...parts: (Node | false)[]): Group {
   const error = h("div", { id: errorId, class: "error" });
   const description = text(request.node.schema["description"]);
   const hint = description !== "" && h("div", { class: "hint" }, shown(description, 2000));
-  const isWhole = request.depth === 0;
+  const isWhole = request.depth === 0 || request.isBare === true;
   const element = isWhole
     ? h("div", { class: "form" }, hint, ...parts, error)
     : h("fieldset", { "aria-describedby": errorId }, h("legend", {}, groupTitle(request)), hint, ...parts, error);
@@ -162,7 +162,7 @@ export function union(request: Request, make: Make): Control {
   let control: Control | undefined;
   const show = (value: unknown): void => {
     const option = options[Number(select.value)];
-    control = select.value === "" || option === undefined ? undefined : make({ node: nodeOf(bare(option), request.root), root: request.root, name: "", required: true, value, depth: request.depth + 1 });
+    control = select.value === "" || option === undefined ? undefined : make({ node: nodeOf(bare(option), request.root), root: request.root, name: titleFor(request), required: true, value, depth: request.depth + 1, isBare: true });
     place.replaceChildren(...(control === undefined ? [] : [control.element]));
   };
   select.addEventListener("change", () => { show(undefined); });
@@ -183,7 +183,7 @@ export function union(request: Request, make: Make): Control {
 
 /** Takes away the title that the choice shows already. */
 function bare(schema: Schema): Schema {
-  return { ...schema, title: schema["type"] === "object" ? "Details" : undefined };
+  return { ...schema, title: undefined };
 }
 
 const TYPE_WORDS: Record<string, string> = { string: "Text", integer: "Whole number", number: "Number", boolean: "Yes or no", array: "List", object: "Details" };

@@ -27,6 +27,8 @@ export interface Request {
   value: unknown;
   /** How deep it lies; 0 for the whole form. */
   depth: number;
+  /** Whether it stands below a heading that names it already. */
+  isBare?: boolean;
 }
 
 export type Make = (request: Request) => Control;
@@ -51,11 +53,11 @@ export function framed(request: Request, input: HTMLElement): Frame {
   const [inputId, labelId, hintId, errorId] = [newId(), newId(), newId(), newId()] as const;
   input.id = inputId;
   const star = request.required && h("span", { class: "star", title: "needs an answer" }, " *");
-  const label = title === "" ? null : h(isGroup ? "span" : "label", { id: labelId, class: "label", for: isGroup ? null : inputId }, title, star);
+  const label = title === "" || request.isBare === true ? null : h(isGroup ? "span" : "label", { id: labelId, class: "label", for: isGroup ? null : inputId }, title, star);
   const hint = h("div", { id: hintId, class: "hint" }, hintFor(request.node.schema));
   const error = h("div", { id: errorId, class: "error" });
   setAttribute(input, "aria-describedby", `${errorId} ${hintId}`);
-  if (label === null) setAttribute(input, "aria-label", "Answer");
+  if (label === null) setAttribute(input, "aria-label", title || "Answer");
   else if (isGroup) setAttribute(input, "aria-labelledby", labelId);
   if (request.required && !isGroup) setAttribute(input, "aria-required", "true");
   return {

@@ -40,12 +40,15 @@ export function numeric(value: unknown): number | undefined {
   return typeof value === "number" ? value : undefined;
 }
 
-/** Follows `$ref` and a single `allOf`; what stands beside them wins over what they bring. */
-export function resolve(schema: Schema, root: Schema): Schema {
+/**
+ * Follows `$ref` and `allOf`; what stands beside them wins over what they bring. The title of what is referred to names a
+ * class: it tells alternatives apart (`named`), but the name of a property says more.
+ */
+export function resolve(schema: Schema, root: Schema, named = false): Schema {
   let found = schema;
   for (let step = 0; step < MOST_REFERENCES; step += 1) {
     const { $ref: reference, allOf: all, ...own } = found;
-    if (typeof reference === "string") found = { ...pointed(root, reference), ...own };
+    if (typeof reference === "string") found = { ...without(pointed(root, reference), ...(named ? [] : ["title"])), ...own };
     else if (all !== undefined) found = schemas(all).reduce((sum, part) => merged(sum, resolve(part, root)), own);
     else return found;
   }
@@ -79,7 +82,7 @@ export function list(value: unknown): unknown[] {
 /** Returns the alternatives of a schema without null, its references followed. */
 export function variants(schema: Schema, root: Schema): Schema[] {
   const { anyOf, oneOf, ...rest } = schema;
-  const given = [...schemas(anyOf), ...schemas(oneOf)].map((part) => resolve(part, root));
+  const given = [...schemas(anyOf), ...schemas(oneOf)].map((part) => resolve(part, root, true));
   const types = list(schema["type"]).map((type) => ({ ...rest, type }));
   return flattened([...given, ...types], root).filter((part) => part["type"] !== "null" && part["const"] !== null);
 }
@@ -100,7 +103,7 @@ export function nodeOf(schema: Schema, root: Schema): Node {
   const parts = variants(whole, root);
   const rest = without(whole, "anyOf", "oneOf", "type");
   const single = parts.length === 1 ? parts[0] : decimal(parts);
-  if (single !== undefined) return { ...nodeOf({ ...single, ...rest }, root), nullable };
+  if (single !== undefined) return { ...nodeOf({ ...without(single, "title"), ...rest }, root), nullable };
   const constants = parts.map((part) => part["const"]);
   if (parts.length > 0 && constants.every((value) => value !== undefined)) {
     const titles = parts.map((part, index) => text(part["title"]) || valueText(constants[index], 200));

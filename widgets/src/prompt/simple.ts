@@ -166,7 +166,7 @@ export function checks(request: Request, options: unknown[]): Control {
 /** Any JSON value, typed as such. */
 export function json(request: Request): Control {
   const input = h("textarea", { rows: 3, spellcheck: "false", class: "code" });
-  input.value = request.value instanceof Unreadable ? request.value.text : request.value === undefined ? "" : JSON.stringify(request.value, null, 2);
+  input.value = request.value instanceof Unreadable ? request.value.text : isBlank(request.value) ? "" : JSON.stringify(request.value, null, 2);
   fit(input);
   const kind = request.node.schema["type"] === "object" ? "A JSON object" : "JSON; a text goes in quotes";
   const description = text(request.node.schema["description"]) || kind;

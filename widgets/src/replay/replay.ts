@@ -73,11 +73,11 @@ export class Replay implements View {
     return h(
       "div",
       { class: "row controls", role: "toolbar", "aria-label": "Stepping" },
-      tool("⏮", "To the beginning (Home)", () => { this.go(0); }),
+      tool("|◀", "To the beginning (Home)", () => { this.go(0); }),
       tool("◀", "One event back (←)", () => { player.step(-1); }),
       this.#play,
       tool("▶", "One event forward (→)", () => { player.step(1); }),
-      tool("⏭", "To the end (End)", () => { this.go(player.log.length); }),
+      tool("▶|", "To the end (End)", () => { this.go(player.log.length); }),
       speed,
       h("span", { class: "row jump" }, tool("‹", "Previous event of this type", () => { seekType(-1); }), this.#type, tool("›", "Next event of this type", () => { seekType(1); })),
       tool("‹●", "Previous breakpoint", () => { player.seekBreakpoint(-1); }),

@@ -50,7 +50,7 @@ export class StatePanel {
     const rows = before === null ? [] : COMPARED.flatMap((part) => diff(before[part], after[part], part));
     const title = before === null ? "Changes" : `Changes since event ${before.sequence}`;
     const body = rows.slice(0, MOST_ROWS).map(({ path, kind, before: old, after: now }) => [
-      h("span", { class: kind }, `${SIGNS[kind]} ${kind}`),
+      h("span", { class: kind, role: "img", "aria-label": kind, title: kind }, SIGNS[kind]),
       oneLine(path, 200),
       kind === "added" ? "" : cell(old),
       kind === "removed" ? "" : cell(now),
@@ -76,7 +76,7 @@ function section(title: string, open: boolean): { element: HTMLElement; fill: (t
 }
 
 function table(heads: string[], rows: (Node | string)[][]): HTMLElement {
-  const head = h("tr", {}, ...heads.map((name) => (name === "" ? h("td") : h("th", { scope: "col" }, name))));
+  const head = h("tr", {}, ...heads.map((name) => (name === "" ? h("td", { class: "marker" }) : h("th", { scope: "col" }, name))));
   const body = rows.slice(0, MOST_ROWS).map((cells) => h("tr", {}, ...cells.map((one) => h("td", {}, typeof one === "string" ? oneLine(one, MOST_CELL) : one))));
   const more = rows.length > MOST_ROWS && h("tr", {}, h("td", { colspan: heads.length }, `and ${rows.length - MOST_ROWS} more`));
   return rows.length === 0 ? h("div", { hidden: true }) : h("table", {}, h("thead", {}, head), h("tbody", {}, ...body, more));
