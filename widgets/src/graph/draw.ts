@@ -7,7 +7,7 @@ import { HEIGHT, MOST_CONDITION, WIDTH, wordsOf, type PlacedEdge, type Point } f
 import type { Lit, StepState } from "./lit";
 
 export const SIGNS: Record<Lit, string> = { pending: "○", running: "▸", waiting: "?", completed: "✓", failed: "✕", cancelled: "◼", caught: "↷" };
-const MOST_LETTERS = 17;
+const MOST_LETTERS = 16;
 const UNREAD = { "aria-hidden": "true" }; // the label says it all
 const DEPTH = 20; // how far ways back reach below the steps
 
@@ -39,7 +39,6 @@ export function drawStep(step: Step, { x, y }: Point): Drawn {
     visits.textContent = state.visits > 1 ? `×${state.visits}` : "";
     const times = state.visits > 1 ? `, ${state.visits} visits` : "";
     title.textContent = `${oneLine(step.name, 400)} (${oneLine(about, 100)}): ${state.status}${times}`;
-    element.setAttribute("aria-label", title.textContent);
   };
   return { element, light };
 }
@@ -53,7 +52,7 @@ export function drawEdge({ edge, points, isBack }: PlacedEdge, at: Point | undef
   const line = svg("path", { d: path, class: kinds, "marker-end": `url(#${arrow})` });
   const words = wordsOf(edge);
   if (words === "") return svg("g", {}, line);
-  const place = isBack ? { x: (from.x + to.x) / 2, y: Math.max(from.y, to.y) + HEIGHT / 2 + DEPTH } : beside(from, points[1] ?? to);
+  const place = isBack ? { x: (from.x + to.x) / 2, y: Math.max(from.y, to.y) + HEIGHT / 2 + DEPTH + 8 } : beside(from, points[1] ?? to);
   const label = svg("text", { ...place, class: "condition", "text-anchor": "middle" }, oneLine(words, MOST_CONDITION));
   return svg("g", {}, svg("title", {}, oneLine(words, 2000)), line, label);
 }

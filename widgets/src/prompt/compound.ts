@@ -5,7 +5,7 @@ import { button, newId, setAttribute } from "../shared/element";
 import { shown } from "../shared/values";
 import { titleFor, type Control, type Make, type Request } from "./control";
 import { asSchema, isRecord, list, nodeOf, numeric, resolve, schemas, text, titleOf, variants, type Schema } from "./schema";
-import { groupTitle } from "./simple";
+import { empty, groupTitle } from "./simple";
 import { problemsOf, type Problem } from "./validate";
 
 function inner(problems: Problem[], key: string | number): Problem[] {
@@ -86,7 +86,7 @@ function optional(request: Request, build: (request: Request) => Control): Contr
   if (isRecord(request.value) || Array.isArray(request.value)) show(request.value, false);
   return {
     element: place,
-    value: () => control?.value() ?? (request.node.nullable && request.node.schema["default"] !== undefined ? null : undefined),
+    value: () => (control === undefined ? empty(request) : control.value()),
     focus: () => { (control ?? add).focus(); },
     mark: (problems) => { control?.mark(problems); },
   };
@@ -132,7 +132,7 @@ export function array(request: Request, make: Make): Control {
   const isEmpty = (): boolean => rows.length === 0 && !request.required && !Array.isArray(request.value);
   return {
     element: group.element,
-    value: () => (isEmpty() ? (request.node.nullable && request.node.schema["default"] !== undefined ? null : undefined) : rows.map(({ control }) => control.value())),
+    value: () => (isEmpty() ? empty(request) : rows.map(({ control }) => control.value())),
     focus: () => { (rows[0]?.control ?? add).focus(); },
     mark: (problems) => {
       rows.forEach(({ control }, index) => { control.mark(inner(problems, index)); });
@@ -171,7 +171,7 @@ export function union(request: Request, make: Make): Control {
   show(fitting >= 0 ? request.value : undefined);
   return {
     element: group.element,
-    value: () => (control === undefined ? (request.node.nullable && request.required ? null : undefined) : control.value()),
+    value: () => (control === undefined ? empty(request) : control.value()),
     focus: () => { select.focus(); },
     mark: (problems) => {
       control?.mark(problems);
