@@ -31,7 +31,7 @@ export class GraphView implements View {
   readonly #canvas: SVGSVGElement;
   readonly #legend = h("div", { class: "legend" });
   readonly #steps = new Map<string, Drawn>();
-  readonly #resized: ResizeObserver | undefined;
+  readonly #resized: ResizeObserver;
   #graph: Graph | undefined;
   #layout: Layout = { steps: new Map(), edges: [], width: 0, height: 0 };
   #selected: string | null = null;
@@ -53,10 +53,8 @@ export class GraphView implements View {
     this.element = h("section", { class: "divebook divebook-graph", "aria-label": "Workflow" }, this.#canvas, tools, this.#legend);
     ownKeys(this.element);
     this.#listen();
-    if (typeof ResizeObserver !== "undefined") {
-      this.#resized = new ResizeObserver(() => { if (!this.#isMoved) this.fit(AT_FIRST); });
-      this.#resized.observe(this.#canvas);
-    }
+    this.#resized = new ResizeObserver(() => { if (!this.#isMoved) this.fit(AT_FIRST); });
+    this.#resized.observe(this.#canvas);
   }
 
   /** Shows this workflow with these states; it is laid out again only if it is another. */
@@ -89,7 +87,7 @@ export class GraphView implements View {
   }
 
   destroy(): void {
-    this.#resized?.disconnect();
+    this.#resized.disconnect();
     this.element.remove();
   }
 

@@ -63,7 +63,9 @@ export class Card {
     const left = expires - this.#host.now();
     setText(this.#clock, left > 0 ? `${countdown(left)} left` : "time is up");
     this.#clock.classList.toggle("urgent", left < URGENT_US);
-    if (left <= 0 && this.#state === "open") this.#become("late", "The time for an answer is up.");
+    if (left > 0 || this.#state !== "open") return;
+    if (this.#body.contains(document.activeElement)) this.head.focus();
+    this.#become("late", "The time for an answer is up.");
   }
 
   /** Tells whether a text of the filter is found in the question. */
@@ -101,13 +103,12 @@ export class Card {
   #refresh(): void {
     for (const [element, { isHidden }] of this.#buttons) {
       element.hidden = isHidden?.() ?? false;
-      element.disabled = this.#state !== "open";
+      setAttribute(element, "aria-disabled", this.#state === "open" ? null : "true"); // what is disabled loses the focus
     }
     const first = this.#buttons.find(([element]) => !element.hidden)?.[0];
     for (const [element] of this.#buttons) element.classList.toggle("primary", element === first);
-    for (const field of this.#body.querySelectorAll("fieldset, input, textarea, select, button.small")) {
-      if (!(field instanceof HTMLFieldSetElement)) setAttribute(field, "disabled", this.#state !== "open");
-    }
+    const isOver = this.#state === "sent" || this.#state === "late";
+    for (const field of this.#body.querySelectorAll("input, textarea, select, button.small")) setAttribute(field, "disabled", isOver);
   }
 
   #keys(event: KeyboardEvent): void {
@@ -136,8 +137,8 @@ export class Card {
         return;
       }
       this.#host.drafts.delete(this.question.interrupt_id);
+      this.#answered(this); // takes the focus away before anything is disabled
       this.#become("sent", `Sent: ${action.label.toLowerCase()}`);
-      this.#answered(this);
     });
   }
 

@@ -16,10 +16,13 @@ export class EventList {
   readonly #player: Player;
   readonly #space = h("div", { class: "space", role: "presentation" });
   readonly #id = newId();
+  readonly #resized: ResizeObserver;
 
   constructor(player: Player) {
     this.#player = player;
     this.element = h("div", { class: "events", role: "listbox", tabindex: 0, "aria-label": "Events" }, this.#space);
+    this.#resized = new ResizeObserver(() => { this.update(); }); // it has no height before it is on the page
+    this.#resized.observe(this.element);
     this.element.addEventListener("scroll", () => { this.#draw(); }, { passive: true });
     this.#space.addEventListener("click", (event) => {
       const row = event.target instanceof Element ? event.target.closest("[data-sequence]") : null;
@@ -36,6 +39,10 @@ export class EventList {
       this.element.scrollTop = Math.max(0, top - height / 3);
     }
     this.#draw();
+  }
+
+  destroy(): void {
+    this.#resized.disconnect();
   }
 
   #draw(): void {

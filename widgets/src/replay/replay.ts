@@ -60,6 +60,7 @@ export class Replay implements View {
 
   destroy(): void {
     this.#player.pause();
+    this.#list.destroy();
     this.element.remove();
   }
 
