@@ -83,6 +83,7 @@ class Feed:
             type="delta",
             after=after,
             last=self._last,
+            origin_us=self._origin or 0,
             total=len(self._builder.spans),
             spans=block_of(self._labelled(changed), self._origin or 0),
             header=header,

@@ -15,10 +15,9 @@ import anywidget
 import traitlets
 
 from divebook.errors import SetupError
-from divebook.execution import Execution
 from divebook.widgets.intents import Handlers, Intents
 from divebook.widgets.protocol import Answer, Control, Delta, Header, Question, ToBrowser
-from divebook.widgets.publisher import Publisher, publisher_of
+from divebook.widgets.publisher import Publisher
 
 STATIC = Path(__file__).parent / "static"
 MAX_PENDING = 20
@@ -38,8 +37,8 @@ class LiveView(anywidget.AnyWidget):
 
     Parameters
     ----------
-    execution
-        What is shown.
+    publisher
+        Of the execution that is shown: `divebook.widgets.publisher.publisher_of`.
     handlers
         What is called when somebody answers, or presses a button.
     """
@@ -47,8 +46,9 @@ class LiveView(anywidget.AnyWidget):
     snapshot = traitlets.Dict().tag(sync=True)
     """Status and pending questions: what a view shows until it is welcomed."""
 
-    def __init__(self, execution: Execution, handlers: Handlers) -> None:
-        self._publisher: Publisher = publisher_of(execution)
+    def __init__(self, publisher: Publisher, handlers: Handlers) -> None:
+        self._publisher = publisher
+        self._detach: Callable[[], None] = lambda: None
         self._intents = Intents(handlers, lambda ack: self._reply(lambda: ack, urgent=True))
         self._asked: dict[str, Question] = {}
         super().__init__()
@@ -62,10 +62,6 @@ class LiveView(anywidget.AnyWidget):
     @property
     def _css(self) -> str:
         return built("live.css")
-
-    def follow(self, execution: Execution) -> None:
-        """Show the same execution after somebody took it up again."""
-        self._publisher = publisher_of(execution)
 
     def stream(self, operation_id: str, text: str) -> None:
         """Show a piece of text that a model is writing; any thread."""

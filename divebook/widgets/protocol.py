@@ -179,6 +179,7 @@ class Delta(TypedDict):
     after: int
     """The event it continues; a view that knows less has missed something."""
     last: int
+    origin_us: Micros
     total: int
     spans: SpanBlock
     header: Header

@@ -7,6 +7,7 @@ most one thing and says how long to wait for the next, so that it can be tested 
 from __future__ import annotations
 
 import contextvars
+import logging
 import threading
 import time
 import weakref
@@ -14,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from divebook.errors import StoreError
 from divebook.events import Event
 from divebook.execution import Execution
 from divebook.widgets.feed import Feed
@@ -24,6 +26,8 @@ INTERVAL = 1 / 30
 """Seconds between two messages."""
 HEARTBEAT = 1.0
 """Seconds between two looks at what changes without an event: other processes, a driver that ends."""
+
+_log = logging.getLogger(__name__)
 
 Listener: TypeAlias = Callable[[Delta], int]
 """Sends a delta; returns how many messages that took."""
@@ -133,7 +137,12 @@ class Publisher:
     def _publish(self) -> None:
         while True:
             self._news.clear()
-            wait = self.turn()
+            wait = 0.0
+            try:
+                wait = self.turn()
+            except StoreError:  # closed or damaged: whoever writes to it says so where it is seen
+                _log.exception("a live view ends: its events cannot be read")
+                self._listeners = ()
             with self._lock:
                 if not self._listeners:
                     self._unsubscribe()

@@ -7,6 +7,7 @@ import pytest
 from divebook.errors import SetupError
 from divebook.widgets import live
 from divebook.widgets.intents import Handlers
+from divebook.widgets.publisher import publisher_of
 from divebook.workflow.definition import Workflow
 from divebook.workflow.step import Step
 from tests.execution.worlds import environment
@@ -21,7 +22,7 @@ class Page:
         self.messages, self.news, self.answers = [], threading.Condition(), []
         execution = environment().start(Workflow("w", [Step("a", script="1")])).wait(PATIENCE)
         handlers = Handlers(lambda *answer: self.answers.append(answer), *[lambda: None] * 3)
-        self.view = live.LiveView(execution, handlers)
+        self.view = live.LiveView(publisher_of(execution), handlers)
 
     def hear(self, message):
         with self.news:

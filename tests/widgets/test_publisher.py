@@ -1,9 +1,11 @@
 """When messages are sent, and to whom."""
 
+import dataclasses
 import threading
 
 import pytest
 
+from divebook.errors import StoreError
 from divebook.widgets.publisher import HEARTBEAT, INTERVAL, Publisher, publisher_of
 from divebook.workflow.definition import Workflow
 from divebook.workflow.step import Step
@@ -119,3 +121,17 @@ def test_the_thread_ends_with_the_last_view():
     thread.join(20)
     assert not thread.is_alive()
     assert log.listeners == []
+
+
+def test_a_store_that_cannot_be_read_ends_the_thread_and_is_logged(caplog):
+    log = Log()
+
+    def read(after, limit):
+        raise StoreError("the store is closed")
+
+    log.feed.source = dataclasses.replace(log.source, read=read)
+    publisher = Publisher(log.feed)
+    publisher._listeners = (lambda _: 1,)
+    publisher._publish()
+    assert "the store is closed" in caplog.text
+    assert publisher._listeners == ()

@@ -147,6 +147,7 @@ export interface Delta {
   /** The event it continues; a view that knows less has missed something. */
   after: number;
   last: number;
+  origin_us: Micros;
   total: number;
   spans: SpanBlock;
   header: Header;
