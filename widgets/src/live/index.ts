@@ -14,7 +14,7 @@ interface State {
   snapshot: { status?: string; workflow?: string; pending?: Question[] };
 }
 
-export function render({ model: wire, el }: RenderProps<State>): () => void {
+function render({ model: wire, el }: RenderProps<State>): () => void {
   const model = new Model();
   const root = h("div", { class: "db-root", "data-lm-suppress-shortcuts": "true" });
   el.append(root);

@@ -112,6 +112,7 @@ export class TimelineCanvas implements View {
       this.#canvas.style.height = this.#scroller.style.height = `${height}px`;
     }
     this.#spacer.style.height = `${Math.max(0, wanted - height)}px`;
+    this.element.classList.toggle("db-below", this.#scroller.scrollTop + height < wanted - 6);
     return this.scene(width, height);
   }
 

@@ -29,7 +29,7 @@ export interface Scene {
   selected: number | null;
 }
 
-/** Order in which pixels show what is in them: what went wrong first. */
+/** Order in which pixels show what is in them; failures are marked below the rest, so that few do not look like all. */
 const DENSE = ["--db-failed", "--db-running", "--db-cancelled", "--db-model", "--db-tool", "--db-action", "--db-script", "--db-other", "--db-step", "--db-item", "--db-dim"];
 
 /** Returns where a moment lies on the picture. */
@@ -152,15 +152,25 @@ class Density {
 }
 
 function paintRow(ctx: CanvasRenderingContext2D, row: Uint16Array, top: number, height: number, palette: Palette): void {
+  paintRuns(row, (mask) => lowest(mask > 1 ? mask & ~1 : mask), (colour, x, width) => {
+    ctx.fillStyle = palette[DENSE[31 - Math.clz32(colour)] ?? ""] ?? "";
+    ctx.fillRect(x, top, width + 0.5, height);
+  });
+  ctx.fillStyle = palette[DENSE[0] ?? ""] ?? "";
+  paintRuns(row, (mask) => mask & 1, (_, x, width) => { ctx.fillRect(x, top + height - 4, width + 0.5, 4); });
+}
+
+function lowest(mask: number): number {
+  return mask & -mask;
+}
+
+/** Calls `paint` for each run of pixels that show the same; zero is nothing. */
+function paintRuns(row: Uint16Array, shownOf: (mask: number) => number, paint: (shown: number, x: number, width: number) => void): void {
   for (let x = LABELS; x < row.length; ) {
-    const mask = row[x] ?? 0;
-    const shown = mask & -mask;
+    const shown = shownOf(row[x] ?? 0);
     let stop = x + 1;
-    while (stop < row.length && ((row[stop] ?? 0) & -(row[stop] ?? 0)) === shown) stop++;
-    if (shown !== 0) {
-      ctx.fillStyle = palette[DENSE[31 - Math.clz32(shown)] ?? ""] ?? "";
-      ctx.fillRect(x, top, stop - x + 0.5, height);
-    }
+    while (stop < row.length && shownOf(row[stop] ?? 0) === shown) stop++;
+    if (shown !== 0) paint(shown, x, stop - x);
     x = stop;
   }
 }

@@ -1,7 +1,7 @@
 // The whole view in a page, without a kernel: what is shown, and that hostile texts are nothing but text.
 
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { render } from "../../src/live";
+import live from "../../src/live";
 import type { Detail, ToBrowser, ToKernel } from "../../src/protocol";
 import { HEADER, type Row, welcome } from "../blocks";
 
@@ -30,7 +30,7 @@ beforeEach(() => {
     off: (_: string, listener: (message: ToBrowser) => void) => listeners.delete(listener),
   };
   say = (message) => { listeners.forEach((listener) => { listener(message); }); };
-  end = render({ model: wire, el: page } as unknown as Parameters<typeof render>[0]);
+  end = live.render({ model: wire, el: page } as unknown as Parameters<typeof live.render>[0]);
 });
 
 afterEach(() => {
