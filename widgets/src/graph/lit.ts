@@ -1,6 +1,6 @@
-// What state each step is in, as the spans and questions of an execution tell it.
+// What state each step is in, as the visits and questions of an execution tell it.
 
-import type { Question, SpanBlock } from "../protocol";
+import type { Question } from "../protocol";
 
 /** How a step stands; `caught` has failed, and the path went on elsewhere. */
 export type Lit = "pending" | "running" | "waiting" | "completed" | "failed" | "cancelled" | "caught";
@@ -13,35 +13,27 @@ export interface StepState {
 
 export const NOT_YET: StepState = { status: "pending", visits: 0 };
 const WORST_FIRST: Lit[] = ["running", "waiting", "failed", "cancelled", "caught", "completed"];
-const STATUSES = new Set<string>(WORST_FIRST);
 
-interface Visit {
+/** A visit of a path to a step. */
+export interface Visit {
+  /** Names the visit for good. */
+  id: number;
+  path: string;
+  step: string;
+  status: string;
   sequence: number;
-  status: Lit;
 }
 
-/** Follows the spans of an execution; blocks come in any order, and more than once. */
+/** Keeps count of the visits of an execution; they come in any order, and more than once. */
 export class Tally {
   readonly #visits = new Map<string, Set<number>>();
   readonly #latest = new Map<string, Map<string, Visit>>();
 
-  /** Takes over what a block says of steps. */
-  take(block: SpanBlock): void {
-    const named = (column: number[], row: number): string => block.names[column[row] ?? 0] ?? "";
-    block.id.forEach((id, row) => {
-      if (named(block.kind, row) !== "step") return;
-      const [step, path, status] = [named(block.step, row), named(block.path, row), named(block.status, row)];
-      entry(this.#visits, step, () => new Set<number>()).add(id);
-      const sequence = block.sequence[row] ?? 0;
-      const byPath = entry(this.#latest, step, () => new Map<string, Visit>());
-      if ((byPath.get(path)?.sequence ?? 0) <= sequence) byPath.set(path, { sequence, status: STATUSES.has(status) ? (status as Lit) : "running" });
-    });
-  }
-
-  /** Forgets everything. */
-  clear(): void {
-    this.#visits.clear();
-    this.#latest.clear();
+  /** Takes over a visit, new or changed. */
+  put(visit: Visit): void {
+    entry(this.#visits, visit.step, () => new Set<number>()).add(visit.id);
+    const byPath = entry(this.#latest, visit.step, () => new Map<string, Visit>());
+    if ((byPath.get(visit.path)?.sequence ?? 0) <= visit.sequence) byPath.set(visit.path, visit);
   }
 
   /** Returns the state of every step that has begun: what runs counts more than what is over, a failure more than a success. */
@@ -49,8 +41,8 @@ export class Tally {
     const asked = new Set([...questions].filter(({ status }) => status === "pending").map(({ step, path }) => JSON.stringify([step, path])));
     const states = new Map<string, StepState>();
     for (const [step, byPath] of this.#latest) {
-      const found = [...byPath].map(([path, { status }]) => (status === "running" && asked.has(JSON.stringify([step, path])) ? "waiting" : status));
-      states.set(step, { status: WORST_FIRST.find((one) => found.includes(one)) ?? "running", visits: this.#visits.get(step)?.size ?? 0 });
+      const found = new Set([...byPath].map(([path, { status }]) => (status === "running" && asked.has(JSON.stringify([step, path])) ? "waiting" : status)));
+      states.set(step, { status: WORST_FIRST.find((one) => found.has(one)) ?? "running", visits: this.#visits.get(step)?.size ?? 0 });
     }
     return states;
   }

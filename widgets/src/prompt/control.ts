@@ -90,5 +90,4 @@ function* ranges(schema: Schema): Generator<string> {
   if (step !== undefined) yield `in steps of ${step}`;
   const length = numeric(schema["maxLength"]);
   if (length !== undefined) yield `at most ${counted(length, "character")}`;
-  if (schema["format"] === "duration") yield "such as PT1H30M";
 }

@@ -1,7 +1,7 @@
 // What each kind of question asks for, and the response that an answer to it becomes (divebook/engine/interrupts.py).
 
 import type { QuestionKind } from "../protocol";
-import { h } from "../shared/dom";
+import { h, longText } from "../shared/dom";
 import { button } from "../shared/element";
 import { valueText } from "../shared/values";
 import { makeForm, type Form } from "./form";
@@ -44,7 +44,6 @@ export const KINDS: Record<QuestionKind, { word: string; sign: string }> = {
 const SUBJECTS = ["parameters", "output", "content", "result"];
 /** Keys that are shown in another way, or only meant for programs. */
 const TOLD = new Set(["bound", "used", "limit", "choices"]);
-const MOST_VALUE = 4000;
 const ANYTHING: Schema = { anyOf: [{ type: "string", title: "Text" }, { title: "JSON" }] };
 
 function subjectOf({ data }: Question): [string, unknown] | undefined {
@@ -70,8 +69,8 @@ const BUILDERS: Record<QuestionKind, (question: Question, draft: Draft) => Askin
   checkpoint: (question, draft) => answering(question, draft, "Continue"),
   timeout: (question, draft) => answering(question, draft, "Answer"),
   system_error: (question, draft) => answering(question, draft, "Answer"),
-  confirmation,
-  agent_review: review,
+  confirmation: judgement,
+  agent_review: judgement,
   resource_exhausted: exhausted,
   outcome_unknown: outcome,
 };
@@ -107,37 +106,26 @@ function answering(question: Question, draft: Draft, label: string): Asking {
   };
 }
 
-function confirmation(question: Question, draft: Draft): Asking {
+/** A decision on what an agent wants to do, or has done; what it is about may be changed. */
+function judgement(question: Question, draft: Draft): Asking {
+  const isReview = question.kind === "agent_review";
   const comment = makeForm(note("Comment"), draft["comment"], false);
-  const editor = new Editor(question, "Arguments", draft["edited"]);
-  const approve = (): unknown => {
-    if (!editor.check()) return undefined;
-    return withText({ approved: true, ...(editor.isOpen ? { data: editor.value() } : {}) }, comment);
+  const editor = new Editor(question, isReview ? "Under review" : "Arguments", draft["edited"]);
+  const give = (decision: string): unknown => {
+    const isChanged = editor.isOpen && decision !== "reject";
+    if (isChanged && !editor.check()) return undefined;
+    const approved = decision === "approve";
+    return withText({ approved, ...(isReview ? { decision } : {}), ...(isChanged ? { data: editor.value() } : {}) }, comment);
   };
+  const changes: Action = { label: "Send changes", sign: "✎", response: () => give("modify"), isHidden: () => !editor.isOpen };
   return {
     parts: [editor.element, comment.element],
     actions: [
-      { label: "Approve", sign: "✓", response: approve },
-      { label: "Deny", sign: "✕", response: () => withText({ approved: false }, comment) },
+      ...(isReview ? [changes] : []),
+      { label: "Approve", sign: "✓", response: () => give("approve"), isHidden: () => isReview && editor.isOpen },
+      { label: isReview ? "Reject" : "Deny", sign: "✕", response: () => give("reject") },
     ],
-    draft: () => ({ comment: comment.value(), edited: editor.draft() }),
-    focus: comment.focus,
-    escape: () => editor.close(),
-  };
-}
-
-function review(question: Question, draft: Draft): Asking {
-  const comment = makeForm(note("Comment"), draft["comment"], false);
-  const editor = new Editor(question, "Under review", draft["edited"], true);
-  const decide = (decision: string): Record<string, unknown> => withText({ decision, approved: decision === "approve" }, comment);
-  return {
-    parts: [editor.element, comment.element],
-    actions: [
-      { label: "Send changes", sign: "✎", response: () => (editor.check() ? { ...decide("modify"), data: editor.value() } : undefined), isHidden: () => !editor.isOpen },
-      { label: "Approve", sign: "✓", response: () => decide("approve"), isHidden: () => editor.isOpen },
-      { label: "Reject", sign: "✕", response: () => decide("reject") },
-    ],
-    draft: () => ({ comment: comment.value(), edited: editor.draft() }),
+    draft: () => ({ comment: comment.value(), edited: editor.value() }),
     focus: comment.focus,
     escape: () => editor.close(),
   };
@@ -188,12 +176,12 @@ class Editor {
   readonly #title: string;
   #form: Form | undefined;
 
-  constructor(question: Question, title: string, edited: unknown, always = false) {
+  constructor(question: Question, title: string, edited: unknown) {
     const found = subjectOf(question);
     this.#subject = found?.[1];
     this.#title = title;
     this.#schema = { title, ...(question.schema ?? schemaFor(this.#subject)) };
-    if (found === undefined && question.schema === null && !always) return;
+    if (found === undefined && question.schema === null && question.kind === "confirmation") return;
     if (edited === undefined) this.#show();
     else this.#open(edited);
   }
@@ -203,10 +191,6 @@ class Editor {
   }
 
   value(): unknown {
-    return this.#form?.value();
-  }
-
-  draft(): unknown {
     return this.#form?.value();
   }
 
@@ -251,30 +235,32 @@ function schemaFor(subject: unknown): Schema {
   return typeof subject === "string" ? { type: "string" } : isRecord(subject) ? { type: "object" } : {};
 }
 
-/** Shows a value, the longer ones to be scrolled. */
+/** Shows a value: all of it if somebody wants to see it, since it may be about to be approved. */
 export function valueView(value: unknown): HTMLElement {
-  return h("pre", { tabindex: 0, "aria-label": "Value" }, valueText(value, MOST_VALUE, 2));
+  const view = longText(typeof value === "string" ? value : JSON.stringify(value, null, 2));
+  for (const text of view.querySelectorAll("pre")) text.tabIndex = 0;
+  for (const more of view.querySelectorAll("button")) more.classList.add("small");
+  return view;
 }
+
+const WORDS: Record<string, string> = {
+  approve: "approved",
+  reject: "rejected",
+  modify: "changed",
+  continue: "went on",
+  raise: "raised",
+  stop: "stopped",
+  retry: "make the call again",
+  done: "the call was done",
+  fail: "the call failed",
+};
 
 /** Returns an answer in a few words. */
-export function answerText({ kind, response }: Question): string {
-  const given = asSchema(response);
-  const comment = text(given["text"]) === "" ? "" : `: ${text(given["text"])}`;
-  const changes = given["data"] === undefined ? "" : " with changes";
-  switch (kind) {
-    case "confirmation":
-      return `${given["approved"] === true ? `approved${changes}` : "denied"}${comment}`;
-    case "agent_review":
-      return `${{ approve: "approved", reject: "rejected", modify: "changed" }[text(given["decision"])] ?? "answered"}${comment}`;
-    case "resource_exhausted":
-      return given["decision"] === "raise" ? `raised to ${valueText(asSchema(given["data"])["to"] ?? "more", 40)}` : "stopped";
-    case "outcome_unknown":
-      return { retry: "make the call again", done: "the call was done", fail: "the call failed" }[text(given["choice"])] ?? "answered";
-    case "clarification":
-    case "checkpoint":
-    case "timeout":
-    case "system_error":
-      return valueText(given["data"] ?? given["text"] ?? given["decision"] ?? "no answer", 400);
-  }
+export function answerText({ response }: Question): string {
+  const { approved, decision, choice, text: comment, data } = asSchema(response);
+  const judged = approved === undefined ? "" : approved === true ? "approved" : "denied";
+  const word = WORDS[text(decision ?? choice)] ?? judged;
+  const changes = judged !== "" && data !== undefined && decision === undefined ? " with changes" : "";
+  const said = comment ?? (judged === "" ? (asSchema(data)["to"] ?? data) : undefined);
+  return [word + changes, valueText(said, 400)].filter((part) => part !== "").join(": ") || "no answer";
 }
-

@@ -34,9 +34,6 @@ const FORMATS: Record<string, [(value: string) => boolean, string]> = {
   time: [(value) => /^\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)?$/i.test(value), "must be a time such as 14:30"],
   email: [(value) => /^[^\s@]+@[^\s@]+\.[^\s@.]+$/.test(value), "must be an e-mail address"],
   uri: [(value) => URL.canParse(value), "must be an address such as https://example.org"],
-  uuid: [(value) => /^[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}$/i.test(value), "must be a UUID"],
-  duration: [(value) => /^-?P(?=.)(\d+([.,]\d+)?[YMWD])*(T(\d+([.,]\d+)?[HMS])+)?$/.test(value), "must be a duration such as PT1H30M"],
-  ipv4: [(value) => /^(\d{1,3}\.){3}\d{1,3}$/.test(value), "must be an address such as 192.0.2.1"],
 };
 
 function isDate(value: string): boolean {

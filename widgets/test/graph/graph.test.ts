@@ -1,7 +1,7 @@
 import { beforeEach, expect, test, vi } from "vitest";
 import { GraphView } from "../../src/graph/graph";
 import { Tally, type StepState } from "../../src/graph/lit";
-import type { Graph, SpanBlock } from "../../src/protocol";
+import type { Graph } from "../../src/protocol";
 import { question } from "../prompt/questions";
 
 const GRAPH: Graph = {
@@ -94,25 +94,21 @@ test("names are text, cut to what fits, and whole in the title", () => {
   expect(document.querySelector("title")?.textContent).toContain("\\u202e");
 });
 
-function spans(...rows: [number, string, string, string][]): SpanBlock {
-  const names = ["", "step", "operation"];
-  const place = (text: string): number => (names.includes(text) ? names.indexOf(text) : names.push(text) - 1);
-  const block: SpanBlock = { names, id: [], kind: [], path: [], step: [], type: [], label: [], status: [], note: [], start: [], end: [], iteration: [], visit: [], attempts: [], tokens: [], sequence: [] };
-  for (const [id, path, name, status] of rows) {
-    block.id.push(id);
-    block.kind.push(1);
-    block.path.push(place(path));
-    block.step.push(place(name));
-    block.status.push(place(status));
-    block.sequence.push(id);
-  }
-  return block;
+function tallied(...rows: [number, string, string, string][]): Tally {
+  const tally = new Tally();
+  for (const [id, path, step, status] of rows) tally.put({ id, path, step, status, sequence: id });
+  return tally;
 }
 
 test("the latest visit on each path counts, and of the paths the worst", () => {
-  const tally = new Tally();
-  tally.take(spans([1, "main", "a", "failed"], [2, "main", "a", "completed"], [3, "main", "b", "completed"], [4, "other", "b", "failed"]));
-  tally.take(spans([2, "main", "a", "completed"], [5, "main", "c", "running"]));
+  const tally = tallied(
+    [5, "main", "c", "running"],
+    [2, "main", "a", "completed"],
+    [1, "main", "a", "failed"],
+    [2, "main", "a", "completed"],
+    [3, "main", "b", "completed"],
+    [4, "other", "b", "failed"],
+  );
   expect(Object.fromEntries(tally.states())).toEqual({
     a: { status: "completed", visits: 2 },
     b: { status: "failed", visits: 2 },
@@ -121,8 +117,7 @@ test("the latest visit on each path counts, and of the paths the worst", () => {
 });
 
 test("a step that asks waits", () => {
-  const tally = new Tally();
-  tally.take(spans([1, "main", "review", "running"]));
+  const tally = tallied([1, "main", "review", "running"]);
   expect(tally.states([question()]).get("review")?.status).toBe("waiting");
   expect(tally.states([question({ status: "completed" })]).get("review")?.status).toBe("running");
 });

@@ -179,7 +179,7 @@ test("a new question does not take the focus or what is being typed", () => {
   expect(document.activeElement).toBe(input);
   expect(input?.isConnected).toBe(true);
   expect(input?.value).toBe("half a sen");
-  expect(document.querySelector("[aria-live]")?.textContent).toBe("New question: Which licence?");
+  expect(document.querySelector(".unseen")?.textContent).toBe("New question: Which licence?");
 });
 
 test("what was begun survives the view", () => {
