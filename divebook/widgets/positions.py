@@ -8,22 +8,36 @@ is plain JSON of bounded size.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from divebook.analysis.shown import cut, one_line
 from divebook.engine.evolve import evolve
 from divebook.engine.state import ExecutionState, PathState
+from divebook.errors import DivebookError
 from divebook.events import Event
 from divebook.events.catalog import StateMutated
 from divebook.events.codec import encode
-from divebook.widgets.protocol import DetailEvent, EventBlock, PathView, PendingView, StateView
+from divebook.widgets.protocol import (
+    DetailEvent,
+    EventAnswer,
+    EventBlock,
+    EventsAnswer,
+    PathView,
+    PendingView,
+    ReplayToBrowser,
+    StateAnswer,
+    StateView,
+)
+
+T = TypeVar("T")
 
 KEPT_EVERY = 250
 """Events between two states that are kept."""
 MAX_TEXT, MAX_VALUES = 20_000, 400_000
 """Characters of one text, and of all values, of an answer."""
 LEAST_TEXT, COST_OF_VALUE = 200, 8
+EVENTS_PER_ANSWER = 10_000
 MAX_PATHS = 200
 NAME_WIDTH, TEXT_WIDTH = 120, 120
 _TELLING = ("error", "condition", "question", "item_key", "operation_type", "stored_variable", "target", "signal_type")
@@ -92,9 +106,30 @@ class Positions:
             data=_Budget(MAX_VALUES).shortened(data),
         )
 
+    def reply(self, message: Mapping[str, Any]) -> ReplayToBrowser | None:
+        """Return the answer to a message of a view that steps; None if it is no such message."""
+        match message:
+            case {"type": "events", "view": str(view), "after": int(after), "stop": int(stop)}:
+                block = self.block(max(0, after), min(stop, max(0, after) + EVENTS_PER_ANSWER))
+                return EventsAnswer(type="events", view=view, total=self.total, events=block)
+            case {"type": "state", "view": str(view), "sequence": int(sequence)}:
+                state, why = _tried(self.state_at, sequence)
+                return StateAnswer(type="state", view=view, sequence=sequence, state=state, error=why)
+            case {"type": "event", "view": str(view), "sequence": int(sequence)}:
+                event, why = _tried(self.event_at, sequence)
+                return EventAnswer(type="event", view=view, sequence=sequence, event=event, error=why)
+        return None
+
     def block(self, after: int = 0, stop: int | None = None) -> EventBlock:
         """Return the events behind `after`, up to and with `stop`, as columns of short texts."""
         return block_of(self._events[after:stop], self._events[0].recorded_at if self._events else 0, after + 1)
+
+
+def _tried(read: Callable[[int], T], sequence: int) -> tuple[T | None, str]:
+    try:
+        return read(sequence), ""
+    except (IndexError, DivebookError) as error:
+        return None, str(error)
 
 
 def view_of(state: ExecutionState) -> StateView:

@@ -119,3 +119,15 @@ def test_a_position_outside_of_the_log_is_refused(sequence):
     positions = Positions("exec_1", events(catalog.ExecutionStarted("w"), catalog.ExecutionCompleted()))
     with pytest.raises(IndexError, match="2 events"):
         positions.state_at(sequence)
+
+
+def test_messages_of_a_view_are_answered_and_troubles_told():
+    positions = Positions("exec_1", a_log(1))
+    events_answer = positions.reply({"type": "events", "view": "v", "after": 0, "stop": 3})
+    assert (events_answer["total"], len(events_answer["events"]["type"])) == (5, 3)
+    assert positions.reply({"type": "state", "view": "v", "sequence": 2})["state"] == positions.state_at(2)
+    assert positions.reply({"type": "event", "view": "v", "sequence": 2})["event"] == positions.event_at(2)
+    missing = positions.reply({"type": "state", "view": "v", "sequence": 9})
+    assert (missing["state"], missing["error"]) == (None, "there is no position 9: the log has 5 events")
+    assert positions.reply({"type": "event", "view": "v", "sequence": 0})["event"] is None
+    assert positions.reply({"type": "strange"}) is None

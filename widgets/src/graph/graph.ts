@@ -12,7 +12,7 @@ import { NOT_YET, type Lit, type StepState } from "./lit";
 const PAD = 28;
 const [CLOSEST, FARTHEST] = [2.5, 0.05];
 const READABLE = 0.5; // below this scale texts are left out
-const AT_FIRST = 0.75;
+const AT_FIRST = 0.65;
 const DRAGGED = 4;
 const LEGEND: Lit[] = ["pending", "running", "waiting", "completed", "failed", "cancelled", "caught"];
 

@@ -81,9 +81,8 @@ function hintFor(schema: Schema): string {
 function* ranges(schema: Schema): Generator<string> {
   const [least, most] = [numeric(schema["minimum"]), numeric(schema["maximum"])];
   const [above, below] = [numeric(schema["exclusiveMinimum"]), numeric(schema["exclusiveMaximum"])];
-  if (least !== undefined && most !== undefined) yield `${least} to ${most}`;
-  else if (least !== undefined) yield `at least ${least}`;
-  else if (most !== undefined) yield `at most ${most}`;
+  if (least !== undefined) yield `at least ${least}`;
+  if (most !== undefined) yield `at most ${most}`;
   if (above !== undefined) yield `more than ${above}`;
   if (below !== undefined) yield `less than ${below}`;
   const step = numeric(schema["multipleOf"]);

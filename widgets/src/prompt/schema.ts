@@ -102,7 +102,7 @@ export function nodeOf(schema: Schema, root: Schema): Node {
   const nullable = allowsNull(whole, root);
   const parts = variants(whole, root);
   const rest = without(whole, "anyOf", "oneOf", "type");
-  const single = parts.length === 1 ? parts[0] : decimal(parts);
+  const single = parts.length === 1 ? parts[0] : undefined;
   if (single !== undefined) return { ...nodeOf({ ...without(single, "title"), ...rest }, root), nullable };
   const constants = parts.map((part) => part["const"]);
   if (parts.length > 0 && constants.every((value) => value !== undefined)) {
@@ -119,13 +119,6 @@ function hasAlternatives(schema: Schema): boolean {
 function allowsNull(schema: Schema, root: Schema): boolean {
   const parts = [...schemas(schema["anyOf"]), ...schemas(schema["oneOf"])].map((part) => resolve(part, root));
   return list(schema["type"]).includes("null") || parts.some((part) => part["type"] === "null" || (hasAlternatives(part) && allowsNull(part, root)));
-}
-
-/** Returns the text form of what pydantic writes for a Decimal: a number, or a text with a pattern. */
-function decimal(parts: Schema[]): Schema | undefined {
-  const other = parts.find((part) => part["type"] === "string" && part["pattern"] !== undefined);
-  const isDecimal = parts.length === 2 && parts.some((part) => part["type"] === "number");
-  return isDecimal && other !== undefined ? { ...other, decimal: true } : undefined;
 }
 
 function kindOf(schema: Schema, root: Schema): Kind {

@@ -54,7 +54,6 @@ export function words(request: Request): Control {
   const type = schema["writeOnly"] === true ? "password" : INPUT_TYPES[format];
   const input = isShort(schema) || type !== undefined ? h("input", { type: type ?? "text", step: type === "time" ? 1 : null }) : area();
   setAttribute(input, "autocomplete", type === "password" ? "new-password" : "off");
-  setAttribute(input, "inputmode", schema["decimal"] === true ? "decimal" : null);
   const given = isBlank(request.value) ? "" : typeof request.value === "string" ? request.value : JSON.stringify(request.value);
   input.value = type === "datetime-local" ? localTime(given) : given;
   if (input instanceof HTMLTextAreaElement) fit(input);

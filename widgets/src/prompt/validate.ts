@@ -117,9 +117,7 @@ function* textProblems(value: string, schema: Schema): Generator<string> {
   const [least, most] = [numeric(schema["minLength"]), numeric(schema["maxLength"])];
   if (least !== undefined && length < least) yield `must have at least ${counted(least, "character")}`;
   if (most !== undefined && length > most) yield `must have at most ${counted(most, "character")}, not ${length}`;
-  if (!matches(value, text(schema["pattern"]))) {
-    yield schema["decimal"] === true ? "must be a number" : `must match the pattern ${text(schema["pattern"])}`;
-  }
+  if (!matches(value, text(schema["pattern"]))) yield `must match the pattern ${text(schema["pattern"])}`;
   const format = FORMATS[text(schema["format"])];
   if (format !== undefined && !format[0](value)) yield format[1];
 }

@@ -58,6 +58,11 @@ export class Replay implements View {
     this.#player.step(sequence - this.#player.position);
   }
 
+  /** Shows why events are missing. */
+  tell(trouble: string): void {
+    this.#panel.showTrouble(trouble);
+  }
+
   destroy(): void {
     this.#player.pause();
     this.#list.destroy();
