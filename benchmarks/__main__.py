@@ -1,4 +1,4 @@
-"""``python -m benchmarks [--only NAME ...]``: prints one JSON line per measurement.
+"""``python -m benchmarks [--only NAME ...] [--write]``: prints each figure with its target and whether it is met.
 
 Figures depend on the machine; ratios come from one run and can be compared.
 """
@@ -6,28 +6,64 @@ Figures depend on the machine; ratios come from one run and can be compared.
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Callable, Iterator
-from typing import Any
+import os
+import platform
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
 
+from benchmarks.figure import HEADINGS, Figure
+from benchmarks.going_on import answered, resumed
 from benchmarks.imports import startup
-from benchmarks.steps import flat, parallel, sequential
+from benchmarks.sequence import flat, replay, sequential, size
+from benchmarks.together import many, parallel
+from benchmarks.values import values
 
-MEASUREMENTS: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
+MEASUREMENTS: dict[str, Callable[[], Iterator[Figure]]] = {
     "sequential": sequential,
     "flat": flat,
+    "size": size,
     "parallel": parallel,
+    "many": many,
+    "resume": resumed,
+    "answer": answered,
+    "replay": replay,
     "startup": startup,
+    "values": values,
 }
+RESULTS = Path(__file__).with_name("RESULTS.md")
+BEGIN, END = "<!-- figures -->", "<!-- end of figures -->"
 
 
 def main() -> None:
     """Run the measurements that are asked for, or all."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--only", action="append", choices=MEASUREMENTS, help="may be given several times")
-    for name in parser.parse_args().only or MEASUREMENTS:
-        for result in MEASUREMENTS[name]():
-            print(json.dumps(result), flush=True)
+    parser.add_argument("--write", action="store_true", help=f"put the figures into {RESULTS.name}")
+    arguments = parser.parse_args()
+    figures = []
+    for name in arguments.only or MEASUREMENTS:
+        for figure in MEASUREMENTS[name]():
+            figures.append(figure)
+            print(" | ".join(figure.cells), flush=True)
+    missed = sum(figure.verdict == "missed" for figure in figures)
+    print(f"{len(figures)} figures, {missed} of them miss their target")
+    if arguments.write:
+        write(figures)
+
+
+def write(figures: Sequence[Figure]) -> None:
+    """Replace the table in the results by these figures."""
+    before, _, rest = RESULTS.read_text(encoding="utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    machine = f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    RESULTS.write_text(f"{before}{BEGIN}\n{machine}\n\n{table(figures)}\n{END}{after}", encoding="utf-8")
+
+
+def table(figures: Sequence[Figure]) -> str:
+    """Return the figures as Markdown."""
+    rows = (HEADINGS, tuple("---" for _ in HEADINGS), *(figure.cells for figure in figures))
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 if __name__ == "__main__":

@@ -7,26 +7,26 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+
+from benchmarks.figure import Figure
 
 ROUNDS = 9
 PYTHON = (sys.executable, "-c")
 IPYTHON = (sys.executable, "-m", "IPython", "--no-banner", "--quick", "--HistoryManager.enabled=False", "-c")
 
 
-def startup() -> Iterator[dict[str, Any]]:
+def startup() -> Iterator[Figure]:
     """Seconds more than the bare interpreter, best of several alternating rounds."""
-    yield more("import divebook", [*PYTHON, "pass"], [*PYTHON, "import divebook"], 0.15)
-    yield more("%load_ext divebook", [*IPYTHON, "pass"], [*IPYTHON, "%load_ext divebook"], None)
+    yield more("import divebook over bare Python", [*PYTHON, "pass"], [*PYTHON, "import divebook"], 0.15)
+    yield more("%load_ext divebook over bare IPython", [*IPYTHON, "pass"], [*IPYTHON, "%load_ext divebook"], None)
 
 
-def more(name: str, bare: Sequence[str], loaded: Sequence[str], limit: float | None) -> dict[str, Any]:
+def more(name: str, bare: Sequence[str], loaded: Sequence[str], limit: float | None) -> Figure:
     """Measure both commands in turn and return the difference."""
     times = [(seconds(bare), seconds(loaded)) for _ in range(ROUNDS)]
     bare_s, loaded_s = (min(column) for column in zip(*times, strict=True))
-    result: dict[str, Any] = {"name": "startup", "what": name, "bare_s": round(bare_s, 3), "with_s": round(loaded_s, 3)}
-    result["more_s"] = round(loaded_s - bare_s, 3)
-    return result if limit is None else {**result, "limit": limit}
+    details = {"bare, s": round(bare_s, 3), "with it": round(loaded_s, 3)}
+    return Figure(name, "", loaded_s - bare_s, "s more", limit, details=details)
 
 
 def seconds(command: Sequence[str]) -> float:

@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from divebook._version import __version__
 from divebook.agents import Agent
 from divebook.agents.models import is_known_provider
 from divebook.documents import DocumentRepository, FileDocuments
-from divebook.engine.checkpoint import load_state
-from divebook.engine.evolve import fold
-from divebook.engine.instructions import Fact
-from divebook.engine.interrupts import checked_response
-from divebook.engine.state import ExecutionState, Interrupt
+from divebook.engine.state import Interrupt
+from divebook.envelope.bounds import Bounds
 from divebook.errors import (
     AlreadyRegisteredError,
-    CorruptStoreError,
     DefinitionError,
     ExecutionError,
-    InterruptError,
     NotFoundError,
     SetupError,
 )
-from divebook.events import Event, catalog
+from divebook.events import catalog
 from divebook.events.codec import storable
 from divebook.events.event import to_datetime
-from divebook.execution.clock import Chance, Clock, Ids, SystemChance, SystemClock
+from divebook.execution.clock import Chance, Clock, SystemChance, SystemClock
+from divebook.execution.control import Control
 from divebook.execution.execution import Execution
 from divebook.execution.step_run import Handler, Services
 from divebook.scripting import Interpreter, default_interpreter
@@ -36,10 +33,12 @@ from divebook.steps.actions import REGISTERED, Action, built_in_actions
 from divebook.steps.content import ContentBuilder
 from divebook.steps.evaluation import condition_holds, items_of
 from divebook.steps.function import FunctionStep, require_function
+from divebook.steps.interrupt import interrupt_step
 from divebook.steps.prompt import PromptStep
 from divebook.steps.script import ScriptStep
 from divebook.steps.wait import wait_step
-from divebook.store import EventStore, ExecutionRecord, Lease, Owner, open_store
+from divebook.store import EventStore, ExecutionRecord, open_store
+from divebook.store.durability import durability_called
 from divebook.workflow.definition import Config, Definitions, Workflow
 from divebook.workflow.functions import FUNCTION, WORKFLOW_FUNCTIONS
 from divebook.workflow.graph import missing_agents
@@ -64,6 +63,10 @@ class Environment:
         A folder for documents, where no repository is given; by default the current one.
     printer
         Takes what the ``Print`` action and scripts print.
+    durability
+        How the logs of its executions are written. ``full``: every event survives a power failure. ``relaxed``: several
+        times faster on most disks; a power failure may take the latest events. By default what the settings or else the
+        store say.
     clock, chance
         Time and randomness; tests pass their own.
 
@@ -87,6 +90,7 @@ class Environment:
         documents: DocumentRepository | None = None,
         documents_dir: str | os.PathLike[str] | None = None,
         printer: Callable[[str], None] = print,
+        durability: str | None = None,
         clock: Clock | None = None,
         chance: Chance | None = None,
         interpreter: Interpreter | None = None,
@@ -95,6 +99,7 @@ class Environment:
             raise SetupError("environment name is required")
         self.name, self.description = name, ""
         self.config = Config()
+        self._durability = durability_called(durability)
         self.store = open_store(store) if store is None or isinstance(store, str) else store
         if documents is not None and documents_dir is not None:
             raise SetupError("documents dir and repo cannot both be set: a repository has its own folder")
@@ -104,23 +109,24 @@ class Environment:
         self._workflows: dict[str, Workflow] = {}
         self._actions = built_in_actions(self.documents, printer, lambda: to_datetime(self._clock.now()))
         self._own_actions: dict[str, Action] = {action.name: action for action in actions}
-        self._live: dict[str, Execution] = {}
-        self._services = self._make_services(interpreter or default_interpreter(), printer)
+        services = functools.partial(self._make_services, interpreter or default_interpreter(), printer)
+        self._control = Control(self.store, services, self._check, self._clock, self._chance)
         for agent in agents:
             self.add_agent(agent)
         for workflow in workflows:
             self.add_workflow(workflow)
 
-    def _make_services(self, interpreter: Interpreter, printer: Callable[[str], None]) -> Services:
+    def _make_services(self, interpreter: Interpreter, printer: Callable[[str], None], control: Control) -> Services:
         content = ContentBuilder(interpreter, self.documents, printer)
         handlers: dict[str, Handler] = {
             "prompt": PromptStep(self._agent_for, content),
             "action": ActionStep(lambda: self.actions),
             "script": ScriptStep(interpreter, self.documents, printer),
             "wait": wait_step,
+            "interrupt": interrupt_step,
             "function": FunctionStep(self._run_child),
         }
-        return Services(handlers, condition_holds, items_of)
+        return Services(handlers, condition_holds, items_of, control.claim_expired)
 
     @classmethod
     def from_definitions(cls, definitions: Definitions, **settings: Any) -> Environment:
@@ -212,10 +218,20 @@ class Environment:
     # --- executions ------------------------------------------------------------------------------------------------
 
     def start(
-        self, workflow: Workflow | str, inputs: Mapping[str, Any] | None = None, *, coerce_text: bool = False
+        self,
+        workflow: Workflow | str,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        coerce_text: bool = False,
+        bounds: Bounds | Mapping[str, Any] | None = None,
+        identity: Mapping[str, Any] | None = None,
+        durability: str | None = None,
     ) -> Execution:
         """Start an execution and return at once; `create` and `Execution.start` in one."""
-        return self.create(workflow, inputs, coerce_text=coerce_text).start()
+        created = self.create(
+            workflow, inputs, coerce_text=coerce_text, bounds=bounds, identity=identity, durability=durability
+        )
+        return created.start()
 
     def fire(self, trigger: str, inputs: Mapping[str, Any] | None = None) -> list[Execution]:
         """Create a pending execution of every workflow that lists a trigger of that name; start those you want."""
@@ -226,7 +242,14 @@ class Environment:
         return [self.create(workflow, inputs) for workflow in subscribed]
 
     def create(
-        self, workflow: Workflow | str, inputs: Mapping[str, Any] | None = None, *, coerce_text: bool = False
+        self,
+        workflow: Workflow | str,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        coerce_text: bool = False,
+        bounds: Bounds | Mapping[str, Any] | None = None,
+        identity: Mapping[str, Any] | None = None,
+        durability: str | None = None,
     ) -> Execution:
         """Return a pending execution, of which nothing is recorded before it is started.
 
@@ -238,6 +261,12 @@ class Environment:
             Plain data by name.
         coerce_text
             Turn texts into the declared types of inputs, as a command line needs.
+        bounds
+            What it may spend, in place of what the workflow says: ``{"max_llm_calls": 40, "max_cost": 2.50}``.
+        identity
+            Who asks: ``user_id``, ``session_id``, ``request_id``, ``metadata``; for its envelope.
+        durability
+            ``full`` or ``relaxed``, for this execution only.
 
         Raises
         ------
@@ -250,15 +279,17 @@ class Environment:
         self._check(found)
         bound = storable(bind_inputs(found, inputs or {}, coerce_text=coerce_text), "inputs")
         opening = catalog.ExecutionStarted(
-            found.name, bound, found.to_dict(), found.fingerprint, found.source or None, __version__
+            found.name,
+            bound,
+            found.to_dict(),
+            found.fingerprint,
+            found.source or None,
+            __version__,
+            _read_bounds(bounds if bounds is not None else found.bounds),
+            storable(identity, "identity") if identity else None,
         )
-        execution_id = Ids(self._clock, self._chance).execution()
-        execution = Execution(found, ExecutionState(execution_id), self.store, self._begin(Fact(opening)))
-        self._live[execution_id] = execution
-        return execution
-
-    def _begin(self, *openings: Fact, lease: Lease | None = None) -> Callable[[Execution], Execution]:
-        return lambda execution: execution.drive(openings, self._services, self._clock, self._chance, lease)
+        kept = durability_called(durability or self._durability or self.config.durability or None)
+        return self._control.create(found, opening, kept)
 
     def _check(self, workflow: Workflow) -> None:
         """Raise unless the agents, and in our own dialect the actions, that the steps name exist."""
@@ -282,13 +313,13 @@ class Environment:
         child = await self.start(workflow, inputs)
         if child.status != catalog.COMPLETED:
             raise ExecutionError(f"child execution {child.id} of {workflow!r} is {child.status}: {child.error}")
-        return {"execution_id": child.id, "status": child.status, "outputs": child.outputs}
+        return {"execution_id": child.id, "status": child.status, "outputs": child.state.outputs}
 
-    def resume(self, execution_id: str) -> Execution:
+    def resume(self, execution_id: str, bounds: Bounds | Mapping[str, Any] | None = None) -> Execution:
         """Take an execution up again where its log ends.
 
         What completed is not run again. A failed or cancelled execution goes on at the step it stopped in. The
-        definition is the one it was started with.
+        definition is the one it was started with; `bounds` replace those it had.
 
         Raises
         ------
@@ -299,109 +330,76 @@ class Environment:
         LeaseHeldError
             Another process is running it.
         """
-        execution_id = self.store.resolve(execution_id)
-        live = self._live.get(execution_id)
-        if live is not None and live.is_live:
-            raise ExecutionError(
-                f"execution {execution_id} is running in this process already; wait for it or cancel it"
-            )
-        self._check_resumable(execution_id)
-        lease = self.store.acquire(execution_id, Owner.current())
-        execution = self._load(execution_id)
-        self._live[execution_id] = execution
-        return self._begin(Fact(catalog.ExecutionResumed(execution.status)), lease=lease)(execution)
+        return self._control.resume(execution_id, None if bounds is None else _as_bounds(bounds))
 
-    def _check_resumable(self, execution_id: str) -> None:
-        execution = self._load(execution_id)
-        if execution.status == catalog.COMPLETED:
-            raise ExecutionError(f"execution {execution_id} has completed; start a new one to run the workflow again")
-        self._check(execution.workflow)
-
-    def answer(self, interrupt_id: str, response: Any, execution_id: str | None = None) -> Execution:
-        """Answer a question; its execution goes on at once.
+    def answer(
+        self, interrupt_id: str, response: Any, execution_id: str | None = None, by: str | None = None
+    ) -> Execution:
+        """Answer a question; its execution goes on at once, here or in the process that drives it.
 
         Parameters
         ----------
         interrupt_id
             Which question, as `Execution.interrupts` and `interrupts` name it.
         response
-            To a question about an unknown outcome ``{"choice": "retry"}``, ``{"choice": "done", "result": ...}`` or
-            ``{"choice": "fail"}``; the choice alone will do as a text.
+            What fits the kind of question: a text, or a value that fits its schema (clarification); True or False
+            (confirmation); ``"approve"``, ``"reject"`` or ``"modify"`` (agent_review); a number, ``"raise"`` or
+            ``"stop"`` (resource_exhausted); ``"retry"``, ``"fail"`` or ``{"choice": "done", "result": ...}`` (unknown
+            outcome). In full form: ``{"text": ..., "approved": ..., "decision": ..., "data": ...}``.
         execution_id
             Spares the search through the executions that wait.
+        by
+            Who answers; by default the user of this process.
 
         Raises
         ------
         NotFoundError
             There is no such question.
         InterruptError
-            It has an answer already, or this one does not fit; the question stays as it was.
+            It has an answer already (the error shows it), has expired, or this answer does not fit: it stays open then.
         """
-        execution = self._asked(interrupt_id, execution_id)
-        question = execution.state.interrupts[interrupt_id]
-        checked = checked_response(question, storable(response, "response"))
-        if execution.answer_live(interrupt_id, checked):
-            return execution
-        self._check(execution.workflow)
-        lease = self.store.acquire(execution.id, Owner.current())
-        fresh = self._load(execution.id)
-        try:
-            checked_response(fresh.state.interrupts[interrupt_id], checked)
-        except InterruptError:  # somebody else was faster
-            self.store.release(lease)
-            raise
-        self._live[fresh.id] = fresh
-        resumed = Fact(catalog.ExecutionResumed(fresh.status))
-        resolved = Fact(catalog.InterruptResolved(interrupt_id, checked), question.path, question.step)
-        return self._begin(resumed, resolved, lease=lease)(fresh)
+        return self._control.answer(interrupt_id, response, execution_id, by)
+
+    def signal(self, execution_id: str, name: str, payload: Any = None, by: str | None = None) -> Execution:
+        """Send a signal to an execution; it is kept until a step takes it.
+
+        Steps take signals with ``Type: wait`` and ``Signal: name``, or with ``ctx.wait_signal``.
+
+        Parameters
+        ----------
+        payload
+            Plain data.
+        by
+            Who sends it; by default the user of this process.
+
+        Raises
+        ------
+        ExecutionError
+            The execution has ended.
+        """
+        return self._control.signal(execution_id, name, payload, by)
 
     def interrupts(self) -> list[tuple[str, Interrupt]]:
         """Return every question that waits for an answer, with the id of its execution, newest execution first."""
-        return [(found.id, question) for found in self._unfinished() for question in found.interrupts]
-
-    def _unfinished(self) -> Iterable[Execution]:
-        return (self.execution(record.execution_id) for record in self.store.records(status=catalog.RUNNING))
-
-    def _asked(self, interrupt_id: str, execution_id: str | None) -> Execution:
-        """Return the execution that asked a question."""
-        candidates = [self.execution(execution_id)] if execution_id else list(self._unfinished())
-        for execution in candidates:
-            if interrupt_id in execution.state.interrupts:
-                return execution
-        known = [question.interrupt_id for execution in candidates for question in execution.interrupts]
-        raise NotFoundError("question", interrupt_id, known)
+        return self._control.questions()
 
     def execution(self, execution_id: str) -> Execution:
         """Return an execution, live or past; the beginning of an id is enough where it is unique."""
-        if execution_id in self._live:
-            return self._live[execution_id]
-        execution_id = self.store.resolve(execution_id)
-        live = self._live.get(execution_id)
-        return live if live is not None else self._load(execution_id)
+        return self._control.find(execution_id)
 
     def cancel(self, execution_id: str) -> Execution:
         """Cancel an execution: one of this process is stopped, any other is marked as cancelled.
 
         A process that drives it finds with its next step that it may no longer write, and stops there.
         """
-        execution = self.execution(execution_id)
-        if execution.is_live:
-            execution.cancel()
-            return execution
-        if execution.state.is_over:
-            raise ExecutionError(f"execution {execution.id} is {execution.status} already; there is nothing to cancel")
-        lease = self._take_over(execution.id)
-        return self._load(execution.id).drive_cancellation(self._clock, self._chance, lease)
-
-    def _take_over(self, execution_id: str) -> Lease:
-        """Acquire an execution whoever drives it: as if the present lease had expired."""
-        held = next((lease for lease in self.store.leases() if lease.execution_id == execution_id), None)
-        after = None if held is None or not held.is_live() else held.expires_at + 1
-        return self.store.acquire(execution_id, Owner.current(), now=after)
+        return self._control.cancel(execution_id)
 
     def recoverable(self) -> list[ExecutionRecord]:
-        """Return the executions that have not ended and that no living process drives, newest first."""
-        return self.store.orphans()
+        """Return the executions that have something to do and that no living process drives, newest first.
+
+        One that waits has something to do once its time has come, or there is a message for it.
+        """
+        return self._control.recoverable()
 
     def executions(
         self, status: str | None = None, workflow: str | None = None, limit: int = 0, offset: int = 0
@@ -409,23 +407,17 @@ class Environment:
         """Return what the store knows of executions, newest first; `limit` 0 returns all."""
         return self.store.records(status=status, workflow=workflow, limit=limit, offset=offset)
 
-    def _load(self, execution_id: str) -> Execution:
-        opening = self.store.read(execution_id, limit=1)
-        checkpoint = self.store.checkpoint(execution_id)
-        state = None if checkpoint is None else load_state(checkpoint[1])
-        later = self.store.read(execution_id, after=0 if state is None else state.last_sequence)
-        return Execution(_recorded_workflow(execution_id, opening), fold(execution_id, later, state), self.store)
-
     def __repr__(self) -> str:
         return f"<Environment {self.name!r}: {len(self._agents)} agents, {len(self._workflows)} workflows>"
 
 
-def _recorded_workflow(execution_id: str, events: Sequence[Event]) -> Workflow:
-    """Return the definition that an execution was started with."""
-    opening = events[0].data if events else None
-    if not isinstance(opening, catalog.ExecutionStarted) or opening.definition is None:
-        raise CorruptStoreError(f"execution {execution_id} has no recorded definition; it can be exported, not resumed")
-    return Workflow.from_dict({**opening.definition, "source": opening.source or ""})
+def _as_bounds(given: Bounds | Mapping[str, Any]) -> Bounds:
+    return given if isinstance(given, Bounds) else Bounds.read(given)
+
+
+def _read_bounds(given: Bounds | Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return bounds as the log holds them; None where nothing is bounded."""
+    return None if given is None else _as_bounds(given).to_dict() or None
 
 
 def _merged_config(old: Config, new: Config) -> Config:

@@ -9,7 +9,12 @@
     ├── AlreadyRegisteredError     a name is taken
     ├── SetupError                 an environment's settings contradict each other or miss something
     ├── InvalidEventError          an event or its payload breaks its own rules
+    ├── EnvelopeError              an envelope, or what it is made from, makes no sense
+    │   ├── BoundsError            a bound that nobody knows, or with a value that is none
+    │   ├── InvalidEnvelopeError   an envelope or its written form breaks its own rules (problems)
+    │   └── UncopyableValueError   a value that a copy of an envelope cannot hold, with its path
     ├── UnstorableValueError       a value that the log cannot hold, with its path (``outputs.rows[3].when``)
+    ├── UnopenableValueError       a recorded value that this process cannot make again: its class is not allowed
     ├── ScriptError                sandboxed Python went wrong
     │   ├── ScriptSyntaxError
     │   ├── UndefinedVariableError
@@ -28,6 +33,9 @@
         ├── OperationError         a recorded operation failed
         ├── OutcomeUnknownError    raise it from an action that cannot tell whether it took effect
         ├── InterruptError         an answer does not fit its question, or comes second
+        ├── InterruptExpiredError  nobody answered in time, and the question has no default
+        ├── ApprovalDeniedError    a person said no
+        ├── BoundExceededError     a bound of the execution does not allow what was to come
         ├── ExecutionFailedError   raised to whoever waits with ``check=True``
         ├── ExecutionCancelledError
         └── DivergenceError        definition and history disagree
@@ -125,6 +133,53 @@ class InvalidEventError(DivebookError):
     """An event or its payload breaks its own rules."""
 
 
+class EnvelopeError(DivebookError):
+    """An envelope, or what it is made from, makes no sense."""
+
+
+class BoundsError(EnvelopeError):
+    """A bound that nobody knows, or with a value that is none.
+
+    Parameters
+    ----------
+    key
+        The key as it was written.
+    value
+        What stands there; None if the key itself is wrong.
+    advice
+        What to write instead.
+    """
+
+    def __init__(self, key: str, value: object, advice: str) -> None:
+        self.key, self.value = key, value
+        shown = f"bound {key}" if value is None else f"bound {key}: {value!r}"
+        super().__init__(f"{shown}: {advice}")
+
+
+class InvalidEnvelopeError(EnvelopeError):
+    """An envelope or its written form breaks its own rules; `problems` holds all that is wrong with it."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("; ".join(self.problems))
+
+
+class UncopyableValueError(EnvelopeError):
+    """A value that a copy of an envelope cannot hold.
+
+    Parameters
+    ----------
+    path
+        Where it sits, for example ``metadata.clients[0]``.
+    reason
+        Why it cannot be copied.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path, self.reason = path, reason
+        super().__init__(f"cannot copy {path}: {reason}; keep a name or a key there and the thing itself elsewhere")
+
+
 class UnstorableValueError(DivebookError):
     """A value that the log cannot hold.
 
@@ -139,6 +194,22 @@ class UnstorableValueError(DivebookError):
     def __init__(self, path: str, reason: str) -> None:
         self.path, self.reason = path, reason
         super().__init__(f"cannot store {path}: {reason}")
+
+
+class UnopenableValueError(DivebookError):
+    """A recorded value that this process cannot make again.
+
+    Parameters
+    ----------
+    kind
+        What it is: the name of a class, or of a library's type.
+    reason
+        Why it cannot be made and what to do about it.
+    """
+
+    def __init__(self, kind: str, reason: str) -> None:
+        self.kind, self.reason = kind, reason
+        super().__init__(f"cannot open the recorded {kind}: {reason}")
 
 
 class ScriptError(DivebookError):
@@ -263,6 +334,38 @@ class InterruptError(ExecutionError):
     def __init__(self, interrupt_id: str, reason: str) -> None:
         self.interrupt_id, self.reason = interrupt_id, reason
         super().__init__(f"question {interrupt_id}: {reason}")
+
+
+class InterruptExpiredError(ExecutionError):
+    """Nobody answered a question in time, and it has no default."""
+
+    def __init__(self, interrupt_id: str, question: str) -> None:
+        self.interrupt_id, self.question = interrupt_id, question
+        super().__init__(f"nobody answered in time: {question}")
+
+
+class ApprovalDeniedError(ExecutionError):
+    """A person did not approve what was to be done."""
+
+    def __init__(self, question: str, text: str = "") -> None:
+        self.question, self.text = question, text
+        super().__init__(f"not approved: {question}" + (f" ({text})" if text else ""))
+
+
+class BoundExceededError(ExecutionError):
+    """A bound of the execution does not allow what was to come.
+
+    Parameters
+    ----------
+    bound
+        Its name, for example ``max_llm_calls``.
+    reason
+        The typed reason, one of `TerminalReason`.
+    """
+
+    def __init__(self, message: str, bound: str = "", reason: str = "") -> None:
+        self.bound, self.reason = bound, reason
+        super().__init__(message)
 
 
 class ExecutionFailedError(ExecutionError):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from decimal import Decimal
 from typing import Any, cast
 
 from pydantic import TypeAdapter
@@ -31,12 +32,15 @@ from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings, ThinkingLevel
 from pydantic_ai.usage import RequestUsage, UsageLimits
 
+from divebook.agents.prices import cost_of, estimate
 from divebook.agents.scripted import SCRIPTED, ScriptedModel
-from divebook.engine.operations import AGENT_RESPONSE, RunOperation
+from divebook.engine.bounds import NANODOLLARS
+from divebook.engine.operations import AGENT_RESPONSE, Reserved, RunOperation
 from divebook.errors import SetupError
 from divebook.workflow.definition import AgentDefinition
 from divebook.workflow.definition import ModelSettings as SettingsDefinition
 
+COST = "cost_nanodollars"
 _RESPONSE = TypeAdapter(ModelResponse)
 
 
@@ -62,8 +66,20 @@ class RecordedModel(WrapperModel):
 
         self._requests += 1
         parameters = self._parameters if self._requests == 1 else {**self._parameters, "request": self._requests}
-        recorded = await self._operation(AGENT_RESPONSE, parameters, call, usage=_usage, repeatable=True)
-        return _RESPONSE.validate_python(recorded)
+        recorded = await self._operation(
+            AGENT_RESPONSE,
+            parameters,
+            call,
+            usage=_usage,
+            repeatable=True,
+            reserved=self._reserved(messages, model_settings),
+        )
+        return _RESPONSE.validate_python({key: value for key, value in recorded.items() if key != COST})
+
+    def _reserved(self, messages: list[ModelMessage], settings: ModelSettings | None) -> Reserved:
+        if isinstance(self.wrapped, _Scripted):
+            return self.wrapped.reserved
+        return estimate(self.wrapped, messages, settings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +154,14 @@ class _Scripted(FunctionModel):
         """Answer from the script."""
         response = await super().request(messages, model_settings, model_request_parameters)
         response.usage = _claimed(self._script)
+        response.provider_details = {COST: int(Decimal(str(self._script.price)) * NANODOLLARS)}
         return response
+
+    @property
+    def reserved(self) -> Reserved:
+        """What its next answer consumes."""
+        tokens = sum(self._script.usage.get(name, 0) for name in ("input_tokens", "output_tokens"))
+        return Reserved(tokens, int(Decimal(str(self._script.price)) * NANODOLLARS))
 
 
 def _claimed(script: ScriptedModel) -> RequestUsage:
@@ -163,13 +186,16 @@ def _plain(response: ModelResponse) -> dict[str, Any]:
     """Return a response as plain data, without what says nothing."""
     data: dict[str, Any] = _RESPONSE.dump_python(response, mode="json", exclude_none=True)
     data["usage"] = {name: value for name, value in data["usage"].items() if value}
+    cost = (response.provider_details or {}).get(COST)
+    data[COST] = cost_of(response) if cost is None else cost
     return data
 
 
 def _usage(recorded: Mapping[str, Any]) -> dict[str, int]:
     used = recorded["usage"]
     names = ("input_tokens", "output_tokens", "cache_write_tokens", "cache_read_tokens")
-    return {"requests": 1} | {name: used[name] for name in names if used.get(name)}
+    cost = {"cost": recorded[COST]} if recorded.get(COST) else {}
+    return {"requests": 1} | {name: used[name] for name in names if used.get(name)} | cost
 
 
 def _settings(definition: AgentDefinition) -> ModelSettings:

@@ -25,6 +25,8 @@ class ScriptedModel:
     replies: Sequence[str] = ()
     usage: Mapping[str, int] = field(default_factory=dict)
     """Tokens each reply claims to have consumed: ``input_tokens``, ``output_tokens``."""
+    price: float = 0.0
+    """US dollars each reply claims to have cost."""
     error: str | None = None
     """If set, every request fails with this text."""
     calls: int = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from divebook.engine.evolve import TIMER
+from divebook.engine.operations import TIMER
 from divebook.events import Event, catalog
 
 KEPT = 200

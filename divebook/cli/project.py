@@ -101,7 +101,12 @@ def _import_file(path: Path) -> None:
 
 def existing_store(location: str | None) -> EventStore:
     """Return a store that is there already; looking something up must not make an empty one."""
-    text = location or os.environ.get(VARIABLE) or str(DEFAULT)
-    if not Path(text).expanduser().exists():
-        raise StoreError(f"there is no store at {text}; `divebook run` makes it, --store names another one")
-    return open_store(location)
+    return open_store(existing_path(location))
+
+
+def existing_path(location: str | None) -> Path:
+    """Return where a store is that is there already, without opening it."""
+    path = Path(location or os.environ.get(VARIABLE) or DEFAULT).expanduser()
+    if not path.exists():
+        raise StoreError(f"there is no store at {path}; `divebook run` makes it, --store names another one")
+    return path

@@ -6,19 +6,30 @@ Nothing depends on a checkpoint. One of another version is ignored, and deleting
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
 from immutables import Map
 
-from divebook.engine.state import ExecutionState, Interrupt, OpenStep, OperationRecord, PathState, Usage
+from divebook.engine.ledger import Hop, Ledger
+from divebook.engine.operations import Reserved
+from divebook.engine.state import ExecutionState, Interrupt, OpenStep, OperationRecord, PathState, Snapshot, Usage
+from divebook.envelope.bounds import Bounds
+from divebook.errors import UnstorableValueError
 from divebook.events.codec import decode, encode
 
-VERSION = 1
+VERSION = 2
+MOST_BYTES = 8 * 1024 * 1024
+"""Of a checkpoint: what it holds is not shared with the log, so that large values would be written once more."""
 
 
-def dump_state(state: ExecutionState) -> bytes:
-    """Return a state as bytes."""
-    return encode({"version": VERSION, "state": _record(state)})
+def dump_state(state: ExecutionState) -> bytes | None:
+    """Return a state as bytes; None where frames or texts make it so large that folding the log is no slower."""
+    try:
+        dumped = encode({"version": VERSION, "state": _record(state)})
+    except UnstorableValueError:  # beyond what one event may hold
+        return None
+    return dumped if len(dumped) <= MOST_BYTES else None
 
 
 def load_state(raw: bytes) -> ExecutionState | None:
@@ -33,19 +44,27 @@ def load_state(raw: bytes) -> ExecutionState | None:
 
 
 def _record(record: Any) -> dict[str, Any]:
-    """Return a named tuple as a dict of what differs from its defaults."""
-    defaults = record._field_defaults
-    return {
-        name: _plain(value)
-        for name, value in zip(record._fields, record, strict=True)
-        if name not in defaults or value != defaults[name]
-    }
+    """Return a part of the state as a dict of what differs from its defaults."""
+    names, defaults = _fields(type(record))
+    values = ((name, getattr(record, name)) for name in names)
+    return {name: _plain(value) for name, value in values if name not in defaults or value != defaults[name]}
+
+
+def _fields(kind: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Return the names of the fields of a dataclass or named tuple, and their defaults."""
+    if not is_dataclass(kind):
+        return kind._fields, kind._field_defaults
+    found = fields(kind)
+    defaults = {entry.name: entry.default for entry in found if entry.default is not MISSING}
+    return tuple(entry.name for entry in found), defaults
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, Bounds):
+        return value.to_dict()
     if isinstance(value, Map):
         return [[key, _plain(item)] for key, item in value.items()]
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
+    if isinstance(value, Snapshot) or hasattr(value, "_fields"):
         return _record(value)
     return list(value) if isinstance(value, tuple) else value
 
@@ -68,7 +87,12 @@ def _execution(data: Mapping[str, Any]) -> ExecutionState:
             variables=_map,
             paths=lambda pairs: _map(pairs, _path),
             usage=lambda fields: Usage(**fields),
-            interrupts=lambda pairs: _map(pairs, lambda fields: Interrupt(**fields)),
+            interrupts=lambda pairs: _map(pairs, lambda fields: Interrupt(**_with(fields, waiting=tuple))),
+            bounds=Bounds.from_dict,
+            ledger=_ledger,
+            identity=_values,
+            stopped=tuple,
+            signals=lambda pairs: _map(pairs, tuple),
         )
     )
 
@@ -79,7 +103,18 @@ def _values(value: Any) -> Any:
 
 
 def _path(data: Mapping[str, Any]) -> PathState:
-    return PathState(**_with(data, step_outputs=_map, visits=_map, variables=_map, open=_open, routing=tuple))
+    maps = dict.fromkeys(("step_outputs", "visits", "variables", "before"), _map)
+    return PathState(**_with(data, **maps, open=_open, routing=tuple, repeats=lambda pairs: _map(pairs, tuple)))
+
+
+def _ledger(data: Mapping[str, Any]) -> Ledger:
+    return Ledger(
+        **_with(data, edges=_map, history=lambda pairs: _map(pairs, lambda fields: Hop(**fields)), errors=_map)
+    )
+
+
+def _operation(data: Mapping[str, Any]) -> OperationRecord:
+    return OperationRecord(**_with(data, error_names=tuple, reserved=lambda fields: Reserved(**fields)))
 
 
 def _open(data: Mapping[str, Any] | None) -> OpenStep | None:
@@ -89,7 +124,7 @@ def _open(data: Mapping[str, Any] | None) -> OpenStep | None:
         **_with(
             data,
             entry_variables=_map,
-            operations=lambda pairs: _map(pairs, lambda fields: OperationRecord(**_with(fields, error_names=tuple))),
+            operations=lambda pairs: _map(pairs, _operation),
             iterations=_map,
             usage=lambda fields: Usage(**fields),
             failures=lambda pairs: _map(pairs, tuple),

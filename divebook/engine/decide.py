@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from divebook.engine.bounds import facts_about, fails_at_bounds, step_bound
 from divebook.engine.instructions import (
+    AwaitAnswer,
     AwaitJoin,
     CancelPaths,
     EvaluateConditions,
@@ -19,12 +21,15 @@ from divebook.engine.instructions import (
     Record,
     RunStep,
 )
+from divebook.engine.ledger import NO_BOUNDS
 from divebook.engine.state import BRANCHED, ENDED, IN_STEP, JOINED, JOINING, PENDING, READY, ExecutionState, PathState
 from divebook.events import catalog
 from divebook.workflow.definition import Workflow
 
 ROOT = "main"
 """Id of the first path."""
+ASKING_TYPES = frozenset({"prompt"})
+"""Types of step that ask a model."""
 
 
 def decide(workflow: Workflow, state: ExecutionState) -> tuple[Instruction, ...]:
@@ -51,12 +56,14 @@ def decide_path(workflow: Workflow, state: ExecutionState, path_id: str) -> Path
         return None
     if path.status == PENDING:
         return Record((Fact(catalog.PathStarted(path.current_step), path_id),))
+    if state.stopped is not None and path.phase != IN_STEP:
+        return Record((Fact(catalog.PathFailed(*state.stopped), path_id),))
     if path.phase == READY:
-        return _enter(workflow, path, path.current_step)
+        return _enter(workflow, state, path, path.current_step)
     if path.phase == IN_STEP:
         return RunStep(path_id, path.current_step, path.visits[path.current_step], resumed=True)
     if path.phase == JOINED:
-        return _run(path, path.current_step)
+        return _run(workflow, state, path, path.current_step)
     if path.phase == JOINING:
         return AwaitJoin(path_id)
     if path.phase == BRANCHED:
@@ -64,14 +71,20 @@ def decide_path(workflow: Workflow, state: ExecutionState, path_id: str) -> Path
     return _route(workflow, state, path)
 
 
-def _enter(workflow: Workflow, path: PathState, step: str) -> PathInstruction:
+def _enter(workflow: Workflow, state: ExecutionState, path: PathState, step: str) -> PathInstruction:
     if workflow.step(step).join:
         return Record((Fact(catalog.PathWaiting(step), path.id),))
-    return _run(path, step)
+    return _run(workflow, state, path, step)
 
 
-def _run(path: PathState, step: str) -> RunStep:
-    return RunStep(path.id, step, path.visits.get(step, 0) + 1)
+def _run(workflow: Workflow, state: ExecutionState, path: PathState, step: str) -> PathInstruction:
+    """Run a step if the bounds allow it."""
+    found = step_bound(state, path, workflow.step(step), ASKING_TYPES) if state.bounds is not NO_BOUNDS else None
+    if found is None:
+        return RunStep(path.id, step, path.visits.get(step, 0) + 1)
+    if fails_at_bounds(state):
+        return Record((Fact(catalog.PathFailed(str(found), found.reason), path.id),))
+    return AwaitAnswer(path.id, facts_about(state, found, path.id, step))
 
 
 def _route(workflow: Workflow, state: ExecutionState, path: PathState) -> PathInstruction:
@@ -84,7 +97,7 @@ def _route(workflow: Workflow, state: ExecutionState, path: PathState) -> PathIn
     if not targets:
         return Record((Fact(catalog.PathCompleted(path.current_step), path.id),))
     if len(targets) == 1:
-        return _enter(workflow, path, targets[0])
+        return _enter(workflow, state, path, targets[0])
     return _branch(workflow, state, path, targets)
 
 
@@ -153,8 +166,8 @@ def decide_end(workflow: Workflow, state: ExecutionState) -> Record | CancelPath
     if state.active or state.is_over or not state.paths:
         return None
     if state.failed_path is not None:
-        error = state.paths[state.failed_path].error or "unknown error"
-        return Record((Fact(catalog.ExecutionFailed(error)),))
+        failed = state.paths[state.failed_path]
+        return Record((Fact(catalog.ExecutionFailed(failed.error or "unknown error", failed.reason)),))
     usage = state.usage.to_dict() or None
     return Record((Fact(catalog.ExecutionCompleted(outputs_of(workflow, state), usage)),))
 

@@ -1,15 +1,27 @@
 """How each event changes the state: the only code that does.
 
 `evolve` is total over the catalogue: events that change nothing but the sequence number have no entry in `_CHANGES`.
+The functions named there return only what changes, so that an event makes one new state and not one for each thing.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from immutables import Map
 
+from divebook.engine.answers import (
+    interrupt_expired,
+    interrupt_joined,
+    interrupt_raised,
+    interrupt_resolved,
+    signal_received,
+)
+from divebook.engine.changes import SLEEPS, Changes, is_sleeping, open_step_of, path_of, put, sleeps
+from divebook.engine.ledger import NO_BOUNDS, Hop, Ledger
+from divebook.engine.operations import AGENT_RESPONSE, Reserved
 from divebook.engine.state import (
     BRANCHED,
     CANCELLED,
@@ -25,18 +37,19 @@ from divebook.engine.state import (
     ROUTING,
     RUNNING,
     ExecutionState,
-    Interrupt,
     OpenStep,
     OperationRecord,
     PathState,
 )
+from divebook.envelope.bounds import Bounds, edge_key
 from divebook.errors import CorruptStoreError
 from divebook.events import catalog
 from divebook.events.event import Event
 
-FUNCTION = "function"
-TIMER = "timer"
-"""Type of the operation that lets time pass."""
+FUNCTION, PROMPT = "function", "prompt"
+MICROSECONDS = 1_000_000
+LONGEST_SECONDS = 1000 * 365 * 86400.0
+"""A timer that is set for longer counts as this long, since dates end with the year 9999."""
 
 
 def evolve(state: ExecutionState, event: Event) -> ExecutionState:
@@ -52,9 +65,10 @@ def evolve(state: ExecutionState, event: Event) -> ExecutionState:
             f"the log of {state.execution_id} goes from event {state.last_sequence} to {event.sequence}"
         )
     change = _CHANGES.get(type(event.data))
-    if change is not None:
-        state = change(state, event, event.data)
-    return state._replace(last_sequence=event.sequence)
+    changes = {} if change is None else change(state, event, event.data)
+    changes["last_sequence"] = event.sequence
+    changes["last_us"] = event.recorded_at
+    return state.changed(changes)
 
 
 def fold(execution_id: str, events: Iterable[Event], state: ExecutionState | None = None) -> ExecutionState:
@@ -68,44 +82,50 @@ def fold(execution_id: str, events: Iterable[Event], state: ExecutionState | Non
 # --- the execution -------------------------------------------------------------------------------------------------
 
 
-def _execution_started(state: ExecutionState, event: Event, data: catalog.ExecutionStarted) -> ExecutionState:
-    return state._replace(
-        workflow_name=data.workflow_name,
-        inputs=data.inputs,
-        fingerprint=data.fingerprint,
-        lifecycle=RUNNING,
-        started_us=event.recorded_at,
-    )
+def _execution_started(_state: ExecutionState, event: Event, data: catalog.ExecutionStarted) -> Changes:
+    return {
+        "workflow_name": data.workflow_name,
+        "inputs": data.inputs,
+        "fingerprint": data.fingerprint,
+        "lifecycle": RUNNING,
+        "started_us": event.recorded_at,
+        "bounds": Bounds.from_dict(data.bounds) if data.bounds else NO_BOUNDS,
+        "identity": data.identity or EMPTY,
+    }
 
 
-def _execution_resumed(state: ExecutionState, _event: Event, _data: catalog.ExecutionResumed) -> ExecutionState:
+def _execution_resumed(state: ExecutionState, event: Event, data: catalog.ExecutionResumed) -> Changes:
     paths = state.paths
     for path in state.paths.values():
         if path.status in (FAILED, CANCELLED) or path.phase != ENDED:
             paths = paths.set(path.id, _reopened(path))
     active = [path for path in paths.values() if path.phase != ENDED]
-    return state._replace(
-        lifecycle=RUNNING,
-        error=None,
-        failed_path=None,
-        ended_us=None,
-        paths=paths,
-        active=len(active),
-        joining=sum(path.phase == JOINING for path in active),
-        asking=sum(path.asking > 0 for path in active),
-        sleeping=sum(map(_is_sleeping, active)),
-    )
+    return {
+        "lifecycle": RUNNING,
+        "error": None,
+        "failed_path": None,
+        "ended_us": None,
+        "paths": paths,
+        "active": len(active),
+        "joining": sum(path.phase == JOINING for path in active),
+        "asking": sum(path.asking > 0 for path in active),
+        "sleeping": sum(map(is_sleeping, active)),
+        "stopped": None,
+        "reason": None,
+        "paused_us": state.paused_us + max(0, event.recorded_at - state.last_us),
+        "bounds": state.bounds if data.bounds is None else Bounds.from_dict(data.bounds),
+    }
 
 
 def _reopened(path: PathState) -> PathState:
     """Return the path at the point it can go on from: what succeeded in its step stays, what failed is dropped."""
+    again: Changes = {"error": None, "reason": None, "ended_us": None}
     if path.open is None:
         phase = path.phase if path.phase != ENDED else path.left
-        return path._replace(status=_status_of(path), phase=phase, routing=(), error=None, ended_us=None)
+        return path.changed(again | {"status": _status_of(path), "phase": phase, "routing": ()})
     opened = path.open if path.phase != ENDED else path.open._replace(operations=_without_failures(path.open))
-    return path._replace(
-        status=RUNNING, phase=IN_STEP, open=opened, variables=opened.entry_variables, error=None, ended_us=None
-    )
+    inside = {"status": RUNNING, "phase": IN_STEP, "open": opened, "variables": opened.entry_variables}
+    return path.changed(again | inside)
 
 
 def _without_failures(opened: OpenStep) -> Map[str, OperationRecord]:
@@ -123,248 +143,301 @@ def _status_of(path: PathState) -> str:
     return PENDING if path.started_us is None else RUNNING
 
 
-def _execution_completed(state: ExecutionState, event: Event, data: catalog.ExecutionCompleted) -> ExecutionState:
-    return state._replace(lifecycle=COMPLETED, outputs=data.outputs, ended_us=event.recorded_at)
+def _execution_completed(_state: ExecutionState, event: Event, data: catalog.ExecutionCompleted) -> Changes:
+    return {
+        "lifecycle": COMPLETED,
+        "outputs": data.outputs,
+        "ended_us": event.recorded_at,
+        "reason": "completed",
+    }
 
 
-def _execution_failed(state: ExecutionState, event: Event, data: catalog.ExecutionFailed) -> ExecutionState:
-    return state._replace(lifecycle=FAILED, error=data.error, ended_us=event.recorded_at)
+def _execution_failed(_state: ExecutionState, event: Event, data: catalog.ExecutionFailed) -> Changes:
+    return {"lifecycle": FAILED, "error": data.error, "ended_us": event.recorded_at, "reason": data.reason}
 
 
-def _execution_cancelled(state: ExecutionState, event: Event, data: catalog.ExecutionCancelled) -> ExecutionState:
-    return state._replace(lifecycle=CANCELLED, error=data.reason or None, ended_us=event.recorded_at)
+def _execution_cancelled(_state: ExecutionState, event: Event, data: catalog.ExecutionCancelled) -> Changes:
+    return {
+        "lifecycle": CANCELLED,
+        "error": data.reason or None,
+        "ended_us": event.recorded_at,
+        "reason": "user_cancelled",
+    }
 
 
 # --- paths ---------------------------------------------------------------------------------------------------------
 
 
-def _path(state: ExecutionState, event: Event) -> PathState:
-    path = state.paths.get(event.path)
-    if path is None:
-        raise CorruptStoreError(
-            f"event {event.sequence} ({event.event_type}) of {state.execution_id} is on path {event.path!r}, "
-            "which never began"
-        )
-    return path
+def _path_started(state: ExecutionState, event: Event, data: catalog.PathStarted) -> Changes:
+    path = state.paths.get(event.path) or PathState(event.path, number=0, current_step=data.current_step)
+    changes = put(state, path, status=RUNNING, started_us=event.recorded_at)
+    return changes if event.path in state.paths else {**changes, "active": state.active + 1}
 
 
-def _put(state: ExecutionState, path: PathState) -> ExecutionState:
-    return state._replace(paths=state.paths.set(path.id, path))
-
-
-def _path_started(state: ExecutionState, event: Event, data: catalog.PathStarted) -> ExecutionState:
-    path = state.paths.get(event.path)
-    if path is None:
-        path = PathState(event.path, number=0, current_step=data.current_step)
-        state = state._replace(active=state.active + 1)
-    return _put(state, path._replace(status=RUNNING, started_us=event.recorded_at))
-
-
-def _path_branched(state: ExecutionState, event: Event, data: catalog.PathBranched) -> ExecutionState:
-    parent = _path(state, event)
+def _path_branched(state: ExecutionState, event: Event, data: catalog.PathBranched) -> Changes:
+    parent = path_of(state, event)
     paths, branches = state.paths, state.branches
+    entered = Map({step: parent.entries(step) for step in {*parent.visits, *parent.before}})
     for new_path in data.new_paths:
         branches += 1
-        child = PathState(new_path["id"], number=branches, current_step=new_path["current_step"], parent=parent.id)
+        child = PathState(
+            new_path["id"],
+            number=branches,
+            current_step=new_path["current_step"],
+            parent=parent.id,
+            came_from=parent.current_step,
+            before=entered,
+        )
         paths = paths.set(child.id, child)
     count = len(data.new_paths)
-    paths = paths.set(parent.id, parent._replace(phase=BRANCHED, children=parent.children + count))
-    return state._replace(paths=paths, branches=branches, active=state.active + count)
+    split = parent.changed({"phase": BRANCHED, "children": parent.children + count})
+    return {"paths": paths.set(parent.id, split), "branches": branches, "active": state.active + count}
 
 
-def _path_waiting(state: ExecutionState, event: Event, data: catalog.PathWaiting) -> ExecutionState:
-    path = _path(state, event)._replace(phase=JOINING, current_step=data.join_step, routing=())
-    return _put(state, path)._replace(joining=state.joining + 1)
+def _path_waiting(state: ExecutionState, event: Event, data: catalog.PathWaiting) -> Changes:
+    path = path_of(state, event)
+    changes = put(state, path, phase=JOINING, current_step=data.join_step, routing=())
+    return {**changes, "joining": state.joining + 1}
 
 
-def _path_joined(state: ExecutionState, event: Event, data: catalog.PathJoined) -> ExecutionState:
-    path = _path(state, event)
+def _path_joined(state: ExecutionState, event: Event, data: catalog.PathJoined) -> Changes:
+    path = path_of(state, event)
     outputs = path.step_outputs
     for other in data.joined:
         outputs = outputs.update(state.paths[other].step_outputs)
-    path = path._replace(phase=JOINED, step_outputs=outputs, variables=state.variables)
-    return _put(state, path)._replace(joining=state.joining - 1)
+    changes = put(state, path, phase=JOINED, step_outputs=outputs, variables=state.variables)
+    return {**changes, "joining": state.joining - 1}
 
 
-def _path_ended(state: ExecutionState, event: Event, status: str, error: str | None) -> ExecutionState:
-    path = _path(state, event)
-    ended = path._replace(status=status, phase=ENDED, left=path.phase, error=error, ended_us=event.recorded_at)
-    return _put(state, ended)._replace(
-        active=state.active - 1,
-        joining=state.joining - (path.phase == JOINING),
-        sleeping=state.sleeping - _is_sleeping(path),
-        asking=state.asking - (path.asking > 0),
+def _path_ended(state: ExecutionState, event: Event, status: str, error: str | None = None, **at_last: Any) -> Changes:
+    path = path_of(state, event)
+    at_last.setdefault("open", _letting_go(path.open))
+    changes = put(
+        state, path, status=status, phase=ENDED, left=path.phase, error=error, ended_us=event.recorded_at, **at_last
     )
+    return {
+        **changes,
+        "ledger": _without(state, path),
+        "active": state.active - 1,
+        "joining": state.joining - (path.phase == JOINING),
+        "sleeping": state.sleeping - is_sleeping(path),
+        "asking": state.asking - (path.asking > 0),
+    }
 
 
-def _is_sleeping(path: PathState) -> bool:
-    return path.open is not None and any(
-        record.operation_type == TIMER and record.status == RUNNING for record in path.open.operations.values()
-    )
+def _without(state: ExecutionState, path: PathState) -> Ledger:
+    """Return the ledger once a path has ended: it holds nothing back any more, and is in no agent step."""
+    ledger = state.ledger
+    for record in path.open.operations.values() if path.open is not None else ():
+        ledger = ledger.holding(record.reserved, -1)
+    return ledger
 
 
-def _path_completed(state: ExecutionState, event: Event, data: catalog.PathCompleted) -> ExecutionState:
-    state = _path_ended(state, event, COMPLETED, None)
-    path = state.paths[event.path]
-    return _put(state, path._replace(current_step=data.final_step, open=None, variables=EMPTY))
+def _letting_go(opened: OpenStep | None) -> OpenStep | None:
+    """Return a step whose calls hold nothing of the bounds any more."""
+    if opened is None or all(record.reserved is None for record in opened.operations.values()):
+        return opened
+    records = {key: record._replace(reserved=None) for key, record in opened.operations.items()}
+    return opened._replace(operations=Map(records))
 
 
-def _path_failed(state: ExecutionState, event: Event, data: catalog.PathFailed) -> ExecutionState:
-    return _path_ended(state, event, FAILED, data.error)._replace(failed_path=state.failed_path or event.path)
+def _path_completed(state: ExecutionState, event: Event, data: catalog.PathCompleted) -> Changes:
+    return _path_ended(state, event, COMPLETED, current_step=data.final_step, open=None, variables=EMPTY)
 
 
-def _path_cancelled(state: ExecutionState, event: Event, data: catalog.PathCancelled) -> ExecutionState:
+def _path_failed(state: ExecutionState, event: Event, data: catalog.PathFailed) -> Changes:
+    ended = _path_ended(state, event, FAILED, data.error, reason=data.reason)
+    return {**ended, "failed_path": state.failed_path or event.path}
+
+
+def _path_cancelled(state: ExecutionState, event: Event, data: catalog.PathCancelled) -> Changes:
     return _path_ended(state, event, CANCELLED, data.reason or None)
 
 
 # --- steps ---------------------------------------------------------------------------------------------------------
 
 
-def _step_started(state: ExecutionState, event: Event, data: catalog.StepStarted) -> ExecutionState:
-    path = _path(state, event)
-    return _put(
+def _step_started(state: ExecutionState, event: Event, data: catalog.StepStarted) -> Changes:
+    path = path_of(state, event)
+    is_hop = data.step_type == PROMPT
+    changes = put(
         state,
-        path._replace(
-            current_step=event.step,
-            phase=IN_STEP,
-            visits=path.visits.set(event.step, data.visit),
-            variables=state.variables,
-            open=OpenStep(state.variables, step_type=data.step_type),
-            routing=(),
-        ),
+        path,
+        current_step=event.step,
+        phase=IN_STEP,
+        visits=path.visits.set(event.step, data.visit),
+        variables=state.variables,
+        open=OpenStep(state.variables, step_type=data.step_type),
+        routing=(),
+        hop=state.ledger.agent_hops if is_hop else None,
     )
+    if is_hop or state.bounds.edges or path.loops_to(event.step):
+        changes["ledger"] = _entered(state, path, event, is_hop=is_hop)
+    return changes
 
 
-def _step_completed(state: ExecutionState, event: Event, data: catalog.StepCompleted) -> ExecutionState:
-    path = _path(state, event)
-    return _put(
+def _entered(state: ExecutionState, path: PathState, event: Event, *, is_hop: bool) -> Ledger:
+    """Return the ledger once a path has entered a step."""
+    ledger = state.ledger
+    if path.loops_to(event.step):
+        ledger = ledger._replace(iterations=ledger.iterations + 1)
+    key = edge_key(path.source or "", event.step)
+    if key in state.bounds.edges:
+        ledger = ledger._replace(edges=ledger.edges.set(key, ledger.edges.get(key, 0) + 1))
+    if not is_hop:
+        return ledger
+    hop = Hop(event.step, event.path, event.recorded_at)
+    return ledger._replace(agent_hops=ledger.agent_hops + 1, history=ledger.history.set(ledger.agent_hops, hop))
+
+
+def _step_completed(state: ExecutionState, event: Event, data: catalog.StepCompleted) -> Changes:
+    path = path_of(state, event)
+    changes = put(
         state,
-        path._replace(
-            phase=ROUTING,
-            open=None,
-            last_step=event.step,
-            variables=state.variables,
-            step_outputs=path.step_outputs.set(event.step, data.output),
-        ),
+        path,
+        phase=ROUTING,
+        open=None,
+        last_step=event.step,
+        variables=state.variables,
+        step_outputs=path.step_outputs.set(event.step, data.output),
+        hop=None,
+        repeats=path.repeats if state.bounds.max_repeats is None else _repeats(path, event, data.output),
     )
+    if path.hop is not None:
+        changes["ledger"] = state.ledger.with_hop(path.hop, status="success", ended_us=event.recorded_at)
+    return changes
 
 
-def _step_failed(state: ExecutionState, event: Event, data: catalog.StepFailed) -> ExecutionState:
-    return _put(state, _path(state, event)._replace(error=data.error))
+def _repeats(path: PathState, event: Event, output: str) -> Map[str, tuple[str, int]]:
+    """Return how often in a row each step has done the same, once one more is done."""
+    done = path.open.operations.values() if path.open is not None else ()
+    told = sorted(f"{record.operation_type} {record.parameters_hash}" for record in done)
+    digest = hashlib.sha256("\x1f".join((*told, output)).encode()).hexdigest()[:16]
+    before, count = path.repeats.get(event.step, ("", 0))
+    return path.repeats.set(event.step, (digest, count + 1 if digest == before else 1))
 
 
-def _step_retried(state: ExecutionState, event: Event, data: catalog.StepRetried) -> ExecutionState:
-    path, opened = _open(state, event)
+def _step_failed(state: ExecutionState, event: Event, data: catalog.StepFailed) -> Changes:
+    path = path_of(state, event)
+    ledger = state.ledger.with_error(event.step, data.error, event.recorded_at)
+    if path.hop is not None:
+        ledger = ledger.with_hop(path.hop, status="error", error=data.error, ended_us=event.recorded_at)
+    return {**put(state, path, error=data.error, hop=None), "ledger": ledger}
+
+
+def _step_retried(state: ExecutionState, event: Event, data: catalog.StepRetried) -> Changes:
+    path, opened = open_step_of(state, event)
     item = data.iteration_index if data.key is None else data.key
     failures = opened.failures.set(item, (data.attempt, data.delay))
-    return _put(state, path._replace(open=opened._replace(failures=failures)))
+    return put(state, path, open=opened._replace(failures=failures))
 
 
-def _step_caught(state: ExecutionState, event: Event, data: catalog.StepCaught) -> ExecutionState:
-    path = _path(state, event)
-    caught = path._replace(phase=READY, current_step=data.target, open=None, error=None, variables=state.variables)
-    return _put(state, caught)._replace(sleeping=state.sleeping - _is_sleeping(path))
+def _step_caught(state: ExecutionState, event: Event, data: catalog.StepCaught) -> Changes:
+    path = path_of(state, event)
+    changes = put(state, path, phase=READY, current_step=data.target, open=None, error=None, variables=state.variables)
+    return {**changes, "sleeping": state.sleeping - is_sleeping(path)}
 
 
-def _condition_evaluated(state: ExecutionState, event: Event, data: catalog.ConditionEvaluated) -> ExecutionState:
-    path = _path(state, event)
-    return _put(state, path._replace(routing=(*path.routing, data.result)))
+def _condition_evaluated(state: ExecutionState, event: Event, data: catalog.ConditionEvaluated) -> Changes:
+    path = path_of(state, event)
+    return put(state, path, routing=(*path.routing, data.result))
 
 
-def _iteration_completed(state: ExecutionState, event: Event, data: catalog.IterationCompleted) -> ExecutionState:
-    path, opened = _open(state, event)
+def _iteration_completed(state: ExecutionState, event: Event, data: catalog.IterationCompleted) -> Changes:
+    path, opened = open_step_of(state, event)
     iterations = opened.iterations.set(data.iteration_index, data.result)
-    return _put(state, path._replace(open=opened._replace(iterations=iterations)))
-
-
-def _open(state: ExecutionState, event: Event) -> tuple[PathState, OpenStep]:
-    path = _path(state, event)
-    if path.open is None:
-        raise CorruptStoreError(
-            f"event {event.sequence} ({event.event_type}) of {state.execution_id} is outside any step "
-            f"of path {event.path!r}"
-        )
-    return path, path.open
+    return put(state, path, open=opened._replace(iterations=iterations))
 
 
 # --- operations and variables --------------------------------------------------------------------------------------
 
 
-def _operation_started(state: ExecutionState, event: Event, data: catalog.OperationStarted) -> ExecutionState:
-    record = OperationRecord(
-        data.operation_id,
-        data.operation_type,
-        data.parameters_hash,
-        event.recorded_at,
-        started_sequence=event.sequence,
-    )
-    return _put_operation(state, event, record)
+def _operation_started(state: ExecutionState, event: Event, data: catalog.OperationStarted) -> Changes:
+    path, opened = open_step_of(state, event)
+    kind, digest = data.operation_type, data.parameters_hash
+    record = OperationRecord(data.operation_id, kind, digest, event.recorded_at, event.sequence)
+    if kind in SLEEPS:
+        record = record._replace(until=_end_of(event, data), signal=(data.parameters or {}).get("signal"))
+    if kind != AGENT_RESPONSE:
+        return _put_operation(state, path, opened, record)
+    held = Reserved(data.reserved.get("tokens", 0), data.reserved.get("cost", 0)) if data.reserved else None
+    changes = _put_operation(state, path, opened, record._replace(reserved=held))
+    changes["ledger"] = _asking_a_model(state, path, opened.operations.get(data.operation_id), data).holding(held)
+    return changes
 
 
-def _operation_completed(state: ExecutionState, event: Event, data: catalog.OperationCompleted) -> ExecutionState:
-    state = _end_operation(state, event, data.operation_id, status=COMPLETED, result=data.result)
-    if not data.usage:
-        return state
-    path, opened = _open(state, event)
-    path = path._replace(open=opened._replace(usage=opened.usage.plus(data.usage)))
-    return _put(state, path)._replace(usage=state.usage.plus(data.usage))
+def _asking_a_model(
+    state: ExecutionState, path: PathState, earlier: OperationRecord | None, data: catalog.OperationStarted
+) -> Ledger:
+    """Return the ledger once a model call has begun, perhaps for the second time."""
+    ledger = state.ledger.holding(None if earlier is None else earlier.reserved, -1)
+    ledger = ledger._replace(llm_calls=ledger.llm_calls + 1)
+    if path.hop is None:
+        return ledger
+    agent, calls = (data.parameters or {}).get("agent"), ledger.history[path.hop].llm_calls
+    return ledger.with_hop(path.hop, agent=agent, llm_calls=calls + 1)
 
 
-def _operation_failed(state: ExecutionState, event: Event, data: catalog.OperationFailed) -> ExecutionState:
+def _end_of(event: Event, data: catalog.OperationStarted) -> int | None:
+    seconds = (data.parameters or {}).get("seconds")
+    if not isinstance(seconds, int | float):
+        return None
+    return event.recorded_at + round(min(seconds, LONGEST_SECONDS) * MICROSECONDS)
+
+
+def _operation_completed(state: ExecutionState, event: Event, data: catalog.OperationCompleted) -> Changes:
+    path, opened = open_step_of(state, event)
+    begun = _begun(state, opened, data.operation_id)
+    record = begun._replace(ended_sequence=event.sequence, status=COMPLETED, result=data.result, reserved=None)
+    if data.usage:
+        opened = opened._replace(usage=opened.usage.plus(data.usage))
+    changes = _put_operation(state, path, opened, record)
+    if data.usage:
+        changes["usage"] = state.usage.plus(data.usage)
+    if begun.reserved is not None:
+        changes["ledger"] = state.ledger.holding(begun.reserved, -1)
+    if begun.signal is not None:
+        left = state.signals.get(begun.signal, ())[1:]
+        changes["signals"] = state.signals.set(begun.signal, left) if left else state.signals.delete(begun.signal)
+    return changes
+
+
+def _operation_failed(state: ExecutionState, event: Event, data: catalog.OperationFailed) -> Changes:
+    path, opened = open_step_of(state, event)
+    begun = _begun(state, opened, data.operation_id)
     names = tuple(data.error_names or ())
-    return _end_operation(state, event, data.operation_id, status=FAILED, error=data.error, error_names=names)
+    record = begun._replace(
+        ended_sequence=event.sequence, status=FAILED, error=data.error, error_names=names, reserved=None
+    )
+    changes = _put_operation(state, path, opened, record)
+    if begun.reserved is not None:
+        changes["ledger"] = state.ledger.holding(begun.reserved, -1)
+    return changes
 
 
-def _end_operation(state: ExecutionState, event: Event, operation_id: str, **outcome: Any) -> ExecutionState:
-    _, opened = _open(state, event)
+def _begun(state: ExecutionState, opened: OpenStep, operation_id: str) -> OperationRecord:
     record = opened.operations.get(operation_id)
     if record is None:
         raise CorruptStoreError(f"operation {operation_id} of {state.execution_id} ends without having begun")
-    return _put_operation(state, event, record._replace(ended_sequence=event.sequence, **outcome))
+    return record
 
 
-def _put_operation(state: ExecutionState, event: Event, record: OperationRecord) -> ExecutionState:
-    path, opened = _open(state, event)
-    opened = opened._replace(operations=opened.operations.set(record.operation_id, record))
-    after = path._replace(open=opened)
-    change = _is_sleeping(after) - _is_sleeping(path) if record.operation_type == TIMER else 0
-    return _put(state, after)._replace(sleeping=state.sleeping + change)
+def _put_operation(state: ExecutionState, path: PathState, opened: OpenStep, record: OperationRecord) -> Changes:
+    after = opened._replace(operations=opened.operations.set(record.operation_id, record))
+    changes = put(state, path, open=after)
+    if record.operation_type in SLEEPS:
+        changes["sleeping"] = state.sleeping + sleeps(after) - sleeps(opened)
+    return changes
 
 
-def _interrupt_raised(state: ExecutionState, event: Event, data: catalog.InterruptRaised) -> ExecutionState:
-    path = _path(state, event)
-    question = Interrupt(
-        data.interrupt_id,
-        data.kind,
-        data.question,
-        event.path,
-        event.step,
-        data.data,
-        data.operation_id,
-        event.recorded_at,
-    )
-    state = _put(state, path._replace(asking=path.asking + 1))
-    interrupts = state.interrupts.set(data.interrupt_id, question)
-    return state._replace(interrupts=interrupts, asking=state.asking + (path.asking == 0))
-
-
-def _interrupt_resolved(state: ExecutionState, _event: Event, data: catalog.InterruptResolved) -> ExecutionState:
-    question = state.interrupts.get(data.interrupt_id)
-    if question is None or question.status != PENDING:
-        raise CorruptStoreError(f"interrupt {data.interrupt_id} of {state.execution_id} is answered without being open")
-    answered = question._replace(status=COMPLETED, response=data.response)
-    path = state.paths[question.path]
-    state = _put(state, path._replace(asking=path.asking - 1))
-    asking = state.asking - (path.asking == 1 and path.phase != ENDED)
-    return state._replace(interrupts=state.interrupts.set(data.interrupt_id, answered), asking=asking)
-
-
-def _state_mutated(state: ExecutionState, event: Event, data: catalog.StateMutated) -> ExecutionState:
-    state = state._replace(variables=_mutated(state.variables, data.mutations))
+def _state_mutated(state: ExecutionState, event: Event, data: catalog.StateMutated) -> Changes:
+    variables = _mutated(state.variables, data.mutations)
     path = state.paths.get(event.path)
     if path is None:
-        return state
-    return _put(state, path._replace(variables=_mutated(path.variables, data.mutations)))
+        return {"variables": variables}
+    alone = path.variables is state.variables  # nobody else has written since the step began
+    own = variables if alone else _mutated(path.variables, data.mutations)
+    return {**put(state, path, variables=own), "variables": variables}
 
 
 def _mutated(variables: Map[str, Any], mutations: Iterable[catalog.Mutation]) -> Map[str, Any]:
@@ -376,7 +449,7 @@ def _mutated(variables: Map[str, Any], mutations: Iterable[catalog.Mutation]) ->
     return variables
 
 
-_CHANGES: dict[type, Callable[[ExecutionState, Event, Any], ExecutionState]] = {
+_CHANGES: dict[type, Callable[[ExecutionState, Event, Any], Changes]] = {
     catalog.ExecutionStarted: _execution_started,
     catalog.ExecutionResumed: _execution_resumed,
     catalog.ExecutionCompleted: _execution_completed,
@@ -399,7 +472,10 @@ _CHANGES: dict[type, Callable[[ExecutionState, Event, Any], ExecutionState]] = {
     catalog.OperationStarted: _operation_started,
     catalog.OperationCompleted: _operation_completed,
     catalog.OperationFailed: _operation_failed,
-    catalog.InterruptRaised: _interrupt_raised,
-    catalog.InterruptResolved: _interrupt_resolved,
+    catalog.InterruptRaised: interrupt_raised,
+    catalog.InterruptJoined: interrupt_joined,
+    catalog.InterruptResolved: interrupt_resolved,
+    catalog.InterruptExpired: interrupt_expired,
+    catalog.SignalReceived: signal_received,
     catalog.StateMutated: _state_mutated,
 }

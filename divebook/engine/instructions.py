@@ -50,11 +50,19 @@ class AwaitJoin:
 
 
 @dataclass(frozen=True, slots=True)
+class AwaitAnswer:
+    """Append these facts, if any, and let the path rest until its question is answered."""
+
+    path: str
+    facts: tuple[Fact, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class CancelPaths:
     """Stop every path that is still active, wait for it, and record that it was cancelled."""
 
     reason: str
 
 
-PathInstruction = Record | RunStep | EvaluateConditions | AwaitJoin
+PathInstruction = Record | RunStep | EvaluateConditions | AwaitJoin | AwaitAnswer
 Instruction = PathInstruction | CancelPaths

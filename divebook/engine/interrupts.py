@@ -1,35 +1,263 @@
-"""Questions and which answers fit them: pure."""
+"""Questions and which answers fit them: pure.
+
+An answer in its full form is a mapping with some of ``text``, ``approved``, ``decision`` and ``data``. People write
+less: what each kind of question takes instead stands in `_READERS`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import unicodedata
+from collections.abc import Callable, Mapping
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from divebook.engine.state import PENDING, Interrupt
+from divebook.engine.state import EXPIRED, PENDING, Interrupt
 from divebook.errors import InterruptError
+from divebook.events.values import normalize
 
+CLARIFICATION, CONFIRMATION, AGENT_REVIEW, CHECKPOINT = "clarification", "confirmation", "agent_review", "checkpoint"
+RESOURCE_EXHAUSTED, TIMEOUT, SYSTEM_ERROR = "resource_exhausted", "timeout", "system_error"
 OUTCOME_UNKNOWN = "outcome_unknown"
+OPTIONAL_KINDS = (CHECKPOINT, TIMEOUT, SYSTEM_ERROR)
+"""Kinds that an empty answer settles, where the question does not say otherwise."""
+
 RETRY, DONE, FAIL = "retry", "done", "fail"
 """Answers to a question about an unknown outcome: make the call again, take it as done, take it as failed."""
+RAISE, STOP = "raise", "stop"
+"""Answers to a question about a bound: raise it and go on, or stop."""
+APPROVE, REJECT, MODIFY = "approve", "reject", "modify"
+YES, NO = ("yes", "y", "true", "approve", "approved"), ("no", "n", "false", "deny", "denied", "reject")
+
+MOST_CHARACTERS = 100_000
+"""What an answer may hold in all its texts."""
+FIELDS = frozenset({"text", "approved", "decision", "data"})
+
+Complaint = Callable[[Mapping[str, Any], Any], "str | None"]
+"""Says what is wrong with a value by a JSON schema, or None."""
 
 
-def checked_response(question: Interrupt, response: Any) -> Any:
+def checked_response(question: Interrupt, response: Any, complaint: Complaint, now: int) -> dict[str, Any]:
     """Return the response in its full form.
+
+    Parameters
+    ----------
+    complaint
+        Compares a value with the question's schema.
+    now
+        Microseconds since 1970.
 
     Raises
     ------
     InterruptError
-        The question has an answer already (the error shows it), or this one does not fit.
+        The question has an answer already (the error shows it), has expired, or this answer does not fit; it then
+        stays open.
     """
-    if question.status != PENDING:
-        raise InterruptError(question.interrupt_id, f"it was answered already, with {question.response!r}")
+    _require_open(question, now)
+    plain = normalize(response, "response")
+    _check_texts(question, plain)
+    if _is_empty(plain):
+        if question.optional:
+            return {}
+        raise _unfit(question, f"it needs an answer: answer with {_wanted(question)}")
     if question.kind == OUTCOME_UNKNOWN:
-        return _checked_choice(question.interrupt_id, response)
-    return response
+        return _outcome(question, plain)
+    answer = _with_fields(question, plain, complaint)
+    if answer is None:
+        answer = _READERS[question.kind](question, plain)
+    if question.kind == RESOURCE_EXHAUSTED and answer.get("decision") == RAISE:
+        return answer | {"data": {"to": _raised(question, (answer.get("data") or {}).get("to"))}}
+    return answer
 
 
-def _checked_choice(interrupt_id: str, response: Any) -> dict[str, Any]:
+def _require_open(question: Interrupt, now: int) -> None:
+    if question.status == EXPIRED or (question.status == PENDING and (question.expires_us or now) < now):
+        raise InterruptError(question.interrupt_id, "it has expired; its execution went on without an answer")
+    if question.status != PENDING:
+        by = f" by {question.answered_by}" if question.answered_by else ""
+        raise InterruptError(question.interrupt_id, f"it was answered already{by}, with {question.response!r}")
+
+
+def _unfit(question: Interrupt, why: str) -> InterruptError:
+    return InterruptError(question.interrupt_id, f"{why}. The question is still open")
+
+
+def _is_empty(value: Any) -> bool:
+    if isinstance(value, Mapping) and set(value) <= FIELDS:
+        return all(entry in (None, "", {}) for entry in value.values())
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
+# --- texts ---------------------------------------------------------------------------------------------------------
+
+
+def _check_texts(question: Interrupt, value: Any) -> None:
+    """Refuse what no person types: control characters, and texts beyond all measure."""
+    total = 0
+    for text in _texts(value):
+        total += len(text)
+        if total > MOST_CHARACTERS:
+            raise _unfit(
+                question,
+                f"an answer may have {MOST_CHARACTERS:,} characters, and this one has more; put it into a file and "
+                "answer with its path",
+            )
+        found = next((sign for sign in text if unicodedata.category(sign) == "Cc" and sign not in "\t\n\r"), None)
+        if found is not None:
+            raise _unfit(question, f"an answer may not hold the control character U+{ord(found):04X}; remove it")
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, Mapping):
+        return [text for key, item in value.items() for text in (key, *_texts(item))]
+    return [text for item in value for text in _texts(item)] if isinstance(value, list) else []
+
+
+# --- what each kind takes ------------------------------------------------------------------------------------------
+
+
+def _with_fields(question: Interrupt, response: Any, complaint: Complaint) -> dict[str, Any] | None:
+    """Return an answer that came in its full form, or whose value fits the schema; None for a short form."""
+    is_full = isinstance(response, Mapping) and set(response) <= FIELDS
+    schema = question.schema
+    if schema is None:
+        return _checked_fields(question, response) if is_full else None
+    wrong = complaint(schema, response)
+    if wrong is None and question.kind not in (CONFIRMATION, AGENT_REVIEW):
+        return {"data": response}
+    if not is_full or "data" not in response:
+        if question.kind in (CONFIRMATION, AGENT_REVIEW):  # the schema is that of edited data, which may be left out
+            return _checked_fields(question, response) if is_full else None
+        raise _unfit(question, f"this answer does not fit: {wrong}")
+    inner = complaint(schema, response["data"])
+    if inner is not None:
+        raise _unfit(question, f"the answer's data does not fit: {inner}")
+    return _checked_fields(question, response)
+
+
+def _checked_fields(question: Interrupt, response: Mapping[str, Any]) -> dict[str, Any]:
+    given = {key: value for key, value in response.items() if value is not None}
+    for key, kind, name in (("text", str, "a text"), ("approved", bool, "true or false"), ("decision", str, "a text")):
+        if key in given and not isinstance(given[key], kind):
+            raise _unfit(question, f"{key} must be {name}, not {given[key]!r}")
+    if question.kind == CONFIRMATION and "approved" not in given:
+        raise _unfit(question, f"it needs an answer: answer with {_wanted(question)}")
+    if question.kind == AGENT_REVIEW and given.get("decision") not in (APPROVE, REJECT, MODIFY):
+        raise _unfit(question, f"it needs an answer: answer with {_wanted(question)}")
+    return given
+
+
+def _clarification(question: Interrupt, response: Any) -> dict[str, Any]:
+    if isinstance(response, str):
+        return {"text": response}
+    if isinstance(response, int | float) and not isinstance(response, bool):
+        return {"text": str(response)}
+    raise _unfit(question, f"answer with {_wanted(question)}, not {response!r}")
+
+
+def _confirmation(question: Interrupt, response: Any) -> dict[str, Any]:
+    if isinstance(response, bool):
+        return {"approved": response}
+    word = response.strip().lower() if isinstance(response, str) else ""
+    if word in YES or word in NO:
+        return {"approved": word in YES}
+    raise _unfit(question, f"answer with {_wanted(question)}, not {response!r}")
+
+
+def _review(question: Interrupt, response: Any) -> dict[str, Any]:
+    if isinstance(response, bool):
+        response = APPROVE if response else REJECT
+    if response in (APPROVE, REJECT, MODIFY):
+        return {"decision": response, "approved": response == APPROVE}
+    raise _unfit(question, f"answer with {_wanted(question)}, not {response!r}")
+
+
+def _anything(_question: Interrupt, response: Any) -> dict[str, Any]:
+    return {"text": response} if isinstance(response, str) else {"data": response}
+
+
+def _exhausted(question: Interrupt, response: Any) -> dict[str, Any]:
+    if response == STOP:
+        return {"decision": STOP}
+    if response == RAISE:
+        return {"decision": RAISE}
+    if isinstance(response, int | float | str) and not isinstance(response, bool) and _number(response) is not None:
+        return {"decision": RAISE, "data": {"to": response}}
+    if isinstance(response, Mapping) and response.get("choice") in (RAISE, STOP):
+        return {"decision": response["choice"], "data": {"to": response.get("to")}}
+    raise _unfit(question, f"answer with {_wanted(question)}, not {response!r}")
+
+
+def _number(value: Any) -> Decimal | None:
+    try:
+        number = Decimal(str(value))
+    except InvalidOperation:
+        return None
+    return number if number.is_finite() else None
+
+
+def _raised(question: Interrupt, to: Any) -> Any:
+    """Return the new bound as it is kept: above what is used already; by default twice the old one."""
+    told = question.data or {}
+    limit, used = _number(told.get("limit")) or Decimal(0), _number(told.get("used")) or Decimal(0)
+    number = max(limit, used, Decimal(1)) * 2 if to is None else _number(to)
+    if number is None or number <= used or number <= limit:
+        raise _unfit(question, f"the new bound must be a number above {max(limit, used)}, not {to!r}")
+    if told.get("bound") == "max_cost":
+        return str(number)
+    if told.get("bound") == "max_seconds":
+        return float(number)
+    if number != number.to_integral_value():
+        raise _unfit(question, f"the new bound must be a whole number, not {to!r}")
+    return int(number)
+
+
+def _outcome(question: Interrupt, response: Any) -> dict[str, Any]:
     answer = {"choice": response} if isinstance(response, str) else response
     if not isinstance(answer, Mapping) or answer.get("choice") not in (RETRY, DONE, FAIL):
-        raise InterruptError(interrupt_id, f"answer with retry, done or fail, not {response!r}")
+        raise _unfit(question, f"answer with {_wanted(question)}, not {response!r}")
     return dict(answer)
+
+
+_READERS: dict[str, Callable[[Interrupt, Any], dict[str, Any]]] = {
+    CLARIFICATION: _clarification,
+    CONFIRMATION: _confirmation,
+    AGENT_REVIEW: _review,
+    CHECKPOINT: _anything,
+    RESOURCE_EXHAUSTED: _exhausted,
+    TIMEOUT: _anything,
+    SYSTEM_ERROR: _anything,
+}
+
+_WANTED = {
+    CLARIFICATION: "a text",
+    CONFIRMATION: "yes or no",
+    AGENT_REVIEW: "approve, reject or modify (with data)",
+    CHECKPOINT: "a text",
+    RESOURCE_EXHAUSTED: "raise, the new bound as a number, or stop",
+    TIMEOUT: "a text",
+    SYSTEM_ERROR: "a text",
+    OUTCOME_UNKNOWN: "retry, done or fail (done: with its result)",
+}
+
+
+def _wanted(question: Interrupt) -> str:
+    if question.schema is not None and question.kind == CLARIFICATION:
+        return "a value that fits its schema"
+    return _WANTED[question.kind]
+
+
+def wanted_answer(question: Interrupt) -> str:
+    """Return in a few words what a person may answer, for lists and prompts."""
+    return _wanted(question)
+
+
+def value_of(question: Interrupt) -> Any:
+    """Return what an answer comes to for whoever asked: a truth value, a text, or data."""
+    response = question.response or {}
+    if question.kind == CONFIRMATION:
+        return response.get("approved") is True
+    if question.kind in (CLARIFICATION, CHECKPOINT):
+        return response.get("data", response.get("text"))
+    return dict(response)

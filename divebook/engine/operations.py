@@ -17,6 +17,10 @@ DYNAMIC_CONTENT = "dynamic_content"
 DOCUMENT_READ = "document_read"
 TIME_ACCESS = "time_access"
 RANDOM_GENERATION = "random_generation"
+TIMER = "timer"
+"""Lets time pass."""
+SIGNAL_WAIT = "signal_wait"
+"""Takes the next signal of a name."""
 
 
 class Place(NamedTuple):
@@ -42,22 +46,29 @@ class Place(NamedTuple):
         return self._digest(0)
 
     def _digest(self, attempt: int) -> str:
-        parts = (
-            self.path,
-            self.step,
-            str(self.visit),
-            str(self.iteration_index),
-            type(self.key).__name__,
-            str(self.key),
-            str(attempt),
-        )
-        marked = "operation/2" + "".join(f"\x1f{len(part)}:{part}" for part in parts)
+        path, step, visit, item, key, _ = self
+        parts = (path, step, str(visit), str(item), type(key).__name__, str(key), str(attempt))
+        marked = "operation/2" + "".join([f"\x1f{len(part)}:{part}" for part in parts])
         return hashlib.sha256(marked.encode()).hexdigest()[:32]
 
     def __str__(self) -> str:
         item = "" if self.iteration_index is None else f", item {self.iteration_index}"
         attempt = f", attempt {self.attempt + 1}" if self.attempt else ""
         return f"path {self.path}, step {self.step!r}, visit {self.visit}{item}{attempt}, operation {self.key}"
+
+
+class Reserved(NamedTuple):
+    """What a model call may consume at most."""
+
+    tokens: int = 0
+    cost: int = 0
+    """Nanodollars."""
+    is_priced: bool = True
+    """Whether a price is known."""
+
+    def to_dict(self) -> dict[str, int]:
+        """Return what is not zero, as the log holds it."""
+        return {name: value for name, value in (("tokens", self.tokens), ("cost", self.cost)) if value}
 
 
 class RunOperation(Protocol):
@@ -72,6 +83,7 @@ class RunOperation(Protocol):
         key: str | None = None,
         usage: Callable[[Any], Mapping[str, int]] | None = None,
         repeatable: bool = False,
+        reserved: Reserved | None = None,
     ) -> Any:
         """Return the recorded result, or make the call and record what it returns."""
 

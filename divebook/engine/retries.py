@@ -7,13 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from divebook.errors import (
+    ApprovalDeniedError,
+    BoundExceededError,
     DefinitionError,
     DivergenceError,
+    InterruptExpiredError,
     NotFoundError,
     OperationError,
     ScriptSyntaxError,
     TemplateError,
     UndefinedVariableError,
+    UnopenableValueError,
     UnstorableValueError,
 )
 from divebook.workflow.policies import Catch, Retry
@@ -23,12 +27,16 @@ MOST_TEXT = 20_000
 """Characters of an error's message that are kept."""
 
 HOPELESS = (
+    ApprovalDeniedError,
+    BoundExceededError,
     DefinitionError,
     DivergenceError,
+    InterruptExpiredError,
     NotFoundError,
     ScriptSyntaxError,
     TemplateError,
     UndefinedVariableError,
+    UnopenableValueError,
     UnstorableValueError,
 )
 """Errors that another attempt would meet again."""
@@ -46,6 +54,8 @@ class Failure:
     hopeless: bool = False
     retry_after: float = 0.0
     """Seconds that whoever failed asked to wait."""
+    reason: str | None = None
+    """The typed reason, where there is one."""
 
     @classmethod
     def of(cls, error: BaseException, message: str) -> Failure:
@@ -54,7 +64,9 @@ class Failure:
         names = {name for link in chain for name in names_of(link)}
         asked = [value for link in chain if isinstance(value := getattr(link, "retry_after", None), int | float)]
         hopeless = any(isinstance(link, HOPELESS) for link in chain)
-        return cls(message, names_of(chain[-1])[0], frozenset(names), hopeless, float(max(asked, default=0)))
+        reason = next((link.reason for link in chain if isinstance(link, BoundExceededError)), None)
+        wait = float(max(asked, default=0))
+        return cls(message, names_of(chain[-1])[0], frozenset(names), hopeless, wait, reason)
 
     def matches(self, errors: Sequence[str]) -> bool:
         """Whether a policy with these names or parts of messages applies."""

@@ -7,11 +7,15 @@ same whether it is the tenth or the ten-thousandth. Only `engine.evolve` makes n
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from immutables import Map
 
+from divebook.engine.ledger import NO_BOUNDS, NOTHING_SPENT, Ledger
+from divebook.engine.operations import Reserved
+from divebook.envelope.bounds import Bounds
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, TERMINAL, WAITING
 from divebook.events.event import to_datetime, to_microseconds
 
@@ -19,10 +23,27 @@ EMPTY: Map[str, Any] = Map()
 NO_ITEMS: Map[int, Any] = Map()
 NO_FAILURES: Map[int | str | None, tuple[int, float]] = Map()
 NO_FAILURE = (0, 0.0)
+NO_REPEATS: Map[str, tuple[str, int]] = Map()
+NO_SIGNALS: Map[str, tuple[Any, ...]] = Map()
+EXPIRED = "expired"
+"""Status of a question that nobody answered in time."""
 
 READY, IN_STEP, ROUTING, BRANCHED = "ready", "in_step", "routing", "branched"
 JOINING, JOINED, ENDED = "joining", "joined", "ended"
 """Phases of a path: before a step, inside it, choosing what follows, split up, waiting at a join, released, over."""
+
+
+_new, _set = object.__new__, object.__setattr__
+
+
+class Snapshot:
+    """Base of the large states, which every event replaces: frozen, and quick to copy."""
+
+    def changed(self, changes: Mapping[str, Any]) -> Self:
+        """Return a copy in which the named fields differ; half the cost of a named tuple's `_replace`."""
+        copy = _new(type(self))
+        _set(copy, "__dict__", {**self.__dict__, **changes})
+        return copy
 
 
 class Usage(NamedTuple):
@@ -33,6 +54,8 @@ class Usage(NamedTuple):
     output_tokens: int = 0
     cache_write_tokens: int = 0
     cache_read_tokens: int = 0
+    cost: int = 0
+    """Nanodollars, as far as the prices are known."""
 
     def plus(self, more: Mapping[str, int]) -> Usage:
         """Return the sum with another usage in plain form."""
@@ -63,6 +86,12 @@ class OperationRecord(NamedTuple):
     error: str | None = None
     error_names: tuple[str, ...] = ()
     """The class of the error, and those it derives from."""
+    until: int | None = None
+    """When a timer goes off, or the wait for a signal ends, microseconds since 1970."""
+    signal: str | None = None
+    """Name of the signal that is waited for."""
+    reserved: Reserved | None = None
+    """What it holds of the bounds while it runs."""
 
 
 class OpenStep(NamedTuple):
@@ -88,15 +117,39 @@ class Interrupt(NamedTuple):
     question: str
     path: str
     step: str
+    message: str | None = None
     data: Mapping[str, Any] | None = None
+    schema: Mapping[str, Any] | None = None
+    """JSON schema of the value that is asked for."""
     operation_id: str | None = None
     raised_us: int = 0
+    expires_us: int | None = None
+    """When it expires, microseconds since 1970; None for never."""
+    default: Mapping[str, Any] | None = None
+    """The response that holds once it has expired."""
+    optional: bool = False
+    """Whether an empty answer will do."""
     status: str = PENDING
-    """``pending`` or ``completed``."""
+    """``pending``, ``completed`` or ``expired``."""
     response: Any = None
+    answered_by: str | None = None
+    settled_us: int | None = None
+    waiting: tuple[str, ...] = ()
+    """The paths that wait for the answer."""
+
+    @property
+    def raised_at(self) -> datetime:
+        """When it was asked, UTC."""
+        return to_datetime(self.raised_us)
+
+    @property
+    def expires_at(self) -> datetime | None:
+        """When it expires, UTC; None for never."""
+        return None if self.expires_us is None else to_datetime(self.expires_us)
 
 
-class PathState(NamedTuple):
+@dataclass(frozen=True)
+class PathState(Snapshot):
     """One line of progress through the graph."""
 
     id: str
@@ -122,7 +175,19 @@ class PathState(NamedTuple):
     children: int = 0
     asking: int = 0
     """Questions that wait for an answer."""
+    woken: int = 0
+    """How often something has come from outside that it waited for."""
     error: str | None = None
+    reason: str | None = None
+    """The typed reason of its failure, where there is one."""
+    came_from: str | None = None
+    """The step its parent branched at."""
+    before: Map[str, int] = EMPTY
+    """How often the paths it comes from had entered each step."""
+    repeats: Map[str, tuple[str, int]] = NO_REPEATS
+    """By step: digest of what it did last, and how often in a row it did just that; kept where a bound needs it."""
+    hop: int | None = None
+    """Number of its agent step that has begun and not ended, in `Ledger.history`."""
     started_us: int | None = None
     ended_us: int | None = None
 
@@ -135,6 +200,24 @@ class PathState(NamedTuple):
     def ended_at(self) -> datetime | None:
         """When it ended, UTC."""
         return None if self.ended_us is None else to_datetime(self.ended_us)
+
+    @property
+    def source(self) -> str | None:
+        """The step from which it enters the next one."""
+        return self.last_step or self.came_from
+
+    def entries(self, step: str) -> int:
+        """Return how often this path, or those it comes from, has entered a step."""
+        return self.visits.get(step, 0) + self.before.get(step, 0)
+
+    def loops_to(self, step: str) -> bool:
+        """Return whether to enter a step now would begin a new pass through a loop."""
+        entered = self.entries(step)
+        return entered > 0 and (self.source is None or entered + 1 > self.entries(self.source))
+
+    def repeats_of(self, step: str) -> int:
+        """Return how often in a row a step has done the same."""
+        return self.repeats.get(step, ("", 0))[1]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the path's public facts under the seed's keys; what is empty is left out."""
@@ -171,7 +254,8 @@ class PathState(NamedTuple):
 NO_INTERRUPTS: Map[str, Interrupt] = Map()
 
 
-class ExecutionState(NamedTuple):
+@dataclass(frozen=True)
+class ExecutionState(Snapshot):
     """The fold of an execution's log up to `last_sequence`."""
 
     execution_id: str
@@ -190,7 +274,7 @@ class ExecutionState(NamedTuple):
     joining: int = 0
     """Active paths that wait at a join."""
     sleeping: int = 0
-    """Active paths that wait for a timer."""
+    """Active paths that wait for a timer or a signal."""
     asking: int = 0
     """Active paths with a question that waits for an answer."""
     interrupts: Map[str, Interrupt] = NO_INTERRUPTS
@@ -202,6 +286,24 @@ class ExecutionState(NamedTuple):
     fingerprint: str | None = None
     started_us: int | None = None
     ended_us: int | None = None
+    last_us: int = 0
+    """When the last event was recorded."""
+    paused_us: int = 0
+    """How long it has waited for people, or nobody has driven it."""
+    identity: Mapping[str, Any] = EMPTY
+    """Who asked for it."""
+    bounds: Bounds = NO_BOUNDS
+    ledger: Ledger = NOTHING_SPENT
+    stops: int = 0
+    """How often a person said stop at a bound."""
+    stopped: tuple[str, str] | None = None
+    """Error and typed reason, from when a person said stop until somebody resumes it."""
+    reason: str | None = None
+    """The typed reason for which it ended."""
+    signals: Map[str, tuple[Any, ...]] = NO_SIGNALS
+    """Payloads of the signals that nobody has taken yet, by name, oldest first."""
+    taken: int = 0
+    """Number of the last message from the inbox that stands in the log."""
 
     @property
     def status(self) -> str:
@@ -210,6 +312,30 @@ class ExecutionState(NamedTuple):
         if self.lifecycle == RUNNING and waits and waits + self.joining >= self.active:
             return WAITING
         return self.lifecycle
+
+    @property
+    def running_us(self) -> int:
+        """How long it has run, in microseconds, without the time in which it waited for people or for a driver."""
+        return 0 if self.started_us is None else max(0, self.last_us - self.started_us - self.paused_us)
+
+    def deadlines(self) -> list[tuple[str, int]]:
+        """Return the paths that are to be looked at again at some time, though nothing happens, and the time."""
+        questions = (q for q in self.pending_interrupts() if q.expires_us is not None)
+        found = [(path, q.expires_us) for q in questions for path in q.waiting if q.expires_us is not None]
+        return found + [
+            (path.id, record.until)
+            for path in self.active_paths()
+            if path.open is not None
+            for record in path.open.operations.values()
+            if record.status == RUNNING and record.until is not None
+        ]
+
+    @property
+    def wake_at(self) -> int | None:
+        """When a waiting execution has something to do though nobody answers; None for never."""
+        if self.status != WAITING:
+            return None
+        return min((deadline for _, deadline in self.deadlines()), default=None)
 
     @property
     def is_over(self) -> bool:
@@ -239,6 +365,7 @@ class ExecutionState(NamedTuple):
 __all__ = [
     "CANCELLED",
     "COMPLETED",
+    "EXPIRED",
     "FAILED",
     "PENDING",
     "RUNNING",

@@ -80,6 +80,10 @@ class ExecutionStarted(Payload):
     """The text of the cell or file that defined it."""
     written_by: str | None = None
     """Version of divebook."""
+    bounds: Mapping[str, Any] | None = None
+    """What may be spent (`Bounds.to_dict`); without it there is no bound."""
+    identity: Mapping[str, Any] | None = None
+    """Who asked: ``user_id``, ``session_id``, ``request_id``, ``metadata``."""
 
 
 @_event("execution_resumed")
@@ -88,6 +92,8 @@ class ExecutionResumed(Payload):
     """Somebody took the execution up again; failed and cancelled paths go back to the start of their step."""
 
     previous_status: str = RUNNING
+    bounds: Mapping[str, Any] | None = None
+    """New bounds, where whoever resumed it gave some."""
 
 
 @_event("execution_completed")
@@ -105,6 +111,8 @@ class ExecutionFailed(Payload):
     """Last event of an execution that failed."""
 
     error: str = ""
+    reason: str | None = None
+    """Why, as one of `TerminalReason`, where it is not simply that a step failed."""
 
 
 @_event("execution_cancelled")
@@ -185,6 +193,8 @@ class PathFailed(Payload):
     """A path ended with an error."""
 
     error: str = ""
+    reason: str | None = None
+    """Why, as one of `TerminalReason`, where it is not simply that a step failed."""
 
 
 @_event("path_cancelled")
@@ -307,6 +317,8 @@ class OperationStarted(Payload):
     iteration_index: int | None = None
     key: str | int | None = None
     """Its place within the step: a number in order of calls, or a name such as a tool-call id."""
+    reserved: Mapping[str, int] | None = None
+    """What it may consume at most, counted as spent until it has ended: ``tokens``, ``cost`` in nanodollars."""
 
 
 @_event("operation_completed", "operation_id", "operation_type")
@@ -380,9 +392,27 @@ class InterruptRaised(Payload):
     interrupt_id: str = ""
     kind: str = ""
     question: str = ""
+    message: str | None = None
+    """More than the question itself, for people."""
     data: Mapping[str, Any] | None = None
+    schema: Mapping[str, Any] | None = None
+    """JSON schema of the value that is asked for."""
     operation_id: str | None = None
     """The operation that waits, if it is one."""
+    expires_at: int | None = None
+    """Microseconds since 1970; without it the question never expires."""
+    default: Mapping[str, Any] | None = None
+    """The response that holds once the question has expired; without one the step fails then."""
+    optional: bool | None = None
+    """Whether an empty answer will do."""
+
+
+@_event("interrupt_joined", "interrupt_id")
+@dataclass(frozen=True, slots=True)
+class InterruptJoined(Payload):
+    """Another path waits for the answer to a question that has been asked already."""
+
+    interrupt_id: str = ""
 
 
 @_event("interrupt_resolved", "interrupt_id")
@@ -392,6 +422,19 @@ class InterruptResolved(Payload):
 
     interrupt_id: str = ""
     response: Any = None
+    answered_by: str | None = None
+    message: int | None = None
+    """Number of the message in the inbox that brought the answer."""
+
+
+@_event("interrupt_expired", "interrupt_id")
+@dataclass(frozen=True, slots=True)
+class InterruptExpired(Payload):
+    """Nobody answered in time; the question's default holds, if it has one."""
+
+    interrupt_id: str = ""
+    message: int | None = None
+    """Number of the message in the inbox that settled that the time was up."""
 
 
 # --- variables and the outside -------------------------------------------------------------------------------------
@@ -433,6 +476,8 @@ class StateMutated(Payload):
     def from_data(cls, data: Mapping[str, Any]) -> StateMutated:
         """Build the payload from decoded JSON."""
         entries = data.get("mutations") or ()
+        if not isinstance(entries, list | tuple) or not all(isinstance(entry, Mapping) for entry in entries):
+            raise InvalidEventError("state_mutated: data validation failed: mutations must be a list of mappings")
         return cls(tuple(Mutation(e.get("type", ""), e.get("key", ""), e.get("value")) for e in entries))
 
 
@@ -444,3 +489,5 @@ class SignalReceived(Payload):
     signal_type: str = ""
     payload: Any = None
     source: str = ""
+    message: int | None = None
+    """Number of the message in the inbox that brought it."""

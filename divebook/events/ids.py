@@ -8,7 +8,8 @@ from __future__ import annotations
 import functools
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
-_PAIRS = tuple(high + low for high in _ALPHABET for low in _ALPHABET)
+PAIRS = tuple(high + low for high in _ALPHABET for low in _ALPHABET)
+"""Every two letters, in order: what ten bits are written as."""
 _RANDOM_BITS = 74
 
 
@@ -25,11 +26,11 @@ def type_id(prefix: str, milliseconds: int, chance: int) -> str:
         74 random bits.
     """
     low = 0x7 << 76 | (chance >> 62 & 0xFFF) << 64 | 0x2 << 62 | chance & 0x3FFF_FFFF_FFFF_FFFF
-    letters = "".join([_PAIRS[low >> shift & 0x3FF] for shift in (70, 60, 50, 40, 30, 20, 10, 0)])
+    letters = "".join([PAIRS[low >> shift & 0x3FF] for shift in (70, 60, 50, 40, 30, 20, 10, 0)])
     return f"{prefix}_{_time_letters(milliseconds & 0xFFFF_FFFF_FFFF)}{letters}"
 
 
 @functools.lru_cache(maxsize=4)
 def _time_letters(milliseconds: int) -> str:
     """Return the first ten letters, which all identifiers of one millisecond share."""
-    return "".join([_PAIRS[milliseconds >> shift & 0x3FF] for shift in (40, 30, 20, 10, 0)])
+    return "".join([PAIRS[milliseconds >> shift & 0x3FF] for shift in (40, 30, 20, 10, 0)])

@@ -10,9 +10,11 @@ import random
 import time
 from typing import Protocol
 
-from divebook.events.ids import type_id
+from divebook.events.ids import PAIRS, type_id
 
 RANDOM_BITS = 74
+COUNTED_BITS = 10
+SHARED_BITS = RANDOM_BITS - COUNTED_BITS
 
 
 class Clock(Protocol):
@@ -56,10 +58,15 @@ class SystemChance:
 
 
 class Ids:
-    """Makes identifiers from a clock and a source of chance."""
+    """Makes identifiers from a clock and a source of chance.
+
+    Event ids of one millisecond share their 64 first random bits; the last ten count, so that they sort in the order in
+    which they were made and only the first of them has to be put together.
+    """
 
     def __init__(self, clock: Clock, chance: Chance) -> None:
         self._clock, self._chance = clock, chance
+        self._milliseconds, self._beginning, self._count = -1, "", 0
 
     def execution(self) -> str:
         """Return a new execution id."""
@@ -67,4 +74,9 @@ class Ids:
 
     def event(self, recorded_at: int) -> str:
         """Return a new event id for a moment in microseconds."""
-        return type_id("event", recorded_at // 1000, self._chance.bits(RANDOM_BITS))
+        milliseconds, count = recorded_at // 1000, self._count
+        if milliseconds != self._milliseconds or count == len(PAIRS):
+            self._milliseconds, count = milliseconds, 0
+            self._beginning = type_id("event", milliseconds, self._chance.bits(SHARED_BITS) << COUNTED_BITS)[:-2]
+        self._count = count + 1
+        return self._beginning + PAIRS[count]

@@ -6,12 +6,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from divebook.engine.operations import RANDOM_GENERATION, TIME_ACCESS, Place
-from divebook.engine.state import NO_FAILURE, OpenStep, Usage
+from divebook.engine.interrupts import OPTIONAL_KINDS, checked_response
+from divebook.engine.operations import RANDOM_GENERATION, TIME_ACCESS, Place, Reserved
+from divebook.engine.state import NO_FAILURE, Interrupt, OpenStep, Usage
 from divebook.events import catalog
 from divebook.events.codec import storable
 from divebook.events.event import to_datetime
-from divebook.execution.recorder import Call, Recorder
+from divebook.execution.recorder import Call, Question, Recorder
+from divebook.execution.schemas import complaint
+from divebook.execution.strands import Strands
 from divebook.workflow.definition import Workflow
 from divebook.workflow.step import Step
 
@@ -97,9 +100,12 @@ class StepContext:
         usage: Callable[[Any], Mapping[str, int]] | None = None,
         repeatable: bool = False,
         attempt: int | None = None,
-        will_retry: bool | None = None,
+        reserved: Reserved | None = None,
     ) -> Any:
         """Make a call that is not deterministic: recorded once, answered from the log ever after.
+
+        Returned is the recorded form of the result, now as ever after: `divebook.events.recorded.opened` makes of it
+        what the call returned, and must stand between it and code that might change it.
 
         Parameters
         ----------
@@ -115,8 +121,10 @@ class StepContext:
             Reads what was consumed from the result.
         repeatable
             Making the call twice does no harm, so that it is simply made again where its outcome is not known.
-        attempt, will_retry
-            For code that repeats calls by itself: which attempt this is, from 0, and whether another may follow.
+        attempt
+            For code that repeats calls by itself: which attempt this is, from 0.
+        reserved
+            What a model call may consume at most; the bounds of the execution must allow it before it is made.
 
         Raises
         ------
@@ -127,8 +135,7 @@ class StepContext:
         UnstorableValueError
             Parameters or result are not plain data.
         """
-        repeated = self.step.retry is not None if will_retry is None else will_retry
-        made = Call(operation_type, parameters, call, usage, repeatable, repeated)
+        made = Call(operation_type, parameters, call, usage, repeatable, reserved)
         place = self.place(key)
         return await self._recorder.run(place if attempt is None else place._replace(attempt=attempt), made)
 
@@ -151,6 +158,10 @@ class StepContext:
         """Record that the call named `key` has failed and is made again."""
         retried = catalog.StepRetried(failures, error, delay, key=key)
         self._recorder.journal.record(retried, self.path, self.step.name)
+
+    def strands(self) -> Strands:
+        """Return the concurrent strands of the step, for code that runs calls side by side."""
+        return self._recorder.strands[self.path]
 
     def chance(self) -> float:
         """Return a number from 0 to 1 that is not recorded: only for delays, which are."""
@@ -181,6 +192,62 @@ class StepContext:
     async def sleep(self, seconds: float) -> None:
         """Let time pass; a restart waits only for what is left."""
         await self._recorder.sleep(self.place(), seconds)
+
+    async def interrupt(
+        self,
+        kind: str,
+        question: str,
+        *,
+        message: str | None = None,
+        data: Mapping[str, Any] | None = None,
+        schema: Mapping[str, Any] | None = None,
+        expires_in: float | None = None,
+        default: Any = None,
+        has_default: bool = False,
+        optional: bool | None = None,
+        key: str | None = None,
+    ) -> Interrupt:
+        """Ask a person, and return the question with its answer; the step waits for it without costing anything.
+
+        Parameters
+        ----------
+        kind
+            One of `divebook.workflow.ask.KINDS`.
+        message, data
+            More than the question itself: a text, and plain data.
+        schema
+            JSON schema of the value asked for.
+        expires_in
+            Seconds after which nobody may answer any more.
+        default, has_default
+            The answer that holds then, as a person would give it.
+        optional
+            Whether an empty answer will do; by default that depends on the kind.
+        key
+            Name of the question within the step, where questions are asked side by side.
+
+        Raises
+        ------
+        InterruptExpiredError
+            Nobody answered in time, and there is no default.
+        """
+        will_do = kind in OPTIONAL_KINDS if optional is None else optional
+        settled = None
+        if has_default or default is not None:
+            form = Interrupt("default", kind, question, self.path, self.step.name, schema=schema, optional=will_do)
+            settled = checked_response(form, default, complaint, 0)
+        asked = Question(kind, question, message, data, schema, expires_in, settled, will_do)
+        return await self._recorder.ask(self.place(key), asked)
+
+    async def signal(self, name: str, within: float | None = None) -> Any:
+        """Wait for a signal from outside and return its payload; each is taken once, in the order of the log.
+
+        Raises
+        ------
+        OperationError
+            None came within so many seconds.
+        """
+        return await self._recorder.signal(self.place(), name, within)
 
     async def now(self) -> datetime:
         """Return the time, recorded, UTC."""

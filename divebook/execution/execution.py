@@ -3,24 +3,56 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Sequence
+import os
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from concurrent.futures import Future
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
+from divebook.engine.evolve import fold
+from divebook.engine.inbox import facts_of
 from divebook.engine.instructions import Fact
 from divebook.engine.state import ExecutionState, Interrupt, PathState, Usage
-from divebook.errors import ExecutionCancelledError, ExecutionError, ExecutionFailedError
+from divebook.errors import ExecutionCancelledError, ExecutionError, ExecutionFailedError, LeaseHeldError, StoreError
 from divebook.events import Event, catalog
+from divebook.events.recorded import opened
 from divebook.execution.clock import Chance, Clock, Ids
 from divebook.execution.engine_thread import ENGINE
+from divebook.execution.farewell import FAREWELL
 from divebook.execution.journal import FIRST_TOKEN, Journal
 from divebook.execution.runner import Runner
 from divebook.execution.step_run import Services
+from divebook.execution.threads import lending_place
 from divebook.store.base import EventStore
+from divebook.store.durability import Durability
 from divebook.store.leases import Lease
 from divebook.store.owner import Owner
 from divebook.workflow.definition import Workflow
+
+MICROSECONDS = 1_000_000
+CANCELLED = "cancelled by a person"
+
+
+class Controls(Protocol):
+    """What an execution asks of `divebook.execution.control.Control`."""
+
+    def begin(self, execution: Execution, *openings: Fact, lease: Lease | None = None) -> Execution:
+        """Drive an execution from now on."""
+
+    def resume(self, execution_id: str) -> Execution:
+        """Take an execution up again."""
+
+    def go_on(self, execution: Execution) -> Execution:
+        """Let an execution that rests take what waits in its inbox."""
+
+    def answer(self, interrupt_id: str, response: Any, execution_id: str | None, by: str | None) -> Execution:
+        """Answer a question."""
+
+    def signal(self, execution_id: str, name: str, payload: Any, by: str | None) -> Execution:
+        """Send a signal."""
+
+    def cancel(self, execution_id: str, reason: str) -> Execution:
+        """Cancel an execution."""
 
 
 class Execution:
@@ -42,14 +74,21 @@ class Execution:
         workflow: Workflow,
         state: ExecutionState,
         store: EventStore,
-        begin: Callable[[Execution], Execution] | None = None,
+        control: Controls,
     ) -> None:
         self.workflow, self.store = workflow, store
-        self._begin = begin
-        self._state = state
+        self.opening: catalog.ExecutionStarted | None = None
+        """What its log begins with, while it is pending; for the environment."""
+        self.durability: Durability | None = None
+        """How its events are written; None as the store does by default."""
+        self.damage: StoreError | None = None
+        """What is wrong with the event after those that this was read from; None if the whole log can be read."""
+        self._control = control
+        self._state, self._is_stored = state, True
         self._journal: Journal | None = None
         self._runner: Runner | None = None
         self._future: Future[None] | None = None
+        self._process = os.getpid()
         self._cancel_reason: str | None = None
 
     # --- what it is ------------------------------------------------------------------------------------------------
@@ -76,18 +115,21 @@ class Execution:
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """The inputs, defaults included."""
-        return dict(self.state.inputs)
+        """The inputs, defaults included; a fresh copy each time."""
+        return _opened(self.state.inputs)
 
     @property
     def outputs(self) -> dict[str, Any]:
-        """The declared outputs; empty until it has completed."""
-        return dict(self.state.outputs)
+        """The declared outputs, a fresh copy each time; empty until it has completed.
+
+        What this process cannot make again, since its class is not allowed here, stays in its recorded form.
+        """
+        return _opened(self.state.outputs)
 
     @property
     def variables(self) -> dict[str, Any]:
-        """The workflow's named values as they stand, sorted by name."""
-        return dict(sorted(self.state.variables.items()))
+        """The workflow's named values as they stand, sorted by name; a fresh copy each time, as of `outputs`."""
+        return _opened(dict(sorted(self.state.variables.items())))
 
     @property
     def paths(self) -> dict[str, PathState]:
@@ -112,11 +154,22 @@ class Execution:
     @property
     def is_live(self) -> bool:
         """Whether this process is driving it now."""
-        return self._future is not None and not self._future.done()
+        return self._future is not None and not self._was_forked and not self._future.done()
+
+    @property
+    def _was_forked(self) -> bool:
+        """Whether this is a copy in a forked process, where nothing of it can go on."""
+        return self._process != os.getpid()
 
     def history(self, after: int = 0) -> list[Event]:
         """Return its events from the store, oldest first, those behind sequence number `after`."""
-        return self.store.read(self.id, after) if self.state.last_sequence else []
+        journal = self._journal
+        written = self._state.last_sequence if journal is None else journal.written
+        if not written:
+            return []
+        if self.damage is not None:
+            return self.store.read(self.id, after, max(written - after, 0))
+        return self.store.read(self.id, after)
 
     def subscribe(self, listener: Callable[[Sequence[Event]], None]) -> Callable[[], None]:
         """Call `listener` with new events after each commit, on the engine's thread; call the result to stop."""
@@ -138,7 +191,7 @@ class Execution:
         Parameters
         ----------
         timeout
-            Seconds; TimeoutError afterwards, while the execution goes on.
+            Seconds; TimeoutError afterwards, with its id and status, while the execution goes on.
         check
             Raise ExecutionFailedError or ExecutionCancelledError unless it completed.
 
@@ -149,7 +202,16 @@ class Execution:
         """
         if ENGINE.is_current():
             raise ExecutionError(f"wait() on the engine's own thread would wait for itself; use `await` for {self.id}")
-        self._driving().result(timeout)
+        driving = self._driving()
+        try:
+            with lending_place():
+                driving.result(timeout)
+        except TimeoutError as error:
+            if driving.done():  # its own
+                raise
+            raise TimeoutError(
+                f"execution {self.id} is {self.status} after {timeout:g} s, and goes on: wait() again, or cancel() it"
+            ) from error
         return self._checked() if check else self
 
     def __await__(self) -> Generator[Any, None, Execution]:
@@ -159,16 +221,28 @@ class Execution:
 
     def start(self) -> Execution:
         """Begin a pending execution; return itself at once."""
-        if self._begin is None or self._future is not None:
+        if self.opening is None or self._future is not None:
             raise ExecutionError(f"execution {self.id} is {self.status}; only a pending one can be started")
-        return self._begin(self)
+        return self._control.begin(self, Fact(self.opening))
 
-    def cancel(self, reason: str = "cancelled by a person") -> None:
+    def resume(self) -> Execution:
+        """Take it up again where its log ends; return itself at once. See `Environment.resume`."""
+        return self._control.resume(self.id)
+
+    def answer(self, interrupt_id: str, response: Any, by: str | None = None) -> Execution:
+        """Answer one of its questions; it goes on at once. See `Environment.answer`."""
+        return self._control.answer(interrupt_id, response, self.id, by)
+
+    def signal(self, name: str, payload: Any = None, by: str | None = None) -> Execution:
+        """Send it a signal; see `Environment.signal`."""
+        return self._control.signal(self.id, name, payload, by)
+
+    def cancel(self, reason: str = CANCELLED) -> Execution:
         """Stop it: paths are stopped and awaited, then it ends as cancelled. It can be resumed."""
-        if not self.is_live:
-            raise ExecutionError(
-                f"execution {self.id} is {self.status} and not running in this process; nothing to cancel"
-            )
+        return self._control.cancel(self.id, reason)
+
+    def stop(self, reason: str) -> None:
+        """Stop an execution that this process drives; for `Control.cancel`."""
         self._cancel_reason = reason
         ENGINE.loop.call_soon_threadsafe(self._pass_on_cancellation)
 
@@ -178,11 +252,13 @@ class Execution:
             self._runner.cancel(self._cancel_reason)
 
     def _driving(self) -> Future[None]:
-        if self._future is None:
+        if self._future is None or self._was_forked:
             if not self.state.is_over:
-                advice = "start it first" if self._begin is not None else "resume it, or answer its question, first"
+                advice = "start it first" if self.opening is not None else "resume it, or answer its question, first"
+                if self._future is not None:
+                    advice = f"wait for it in process {self._process}, from which this one was forked"
                 raise ExecutionError(f"execution {self.id} is not running in this process; {advice}")
-            self._future = Future()
+            self._future, self._process = Future(), os.getpid()
             self._future.set_result(None)
         return self._future
 
@@ -205,33 +281,54 @@ class Execution:
 
         An execution that the store knows already needs a `lease`.
         """
-        self._future = ENGINE.submit(self._run(openings, services, clock, chance, lease))
+        FAREWELL.mind(self)
+        return self._drive(self._run(openings, services, clock, chance, lease))
+
+    def _drive(self, work: Coroutine[Any, Any, None]) -> Execution:
+        self._future, self._process = ENGINE.submit(work), os.getpid()
         return self
 
-    def answer_live(self, interrupt_id: str, response: Any) -> bool:
-        """Answer a question of an execution that this process drives; False if it does not. For the environment."""
-        return self.is_live and ENGINE.submit(self._answer(interrupt_id, response)).result()
-
-    async def _answer(self, interrupt_id: str, response: Any) -> bool:
-        if self._runner is None or self._journal is None or not self._runner.answer(interrupt_id, response):
-            return False
-        await self._journal.durable()
-        return True
-
-    def drive_cancellation(self, clock: Clock, chance: Chance, lease: Lease) -> Execution:
+    def drive_cancellation(self, reason: str, clock: Clock, chance: Chance, lease: Lease) -> Execution:
         """Record that an execution which this process does not drive is cancelled; for the environment."""
-        self._future = ENGINE.submit(self._end_as_cancelled(clock, chance, lease))
-        return self
+        return self._drive(self._end_as_cancelled(reason, clock, chance, lease))
 
-    async def _end_as_cancelled(self, clock: Clock, chance: Chance, lease: Lease) -> None:
+    async def _end_as_cancelled(self, reason: str, clock: Clock, chance: Chance, lease: Lease) -> None:
         journal = self._open_journal(clock, chance, lease)
         for path in journal.state.active_paths():
-            journal.record(catalog.PathCancelled("cancelled by a person"), path.id)
-        journal.record(catalog.ExecutionCancelled("cancelled by a person"))
+            journal.record(catalog.PathCancelled(reason), path.id)
+        journal.record(catalog.ExecutionCancelled(reason))
         await journal.durable()
         self.store.release(lease)
+        self._settle(journal)
+
+    def refresh(self) -> Execution:
+        """Read on in the log if another process has written to it; for the environment."""
+        if not self.is_live:
+            self._state, self._is_stored = self._newest(), True
+        return self
+
+    def _newest(self) -> ExecutionState:
+        """Return the state up to the last event of the store."""
+        known = self._state if self._is_stored else ExecutionState(self.id)
+        is_pending = self._is_stored and not known.last_sequence
+        return known if is_pending else fold(self.id, self.store.read(self.id, known.last_sequence), known)
+
+    async def durable(self) -> None:
+        """Return when everything recorded so far is written; call it on the engine's loop."""
+        if self._journal is not None:
+            await self._journal.durable()
 
     async def _run(
+        self, openings: Sequence[Fact], services: Services, clock: Clock, chance: Chance, lease: Lease | None
+    ) -> None:
+        """Drive it until it has ended or rests, and on if something came while it was coming to rest."""
+        await self._drive_once(openings, services, clock, chance, lease)
+        while (again := self._taken_up_again()) is not None:
+            resumed = Fact(catalog.ExecutionResumed(self._state.status))
+            await self._drive_once((resumed,), services, clock, chance, again)
+        self._set_alarm(clock)
+
+    async def _drive_once(
         self, openings: Sequence[Fact], services: Services, clock: Clock, chance: Chance, lease: Lease | None
     ) -> None:
         journal = self._open_journal(clock, chance, lease)
@@ -239,15 +336,52 @@ class Execution:
         self._pass_on_cancellation()
         held = lease or Lease(self.id, FIRST_TOKEN, Owner.current(), expires_at=0)
         ENGINE.lease_keeper(self.store).keep(held)
+        mailroom = ENGINE.mailroom(self.store)
         try:
             journal.record_all(openings)
+            if lease is not None:
+                journal.record_all(facts_of(journal.state, self.store.inbox(self.id, journal.state.taken)))
             await journal.durable()
+            mailroom.admit(self.id, self._runner)
             await self._runner.run()
         finally:
+            mailroom.dismiss(self.id)
             ENGINE.lease_keeper(self.store).release(held)
+            self._settle(journal)
+
+    def _settle(self, journal: Journal) -> None:
+        """Keep the last state, once this process has stopped driving; without its log it may not be what is stored."""
+        self._state, self._is_stored = journal.state, journal.error is None
+        self._journal, self._runner, self._cancel_reason = None, None, None
+
+    def _taken_up_again(self) -> Lease | None:
+        """Take the lease again if messages came after the last look into the inbox."""
+        if self._state.is_over or not facts_of(self._state, self.store.inbox(self.id, self._state.taken)):
+            return None
+        try:
+            return self.store.acquire(self.id, Owner.current())
+        except LeaseHeldError:  # whoever sent them takes care of them
+            return None
+
+    def _set_alarm(self, clock: Clock) -> None:
+        """See to it that a question expires in time, though nobody drives the execution until then."""
+        due = self._state.wake_at
+        if due is not None:
+            ENGINE.keep(self._wake(due, clock))
+
+    async def _wake(self, due: int, clock: Clock) -> None:
+        while (left := due - clock.now()) > 0:
+            await clock.sleep(left / MICROSECONDS)
+        if not self.is_live and not self.store.closed and self.refresh().state.wake_at == due:
+            self._control.go_on(self)
 
     def _open_journal(self, clock: Clock, chance: Chance, lease: Lease | None) -> Journal:
         token = None if lease is None else lease.token
         commit = ENGINE.group_commit(self.store)
-        self._journal = Journal(self._state, commit, clock, Ids(clock, chance), token=token)
+        ids = Ids(clock, chance)
+        self._journal = Journal(self._newest(), commit, clock, ids, token=token, durability=self.durability)
         return self._journal
+
+
+def _opened(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: opened(value, lenient=True) for name, value in values.items()}

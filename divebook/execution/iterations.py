@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +13,7 @@ import anyio
 from divebook.engine.state import OpenStep
 from divebook.events import catalog
 from divebook.execution.journal import Journal
-from divebook.execution.recorder import Suspended
+from divebook.execution.strands import Strands, Suspended
 from divebook.scripting.values import value_text
 from divebook.workflow.step import Each, Step
 
@@ -32,8 +34,11 @@ class Outcome:
 class Iterations:
     """The items of one step, from wherever the log has got to."""
 
-    def __init__(self, journal: Journal, path: str, step: Step, each: Each, items: Sequence[Any]) -> None:
-        self._journal, self._path, self._step, self._each, self._items = journal, path, step, each, items
+    def __init__(
+        self, journal: Journal, path: str, step: Step, each: Each, items: Sequence[Any], *, strands: Strands
+    ) -> None:
+        self._journal, self._strands, self._path, self._step = journal, strands, path, step
+        self._each, self._items = each, items
 
     async def run(self, run_item: RunItem, *, texts_only: bool = False) -> Outcome:
         """Carry out the items that are not done yet; return all of them together.
@@ -63,21 +68,25 @@ class Iterations:
 
     async def _run_parallel(self, run_item: RunItem) -> None:
         """Run items side by side; one that has to wait for an answer does not hold up the others."""
-        limit, waiting = anyio.CapacityLimiter(self._each.parallel), []
+        left = deque(index for index in range(len(self._items)) if index not in self._opened.iterations)
+        suspended: list[Suspended] = []
 
-        async def run_limited(index: int, item: Any) -> None:
-            async with limit:
-                try:
-                    await self._run_one(run_item, index, item)
-                except Suspended:
-                    waiting.append(index)
+        async def work(strand: Callable[[], AbstractContextManager[None]]) -> None:
+            with strand():
+                while left:
+                    index = left.popleft()
+                    try:
+                        await self._run_one(run_item, index, self._items[index])
+                    except Suspended as stopped:
+                        suspended.append(stopped)
 
-        async with anyio.create_task_group() as tasks:
-            for index, item in enumerate(self._items):
-                if index not in self._opened.iterations:
-                    tasks.start_soon(run_limited, index, item)
-        if waiting:
-            raise Suspended
+        workers = min(self._each.parallel, len(left))
+        with self._strands.side_by_side(workers) as strand:
+            async with anyio.create_task_group() as tasks:
+                for _ in range(workers):
+                    tasks.start_soon(work, strand)
+        if suspended:
+            raise suspended[0]
 
     async def _run_one(self, run_item: RunItem, index: int, item: Any) -> None:
         self._record(catalog.IterationStarted(index, item))

@@ -9,40 +9,58 @@ that a call's intent, and every result it may depend on, are safe before it is m
 from __future__ import annotations
 
 import asyncio
+import logging
+import sys
 from collections.abc import Sequence
+
+import anyio.lowlevel
 
 from divebook.engine.checkpoint import dump_state
 from divebook.engine.evolve import evolve
 from divebook.engine.instructions import Fact
 from divebook.engine.state import ExecutionState
+from divebook.errors import DivebookError
 from divebook.events import Event
 from divebook.events.catalog import Payload
 from divebook.execution.clock import Clock, Ids
-from divebook.store.base import Batch, EventStore
+from divebook.store.base import EventStore
+from divebook.store.batches import Batch
+from divebook.store.durability import Durability
 from divebook.store.owner import Owner
 
 FIRST_TOKEN = 1
 """The token of the lease that comes with the first events."""
 CHECKPOINT_EVENTS = 2000
 """Events after which the state is kept as well, so that a reader need not fold the log from its beginning."""
+NEVER = sys.maxsize
+MOST_IN_A_ROW = 8
+"""Commits of a single path between two turns of the loop."""
+
+_log = logging.getLogger(__name__)
 
 
 class GroupCommit:
     """Writes what the executions of one store recorded, once per turn of the loop.
 
-    It lives on one event loop and commits there: handing each commit to a thread would cost more than the commit.
+    It lives on one event loop and commits there: handing each commit to a thread would cost more than the commit. A
+    path that nobody else shared the latest turn with does not wait for the end of its turn: it commits at once, a few
+    times in a row, so that everybody else on the loop still gets their turn.
     """
 
     def __init__(self, store: EventStore) -> None:
         self.store = store
         self._dirty: dict[Journal, None] = {}
         self._waiting: list[asyncio.Future[None]] = []
+        self._is_scheduled = False
+        self._was_alone = False
+        self._in_a_row = 0
 
     def schedule(self, journal: Journal) -> None:
-        """Have the journal's pending events written at the end of this turn."""
-        if not self._dirty:
-            asyncio.get_running_loop().call_soon(self._commit)
+        """Have the journal's pending events written, at the end of this turn at the latest."""
         self._dirty[journal] = None
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            asyncio.get_running_loop().call_soon(self._end_turn)
 
     def next_commit(self) -> asyncio.Future[None]:
         """Return a future that is done when the present turn's events have been written or refused."""
@@ -50,20 +68,40 @@ class GroupCommit:
         self._waiting.append(done)
         return done
 
-    def _commit(self) -> None:
-        journals, waiting = list(self._dirty), self._waiting
-        self._dirty, self._waiting = {}, []
-        batches = [journal.take_batch() for journal in journals]
+    @property
+    def is_alone(self) -> bool:
+        """Whether waiting for the end of the turn would most likely bring no company."""
+        return self._was_alone and not self._waiting and self._in_a_row < MOST_IN_A_ROW
+
+    def commit_now(self) -> None:
+        """Write what is pending."""
+        self._in_a_row += 1
+        self._write()
+
+    def _end_turn(self) -> None:
+        self._is_scheduled = False
+        self._was_alone = len(self._waiting) <= 1 and len(self._dirty) <= 1
+        self._in_a_row = 0
+        waiting, self._waiting = self._waiting, []
+        try:
+            self._write()
+        finally:
+            for done in waiting:
+                if not done.done():  # a cancelled path waits no longer
+                    done.set_result(None)
+
+    def _write(self) -> None:
+        journals = list(self._dirty)
+        if not journals:
+            return
+        self._dirty = {}
         outcomes: Sequence[Exception | None]
         try:
-            outcomes = self.store.append_all(batches)
+            outcomes = self.store.append_all([journal.take_batch() for journal in journals])
         except Exception as error:  # noqa: BLE001 - it is raised again by everyone who waits for the write
             outcomes = [error] * len(journals)
         for journal, outcome in zip(journals, outcomes, strict=True):
             journal.committed(outcome)
-        for done in waiting:
-            if not done.done():  # a cancelled path waits no longer
-                done.set_result(None)
 
 
 class Journal:
@@ -75,17 +113,26 @@ class Journal:
         The fold of what the store already holds.
     token
         The fencing token of the lease under which to write; a new execution gets its first lease with its first events.
+    durability
+        How events are written, if not as the store does by default.
     """
 
     def __init__(
-        self, state: ExecutionState, commit: GroupCommit, clock: Clock, ids: Ids, *, token: int | None = None
+        self,
+        state: ExecutionState,
+        commit: GroupCommit,
+        clock: Clock,
+        ids: Ids,
+        *,
+        token: int | None = None,
+        durability: Durability | None = None,
     ) -> None:
         self.state = state
         self.clock = clock
         self.written = state.last_sequence
         """Sequence number up to which events are durable."""
         self.error: Exception | None = None
-        self._ids, self._commit, self._token = ids, commit, token
+        self._ids, self._commit, self._token, self._durability = ids, commit, token, durability
         self._pending: list[Event] = []
         self._checkpointed = state.last_sequence
 
@@ -104,9 +151,9 @@ class Journal:
         """
         if self.error is not None:
             raise self.error
-        now = self.clock.now()
-        event = Event(self._ids.event(now), self.execution_id, self.state.last_sequence + 1, now, data, path, step)
-        self.state = evolve(self.state, event)
+        state, now = self.state, self.clock.now()
+        event = Event(self._ids.event(now), state.execution_id, state.last_sequence + 1, now, data, path, step)
+        self.state = evolve(state, event)
         self._pending.append(event)
         self._commit.schedule(self)
         return event
@@ -125,6 +172,9 @@ class Journal:
             It could not be; nothing recorded since the last success is in the store.
         """
         recorded = self.state.last_sequence
+        if self.written < recorded and self.error is None and self._commit.is_alone:
+            await anyio.lowlevel.checkpoint_if_cancelled()  # what does not wait would not hear of it
+            self._commit.commit_now()
         while self.written < recorded and self.error is None:
             await self._commit.next_commit()
         if self.error is not None:
@@ -133,7 +183,18 @@ class Journal:
     def take_batch(self) -> Batch:
         """Hand over what waits to be written; for `GroupCommit`."""
         owner = Owner.current() if self._token is None and self.written == 0 else None
-        batch = Batch(self.execution_id, self.written, tuple(self._pending), self._token, owner)
+        state = self.state
+        batch = Batch(
+            self.execution_id,
+            self.written,
+            tuple(self._pending),
+            self._token,
+            owner,
+            status=state.status,
+            wake_at=state.wake_at,
+            taken=state.taken,
+            durability=self._durability,
+        )
         if owner is not None:
             self._token = FIRST_TOKEN
         self._pending = []
@@ -148,4 +209,14 @@ class Journal:
         # Rarer as the log grows, since the state grows with it: all of them together cost a constant part of the run.
         if self.written - self._checkpointed >= max(CHECKPOINT_EVENTS, self._checkpointed // 2):
             self._checkpointed = self.written
-            self._commit.store.put_checkpoint(self.execution_id, self.written, dump_state(self.state))
+            self._put_checkpoint()
+
+    def _put_checkpoint(self) -> None:
+        """Keep the state, which nothing depends on: an execution goes on where that fails."""
+        try:
+            dumped = dump_state(self.state)
+            if dumped is not None:
+                self._commit.store.put_checkpoint(self.execution_id, self.written, dumped)
+        except DivebookError as error:
+            self._checkpointed = NEVER  # a state only grows
+            _log.warning("execution %s has no checkpoint at event %s: %s", self.execution_id, self.written, error)

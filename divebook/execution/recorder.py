@@ -12,26 +12,22 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from divebook.engine.evolve import TIMER
-from divebook.engine.interrupts import DONE, FAIL, OUTCOME_UNKNOWN, RETRY
-from divebook.engine.operations import Place
+from divebook.engine.bounds import call_bound, facts_about, fails_at_bounds, question_about
+from divebook.engine.interrupts import DONE, FAIL, OUTCOME_UNKNOWN, RETRY, STOP
+from divebook.engine.operations import SIGNAL_WAIT, TIMER, Place, Reserved
 from divebook.engine.retries import names_of, text_of
-from divebook.engine.state import COMPLETED, FAILED, PENDING, RUNNING, Interrupt, OperationRecord
-from divebook.errors import DivergenceError, OperationError, OutcomeUnknownError
+from divebook.engine.state import COMPLETED, EXPIRED, FAILED, PENDING, RUNNING, Interrupt, OperationRecord
+from divebook.errors import BoundExceededError, DivergenceError, InterruptExpiredError, OperationError
 from divebook.events import catalog
 from divebook.events.codec import canonical_hash, storable
 from divebook.events.values import normalize
+from divebook.execution.breaking_off import leaves_outcome_unknown
 from divebook.execution.clock import Chance
 from divebook.execution.journal import Journal
+from divebook.execution.strands import Strands, Suspended
 
 HASH_DIGITS = 16
 MICROSECONDS = 1_000_000
-BROKEN_OFF = (TimeoutError, ConnectionError, OutcomeUnknownError)
-"""Errors after which a call may or may not have taken effect."""
-
-
-class Suspended(BaseException):
-    """Unwinds a step that cannot go on before a question is answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +41,24 @@ class Call:
     """Reads what was consumed from the result."""
     repeatable: bool = False
     """Whether making it twice does no harm."""
-    will_retry: bool = False
-    """Whether its step is tried again after a failure."""
+    reserved: Reserved | None = None
+    """What a model call may consume at most; None for any other call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What code asks a person."""
+
+    kind: str
+    question: str
+    message: str | None = None
+    data: Mapping[str, Any] | None = None
+    schema: Mapping[str, Any] | None = None
+    expires_in: float | None = None
+    """Seconds after which nobody may answer any more."""
+    default: Mapping[str, Any] | None = None
+    """The response that holds then, in full form; None lets the step fail."""
+    optional: bool = False
 
 
 async def contained(call: Awaitable[Any]) -> Any:
@@ -55,17 +67,40 @@ async def contained(call: Awaitable[Any]) -> Any:
     Raises
     ------
     OperationError
-        The code called `sys.exit`, or raised KeyboardInterrupt, or a cancellation that nobody asked for.
+        The code called `sys.exit`, or raised KeyboardInterrupt or another error that derives from BaseException alone,
+        or a cancellation that nobody asked for.
     """
+    task = asyncio.current_task()
     try:
         return await call
-    except (SystemExit, KeyboardInterrupt) as error:
-        raise OperationError(f"it raised {type(error).__name__}({error}), which would end the engine") from error
+    except (Exception, Suspended):
+        raise
     except asyncio.CancelledError as error:
-        task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
         raise OperationError("it was cancelled from inside: something it awaited was cancelled") from error
+    except GeneratorExit as error:
+        if _running_task() is not task:  # nobody raised it: this very coroutine is being thrown away
+            raise
+        raise _ending(error) from error
+    except BaseExceptionGroup as group:
+        _, others = group.split(Suspended)  # from a task group of the code's own
+        if others is None:
+            raise Suspended from group
+        raise (others if isinstance(others, Exception) else _ending(group)) from group
+    except BaseException as error:
+        raise _ending(error) from error
+
+
+def _ending(error: BaseException) -> OperationError:
+    return OperationError(f"it raised {type(error).__name__}({error}), which would end the engine")
+
+
+def _running_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # there is no loop on this thread
+        return None
 
 
 class Recorder:
@@ -73,6 +108,10 @@ class Recorder:
 
     def __init__(self, journal: Journal, chance: Chance) -> None:
         self.journal, self.chance = journal, chance
+        self.strands: dict[str, Strands] = {}
+        """Of the step that each path is in."""
+        self.deadlines: Callable[[str, int], None] | None = None
+        """Told of a path that is to be looked at again at some time (microseconds)."""
         self._met: set[str] = set()
         """Operations that code has asked for in this process."""
 
@@ -92,10 +131,12 @@ class Recorder:
         if known is not None and known.status == FAILED:
             raise OperationError(known.error or "failed", operation_id, call.operation_type, known.error_names)
         if known is not None and not call.repeatable:
-            answer = self._settled(place, call, known)
+            answer = await self._settled(place, call, known)
             if answer != RETRY:
                 return answer["result"]
-        self._begin(place, operation_id, call.operation_type, plain, digest)
+        if call.reserved is not None:
+            await self._within_bounds(place, call.reserved)
+        self._begin(place, operation_id, call.operation_type, plain, digest, reserved=call.reserved)
         await self.journal.durable()
         return await self._make(place, operation_id, call)
 
@@ -137,7 +178,7 @@ class Recorder:
 
     # --- calls whose outcome nobody knows --------------------------------------------------------------------------
 
-    def _settled(self, place: Place, call: Call, record: OperationRecord) -> Any:
+    async def _settled(self, place: Place, call: Call, record: OperationRecord) -> Any:
         """Return `RETRY`, or ``{"result": ...}`` where a person gave it; raise if the answer is that it failed.
 
         Raises
@@ -145,13 +186,10 @@ class Recorder:
         Suspended
             The question has no answer yet.
         """
-        question = self.journal.state.interrupts.get(self._question_id(record))
-        if question is None:
+        question_id = self._question_id(record)
+        if question_id not in self.journal.state.interrupts:
             self._ask(place, call, record)
-            raise Suspended
-        if question.status == PENDING:
-            raise Suspended
-        return self._answered(place, record, question)
+        return self._answered(place, record, await self._answer_to(place.path, question_id))
 
     def _answered(self, place: Place, record: OperationRecord, question: Interrupt) -> Any:
         response = question.response
@@ -172,34 +210,160 @@ class Recorder:
         )
         data = {"parameters": normalize(call.parameters, "parameters"), "choices": [RETRY, DONE, FAIL]}
         raised = catalog.InterruptRaised(
-            self._question_id(record), OUTCOME_UNKNOWN, question, data, operation_id=record.operation_id
+            self._question_id(record), OUTCOME_UNKNOWN, question, data=data, operation_id=record.operation_id
         )
         self._record(place, raised)
 
     def _question_id(self, record: OperationRecord) -> str:
         """Return the id of the question about this beginning of the operation."""
-        told = f"{self.journal.execution_id}/{record.operation_id}/{record.started_sequence}"
-        return f"ask_{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+        return self._id_of(record.operation_id, record.started_sequence)
+
+    def _id_of(self, *told: object) -> str:
+        text = "/".join(map(str, (self.journal.execution_id, *told)))
+        return f"ask_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+    # --- questions of code, bounds and signals ---------------------------------------------------------------------
+
+    async def ask(self, place: Place, asked: Question) -> Interrupt:
+        """Return the question that belongs to `place` with its answer; ask it if that has not been done.
+
+        Raises
+        ------
+        Suspended
+            There is no answer yet.
+        InterruptExpiredError
+            There never will be, and the question has no default.
+        DivergenceError
+            The log has a question of another kind at this place.
+        """
+        interrupt_id = self._id_of("question", place._replace(attempt=0).operation_id)
+        known = self.journal.state.interrupts.get(interrupt_id)
+        if known is None:
+            self._raise_question(place, interrupt_id, asked)
+        elif known.kind != asked.kind:
+            raise DivergenceError(str(place), f"a question of kind {known.kind}", f"one of kind {asked.kind}")
+        answered = await self._answer_to(place.path, interrupt_id)
+        if answered.status == EXPIRED and answered.response is None:
+            raise InterruptExpiredError(interrupt_id, answered.question)
+        return answered
+
+    def _raise_question(self, place: Place, interrupt_id: str, asked: Question) -> None:
+        now = self.journal.clock.now()
+        expires_at = None if asked.expires_in is None else now + int(asked.expires_in * MICROSECONDS)
+        data, schema = normalize(asked.data, "data"), normalize(asked.schema, "schema")
+        raised = catalog.InterruptRaised(
+            interrupt_id,
+            asked.kind,
+            asked.question,
+            asked.message,
+            data,
+            schema,
+            expires_at=expires_at,
+            default=normalize(asked.default, "default"),
+            optional=asked.optional or None,
+        )
+        self._record(place, raised)
+        if expires_at is not None and self.deadlines is not None:
+            self.deadlines(place.path, expires_at)
+
+    async def _answer_to(self, path: str, interrupt_id: str) -> Interrupt:
+        """Return a question once it is settled; a strand that cannot wait for that is suspended."""
+        await self.strands[path].park(lambda: self.journal.state.interrupts[interrupt_id].status != PENDING)
+        return self.journal.state.interrupts[interrupt_id]
+
+    async def _within_bounds(self, place: Place, reserved: Reserved) -> None:
+        """Return when the bounds of the execution allow a model call that may consume so much.
+
+        Raises
+        ------
+        BoundExceededError
+            They do not, and a person said stop, or nobody is to be asked.
+        """
+        if self.journal.state.bounds.max_cost is not None and not reserved.is_priced:
+            raise BoundExceededError(
+                "max_cost cannot be kept, since no price is known for this model; bound its tokens with max_tokens",
+                "max_cost",
+                "max_cost_exceeded",
+            )
+        while (found := call_bound(self.journal.state, reserved)) is not None:
+            if fails_at_bounds(self.journal.state):
+                raise BoundExceededError(str(found), found.bound, found.reason)
+            interrupt_id = question_about(self.journal.state, found)
+            self.journal.record_all(facts_about(self.journal.state, found, place.path, place.step))
+            answered = await self._answer_to(place.path, interrupt_id)
+            if (answered.response or {}).get("decision") == STOP:
+                raise BoundExceededError(str(found), found.bound, found.reason)
+
+    async def signal(self, place: Place, name: str, within: float | None) -> Any:
+        """Return the payload of the next signal of that name that nobody has taken yet.
+
+        Raises
+        ------
+        OperationError
+            None came in time.
+        """
+        operation_id, parameters = place.operation_id, {"signal": name, "seconds": within}
+        self._met.add(operation_id)
+        digest = canonical_hash(parameters)[:HASH_DIGITS]
+        known = self._known(place, operation_id, SIGNAL_WAIT, digest)
+        if known is not None and known.status == COMPLETED:
+            return known.result
+        if known is None or known.status != RUNNING:
+            self._begin(place, operation_id, SIGNAL_WAIT, parameters, digest)
+        record = self._records(place)[operation_id]
+        until = None if within is None else record.started_at + int(within * MICROSECONDS)
+        if until is not None and self.deadlines is not None:
+            self.deadlines(place.path, until)
+        await self._arrived(place.path, name, until)
+        duration = self._since(record.started_at)
+        if name not in self.journal.state.signals:
+            error = TimeoutError(f"no signal {name!r} came within {within:g} seconds")
+            self._record(
+                place,
+                catalog.OperationFailed(operation_id, SIGNAL_WAIT, duration, str(error), names_of(error)),
+            )
+            raise OperationError(str(error), operation_id, SIGNAL_WAIT, names_of(error))
+        payload = self.journal.state.signals[name][0]
+        self._record(place, catalog.OperationCompleted(operation_id, SIGNAL_WAIT, duration, payload))
+        return payload
+
+    async def _arrived(self, path: str, name: str, until: int | None) -> None:
+        def is_ready() -> bool:
+            return name in self.journal.state.signals or (until is not None and self.journal.clock.now() >= until)
+
+        while not is_ready():  # another strand may have taken what this one was woken for
+            await self.strands[path].park(is_ready)
 
     # --- making the call -------------------------------------------------------------------------------------------
 
-    def _begin(self, place: Place, operation_id: str, operation_type: str, parameters: Any, digest: str) -> None:
+    def _begin(
+        self,
+        place: Place,
+        operation_id: str,
+        operation_type: str,
+        parameters: Any,
+        digest: str,
+        *,
+        reserved: Reserved | None = None,
+    ) -> None:
+        held = None if reserved is None else reserved.to_dict() or None
         started = catalog.OperationStarted(
-            operation_id, operation_type, parameters, digest, place.iteration_index, place.key
+            operation_id, operation_type, parameters, digest, place.iteration_index, place.key, held
         )
         self._record(place, started)
+
+    async def _broken_off(self, place: Place, call: Call, operation_id: str) -> Any:
+        """Ask what became of a call that broke off; return its result, or make it again."""
+        answer = await self._settled(place, call, self._records(place)[operation_id])
+        return await self.run(place, call) if answer == RETRY else answer["result"]
 
     async def _make(self, place: Place, operation_id: str, call: Call) -> Any:
         started_at = self.journal.clock.now()
         try:
             result = storable(await contained(call.make()), "result")
-        except BROKEN_OFF as error:
-            if call.will_retry and not call.repeatable:
-                self._ask(place, call, self._records(place)[operation_id])
-                raise Suspended from error
-            self._fail(place, operation_id, call, started_at, error)
-            raise
         except Exception as error:  # whatever the call raises is the operation's recorded outcome
+            if not call.repeatable and leaves_outcome_unknown(error):
+                return await self._broken_off(place, call, operation_id)
             self._fail(place, operation_id, call, started_at, error)
             raise
         used = call.usage(result) if call.usage is not None else None

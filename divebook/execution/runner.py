@@ -6,22 +6,26 @@ from above as a mapping from step type to coroutine function, so that the runner
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
 
 import anyio
 from anyio.abc import TaskGroup
 
 from divebook.engine.decide import decide_end, decide_joins, decide_path, decide_start
-from divebook.engine.instructions import AwaitJoin, CancelPaths, EvaluateConditions, Record, RunStep
+from divebook.engine.inbox import Message, facts_of
+from divebook.engine.instructions import AwaitAnswer, AwaitJoin, CancelPaths, EvaluateConditions, Record, RunStep
 from divebook.engine.retries import Failure, catching
 from divebook.errors import DivebookError
 from divebook.events import catalog
 from divebook.execution.clock import Chance
 from divebook.execution.iterations import Outcome
 from divebook.execution.journal import Journal
-from divebook.execution.recorder import Recorder, Suspended
+from divebook.execution.recorder import Recorder
 from divebook.execution.step_run import Services, StepRun, failure_text
+from divebook.execution.strands import Strands, Suspended
 from divebook.workflow.definition import Workflow
+
+MICROSECONDS = 1_000_000
 
 
 class Runner:
@@ -43,15 +47,28 @@ class Runner:
             self._cancel_reason = reason
             self._scope.cancel()
 
-    def answer(self, interrupt_id: str, response: Any) -> bool:
-        """Record the answer to a question and let its path go on; return False if this runner has come to its end."""
+    def take(self, messages: Iterable[Message]) -> bool:
+        """Record what has come from outside and let those paths go on that waited for it; call it on the engine's loop.
+
+        Return False if this runner has come to its end: whoever drives the execution next takes it.
+        """
         if self._tasks is None or self._scope.cancel_called:
             return False
-        question = self.journal.state.interrupts[interrupt_id]
-        self.journal.record(catalog.InterruptResolved(interrupt_id, response), question.path, question.step)
-        if question.path not in self._driven:
-            self._tasks.start_soon(self._drive, question.path)
+        facts = facts_of(self.journal.state, messages)
+        if facts:
+            before = self.journal.state.paths
+            self.journal.record_all(facts)
+            self._wake(path.id for path in self.journal.state.active_paths() if path.woken != before[path.id].woken)
         return True
+
+    def _wake(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            if path in self._driven:
+                strands = self._recorder.strands.get(path)
+                if strands is not None:
+                    strands.wake()
+            else:
+                self._group.start_soon(self._drive, path)
 
     async def run(self) -> None:
         """Carry the execution on until it ends or nothing can happen before a question is answered.
@@ -72,18 +89,43 @@ class Runner:
 
     def _root_cause(self, group: ExceptionGroup[Exception]) -> Exception:
         """Return the log's own error if there is one: every path that met it raised it."""
-        return self.journal.error or group.exceptions[0]
+        if self.journal.error is not None:
+            return self.journal.error
+        first = group.exceptions[0]
+        return self._root_cause(first) if isinstance(first, ExceptionGroup) else first
 
     async def _run_paths(self) -> None:
         if not self.journal.state.paths:
             self.journal.record_all((decide_start(self.workflow),))
-        try:
-            async with anyio.create_task_group() as tasks:
-                self._tasks = tasks
-                for path in self.journal.state.active_paths():
-                    tasks.start_soon(self._drive, path.id)
-        finally:
-            self._tasks = None
+        async with anyio.create_task_group() as alarms:
+
+            def set_alarm(path: str, deadline: int) -> None:
+                alarms.start_soon(self._look_again, path, deadline)
+
+            self._recorder.deadlines = set_alarm
+            for path, deadline in self.journal.state.deadlines():
+                set_alarm(path, deadline)
+            try:
+                async with anyio.create_task_group() as tasks:
+                    self._tasks = tasks
+                    for path_state in self.journal.state.active_paths():
+                        tasks.start_soon(self._drive, path_state.id)
+            finally:
+                self._tasks = None
+            alarms.cancel_scope.cancel()
+
+    async def _look_again(self, path: str, deadline: int) -> None:
+        """Let a path go on at a certain time, and claim its questions that nobody has answered by then."""
+        left = deadline - self.journal.clock.now()
+        while left > 0:
+            await self.journal.clock.sleep(left / MICROSECONDS)
+            left = deadline - self.journal.clock.now()
+        if self._tasks is None:
+            return
+        for question in self.journal.state.pending_interrupts():
+            if question.expires_us is not None and question.expires_us <= deadline:
+                self.take((self._services.claim_expired(self.journal.execution_id, question.interrupt_id),))
+        self._wake((path,))
 
     def _end(self) -> None:
         """Record how the execution ended, after every task has."""
@@ -120,12 +162,16 @@ class Runner:
                 case Record():
                     self.journal.record_all(instruction.facts)
                     self._start_new_paths(instruction)
+                    self._stop_siblings()
                 case RunStep():
                     if not await self._run_step(instruction):
                         return
                 case EvaluateConditions():
                     if not await self._evaluate(instruction):
                         return
+                case AwaitAnswer():
+                    self.journal.record_all(instruction.facts)
+                    return
                 case AwaitJoin():
                     break
         self._release_joins()
@@ -172,11 +218,13 @@ class Runner:
                 run.step.type or "unknown", dict(run.step.parameters) or None, instruction.visit
             )
             self.journal.record(started, instruction.path, run.step.name)
+        self._recorder.strands[instruction.path] = Strands()
         while True:
+            woken = self.journal.state.paths[instruction.path].woken
             try:
                 outcome = await run.run()
             except Suspended:
-                if self.journal.state.paths[instruction.path].asking:
+                if self.journal.state.paths[instruction.path].woken == woken:
                     return False
             except Exception as error:  # whatever a step's code raises is the step's recorded failure
                 if self.journal.error is not None:
@@ -189,8 +237,8 @@ class Runner:
     def _give_up(self, run: StepRun, path: str, failure: Failure) -> bool:
         """Go on where the failure is caught, or let the path fail; return whether it goes on."""
         step, policy = run.step, catching(run.step, failure)
-        if policy is None:
-            self._fail(path, step.name, failure.message)
+        if policy is None or self.journal.state.stopped is not None:
+            self._fail(path, step.name, failure.message, failure.reason)
             return False
         self.journal.record(catalog.StepFailed(failure.message), path, step.name)
         if policy.store:
@@ -209,11 +257,16 @@ class Runner:
         completed = catalog.StepCompleted(outcome.text, step.store, usage or None)
         self.journal.record(completed, path_id, step.name)
 
-    def _fail(self, path_id: str, step: str, error: str) -> None:
+    def _fail(self, path_id: str, step: str, error: str, reason: str | None = None) -> None:
         """Record a failure; the first one stops the siblings unless the workflow says otherwise."""
         self.journal.record(catalog.StepFailed(error), path_id, step)
-        self.journal.record(catalog.PathFailed(error), path_id)
-        if isinstance(decide_end(self.workflow, self.journal.state), CancelPaths):
-            self._scope.cancel()
-        else:
+        self.journal.record(catalog.PathFailed(error, reason), path_id)
+        if not self._stop_siblings():
             self._release_joins()
+
+    def _stop_siblings(self) -> bool:
+        """Stop every path if one has failed and the workflow does not go on without it; return whether that is so."""
+        stops = isinstance(decide_end(self.workflow, self.journal.state), CancelPaths)
+        if stops:
+            self._scope.cancel()
+        return stops

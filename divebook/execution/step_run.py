@@ -6,12 +6,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from divebook.engine.inbox import Message
 from divebook.engine.instructions import RunStep
 from divebook.engine.operations import Place
 from divebook.engine.retries import Failure, retry_delay, text_of
 from divebook.engine.state import NO_FAILURE, OpenStep
 from divebook.errors import DivebookError, StepError
 from divebook.events import catalog
+from divebook.events.codec import storable
 from divebook.execution.context import StepContext
 from divebook.execution.iterations import Iterations, Outcome
 from divebook.execution.recorder import Recorder, contained
@@ -40,6 +42,8 @@ class Services:
     evaluate_condition: Callable[[str, Mapping[str, Any]], Awaitable[bool]]
     """A condition and the names it may use to its truth."""
     evaluate_items: EvaluateItems
+    claim_expired: Callable[[str, str], Message]
+    """Claims a question of an execution whose time is up, and returns the claim that counts: the first."""
 
 
 class StepRun:
@@ -77,7 +81,8 @@ class StepRun:
         names = {"inputs": journal.state.inputs, "state": self.opened.entry_variables}
         is_old = self._workflow.dialect == "dive"
         items = await self._services.evaluate_items(each.items, names, flatten=is_old)
-        iterations = Iterations(journal, self._path, self.step, each, items)
+        strands = self._recorder.strands[self._path]
+        iterations = Iterations(journal, self._path, self.step, each, storable(items, "items"), strands=strands)
         return await iterations.run(self._run_item, texts_only=is_old)
 
     def _find_handler(self) -> Handler:

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar, overload
 
-import anyio.to_thread
-
 from divebook.documents import DocumentRepository
 from divebook.errors import DivebookError, SetupError, StepError
 from divebook.execution.context import StepContext
+from divebook.execution.threads import in_thread
 
 IDEMPOTENCY_KEY = "idempotency_key"
 F = TypeVar("F", bound=Callable[..., Any])
@@ -32,6 +31,8 @@ class Action:
     description: str = ""
     idempotent: bool = False
     """Calling it twice does no more than calling it once (reading included)."""
+    approval: bool = False
+    """A person must approve every call first, and may change its parameters."""
 
     @property
     def repeatable(self) -> bool:
@@ -46,18 +47,15 @@ class Action:
 
     def check(self, parameters: Mapping[str, Any]) -> None:
         """Raise StepError unless the function takes these parameters."""
-        signature = _signature(self.function)
-        try:
-            signature.bind(**parameters)
-        except TypeError as error:
-            takes = ", ".join(signature.parameters) or "nothing"
-            raise StepError(f'action "{self.name}" {error} (it takes: {takes})') from None
+        problem = _misfit(self.function, tuple(parameters))
+        if problem:
+            raise StepError(f'action "{self.name}" {problem}')
 
     async def call(self, parameters: Mapping[str, Any]) -> Any:
         """Call the function."""
-        if inspect.iscoroutinefunction(self.function):
+        if _is_coroutine_function(self.function):
             return await self.function(**parameters)
-        return await anyio.to_thread.run_sync(lambda: self.function(**parameters))
+        return await in_thread(functools.partial(self.function, **parameters))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -65,11 +63,25 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
     return inspect.signature(function)
 
 
+@functools.lru_cache(maxsize=1024)
+def _misfit(function: Callable[..., Any], names: tuple[str, ...]) -> str | None:
+    """Return why a function does not take keywords of these names, or None if it does."""
+    signature = _signature(function)
+    try:
+        signature.bind(**dict.fromkeys(names))
+    except TypeError as error:
+        return f"{error} (it takes: {', '.join(signature.parameters) or 'nothing'})"
+    return None
+
+
+_is_coroutine_function = functools.lru_cache(maxsize=1024)(inspect.iscoroutinefunction)
+
+
 @overload
 def action(name: F) -> F: ...
 @overload
-def action(name: str | None = None, *, idempotent: bool = False) -> Callable[[F], F]: ...
-def action(name: F | str | None = None, *, idempotent: bool = False) -> F | Callable[[F], F]:
+def action(name: str | None = None, *, idempotent: bool = False, approval: bool = False) -> Callable[[F], F]: ...
+def action(name: F | str | None = None, *, idempotent: bool = False, approval: bool = False) -> F | Callable[[F], F]:
     """Make a function an action of every environment of this process; a later one of the same name replaces it.
 
     Parameters
@@ -79,6 +91,8 @@ def action(name: F | str | None = None, *, idempotent: bool = False) -> F | Call
     idempotent
         Calling it twice does no more than calling it once, as with reading: it is then simply called again where a
         process died during the call. For any other a person is asked.
+    approval
+        A person must approve every call first, and may change its parameters.
 
     Examples
     --------
@@ -89,18 +103,19 @@ def action(name: F | str | None = None, *, idempotent: bool = False) -> F | Call
     'HI'
     """
     if callable(name):
-        return _register(name, name.__name__, idempotent=False)
+        return _register(name, Action(name.__name__, name, inspect.getdoc(name) or ""))
 
     def decorate(function: F) -> F:
-        return _register(function, name or function.__name__, idempotent=idempotent)
+        description = inspect.getdoc(function) or ""
+        return _register(function, Action(name or function.__name__, function, description, idempotent, approval))
 
     return decorate
 
 
-def _register(function: F, name: str, *, idempotent: bool) -> F:
-    if not name:
+def _register(function: F, made: Action) -> F:
+    if not made.name:
         raise SetupError("action name is required")
-    REGISTERED[name] = Action(name, function, inspect.getdoc(function) or "", idempotent)
+    REGISTERED[made.name] = made
     return function
 
 

@@ -5,18 +5,21 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any
 
 import anyio
-import anyio.to_thread
 
 from divebook.engine.retries import Failure, names_of, retry_delay_of
 from divebook.errors import DefinitionError, NotFoundError, OperationError, StepError
+from divebook.events.recorded import opened
 from divebook.execution.context import StepContext
 from divebook.execution.iterations import Outcome
-from divebook.execution.recorder import Suspended
+from divebook.execution.schemas import instance_of, schema_of
 from divebook.execution.step_run import failure_text
+from divebook.execution.strands import Suspended
+from divebook.execution.threads import in_thread
 from divebook.scripting import value_text
 from divebook.workflow.functions import CURRENT, RESULT, WORKFLOW_FUNCTIONS, StepFunction
 from divebook.workflow.problem import Problem
@@ -92,28 +95,92 @@ class WorkflowContext:
             )
         return decided
 
+    async def interrupt(
+        self,
+        kind: str,
+        question: str,
+        *,
+        message: str | None = None,
+        data: Mapping[str, Any] | None = None,
+        answer: Any = None,
+        expires_in: float | None = None,
+        default: Any = None,
+    ) -> dict[str, Any]:
+        """Ask a person and return the answer in full form: ``text``, ``approved``, ``decision``, ``data``.
+
+        The execution waits without costing anything; once there is an answer the function runs again, and every call
+        before the question is answered from the log.
+
+        Parameters
+        ----------
+        kind
+            One of `divebook.workflow.ask.KINDS`.
+        message, data
+            More than the question itself: a text, and plain data.
+        answer
+            What is asked for: a type, for example a pydantic model, or a JSON schema.
+        expires_in, default
+            Seconds after which nobody may answer any more, and the answer that holds then.
+
+        Raises
+        ------
+        InterruptExpiredError
+            Nobody answered in time, and there is no default.
+        """
+        answered = await self._context.interrupt(
+            kind,
+            question,
+            message=message,
+            data=data,
+            schema=None if answer is None else schema_of(answer),
+            expires_in=expires_in,
+            default=default,
+        )
+        return dict(answered.response or {})
+
+    async def ask(self, question: str, answer: Any = None, **options: Any) -> Any:
+        """Ask for a clarification; return the text, or an instance of the type `answer`. Options as in `interrupt`."""
+        response = await self.interrupt("clarification", question, answer=answer, **options)
+        return response.get("text") if answer is None else instance_of(answer, response.get("data"))
+
+    async def confirm(self, question: str, **options: Any) -> bool:
+        """Ask whether to do something; only an approval gives True. Options as in `interrupt`."""
+        return (await self.interrupt("confirmation", question, **options)).get("approved") is True
+
+    async def wait_signal(self, name: str, within: float | None = None) -> Any:
+        """Wait for a signal and return its payload; each is taken once, in the order in which they came.
+
+        Raises
+        ------
+        OperationError
+            None came within so many seconds.
+        """
+        return await self._context.signal(name, within)
+
     async def gather(self, *calls: Awaitable[Any]) -> list[Any]:
         """Await several calls side by side; return their results in order.
 
         The first failure cancels the others and is raised; a call that has to wait for an answer does not.
         """
         results: list[Any] = [None] * len(calls)
-        waiting: list[Suspended] = []
+        suspended: list[Suspended] = []
 
-        async def keep(index: int, call: Awaitable[Any]) -> None:
-            try:
-                results[index] = await call
-            except Suspended as stopped:
-                waiting.append(stopped)
+        async def keep(strand: Callable[[], AbstractContextManager[None]], index: int, call: Awaitable[Any]) -> None:
+            with strand():
+                try:
+                    results[index] = await call
+                except Suspended as stopped:
+                    suspended.append(stopped)
 
         try:
-            async with anyio.create_task_group() as tasks:
-                for index, call in enumerate(calls):
-                    tasks.start_soon(keep, index, call)
+            with self._context.strands().side_by_side(len(calls)) as strand:
+                async with anyio.create_task_group() as tasks:
+                    for index, call in enumerate(calls):
+                        tasks.start_soon(keep, strand, index, call)
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None
-        if waiting:
-            raise waiting[0]
+        if suspended:
+            raise suspended[0]
         return results
 
     async def run(self, workflow: str, inputs: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -124,12 +191,12 @@ class WorkflowContext:
         OperationError
             It did not complete.
         """
-        given = dict(inputs or {})
+        given = self._context.storable(dict(inputs or {}), "inputs")
         parameters = {"workflow": workflow, "inputs": given}
         child: dict[str, Any] = await self._context.operation(
             CHILD_WORKFLOW, parameters, functools.partial(self._start_child, workflow, given), key=self._next_key()
         )
-        return dict(child["outputs"])
+        return dict(opened(child["outputs"]))
 
     def call(self, step: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Coroutine[Any, Any, Any]:
         """Give a call of a step function its place; for ``@step``."""
@@ -145,14 +212,13 @@ class WorkflowContext:
         while True:
             failures = await self._context.pause_before_retry(key)
             try:
-                return await self._context.operation(
+                result = await self._context.operation(
                     STEP_EXECUTION,
                     parameters,
                     make,
                     key=key,
                     repeatable=step.idempotent,
                     attempt=failures,
-                    will_retry=step.retry is not None,
                 )
             except Exception as error:
                 failure = Failure.of(error, failure_text(error))
@@ -160,6 +226,8 @@ class WorkflowContext:
                 if delay is None:
                     raise as_operation_error(error) from error
                 self._context.note_retry(failures + 1, failure.message, delay, key)
+            else:
+                return opened(result)
 
 
 def as_operation_error(error: Exception) -> OperationError:
@@ -183,7 +251,7 @@ async def _make(step: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any
     try:
         if inspect.iscoroutinefunction(step.function):
             return await step.function(*args, **kwargs)
-        return await anyio.to_thread.run_sync(functools.partial(step.function, *args, **kwargs))
+        return await in_thread(functools.partial(step.function, *args, **kwargs))
     finally:
         CURRENT.reset(token)
 
@@ -202,7 +270,7 @@ class FunctionStep:
         workflow_context = WorkflowContext(context, self._start_child)
         token = CURRENT.set(workflow_context)
         try:
-            value = await WORKFLOW_FUNCTIONS[name].function(workflow_context, **context.inputs)
+            value = await WORKFLOW_FUNCTIONS[name].function(workflow_context, **opened(dict(context.inputs)))
         finally:
             CURRENT.reset(token)
         kept = context.storable(value, RESULT)

@@ -1,4 +1,4 @@
-"""Wait steps: time passes, and a restart waits only for what is left."""
+"""Wait steps: time passes, or a signal comes; a restart waits only for what is left."""
 
 from __future__ import annotations
 
@@ -7,12 +7,26 @@ import math
 from divebook.errors import StepError
 from divebook.execution.context import StepContext
 from divebook.execution.iterations import Outcome
+from divebook.scripting import value_text
 from divebook.steps.evaluation import render_texts
 
 
 async def wait_step(context: StepContext) -> Outcome:
-    """Let the step's `Seconds` pass; a text is a template that gives a number."""
+    """Let the step's `Seconds` pass, or wait that long at most for its `Signal`, whose payload is the step's value."""
+    seconds = await _seconds(context)
+    if context.step.signal is None:
+        await context.sleep(seconds or 0.0)
+        return Outcome("", None)
+    (name,) = await render_texts([context.step.signal], context.names)
+    payload = await context.signal(name, seconds)
+    return Outcome(value_text(payload), payload)
+
+
+async def _seconds(context: StepContext) -> float | None:
+    """Return the step's `Seconds`; a text is a template that gives a number."""
     written = context.step.seconds
+    if written is None:
+        return None
     if isinstance(written, str):
         (written,) = await render_texts([written], context.names)
     try:
@@ -21,5 +35,4 @@ async def wait_step(context: StepContext) -> Outcome:
         seconds = math.nan
     if not (math.isfinite(seconds) and seconds >= 0):
         raise StepError(f'Seconds of wait step "{context.step.name}" must be a number of seconds, got {written!r}')
-    await context.sleep(seconds)
-    return Outcome("", None)
+    return seconds

@@ -9,16 +9,22 @@ from __future__ import annotations
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Self, TypeAlias
 
-from divebook.errors import ExecutionNotFoundError, InvalidEventError, NotFoundError, StoreError
-from divebook.events.catalog import STATUSES, TERMINAL
-from divebook.events.event import Event, to_microseconds
-from divebook.store.batches import PreparedBatch, prepare
-from divebook.store.leases import LEASE_SECONDS, Lease, LeaseBook, Moment
-from divebook.store.owner import Owner
+from divebook.errors import (
+    CorruptStoreError,
+    ExecutionNotFoundError,
+    InvalidEventError,
+    NewerStoreError,
+    NotFoundError,
+    StoreError,
+)
+from divebook.events.catalog import STATUSES, TERMINAL, WAITING
+from divebook.events.event import Event, to_datetime, to_microseconds
+from divebook.store.batches import Batch, PreparedBatch, prepare
+from divebook.store.leases import LeaseBook, Moment
+from divebook.store.messages import Mailbox
 from divebook.store.records import ExecutionRecord
 from divebook.store.subscribers import Listener, Subscribers
 from divebook.store.upkeep import Upkeep
@@ -27,25 +33,13 @@ Refusal: TypeAlias = StoreError | InvalidEventError
 
 UNENDED = tuple(status for status in STATUSES if status not in TERMINAL)
 
+SOUND_PAGE = 200
+"""Events read at once from a log that may be damaged."""
 MAX_CANDIDATES = 10
 """How many execution ids an error or a look-up names."""
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Events that are written together or not at all."""
-
-    execution_id: str
-    expected_sequence: int
-    """Sequence of the last event the writer knows of; 0 for a new execution."""
-    events: Sequence[Event]
-    token: int | None = None
-    """The writer's fencing token; None for an execution that never had a lease."""
-    acquire: Owner | None = None
-    """Who gets the first lease (token 1, `LEASE_SECONDS` long) of the execution that the batch begins."""
-
-
-class EventStore(LeaseBook, Upkeep):
+class EventStore(LeaseBook, Mailbox, Upkeep):
     """Logs of executions. Methods block, and may be called from several threads.
 
     Examples
@@ -168,6 +162,28 @@ class EventStore(LeaseBook, Upkeep):
             _check_not_negative("limit", limit)
         return self._read(execution_id, max(after, 0), limit)
 
+    def read_sound(self, execution_id: str) -> tuple[list[Event], CorruptStoreError | NewerStoreError | None]:
+        """Return the events from the first one on, as far as they can be read, and why there are no more of them.
+
+        Raises
+        ------
+        ExecutionNotFoundError
+            There is no such log.
+        """
+        events: list[Event] = []
+        step = SOUND_PAGE
+        while True:
+            try:
+                page = self.read(execution_id, len(events), step)
+            except (CorruptStoreError, NewerStoreError) as error:
+                if step == 1:
+                    return events, error
+                step = 1  # now event by event, as far as the damaged one
+                continue
+            if not page:
+                return events, None
+            events += page
+
     def record(self, execution_id: str) -> ExecutionRecord:
         """Return the line of one execution; ExecutionNotFoundError if there is none."""
         self._check_open()
@@ -194,12 +210,24 @@ class EventStore(LeaseBook, Upkeep):
         self._check_open()
         return sorted(self._checkpoints())
 
+    def unended(self) -> list[ExecutionRecord]:
+        """Return the executions that have not ended, newest first."""
+        records = [record for status in UNENDED for record in self.records(status)]
+        return sorted(records, key=lambda record: record.created_at, reverse=True)
+
     def orphans(self, now: int | None = None) -> list[ExecutionRecord]:
-        """Return the executions that have not ended and that nobody drives, newest first."""
+        """Return the executions that have something to do and that nobody drives, newest first.
+
+        One that waits has something to do once its time has come, or a message for it is there.
+        """
         driven = {lease.execution_id for lease in self.leases() if lease.is_live(now)}
-        unended = [record for status in UNENDED for record in self.records(status)]
-        orphans = [record for record in unended if record.execution_id not in driven]
-        return sorted(orphans, key=lambda record: record.created_at, reverse=True)
+        moment, untaken = to_datetime(Moment.at(now).wall), self.untaken()
+        return [
+            record
+            for record in self.unended()
+            if record.execution_id not in driven
+            and (record.status != WAITING or record.is_due(moment) or record.execution_id in untaken)
+        ]
 
     def resolve(self, prefix: str) -> str:
         """Return the one execution id that begins with `prefix`; the leading ``exec_`` may be left out.
@@ -304,22 +332,10 @@ class EventStore(LeaseBook, Upkeep):
 
 
 def _prepare_or_refuse(batch: Batch) -> PreparedBatch | InvalidEventError:
-    lease = None if batch.acquire is None else _first_lease(batch, batch.acquire)
     try:
-        return prepare(batch.execution_id, batch.events, batch.expected_sequence, batch.token or 0, lease)
+        return prepare(batch)
     except InvalidEventError as error:
         return error
-
-
-def _first_lease(batch: Batch, owner: Owner) -> Lease:
-    if batch.expected_sequence or batch.token is not None:
-        raise ValueError(
-            f"acquire is for the first batch of a new execution, not for {batch.execution_id} at event "
-            f"{batch.expected_sequence} with token {batch.token}; use the store's acquire"
-        )
-    # The wall clock is the writer's, as it stands in the events.
-    moment = Moment(getattr(batch.events[-1], "recorded_at", 0), Moment.at(None).uptime)
-    return moment.plus(LEASE_SECONDS).lease(batch.execution_id, 1, owner)
 
 
 def check_reached(execution_id: str, sequence: int, last: int) -> None:

@@ -1,16 +1,17 @@
-"""What every store does to a batch before writing it: check each event, encode each payload once, note what changes."""
+"""What is written at once, and what every store does to it before: check events, encode payloads, note what changes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from divebook.errors import FencedError, InvalidEventError, UnstorableValueError
+from divebook.errors import FencedError, InvalidEventError, NotFoundError, UnstorableValueError
 from divebook.events.catalog import (
     CANCELLED,
     COMPLETED,
     FAILED,
     RUNNING,
+    STATUSES,
     TERMINAL,
     ExecutionCancelled,
     ExecutionCompleted,
@@ -21,9 +22,11 @@ from divebook.events.catalog import (
 )
 from divebook.events.codec import encode
 from divebook.events.event import Event, validate
-from divebook.store.blobs import BLOB_BYTES, outsource
+from divebook.store.blobs import BLOB_BYTES, REPEATED_BYTES, outsource, share
 from divebook.store.checksums import chain, covered
-from divebook.store.leases import Lease
+from divebook.store.durability import Durability, durability_called
+from divebook.store.leases import LEASE_SECONDS, Lease, Moment
+from divebook.store.owner import Owner
 
 STATUS_AFTER: dict[type[Payload], str] = {
     ExecutionStarted: RUNNING,
@@ -33,6 +36,31 @@ STATUS_AFTER: dict[type[Payload], str] = {
     ExecutionCancelled: CANCELLED,
 }
 """The events that change an execution's status, and to what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Events that are written together or not at all."""
+
+    execution_id: str
+    expected_sequence: int
+    """Sequence of the last event the writer knows of; 0 for a new execution."""
+    events: Sequence[Event]
+    token: int | None = None
+    """The writer's fencing token; None for an execution that never had a lease."""
+    acquire: Owner | None = None
+    """Who gets the first lease (token 1, `LEASE_SECONDS` long) of the execution that the batch begins."""
+    status: str | None = None
+    """The execution's status after the events: running or waiting, which they do not tell by themselves.
+
+    None leaves it as it is. An end counts only where the events say so.
+    """
+    wake_at: int | None = None
+    """When a waiting execution has something to do by itself (a timer, a question that expires), microseconds."""
+    taken: int = 0
+    """Number of the last message that is in the log; it never goes down."""
+    durability: Durability | None = None
+    """How the batch is written; the first one settles what the record says. None: as the store does by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +87,16 @@ class PreparedBatch:
     started: ExecutionStarted | None
     """What a new log begins with; None if the log exists already."""
     turn: Turn | None
-    """None if the status stays as it is."""
+    """None if the execution neither begins, nor ends, nor is resumed."""
+    status: str | None
+    """What the status becomes without a turn; None if it stays as it is. An execution that has ended keeps its own."""
+    wake_at: int | None
+    taken: int
     blobs: dict[bytes, bytes]
     """The large values among the payloads, by their hash."""
     token: int
     """The writer's fencing token; 0 if it has none."""
+    durability: Durability | None
     lease: Lease | None
     """The first lease of a new log, to be had together with it."""
 
@@ -86,9 +119,7 @@ class PreparedBatch:
         return FencedError(self.execution_id, self.token or None, current)
 
 
-def prepare(
-    execution_id: str, events: Sequence[Event], expected_sequence: int, token: int = 0, lease: Lease | None = None
-) -> PreparedBatch:
+def prepare(batch: Batch) -> PreparedBatch:
     """Check and encode a batch.
 
     Raises
@@ -96,33 +127,98 @@ def prepare(
     InvalidEventError
         ``invalid event at index i: ...``, for the first event that is wrong.
     """
-    payloads, covers = [], []
-    blobs: dict[bytes, bytes] = {}
-    size, sequence = 0, expected_sequence
+    payloads: list[bytes] = []
+    sequence = batch.expected_sequence
     started: ExecutionStarted | None = None
     turn: Turn | None = None
-    for index, event in enumerate(events):
+    lease = None if batch.acquire is None else _first_lease(batch, batch.acquire)
+    for index, event in enumerate(batch.events):
         sequence += 1
         try:
-            _check(event, execution_id, sequence)
-            data = event.data.to_data()
-            payload = encode(data)
-            if len(payload) > BLOB_BYTES:
-                payload, found = outsource(data)
-                blobs |= found
-            covers.append(covered(event, payload))
-        except (InvalidEventError, UnstorableValueError, UnicodeEncodeError) as error:
-            raise InvalidEventError(f"invalid event at index {index}: {error}") from error
-        payloads.append(payload)
-        size += len(payload)
+            _check(event, batch.execution_id, sequence)
+            payloads.append(encode(event.data.to_data()))
+        except (InvalidEventError, UnstorableValueError) as error:
+            raise _invalid(index, error) from error
         if type(event.data) in STATUS_AFTER:
             turn = turn_after(event)
             if isinstance(event.data, ExecutionStarted):
                 started = event.data
-    _check_distinct(events)
+    _check_distinct(batch.events)
+    turn, status = _standing(batch, turn)
+    blobs = _outsource(batch.events, payloads)
+    covers, size = _covers(batch.events, payloads), sum(map(len, payloads))
     return PreparedBatch(
-        execution_id, expected_sequence, tuple(events), payloads, covers, size, started, turn, blobs, token, lease
+        batch.execution_id,
+        batch.expected_sequence,
+        tuple(batch.events),
+        payloads,
+        covers,
+        size,
+        started,
+        turn,
+        status,
+        None if turn is not None and turn.status in TERMINAL else batch.wake_at,
+        batch.taken,
+        blobs,
+        batch.token or 0,
+        durability_called(batch.durability),
+        lease,
     )
+
+
+def _first_lease(batch: Batch, owner: Owner) -> Lease:
+    if batch.expected_sequence or batch.token is not None:
+        raise ValueError(
+            f"acquire is for the first batch of a new execution, not for {batch.execution_id} at event "
+            f"{batch.expected_sequence} with token {batch.token}; use the store's acquire"
+        )
+    # The wall clock is the writer's, as it stands in the events.
+    moment = Moment(getattr(batch.events[-1], "recorded_at", 0), Moment.at(None).uptime)
+    return moment.plus(LEASE_SECONDS).lease(batch.execution_id, 1, owner)
+
+
+def _standing(batch: Batch, turn: Turn | None) -> tuple[Turn | None, str | None]:
+    """Return the turn and the status after it, with what the writer knows of an execution that goes on."""
+    status = batch.status
+    if status is None or status in TERMINAL:
+        return turn, None
+    if status not in STATUSES:
+        raise NotFoundError("status", status, STATUSES)
+    if turn is None or turn.status in TERMINAL:
+        return turn, status
+    return replace(turn, status=status), status
+
+
+def _invalid(index: int, error: Exception) -> InvalidEventError:
+    return InvalidEventError(f"invalid event at index {index}: {error}")
+
+
+def _outsource(events: Sequence[Event], payloads: list[bytes]) -> dict[bytes, bytes]:
+    """Put references in place of large values, and of middling ones that the batch holds several times; return them."""
+    blobs: dict[bytes, bytes] = {}
+    middling = [index for index, payload in enumerate(payloads) if len(payload) > REPEATED_BYTES]
+    if not middling:
+        return blobs
+    bodies = [events[index].data.to_data() for index in middling]
+    if len(middling) > 1:
+        bodies = share(bodies, blobs)
+    for index, body in zip(middling, bodies, strict=True):
+        if blobs:
+            payloads[index] = encode(body)
+        if len(payloads[index]) > BLOB_BYTES:
+            payloads[index], found = outsource(body)
+            blobs |= found
+    return blobs
+
+
+def _covers(events: Sequence[Event], payloads: Sequence[bytes]) -> list[bytes]:
+    covers: list[bytes] = []
+    for event, payload in zip(events, payloads, strict=True):
+        try:
+            covers.append(covered(event, payload))
+        except UnicodeEncodeError as error:
+            raise _invalid(len(covers), error) from error
+    return covers
 
 
 def _check(event: Event, execution_id: str, sequence: int) -> None:

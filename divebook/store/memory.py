@@ -6,19 +6,26 @@ Payloads are kept encoded, as on disk, so that what is read is always a copy and
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from divebook.errors import ConcurrentAppendError, InvalidEventError, StoreError
 from divebook.events.catalog import RUNNING, TERMINAL
-from divebook.events.codec import decode_payload
+from divebook.events.codec import decode, decode_payload
 from divebook.events.event import Event, to_datetime
 from divebook.store.base import EventStore, Refusal, check_reached, first_sorted
 from divebook.store.batches import PreparedBatch, Turn, duplicate_id
 from divebook.store.blobs import embed
+from divebook.store.durability import FULL, Durability
 from divebook.store.leases import Lease, Moment
+from divebook.store.messages import Message
 from divebook.store.owner import Owner
 from divebook.store.records import ExecutionRecord
 from divebook.store.upkeep import StoredBlob, StoredEvent, StoredLog
+
+Head: TypeAlias = tuple[int, str, str, str, str]
+"""Time, type, id, path and step of an event. Plain tuples of plain values, so that Python's search for garbage does not
+look through all of a long log again and again."""
 
 
 @dataclass(slots=True)
@@ -27,7 +34,7 @@ class _Log:
     fingerprint: str | None
     created_at: int
     turn: Turn = field(default_factory=lambda: Turn(RUNNING, None, None))
-    events: list[Event] = field(default_factory=list)
+    events: list[Head] = field(default_factory=list)
     payloads: list[bytes] = field(default_factory=list)
     ids: set[str] = field(default_factory=set)
     checksums: list[int] = field(default_factory=list)
@@ -36,6 +43,9 @@ class _Log:
     token: int = 0
     lease: Lease | None = None
     checkpoint: tuple[int, bytes] | None = None
+    wake_at: int | None = None
+    taken: int = 0
+    durability: Durability = FULL
 
 
 class MemoryStore(EventStore):
@@ -47,6 +57,8 @@ class MemoryStore(EventStore):
         super().__init__()
         self._logs: dict[str, _Log] = {}
         self._contents: dict[bytes, bytes] = {}
+        self._messages: dict[int, tuple[Message, bytes]] = {}
+        self._last_number = 0
 
     def _write(self, batches: Sequence[PreparedBatch]) -> list[Refusal | None]:
         return [self._write_one(batch) for batch in batches]
@@ -66,7 +78,8 @@ class MemoryStore(EventStore):
                 raise self._unknown(batch.execution_id)
             if batch.token:
                 raise batch.fenced(0)
-            return _Log(batch.started.workflow_name, batch.started.fingerprint, batch.events[0].recorded_at)
+            begun = (batch.started.workflow_name, batch.started.fingerprint, batch.events[0].recorded_at)
+            return _Log(*begun, durability=batch.durability or FULL)
         if batch.token != log.token and batch.expected_sequence:
             raise batch.fenced(log.token)
         if len(log.events) != batch.expected_sequence:
@@ -78,13 +91,17 @@ class MemoryStore(EventStore):
 
     def _extend(self, log: _Log, batch: PreparedBatch) -> None:
         log.checksums.extend(batch.checksums(log.checksums[-1] if log.checksums else 0))
-        log.events.extend(batch.events)
+        log.events.extend(map(_head, batch.events))
         log.payloads.extend(batch.payloads)
         log.ids.update(event.id for event in batch.events)
         log.size += batch.size
         for digest, content in batch.blobs.items():
             self._refer(log, digest, content)
-        log.turn = batch.turn or log.turn
+        if batch.turn is not None:
+            log.turn = batch.turn
+        elif batch.status is not None and log.turn.status not in TERMINAL:
+            log.turn = replace(log.turn, status=batch.status)
+        log.wake_at, log.taken = batch.wake_at, max(log.taken, batch.taken)
         if batch.lease is not None:
             log.token, log.lease = 1, batch.lease
         elif batch.ends:
@@ -101,12 +118,14 @@ class MemoryStore(EventStore):
         with self._lock:
             log = self._find(execution_id)
             wanted = slice(after, None if limit is None else after + limit)
-            events, payloads = log.events[wanted], log.payloads[wanted]
-        return [self._copy(event, payload) for event, payload in zip(events, payloads, strict=True)]
+            heads, payloads = log.events[wanted], log.payloads[wanted]
+        entries = enumerate(zip(heads, payloads, strict=True), after + 1)
+        return [self._event(execution_id, sequence, *entry) for sequence, entry in entries]
 
-    def _copy(self, event: Event, payload: bytes) -> Event:
-        data = decode_payload(event.event_type, embed(payload, self._contents.get))
-        return Event(event.id, event.execution_id, event.sequence, event.recorded_at, data, event.path, event.step)
+    def _event(self, execution_id: str, sequence: int, head: Head, payload: bytes) -> Event:
+        recorded_at, event_type, event_id, path, step = head
+        data = decode_payload(event_type, embed(payload, self._contents.get))
+        return Event(event_id, execution_id, sequence, recorded_at, data, path, step)
 
     def _record(self, execution_id: str) -> ExecutionRecord:
         with self._lock:
@@ -125,13 +144,19 @@ class MemoryStore(EventStore):
 
     def _delete(self, execution_id: str) -> None:
         self._find(execution_id)
-        del self._logs[execution_id]
+        self._drop(execution_id)
 
     def _cleanup(self, before: int) -> list[str]:
         gone = [execution_id for execution_id, log in self._logs.items() if _ended_before(log.turn, before)]
         for execution_id in gone:
-            del self._logs[execution_id]
+            self._drop(execution_id)
         return gone
+
+    def _drop(self, execution_id: str) -> None:
+        del self._logs[execution_id]
+        for message, _ in list(self._messages.values()):
+            if message.execution_id == execution_id:
+                del self._messages[message.number]
 
     # --- leases and checkpoints --------------------------------------------------------------------------------------
 
@@ -182,12 +207,48 @@ class MemoryStore(EventStore):
             log.checkpoint = None
         return len(logs)
 
+    # --- messages ----------------------------------------------------------------------------------------------------
+
+    def _post(self, message: Message, payload: bytes) -> Message:
+        self._find(message.execution_id)
+        place = (message.execution_id, message.kind, message.key)
+        for kept, encoded in self._messages.values():
+            if (kept.execution_id, kept.kind, kept.key) == place:
+                return replace(kept, payload=decode(encoded))
+        self._last_number += 1
+        numbered = replace(message, number=self._last_number)
+        self._messages[numbered.number] = (replace(numbered, payload=None), payload)
+        return numbered
+
+    def _inbox(self, execution_id: str, after: int) -> list[Message]:
+        with self._lock:
+            self._find(execution_id)
+            return [message for message in self._new_messages(after) if message.execution_id == execution_id]
+
+    def _new_messages(self, after: int) -> list[Message]:
+        if after >= self._last_number:
+            return []
+        kept = [entry for number, entry in self._messages.items() if number > after]
+        return [replace(message, payload=decode(payload)) for message, payload in kept]
+
+    def _last_message(self) -> int:
+        return self._last_number
+
+    def _untaken(self) -> set[str]:
+        with self._lock:
+            messages = [message for message, _ in self._messages.values()]
+            return {message.execution_id for message in messages if message.number > self._taken(message)}
+
+    def _taken(self, message: Message) -> int:
+        return self._logs[message.execution_id].taken
+
     # --- keeping in order --------------------------------------------------------------------------------------------
 
     def _stored_log(self, execution_id: str) -> StoredLog:
         with self._lock:
             log = self._find(execution_id)
-            events = [_stored(*entry) for entry in zip(log.events, log.payloads, log.checksums, strict=True)]
+            entries = enumerate(zip(log.events, log.payloads, log.checksums, strict=True), 1)
+            events = [StoredEvent(number, *head, payload, checksum) for number, (head, payload, checksum) in entries]
             return StoredLog(_record(execution_id, log), log.checksums[-1], events, frozenset(log.blobs))
 
     def _blobs(self, without: Collection[str]) -> list[StoredBlob]:
@@ -205,7 +266,7 @@ class MemoryStore(EventStore):
         moment = Moment.at(now)
         gone = [name for name in execution_ids if name in self._logs and _is_over(self._logs[name], moment)]
         for execution_id in gone:
-            del self._logs[execution_id]
+            self._drop(execution_id)
         return gone
 
     def _drop_blobs(self) -> int:
@@ -216,6 +277,7 @@ class MemoryStore(EventStore):
 
     def _close(self) -> None:
         self._logs.clear()
+        self._messages.clear()
 
     def _find(self, execution_id: str) -> _Log:
         log = self._logs.get(execution_id)
@@ -232,10 +294,8 @@ def _is_over(log: _Log, moment: Moment) -> bool:
     return log.turn.status in TERMINAL and not (log.lease and log.lease.keeps_out(moment))
 
 
-def _stored(event: Event, payload: bytes, checksum: int) -> StoredEvent:
-    return StoredEvent(
-        event.sequence, event.recorded_at, event.event_type, event.id, event.path, event.step, payload, checksum
-    )
+def _head(event: Event) -> Head:
+    return event.recorded_at, event.data.event_type, event.id, event.path, event.step
 
 
 def _ended_before(turn: Turn, before: int) -> bool:
@@ -255,4 +315,7 @@ def _record(execution_id: str, log: _Log) -> ExecutionRecord:
         last_sequence=len(log.events),
         error=log.turn.error,
         size=log.size,
+        wake_at=None if log.wake_at is None else to_datetime(log.wake_at),
+        taken=log.taken,
+        durability=log.durability,
     )

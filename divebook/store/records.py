@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from divebook.store.durability import Durability
+
 
 @dataclass(frozen=True, slots=True)
 class ExecutionRecord:
@@ -21,3 +23,13 @@ class ExecutionRecord:
     error: str | None
     size: int
     """Bytes of payload; a large value that occurs several times counts once."""
+    wake_at: datetime | None
+    """When it has something to do by itself, while it waits."""
+    taken: int
+    """Number of the last message that is in its log."""
+    durability: Durability
+    """What it was begun with."""
+
+    def is_due(self, moment: datetime) -> bool:
+        """Return whether it has something to do by itself at a moment."""
+        return self.wake_at is not None and self.wake_at <= moment

@@ -8,7 +8,6 @@ and `stream` may be called from other threads than the one that makes the frames
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -16,10 +15,9 @@ from typing import Any
 from divebook.analysis.shown import cut
 from divebook.analysis.spans import Span, SpanBuilder
 from divebook.events import Event
-from divebook.events.codec import encode
 from divebook.widgets.protocol import Delta, Detail, DetailEvent, Header, History, Question, Welcome
 from divebook.widgets.rows import block_of, label_of
-from divebook.widgets.source import Source
+from divebook.widgets.source import Source, shown
 from divebook.widgets.streams import Streams
 
 EVENTS_PER_FRAME = 2000
@@ -205,5 +203,5 @@ class _Budget:
 
 
 def _detail_event(event: Event, budget: _Budget) -> DetailEvent:
-    data = budget.shortened(json.loads(encode(event.data.to_data())))
+    data = budget.shortened(shown(event.data.to_data()))
     return DetailEvent(sequence=event.sequence, event_type=event.event_type, recorded_us=event.recorded_at, data=data)

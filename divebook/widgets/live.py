@@ -32,6 +32,15 @@ def built(name: str) -> str:
     return path.read_text(encoding="utf-8")
 
 
+def _answer_while_busy(comm: object) -> None:
+    """Have messages delivered while a cell blocks the main thread, where ipykernel 7.4 would hold them back.
+
+    It routes them to the shell that sent last, the busy one; without that memory they go to the front end's subshell.
+    """
+    if hasattr(comm, "_reply_subshell_for"):
+        comm._reply_subshell_for = None  # noqa: SLF001 - there is no public way; kernels without it need none
+
+
 class LiveView(anywidget.AnyWidget):
     """Shows one execution while it runs, and takes what a person wants of it.
 
@@ -52,6 +61,7 @@ class LiveView(anywidget.AnyWidget):
         self._intents = Intents(handlers, lambda ack: self._reply(lambda: ack, urgent=True))
         self._asked: dict[str, Question] = {}
         super().__init__()
+        _answer_while_busy(self.comm)
         self.on_msg(self._receive)
         self._detach = self._publisher.add(self._tell)
 

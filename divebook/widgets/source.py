@@ -7,21 +7,37 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from divebook.analysis.shown import one_line
-from divebook.engine.state import Interrupt
+from divebook.engine.bounds import NANODOLLARS
+from divebook.engine.state import ExecutionState, Interrupt
 from divebook.errors import ExecutionNotFoundError
 from divebook.events import Event
 from divebook.events.catalog import RUNNING, WAITING
-from divebook.events.codec import encode
+from divebook.events.codec import encode_shown
 from divebook.events.event import to_microseconds
 from divebook.execution import Execution
 from divebook.store import MemoryStore
-from divebook.widgets.protocol import Command, Durability, Graph, GraphEdge, GraphStep, Header, Question
+from divebook.store.durability import FULL, RELAXED
+from divebook.store.sqlite.store import SqliteStore
+from divebook.widgets.protocol import (
+    Command,
+    Durability,
+    Gauge,
+    Graph,
+    GraphEdge,
+    GraphStep,
+    Header,
+    Question,
+    QuestionKind,
+    QuestionStatus,
+)
 from divebook.workflow.definition import Workflow
 
 MAX_ERROR = 2000
+MAX_EXACT = 2**53
+"""Larger whole numbers are not exact in browsers, and are sent as texts."""
 NO_QUESTION = "The engine asks how to go on."
 
 
@@ -70,8 +86,8 @@ def header_of(execution: Execution) -> Header:
         model_calls=usage.requests,
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
-        cost=None,
-        gauges=[],
+        cost=usage.cost / NANODOLLARS if usage.cost else None,
+        gauges=gauges_of(state),
         durability=durability_of(execution),
         commands=commands_of(execution),
     )
@@ -79,9 +95,29 @@ def header_of(execution: Execution) -> Header:
 
 def durability_of(execution: Execution) -> Durability:
     """Return what a crash can take from an execution: nothing, the latest events, or everything."""
-    if isinstance(execution.store, MemoryStore):
+    store = execution.store
+    if isinstance(store, MemoryStore):
         return "memory"
-    return "relaxed" if getattr(execution.store, "durability", "full") == "relaxed" else "durable"
+    written = execution.durability or (store.durability if isinstance(store, SqliteStore) else FULL)
+    return "relaxed" if written == RELAXED else "durable"
+
+
+def gauges_of(state: ExecutionState) -> list[Gauge]:
+    """Return how much of each bound is spent; what runs and may still be consumed counts."""
+    bounds, ledger, usage = state.bounds, state.ledger, state.usage
+    rows = (
+        ("model calls", ledger.llm_calls, bounds.max_llm_calls, ""),
+        ("agent steps", ledger.agent_hops, bounds.max_agent_hops, ""),
+        ("loops", ledger.iterations, bounds.max_iterations, ""),
+        ("tokens", usage.input_tokens + usage.output_tokens + ledger.reserved_tokens, bounds.max_tokens, ""),
+        ("cost", (usage.cost + ledger.reserved_cost) / NANODOLLARS, bounds.max_cost, "$"),
+        ("time", state.running_us / 1e6, bounds.max_seconds, "s"),
+    )
+    return [
+        Gauge(name=name, spent=round(spent, 6), limit=float(limit), unit=unit)
+        for name, spent, limit, unit in rows
+        if limit is not None
+    ]
 
 
 def commands_of(execution: Execution) -> list[Command]:
@@ -97,19 +133,19 @@ def question_of(asked: Interrupt) -> Question:
     """Return a question of the engine as views know it."""
     return Question(
         interrupt_id=asked.interrupt_id,
-        kind=asked.kind,  # type: ignore[typeddict-item]
-        question=asked.question or NO_QUESTION,
-        message="",
+        kind=cast("QuestionKind", asked.kind),
+        question=encodable(asked.question or NO_QUESTION),
+        message=encodable(asked.message or ""),
         path=asked.path,
         step=asked.step,
-        data=_plain(asked.data or {}),
-        schema=None,
+        data=shown(asked.data or {}),
+        schema=None if asked.schema is None else shown(asked.schema),
         raised_us=asked.raised_us,
-        expires_us=None,
-        required=True,
-        status="completed" if asked.status == "completed" else "pending",
-        response=_plain(asked.response),
-        answered_by=None,
+        expires_us=asked.expires_us,
+        required=not asked.optional,
+        status=cast("QuestionStatus", asked.status),
+        response=shown(asked.response),
+        answered_by=asked.answered_by,
     )
 
 
@@ -129,8 +165,27 @@ def graph_of(workflow: Workflow) -> Graph:
     return Graph(steps=steps, edges=edges)
 
 
-def _plain(value: Any) -> Any:
-    return json.loads(encode(value))
+def shown(value: Any) -> Any:
+    """Return recorded data as JSON that a browser reads exactly; frames and the like become a few words."""
+    return _exact(json.loads(encode_shown(value)))
+
+
+def _exact(value: Any) -> Any:
+    match value:
+        case bool():
+            return value
+        case int() if abs(value) > MAX_EXACT:
+            return str(value)
+        case list():
+            return [_exact(part) for part in value]
+        case dict():
+            return {key: _exact(part) for key, part in value.items()}
+    return value
+
+
+def encodable(text: str) -> str:
+    """Return a text that can be sent: halves of characters become question marks."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _micros(moment: datetime | None) -> int | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from divebook.analysis.spans import SpanBuilder
 from divebook.widgets.protocol import Streamed
+from divebook.widgets.source import encodable
 
 KEPT = 16_000
 """Characters of a text's end that a view which comes later still gets."""
@@ -41,7 +42,7 @@ class Streams:
 
     def put(self, operation_id: str, text: str) -> None:
         """Add a piece to the text of a call; any thread."""
-        self._inbox.append((operation_id, text.encode("utf-8", "replace").decode("utf-8")))
+        self._inbox.append((operation_id, encodable(text)))
 
     @property
     def has_news(self) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from divebook.envelope.bounds import Bounds
 from divebook.errors import DefinitionError, NotFoundError
 from divebook.workflow.content import ContentEntry
 from divebook.workflow.fingerprint import fingerprint_of
@@ -130,6 +131,8 @@ class Workflow(Record):
     steps: tuple[Step, ...] = many(Step)
     triggers: tuple[TriggerDefinition, ...] = many(TriggerDefinition)
     continue_on_failure: bool = False
+    bounds: Mapping[str, Any] | None = None
+    """What an execution may spend, where it is not said when it is started; see `divebook.Bounds`."""
     dialect: Dialect = "divebook"
     source: str = field(default="", compare=False, repr=False)
     """The text it was read from, empty if Python code made it."""
@@ -147,6 +150,7 @@ class Workflow(Record):
         outputs: Sequence[OutputDefinition | str] = (),
         triggers: Sequence[TriggerDefinition] = (),
         continue_on_failure: bool = False,
+        bounds: Bounds | Mapping[str, Any] | None = None,
         dialect: Dialect = "divebook",
         source: str = "",
     ) -> None:
@@ -159,6 +163,7 @@ class Workflow(Record):
             steps=chained(written),
             triggers=tuple(triggers),
             continue_on_failure=continue_on_failure,
+            bounds=_plain_bounds(bounds),
             dialect=dialect,
             source=source,
         )
@@ -183,6 +188,7 @@ class Workflow(Record):
         given: dict[str, Any] = {
             **defaults,
             "continue_on_failure": False,
+            "bounds": None,
             "dialect": "divebook",
             **arguments(cls, data),
         }
@@ -213,6 +219,12 @@ class Workflow(Record):
         if not self._fingerprint:
             object.__setattr__(self, "_fingerprint", fingerprint_of(self.to_dict()))
         return self._fingerprint
+
+
+def _plain_bounds(bounds: Bounds | Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if bounds is None:
+        return None
+    return (bounds if isinstance(bounds, Bounds) else Bounds.read(bounds)).to_dict()
 
 
 @dataclass(frozen=True, slots=True)

@@ -221,13 +221,16 @@ class Texts:
 
 @dataclass(frozen=True, slots=True)
 class One:
-    """A mapping with keys of its own."""
+    """A mapping with keys of its own; with `text_key` a text stands for a mapping with that key alone."""
 
     schema: Callable[[], Schema]
     hint: str | None = None
+    text_key: str = ""
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
         """Return the record, or `INVALID` after noting what is wrong."""
+        if self.text_key and isinstance(node, Scalar) and isinstance(node.value, str):
+            node = Mapping(((Scalar(self.text_key, self.text_key, node.start), node),), node.start, node.start)
         if not isinstance(node, Mapping):
             return mismatch("a mapping", node, place, reading, self.hint)
         return self.schema().read(node, place, reading)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from divebook.errors import DefinitionError
+from divebook.envelope.bounds import Bounds
+from divebook.errors import BoundsError, DefinitionError
+from divebook.workflow.ask import Ask
 from divebook.workflow.content import EXACTLY_ONE, ContentEntry
 from divebook.workflow.definition import (
     Config,
@@ -65,6 +67,28 @@ def retry(made: Made, reading: Reading) -> Any:
         return INVALID
 
 
+def ask(made: Made, reading: Reading) -> Any:
+    """Make a question; its kind, expiry and default must make sense."""
+    if "question" in made.failed:
+        return INVALID
+    try:
+        return Ask(**made.values)
+    except DefinitionError as error:
+        found = error.problems[0]
+        reading.add(found.message, made.node.start, (*made.place, found.key or ""), key=found.key, hint=found.hint)
+        return INVALID
+
+
+def _bounds(values: dict[str, Any], made: Made, reading: Reading) -> None:
+    """Bring what a workflow may spend into its plain form."""
+    if "bounds" not in values:
+        return
+    try:
+        values["bounds"] = Bounds.read(values["bounds"]).to_dict()
+    except BoundsError as error:
+        reading.add(str(error), made.node.start, (*made.place, "Bounds"), key="Bounds")
+
+
 def output(made: Made, reading: Reading) -> Any:
     """Make an output; without a name it is nothing."""
     if made.values.get("name"):
@@ -84,6 +108,7 @@ def trigger(made: Made, reading: Reading) -> Any:
 def workflow(made: Made, reading: Reading) -> Any:
     """Make a workflow if its parts fit together; otherwise note everything that does not."""
     values = {"name": "", "steps": (), "inputs": (), **made.values}
+    _bounds(values, made, reading)
     single = values.pop("output", None)
     outputs = (*([single] if single else []), *values.pop("outputs", ()))
     if "steps" not in made.failed:

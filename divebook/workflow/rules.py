@@ -13,12 +13,12 @@ USED = {
     "prompt": {"agent": "Agent", "prompt": "Prompt", "content": "Content"},
     "action": {"action": "Action", "parameters": "Parameters"},
     "script": {"script": "Script"},
-    "wait": {"seconds": "Seconds"},
+    "wait": {"seconds": "Seconds", "signal": "Signal"},
+    "interrupt": {"ask": "Ask"},
     "function": {"script": "Script"},
 }
 """The settings that each type of step uses, beside those that every step has."""
 SETTINGS = {field: key for used in USED.values() for field, key in used.items()}
-RESERVED_TYPES = ("interrupt",)
 BARE_NAME = re.compile(r"\$\{\s*([A-Za-z_]\w*)\s*\}")
 
 
@@ -40,13 +40,10 @@ def _type(step: Step) -> Iterator[Problem]:
     message = f'unsupported step type "{step.type}" in step "{step.name}"'
     if step.type in STEP_TYPES:
         return
-    if step.type in RESERVED_TYPES:
-        yield Problem(f"{message}: not available yet", key="Type", place=("Type",))
-        return
     match = nearest(step.type, STEP_TYPES)
     hint = f"did you mean {match!r}?" if match else f"use one of {', '.join(STEP_TYPES)}"
     if not step.type:
-        hint = "give it a Prompt, a Script, an Action or Seconds"
+        hint = "give it a Prompt, a Script, an Action, a question (Ask) or Seconds"
     yield Problem(message, key="Type", hint=hint, place=("Type",))
 
 
@@ -57,8 +54,10 @@ def _missing(step: Step) -> Iterator[Problem]:
         yield Problem(f'no action specified for action step "{step.name}"', key="Action")
     if step.type == "script" and not step.script:
         yield Problem(f'no script specified for script step "{step.name}"', key="Script")
-    if step.type == "wait" and step.seconds is None:
-        yield Problem(f'no seconds specified for wait step "{step.name}"', key="Seconds")
+    if step.type == "wait" and step.seconds is None and step.signal is None:
+        yield Problem(f'no seconds specified for wait step "{step.name}"', key="Seconds", hint="or name a Signal")
+    if step.type == "interrupt" and step.ask is None:
+        yield Problem(f'no question specified for interrupt step "{step.name}"', key="Ask", hint="add Ask")
 
 
 def _each(step: Step) -> Iterator[Problem]:

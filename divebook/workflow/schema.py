@@ -32,7 +32,7 @@ from divebook.workflow.kinds import (
     Texts,
 )
 from divebook.workflow.policies import Catch
-from divebook.workflow.resources import CONFIRMATION_MODES, LOG_LEVELS
+from divebook.workflow.resources import CONFIRMATION_MODES, DURABILITIES, LOG_LEVELS, RECOVERIES
 from divebook.workflow.table import Key, Table, record
 
 TEXT, TRIMMED, FLAG, ANYTHING, FREE, TEXTS = Text(), Text(trimmed=True), Flag(), Anything(), FreeMapping(), Texts()
@@ -98,6 +98,22 @@ CATCH = Table(
     {"Next": "write Step", "Error": "write Errors"},
 )
 
+ASK = Table(
+    "Ask",
+    (
+        Key("Question", "question", TEXT, required="Ask needs a Question"),
+        Key("Kind", "kind", TEXT),
+        Key("Message", "message", TEXT),
+        Key("Data", "data", FREE),
+        Key("Schema", "schema", FREE),
+        Key("ExpiresIn", "expires_in", Seconds()),
+        Key("Default", "default", ANYTHING),
+        Key("Optional", "optional", FLAG),
+    ),
+    makers.ask,
+    {"Type": "write Kind", "Prompt": "write Question", "Timeout": "write ExpiresIn", "Expires": "write ExpiresIn"},
+)
+
 STEP = Table(
     "step",
     (
@@ -117,6 +133,8 @@ STEP = Table(
         Key("Join", "join", FLAG, extension=True),
         Key("Retry", "retry", One(lambda: RETRY, "write Retry: {Attempts: 3}"), extension=True),
         Key("Catch", "catch", Many(lambda: CATCH, "write Catch: [{Step: name}]"), extension=True),
+        Key("Ask", "ask", One(lambda: ASK, "write Ask: {Question: ...}", text_key="Question"), extension=True),
+        Key("Signal", "signal", TEXT, extension=True),
     ),
     makers.step,
     {
@@ -175,6 +193,7 @@ WORKFLOW = Table(
         Key("Steps", "steps", Many(lambda: STEP, "write Steps: [{Name: first, Prompt: ...}]")),
         Key("Triggers", "triggers", Many(lambda: TRIGGER)),
         Key("ContinueOnFailure", "continue_on_failure", FLAG, extension=True),
+        Key("Bounds", "bounds", FREE, extension=True),
     ),
     makers.workflow,
     {"Retry": "write it into a step", "Catch": "write it into a step", "Start": "the first listed step is the start"},
@@ -332,6 +351,8 @@ CONFIG = Table(
             Text(choices=CONFIRMATION_MODES, complaint="invalid confirmation mode: {}"),
         ),
         Key("LogLevel", "log_level", Text(choices=LOG_LEVELS, complaint="invalid log level: {}")),
+        Key("Durability", "durability", Text(choices=DURABILITIES, complaint="invalid durability: {}")),
+        Key("Recover", "recover", Text(choices=RECOVERIES, complaint="invalid way to recover: {}")),
         Key("Providers", "providers", Many(lambda: PROVIDER)),
     ),
     makers.config,

@@ -12,12 +12,13 @@ from itertools import zip_longest
 from typing import Any, Literal
 
 from divebook.errors import DefinitionError
+from divebook.workflow.ask import Ask
 from divebook.workflow.content import ContentEntry
 from divebook.workflow.policies import Catch, Retry, catches
 from divebook.workflow.problem import Problem
 from divebook.workflow.record import Record, json_value, many, one
 
-STEP_TYPES = ("prompt", "action", "script", "wait", "function")
+STEP_TYPES = ("prompt", "action", "script", "wait", "interrupt", "function")
 INFERRED_TYPES = ("action", "prompt", "script")
 """Settings that give a step its type when none is written, in the order in which they are tried."""
 
@@ -116,6 +117,8 @@ class Step(Record):
     join: bool = False
     retry: Retry | None = one(Retry)
     catch: tuple[Catch, ...] = many(Catch)
+    ask: Ask | None = one(Ask)
+    signal: str | None = None
 
     def __init__(
         self,
@@ -137,16 +140,28 @@ class Step(Record):
         join: bool = False,
         retry: Retry | int | Mapping[str, Any] | None = None,
         catch: Catch | str | Sequence[Catch | str] = (),
+        ask: Ask | str | Mapping[str, Any] | None = None,
+        signal: str | None = None,
     ) -> None:
         self._put(
-            name=name, agent=agent or None, prompt=prompt, script=script, action=action, store=store, end=end, join=join
+            name=name,
+            agent=agent or None,
+            prompt=prompt,
+            script=script,
+            action=action,
+            parameters=json_value(parameters or {}, "parameters"),
+            store=store,
+            each=None if each is None else Each.of(each),
+            edges=_edges(next if next is not None else edges),
+            end=end,
+            seconds=float(seconds) if isinstance(seconds, int | float) else seconds,
+            content=tuple(ContentEntry.of(entry) for entry in content) if content else (),
+            join=join,
+            retry=None if retry is None else Retry.of(retry),
+            catch=catches(catch) if catch else (),
+            ask=None if ask is None else Ask.of(ask),
+            signal=signal,
         )
-        self._put(parameters=json_value(parameters or {}, "parameters"))
-        self._put(seconds=float(seconds) if isinstance(seconds, int | float) else seconds)
-        self._put(each=None if each is None else Each.of(each))
-        self._put(content=tuple(ContentEntry.of(entry) for entry in content))
-        self._put(retry=None if retry is None else Retry.of(retry), catch=catches(catch))
-        self._put(edges=_edges(next if next is not None else edges))
         self._put(type=type if type is not None else inferred_type(self))
 
     def _put(self, **values: Any) -> None:
@@ -177,7 +192,9 @@ def inferred_type(step: Step) -> str:
             return name
     if step.content:
         return "prompt"
-    return "wait" if step.seconds is not None else ""
+    if step.ask is not None:
+        return "interrupt"
+    return "wait" if step.seconds is not None or step.signal is not None else ""
 
 
 def chained(steps: Iterable[Step]) -> tuple[Step, ...]:

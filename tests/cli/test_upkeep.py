@@ -3,10 +3,14 @@
 import json
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
+from divebook.events.catalog import OperationStarted
+from divebook.events.event import to_microseconds
 from divebook.store import open_store
+from tests.cli.conftest import write
 
 
 @pytest.fixture
@@ -19,27 +23,55 @@ def test_nothing_to_recover(ran, divebook):
     assert "nothing to recover" in divebook("recover").stderr
 
 
-def test_an_execution_whose_process_was_killed_is_found_and_taken_up(folder, process, divebook):
-    from tests.cli.conftest import SLOW, write
+STUCK = """
+Workflows:
+  - Name: stuck
+    Steps:
+      - {Name: first, Script: 1 + 1, Store: n}
+      - {Name: hang, Action: Hang}
+"""
+HANG = """
+import time
+from divebook import action
 
-    run = process("run", write(folder / "slow.yaml", SLOW))
-    while not (folder / ".divebook" / "executions.db").exists() or not _timer_is_set():
+@action('Hang')
+def hang():
+    time.sleep(600)
+"""
+
+
+def kill_once(run, is_so):
+    """End a process by force as soon as something is so."""
+    while not (Path(".divebook/executions.db").exists() and is_so()):
         assert run.poll() is None
     run.kill()
     run.wait(timeout=60)
+
+
+def operations():
+    """Return the types of the operations that were begun."""
+    store = open_store()
+    events = [event for record in store.records() for event in store.read(record.execution_id)]
+    return [event.data.operation_type for event in events if isinstance(event.data, OperationStarted)]
+
+
+def test_an_execution_whose_process_was_killed_is_found_and_taken_up(folder, process, divebook):
+    arguments = (write(folder / "stuck.yaml", STUCK), "--actions", write(folder / "hang.py", HANG))
+    kill_once(process("run", *arguments), lambda: "action_execution" in operations())
     (orphan,) = json.loads(divebook("recover", "--json").stdout)
-    assert orphan["workflow"] == "slow"
-    assert "divebook resume" in divebook("recover").stderr
+    assert orphan["workflow"] == "stuck"
+    assert "divebook recover ID" in divebook("recover").stderr
     assert divebook("cancel", orphan["id"]).exit_code == 0
 
 
-def _timer_is_set():
-    store = open_store()
-    return any(
-        getattr(event.data, "operation_type", None) == "timer"
-        for record in store.records()
-        for event in store.read(record.execution_id)
-    )
+def test_what_sleeps_is_found_when_its_time_has_come(slow, process, divebook):
+    kill_once(process("run", slow), lambda: "timer" in operations())
+    (listed,) = json.loads(divebook("runs", "--status", "waiting", "--json").stdout)
+    assert "nothing to recover" in divebook("recover").stderr
+    record = open_store().record(listed["id"])
+    due = to_microseconds(record.wake_at)
+    assert (open_store().orphans(now=due - 1), open_store().orphans(now=due)) == ([], [record])
+    assert divebook("show", listed["id"]).stdout.startswith("waiting")
 
 
 def test_a_sound_store_is_said_to_be(ran, divebook):
@@ -58,6 +90,19 @@ def test_damage_is_told_with_its_place_and_what_can_still_be_read(ran, divebook,
     assert (checked.exit_code, report["ok"]) == (1, False)
     assert report["damages"][0]["execution"] == ran
     assert "events can be read" in divebook("check").stderr
+
+
+def test_a_backup_is_a_store_that_every_command_takes(ran, divebook, folder):
+    backed_up = divebook("backup", "copy.db")
+    assert backed_up.stdout.startswith("copy.db: ")
+    assert json.loads(divebook("runs", "--json", "--store", "copy.db").stdout)[0]["id"] == ran
+    assert divebook("check", "--store", "copy.db").exit_code == 0
+    assert "copy.db exists already" in divebook("backup", "copy.db").stderr
+
+
+def test_a_backup_of_no_store_is_refused_and_makes_none(folder, divebook):
+    assert "there is no store at" in divebook("backup", "copy.db").stderr
+    assert not (folder / "copy.db").exists()
 
 
 def test_gc_says_what_it_would_delete_and_deletes_it(ran, divebook):

@@ -3,6 +3,8 @@
 `cases` reads a file, `world` runs one case through the public API and notes the `outcome`, `compare` holds
 that against what the case expects, `report` prints the differences. All of them know formats, never a single case.
 
+Cases written as steps (of files with a key `dsl`) go to `scenario` instead of `world` and `compare`.
+
 Event lists in case files follow an older catalogue, which never emitted the types in `compare.NEWER_EVENTS`
 (``condition_evaluated``, ``iteration_started``, ``iteration_completed``, ``path_waiting``, ``path_joined``,
 ``path_cancelled``, ``execution_resumed``, ``execution_cancelled``). Events of these types are left out before lists and

@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 GROUPS = ("workflow", "condition", "template")
-"""Groups whose cases a machine can run; the others of such a file are prose for ordinary tests."""
+"""Groups of a plain list whose cases a machine can run; the others of such a file are prose for ordinary tests."""
+
+SUBJECTS = ("Envelope",)
+"""Subjects whose language (key `dsl`) `scenario` knows; of such a file a machine can run every group."""
 
 
 class UnusableFileError(Exception):
@@ -23,6 +26,11 @@ class Case:
     name: str
     group: str
     data: Mapping[str, Any]
+
+    @property
+    def is_scenario(self) -> bool:
+        """Whether it is written as steps."""
+        return "action" in self.data
 
     @property
     def expect(self) -> Mapping[str, Any]:
@@ -44,31 +52,37 @@ def load(path: Path, groups: Collection[str] = ()) -> list[Case]:
     except (OSError, ValueError) as error:
         raise UnusableFileError(f"{path}: {error}") from error
     entries = _entries(path, content)
-    wanted = tuple(groups) or GROUPS
+    present = {entry["group"] for entry in entries}
+    runnable = present if isinstance(content, Mapping) else set(GROUPS)
+    _check_groups(path, groups, present, runnable)
+    wanted = groups or runnable
     cases = [Case(entry["name"], entry["group"], entry) for entry in entries if entry["group"] in wanted]
-    if not cases and not groups:
+    if not cases:
         raise UnusableFileError(f"{path} has no case of the groups {', '.join(GROUPS)}")
-    _check_groups(path, wanted if groups else (), {entry["group"] for entry in entries})
     return cases
 
 
 def _entries(path: Path, content: Any) -> Sequence[Mapping[str, Any]]:
+    keys, entries = {"name", "group", "expect"}, content
     if isinstance(content, Mapping) and "dsl" in content:
-        raise UnusableFileError(
-            f"{path}: its cases are written in a language of their own (key `dsl`), which this runner does not know yet"
-        )
-    if not isinstance(content, list) or not all(
-        isinstance(entry, Mapping) and {"name", "group", "expect"} <= entry.keys() for entry in content
+        if content.get("subject") not in SUBJECTS:
+            raise UnusableFileError(
+                f"{path}: its cases are written in a language of their own (key `dsl`), which this runner does not "
+                f"know yet; it knows those about {', '.join(SUBJECTS)}"
+            )
+        keys, entries = keys | {"setup", "action"}, content.get("cases")
+    if not isinstance(entries, list) or not all(
+        isinstance(entry, Mapping) and keys <= entry.keys() for entry in entries
     ):
-        raise UnusableFileError(f"{path}: not a list of cases with `name`, `group` and `expect`")
-    return content
+        raise UnusableFileError(f"{path}: not a list of cases with {', '.join(f'`{key}`' for key in sorted(keys))}")
+    return entries
 
 
-def _check_groups(path: Path, asked: Collection[str], present: Collection[str]) -> None:
+def _check_groups(path: Path, asked: Collection[str], present: Collection[str], runnable: Collection[str]) -> None:
     for group in asked:
         if group not in present:
             raise UnusableFileError(f"{path}: no group {group!r}; there are {', '.join(sorted(present))}")
-        if group not in GROUPS:
+        if group not in runnable:
             raise UnusableFileError(
                 f"{path}: the cases of group {group!r} are written for people; runnable are {', '.join(GROUPS)}"
             )

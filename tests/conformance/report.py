@@ -9,6 +9,7 @@ from typing import Any
 from tests.conformance.cases import Case
 from tests.conformance.compare import Difference, compare_evaluation, compare_outcome
 from tests.conformance.outcome import Evaluation
+from tests.conformance.scenario.run import differences as scenario_differences
 from tests.conformance.world import observe
 
 SHOWN = 600
@@ -17,6 +18,8 @@ SHOWN = 600
 
 def check(case: Case) -> list[Difference]:
     """Run one case and return its differences."""
+    if case.is_scenario:
+        return scenario_differences(case.data)
     observed = observe(case)
     if isinstance(observed, Evaluation):
         return compare_evaluation(case.expect, observed)

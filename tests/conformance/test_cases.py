@@ -9,6 +9,10 @@ def case(name, group):
     return {"name": name, "group": group, "expect": {}}
 
 
+def steps(name, group):
+    return {**case(name, group), "setup": [], "action": {"op": "new"}}
+
+
 @pytest.fixture
 def write(tmp_path):
     def write_file(content):
@@ -29,11 +33,19 @@ def test_groups_can_be_chosen(write):
     assert [loaded.name for loaded in load(path, ["condition", "template"])] == ["b", "c"]
 
 
+def test_every_group_of_cases_written_as_steps_is_loaded(write):
+    path = write({"dsl": {}, "subject": "Envelope", "cases": [steps("a", "bounds"), steps("b", "loop")]})
+    assert [(loaded.name, loaded.is_scenario) for loaded in load(path)] == [("a", True), ("b", True)]
+    assert [loaded.name for loaded in load(path, ["loop"])] == ["b"]
+
+
 @pytest.mark.parametrize(
     ("content", "groups", "message"),
     [
         ("{", [], "cases.json"),
-        ({"dsl": "...", "cases": []}, [], "does not know yet"),
+        ({"dsl": "...", "subject": "Weather", "cases": []}, [], "does not know yet; it knows those about Envelope"),
+        ({"dsl": "...", "subject": "Envelope", "cases": [case("a", "g")]}, [], "`action`, `expect`"),
+        ({"dsl": "...", "subject": "Envelope", "cases": [steps("a", "g")]}, ["h"], "no group 'h'; there are g"),
         ({"cases": []}, [], "not a list of cases"),
         ([{"name": "a"}], [], "not a list of cases"),
         ([case("a", "prose")], ["prose"], "written for people"),

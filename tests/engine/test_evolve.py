@@ -1,10 +1,13 @@
 """What each event does to the state."""
 
+from dataclasses import FrozenInstanceError, fields
+
 import pytest
 
 from divebook.engine.evolve import evolve, fold
 from divebook.errors import CorruptStoreError
 from divebook.events import Event, catalog
+from divebook.events.event import to_datetime
 from tests.engine.history import STARTED, begun, events, state_after, step
 
 
@@ -96,6 +99,40 @@ def test_an_execution_that_only_sleeps_is_waiting():
     assert state_after(*facts, (catalog.OperationCompleted("op_1", "timer"), "main", "a")).status == "running"
 
 
+def sleeping(path, seconds):
+    return (
+        (catalog.PathStarted("a"), path),
+        (catalog.StepStarted("wait"), path, "a"),
+        (catalog.OperationStarted(f"op_{path}", "timer", {"seconds": seconds}), path, "a"),
+    )
+
+
+def test_what_only_sleeps_wakes_with_its_first_timer():
+    branched = catalog.PathBranched([{"id": "main-1", "current_step": "a"}, {"id": "main-2", "current_step": "a"}])
+    facts = [
+        *begun(),
+        (branched, "main"),
+        (catalog.PathCompleted("a"), "main"),
+        *sleeping("main-1", 60),
+        *sleeping("main-2", 1.5),
+    ]
+    state = state_after(*facts)
+    set_at = state.paths["main-2"].open.operations["op_main-2"].started_at
+    assert (state.status, state.wake_at) == ("waiting", set_at + 1_500_000)
+    rung = state_after(*facts, (catalog.OperationCompleted("op_main-2", "timer"), "main-2", "a"))
+    assert (rung.status, rung.wake_at) == ("running", None)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "wakes"), [({"seconds": 1e300}, True), ({"seconds": "soon"}, False), (None, False)]
+)
+def test_a_timer_that_cannot_be_dated_does_no_harm(parameters, wakes):
+    timer = (catalog.OperationStarted("op_1", "timer", parameters), "main", "a")
+    state = state_after(*begun(), (catalog.StepStarted("wait"), "main", "a"), timer)
+    assert (state.wake_at is not None) is wakes
+    assert state.wake_at is None or to_datetime(state.wake_at).year < 9999
+
+
 def test_cancelling_a_sleeping_path_leaves_nothing_asleep():
     state = state_after(
         *begun(),
@@ -153,6 +190,17 @@ def test_a_state_is_never_changed_only_replaced():
     after = evolve(before, event)
     assert "n" not in before.variables
     assert after.variables["n"] == 1
+
+
+def test_a_copy_has_the_same_fields_and_no_others():
+    state = state_after(*begun(), *step("a", set_("n", 1)), catalog.ExecutionCancelled("stop"))
+    for snapshot in (state, state.paths["main"]):
+        assert list(vars(snapshot)) == [field.name for field in fields(snapshot)]
+
+
+def test_a_state_is_frozen():
+    with pytest.raises(FrozenInstanceError):
+        state_after(STARTED).lifecycle = "completed"
 
 
 def test_every_event_type_can_be_folded():

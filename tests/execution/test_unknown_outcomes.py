@@ -81,6 +81,16 @@ def test_the_answer_may_come_from_another_process_later():
     assert other.answer(question.interrupt_id, "retry").wait(20).status == "completed"
 
 
+def test_the_store_knows_that_an_execution_waits_until_it_is_answered():
+    world, execution_id = died_during_the_call(Bank())
+    assert [record.execution_id for record in world.recoverable()] == [execution_id]
+    resumed = world.resume(execution_id).wait(20)
+    assert world.executions(status="waiting") == [world.store.record(execution_id)]
+    assert (world.recoverable(), world.executions(status="running")) == ([], [])
+    world.answer(resumed.interrupts[0].interrupt_id, "retry").wait(20)
+    assert world.store.record(execution_id).status == "completed"
+
+
 def test_resuming_again_asks_no_second_time():
     world, execution_id = died_during_the_call(Bank())
     world.resume(execution_id).wait(20)
@@ -93,7 +103,7 @@ def test_a_second_answer_is_refused_and_shows_the_first():
     world, execution_id = died_during_the_call(Bank())
     (question,) = world.resume(execution_id).wait(20).interrupts
     world.answer(question.interrupt_id, "retry").wait(20)
-    with pytest.raises(InterruptError, match=r"answered already, with {'choice': 'retry'}"):
+    with pytest.raises(InterruptError, match=r"answered already by .*, with {'choice': 'retry'}"):
         world.answer(question.interrupt_id, "fail", execution_id)
 
 
@@ -142,12 +152,58 @@ def test_a_tool_that_takes_the_key_acts_once_though_its_calls_break_off():
     assert (execution.status, bank.payments) == ("completed", 209)
 
 
-def test_without_the_key_every_broken_call_is_asked_about_and_none_is_repeated():
+@pytest.mark.parametrize("retry", [None, Retry(3, seconds=0)])
+def test_without_the_key_every_broken_call_is_asked_about_and_none_is_repeated(retry):
     bank = Bank(error=TimeoutError("no answer, though the money went"))
     each = Each(list(range(209)), as_="i", parallel=8)
-    workflow = Workflow("w", [Step("a", action="pay", parameters={"amount": 1}, retry=Retry(3, seconds=0), each=each)])
-    execution = environment(actions=[bank.pay()]).start(workflow).wait(60)
+    workflow = Workflow("w", [Step("a", action="pay", parameters={"amount": 1}, retry=retry, each=each)])
+    world = environment(actions=[bank.pay()])
+    execution = world.start(workflow).wait(60)
     assert (execution.status, bank.payments, len(execution.interrupts)) == ("waiting", 209, 209)
+    resumed = world.resume(execution.id).wait(60)
+    assert (resumed.status, bank.payments, len(resumed.interrupts)) == ("waiting", 209, 209)
+
+
+def test_a_call_that_breaks_off_in_a_step_that_is_not_tried_again_is_asked_about():
+    bank = Bank(error=TimeoutError("no answer, though the money went"))
+    world = environment(PAY, actions=[bank.pay()])
+    execution = world.start("pay").wait(20)
+    assert (execution.status, world.resume(execution.id).wait(20).status, bank.payments) == ("waiting", "waiting", 1)
+    (question,) = execution.interrupts
+    bank.error = None
+    answered = world.answer(question.interrupt_id, {"choice": "done", "result": "seen"}).wait(20)
+    assert (answered.status, answered.variables["receipt"], bank.payments) == ("completed", "seen", 1)
+
+
+def test_a_call_that_breaks_off_is_asked_about_before_its_failure_is_caught():
+    bank = Bank(error=ConnectionResetError("gone"))
+    steps = [
+        Step("pay", action="pay", parameters={"amount": 1}, catch="rescue", end=True),
+        Step("rescue", script="1", store="rescued"),
+    ]
+    world = environment(actions=[bank.pay()])
+    execution = world.start(Workflow("w", steps)).wait(20)
+    assert (execution.status, bank.payments) == ("waiting", 1)
+    answered = world.answer(execution.interrupts[0].interrupt_id, "fail").wait(20)
+    assert (answered.status, answered.variables, bank.payments) == ("completed", {"rescued": 1}, 1)
+
+
+def test_a_call_that_was_never_sent_has_failed_and_is_made_again_on_resume():
+    bank = Bank(error=ConnectionRefusedError("nobody there"))
+    world = environment(PAY, actions=[bank.pay()])
+    execution = world.start("pay").wait(20)
+    assert (execution.status, execution.interrupts) == ("failed", [])
+    bank.error = None
+    assert (world.resume(execution.id).wait(20).status, bank.payments) == ("completed", 2)
+
+
+def test_a_call_that_may_be_repeated_fails_when_it_breaks_off():
+    async def slow():
+        raise TimeoutError("too slow")
+
+    slowly = Workflow("w", [Step("a", action="slow")])
+    execution = environment(actions=[Action("slow", slow, idempotent=True)]).start(slowly).wait(20)
+    assert (execution.status, execution.interrupts) == ("failed", [])
 
 
 def test_an_action_may_say_itself_that_it_does_not_know():

@@ -1,93 +1,75 @@
 """150 deaths by SIGKILL around the writes of a real process: nothing is lost, nothing that completed is repeated."""
 
 import json
-import multiprocessing
 import signal
+import subprocess
 import sys
-import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
+from divebook.engine.evolve import fold
 from divebook.store import SqliteStore
 from divebook.store.check import check
-from tests.kill import victim
-from tests.kill.victim import AFTER, BEFORE, CALL, CALLED, REPEATABLE, Place
+from tests.kill.victim import AFTER, BEFORE, CALL, CALLED, REPEATABLE, WRITTEN, Place
 
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL on Windows"),
-]
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL on Windows")
 
+ROOT = Path(__file__).parent.parent.parent
 POINTS, GROUP, AT_ONCE = 150, 15, 2
-FROM_OUTSIDE = "from outside"
-SECONDS = 60
+
+
+class Lives:
+    """Processes that make the victim live in a folder, up to a point."""
+
+    def __init__(self):
+        command = [sys.executable, "-m", "tests.kill.runner"]
+        self._runner = subprocess.Popen(
+            command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=1
+        )
+
+    def live(self, place, point=None):
+        """Run one life; return its exit code and the operations in flight when it ended."""
+        self._runner.stdin.write(json.dumps([str(place.folder), point]) + "\n")
+        answer = self._runner.stdout.readline()
+        assert answer, f"the process that forks has ended with {self._runner.poll()}"
+        exitcode = int(answer)
+        assert exitcode != -signal.SIGALRM, f"the process hangs after {point}"
+        return exitcode, in_flight(place)
+
+    def close(self):
+        self._runner.stdin.close()
+        assert self._runner.wait(30) == 0
+        self._runner.stdout.close()
 
 
 @pytest.fixture(scope="module")
-def processes():
-    """Make processes from one that has the imports behind it and runs nothing: the sandbox and threads start later."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.kill.victim", "divebook.environment"])
-    return context
-
-
-UNTOLD = 255
-"""What multiprocessing says of a process whose end its server was too late to see."""
+def lives():
+    runners = [Lives() for _ in range(AT_ONCE)]
+    yield runners
+    for runner in runners:
+        runner.close()
 
 
 class Uninterrupted:
     """The run that all others are compared with."""
 
-    def __init__(self, processes, folder):
+    def __init__(self, lives, folder):
         place = Place(folder)
-        exitcode, _ = live(processes, place)
+        exitcode, _ = lives.live(place)
         assert exitcode == 0
         self.result = json.loads(place.result.read_text())
         self.counts = Counter(place.counts())
-        with SqliteStore(place.database) as store:
-            events = store.read(store.records()[0].execution_id)
+        events = events_of(place)
+        self.events = len(events)
         self.operations = sum(event.event_type == "operation_started" for event in events)
-        self.appends = count_appends(folder)
-
-
-def count_appends(folder):
-    """Return how many transactions a run of the workflow takes, counted in a run of its own."""
-    place = Place(folder / "counted")
-    place.folder.mkdir()
-    killer = victim.Killer(place, None)
-    victim.register_function(killer)
-    with victim.KillingStore(place.database, killer) as store:
-        world = victim.Environment(store=store, workflows=[victim.WORKFLOW], actions=victim.actions(killer))
-        world.start(victim.WORKFLOW).wait(SECONDS)
-    return killer._passed[BEFORE]
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(processes, tmp_path_factory):
-    known = dict(victim.WORKFLOW_FUNCTIONS)
-    yield Uninterrupted(processes, tmp_path_factory.mktemp("uninterrupted"))
-    victim.WORKFLOW_FUNCTIONS.clear()
-    victim.WORKFLOW_FUNCTIONS.update(known)
-
-
-def live(processes, place, point=None):
-    """Run one life of the process; return its exit code and the operations in flight when it ended."""
-    from_outside = point is not None and point[0] == FROM_OUTSIDE
-    process = processes.Process(target=victim.take_up, args=(place.folder, None if from_outside else point))
-    process.start()
-    if from_outside:
-        kill_after_calls(process, place, point[1])
-    process.join(SECONDS)
-    assert process.exitcode is not None, f"the process hangs after {point}"
-    return process.exitcode, in_flight(place)
-
-
-def kill_after_calls(process, place, calls):
-    while process.is_alive() and len(place.counts()) < calls:
-        time.sleep(0.0005)
-    process.kill()
+def uninterrupted(lives, tmp_path_factory):
+    return Uninterrupted(lives[0], tmp_path_factory.mktemp("uninterrupted"))
 
 
 def events_of(place):
@@ -117,42 +99,39 @@ def in_flight(place):
 
 
 def points(uninterrupted):
-    """Return where to kill: every append, before and after, inside calls, and from outside; some are killed twice."""
-    # How many transactions there are depends a little on what falls into one: the last ones may not be reached.
-    appends, calls = uninterrupted.appends, uninterrupted.counts.total()
-    every = [(kind, number) for number in range(1, appends - 1) for kind in (BEFORE, AFTER)]
-    every += [(kind, number) for number in range(1, calls + 1) for kind in (CALL, CALLED)]
-    from_outside = max(10, POINTS - len(every))
-    every += [(FROM_OUTSIDE, 1 + number % (calls - 5)) for number in range(from_outside)]
+    """Return where to kill: around the append of every event, and of calls, spread evenly over the whole run."""
+    every = [(kind, number) for number in range(1, uninterrupted.events + 1) for kind in (BEFORE, WRITTEN, AFTER)]
+    every += [(kind, number) for number in range(1, uninterrupted.counts.total() + 1) for kind in (CALL, CALLED)]
     return [every[number * len(every) // POINTS] for number in range(POINTS)]
 
 
 def second_point(index):
     """Return where to kill the process that comes after the first, for every fifth."""
-    return ((CALLED, 1), (BEFORE, 3), (AFTER, 2))[index // 5 % 3] if index % 5 == 0 else None
+    return ((CALLED, 1), (BEFORE, 8), (WRITTEN, 4), (AFTER, 6))[index // 5 % 4] if index % 5 == 0 else None
 
 
-def deaths(processes, folder, index, point):
-    """Kill, take up, and return what it came to, what was in doubt, and how often it died."""
+def deaths(lives, folder, index, point):
+    """Kill, take up, and return what it came to and what was in doubt."""
     folder.mkdir()
-    place = Place(folder)
-    doubtful, died = Counter(), 0
-    for death in (point, second_point(index)):
-        if death is not None:
-            exitcode, left = live(processes, place, death)
-            assert exitcode in (-signal.SIGKILL, UNTOLD, 0), f"{death}: exit code {exitcode}"
-            doubtful.update(left)
-            died += exitcode != 0
-    if not place.result.exists():
-        exitcode, _ = live(processes, place)
-        assert exitcode in (UNTOLD, 0), f"after {point} the execution could not be taken up"
-    return place, doubtful, died
+    place, doubtful = Place(folder), Counter()
+    exitcode, left = lives.live(place, point)
+    assert exitcode == -signal.SIGKILL, f"nothing died {point}: exit code {exitcode}"
+    doubtful.update(left)
+    again = second_point(index)
+    if again is not None:
+        exitcode, left = lives.live(place, again)
+        assert exitcode in (-signal.SIGKILL, 0), f"{point}, then {again}: exit code {exitcode}"  # it may end earlier
+        doubtful.update(left)
+    exitcode, _ = lives.live(place)
+    assert exitcode == 0, f"after {point} the execution could not be taken up"
+    return place, doubtful
 
 
 def check_deaths(place, doubtful, point, uninterrupted):
     assert json.loads(place.result.read_text()) == uninterrupted.result, f"another result after {point}"
     with SqliteStore(place.database) as store:
-        assert check(store).ok, check(store).all_damages()
+        report = check(store, fold=lambda events: fold(events[0].execution_id, events))
+        assert report.ok, (point, report.all_damages())
     counts = Counter(place.counts())
     for label, expected in uninterrupted.counts.items():
         assert expected <= counts[label] <= expected + doubtful[label], f"{label} ran {counts[label]} times: {point}"
@@ -172,21 +151,21 @@ def check_questions(place, counts, uninterrupted, point):
 
 
 @pytest.mark.parametrize("group", range(POINTS // GROUP))
-def test_a_killed_execution_comes_to_the_same_and_repeats_nothing(group, processes, uninterrupted, tmp_path):
+def test_a_killed_execution_comes_to_the_same_and_repeats_nothing(group, lives, uninterrupted, tmp_path):
     mine = list(enumerate(points(uninterrupted)))[group :: POINTS // GROUP]
 
-    def die(entry):
-        index, point = entry
-        return deaths(processes, tmp_path / str(index), index, point)
+    def die_one_after_another(number):
+        for index, point in mine[number::AT_ONCE]:
+            place, doubtful = deaths(lives[number], tmp_path / str(index), index, point)
+            check_deaths(place, doubtful, point, uninterrupted)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        outcomes = list(pool.map(die, mine))
-    for (_, point), (place, doubtful, died) in zip(mine, outcomes, strict=True):
-        assert died, f"nothing died {point}"
-        check_deaths(place, doubtful, point, uninterrupted)
+        assert list(pool.map(die_one_after_another, range(AT_ONCE))) == [None] * AT_ONCE
 
 
 def test_the_workflow_is_worth_killing(uninterrupted):
     assert uninterrupted.result["execution"][0] == "completed"
     assert uninterrupted.operations >= 25
-    assert len(points(uninterrupted)) == POINTS
+    killed = points(uninterrupted)
+    assert len(set(killed)) == POINTS
+    assert {kind for kind, _ in killed} == {BEFORE, WRITTEN, AFTER, CALL, CALLED}

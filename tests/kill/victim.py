@@ -10,9 +10,11 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import Sequence
+import sqlite3
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from divebook import Catch, Each, Environment, Execution, Retry, Step, Workflow
@@ -21,9 +23,10 @@ from divebook.steps.actions import Action
 from divebook.steps.function import WorkflowContext
 from divebook.store import Batch, SqliteStore
 from divebook.store.base import Refusal
+from divebook.store.sqlite.transactions import OpenFile, Transaction
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS, WorkflowFunction, step
 
-BEFORE, AFTER = "before append", "after append"
+BEFORE, WRITTEN, AFTER = "before the append of event", "before the commit of event", "after the commit of event"
 CALL, CALLED = "before the effect of call", "after the effect of call"
 
 
@@ -59,28 +62,52 @@ def kill_self() -> None:
 
 
 class Killer:
-    """Ends the process at one point: ``(kind, number)``."""
+    """Ends the process at one point: ``(kind, number)``.
+
+    Numbers count calls, or events from the first one that this life writes: unlike the number of transactions, both are
+    the same in every run, however fast the machine is.
+    """
 
     def __init__(self, place: Place, point: tuple[str, int] | None) -> None:
         self._place, self._point = place, point
-        self._passed: dict[str, int] = {}
+        self._calls = self._written = 0
 
-    def reached(self, kind: str) -> None:
-        """Count a passage, and die if it is the one."""
-        self._passed[kind] = self._passed.get(kind, 0) + 1
-        if (kind, self._passed[kind]) == self._point:
+    def reached(self, kind: str, number: int) -> None:
+        """Die if this is the point, or the first chance after it."""
+        if self._point is not None and kind == self._point[0] and number >= self._point[1]:
             kill_self()
+
+    def written(self, batches: Sequence[Batch]) -> int:
+        """Return the number, in this life, of the last event of an append."""
+        self._written += sum(len(batch.events) for batch in batches)
+        return self._written
 
     def count(self, label: str) -> int:
         """Write a call down for good; return how often it was made before."""
         before = self._place.counts().count(label)
-        self.reached(CALL)
-        with self._place.calls.open("a") as file:
-            file.write(f"{label}\n")
-            file.flush()
-            os.fsync(file.fileno())
-        self.reached(CALLED)
+        self._calls += 1
+        number = self._calls
+        self.reached(CALL, number)
+        written_down = os.open(self._place.calls, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.write(written_down, f"{label}\n".encode())
+        os.fsync(written_down)
+        os.close(written_down)
+        self.reached(CALLED, number)
         return before
+
+
+class KillingTransaction(Transaction):
+    """A transaction of SQLite that is cut off when all of it is written and nothing is committed."""
+
+    __slots__ = ("_reached",)
+
+    def __init__(self, connection: sqlite3.Connection, file: OpenFile, reached: Callable[[], None]) -> None:
+        super().__init__(connection, file)
+        self._reached = reached
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._reached()
+        super().__exit__(kind, error, at)
 
 
 class KillingStore(SqliteStore):
@@ -89,13 +116,21 @@ class KillingStore(SqliteStore):
     def __init__(self, path: Path, killer: Killer) -> None:
         super().__init__(path, durability="full")
         self._killer = killer
+        self._last = 0
+        """Number of the last event of the append on its way; 0 while something else is written."""
 
     def append_all(self, batches: Sequence[Batch]) -> list[Refusal | None]:
         """Write."""
-        self._killer.reached(BEFORE)
+        self._last = self._killer.written(batches)
+        self._killer.reached(BEFORE, self._last)
         answers = super().append_all(batches)
-        self._killer.reached(AFTER)
+        self._killer.reached(AFTER, self._last)
+        self._last = 0
         return answers
+
+    def _transaction(self) -> Transaction:
+        assert self._writer is not None
+        return KillingTransaction(self._writer, self._file, lambda: self._killer.reached(WRITTEN, self._last))
 
 
 ITEMS = ["a", "b", "c", "d", "e"]

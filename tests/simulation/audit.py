@@ -7,10 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from divebook.engine.checkpoint import dump_state, load_state
-from divebook.engine.evolve import TIMER, evolve, fold
+from divebook.engine.evolve import evolve, fold
+from divebook.engine.operations import TIMER
 from divebook.engine.state import ENDED, JOINING, RUNNING, ExecutionState, PathState
 from divebook.events import Event, catalog
-from divebook.store.base import Batch, EventStore
+from divebook.events.event import to_datetime
+from divebook.store.base import EventStore
+from divebook.store.batches import Batch
 from tests.simulation.world import World, call_site
 
 ENDS = (catalog.ExecutionCompleted, catalog.ExecutionFailed, catalog.ExecutionCancelled)
@@ -117,9 +120,17 @@ class Audit:
             self.ledger.note(event)
             self.state = evolve(self.state, event)
         check_counters(self.state)
+        self._check_record(batch)
         live = self.live()
         if live is not None and live.last_sequence == self.state.last_sequence:
             assert live == self.state, f"live state and fold differ at event {self.state.last_sequence}"
+
+    def _check_record(self, batch: Batch) -> None:
+        if batch.status is None:  # torn
+            return
+        record, wake_at = self._store.record(self.execution_id), self.state.wake_at
+        assert record.status == self.state.status, f"the record says {record.status}, the fold {self.state.status}"
+        assert record.wake_at == (None if wake_at is None else to_datetime(wake_at)), "the record wakes at another time"
 
     def _intent_is_durable(self, site: str, begun: int) -> None:
         if self.ledger.starts[site] <= begun:
@@ -160,7 +171,7 @@ class Audit:
             if not ledger.completed[operation_id] or operation.repeatable:
                 continue
             site = operation.site
-            if honest and site not in world.doubtful:
+            if honest:
                 assert world.effects[site] == 1, f"{site} took effect {world.effects[site]} times"
             elif site not in ledger.given and ledger.starts[site] == 1:
                 assert world.begun[site] == world.effects[site] == 1, f"{site} did not run once"

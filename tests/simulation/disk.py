@@ -9,7 +9,8 @@ from random import Random
 
 from divebook.errors import StoreError
 from divebook.events.event import Event
-from divebook.store.base import Batch, Refusal
+from divebook.store.base import Refusal
+from divebook.store.batches import Batch
 from divebook.store.leases import LEASE_SECONDS, Lease
 from divebook.store.memory import MemoryStore
 from divebook.store.owner import Owner
@@ -92,7 +93,7 @@ class SimulatedDisk(MemoryStore):
         return []
 
     def _torn(self, batch: Batch) -> Batch:
-        return replace(batch, events=batch.events[: self._random.randint(0, len(batch.events))])
+        return replace(batch, events=batch.events[: self._random.randint(0, len(batch.events))], status=None)
 
     def _check_power(self) -> None:
         if self._dead:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 from divebook.engine.evolve import fold
+from divebook.engine.inbox import ANSWER, answer_payload
 from divebook.engine.instructions import Fact
 from divebook.engine.interrupts import checked_response
 from divebook.engine.state import COMPLETED, FAILED, WAITING, ExecutionState, Interrupt
@@ -20,11 +21,13 @@ from divebook.execution.clock import Ids
 from divebook.execution.journal import FIRST_TOKEN, GroupCommit, Journal
 from divebook.execution.leases import LeaseKeeper
 from divebook.execution.runner import Runner
+from divebook.execution.schemas import complaint
 from divebook.execution.step_run import Handler, Services
 from divebook.steps.function import FunctionStep
 from divebook.steps.wait import wait_step
 from divebook.store.follow import follow
 from divebook.store.leases import LEASE_SECONDS, Lease
+from divebook.store.messages import Message
 from divebook.store.owner import Owner
 from divebook.workflow.definition import Workflow
 from tests.simulation.audit import Audit
@@ -74,7 +77,18 @@ class Subject:
             "wait": wait_step,
             "function": FunctionStep(no_child),
         }
-        return Services(handlers, self.world.condition_holds, self.world.items_of)
+
+        def never_expires(_execution_id: str, interrupt_id: str) -> Message:
+            raise NotImplementedError(f"simulated questions do not expire: {interrupt_id}")
+
+        return Services(handlers, self.world.condition_holds, self.world.items_of, never_expires)
+
+
+def answer_to(runner: Runner, interrupt_id: str, response: Mapping[str, Any]) -> Message:
+    """Return the message with which somebody answers a question of a runner."""
+    state = runner.journal.state
+    payload = answer_payload(response, "a person")
+    return Message(state.execution_id, ANSWER, interrupt_id, payload, "a person", 0, state.taken + 1)
 
 
 class WatchedJournal(Journal):
@@ -252,12 +266,11 @@ class Process:
                 if self._random.random() < 0.3 and runner.journal.error is None:
                     resolution = self._resolution(subject, question)
                     with suppress(StoreError):
-                        runner.answer(question.interrupt_id, resolution.response)
+                        runner.take((answer_to(runner, question.interrupt_id, resolution.response),))
 
     def _resolution(self, subject: Subject, question: Interrupt) -> catalog.InterruptResolved:
-        return catalog.InterruptResolved(
-            question.interrupt_id, checked_response(question, self._response(subject, question))
-        )
+        response = checked_response(question, self._response(subject, question), complaint, self._machine.now())
+        return catalog.InterruptResolved(question.interrupt_id, response)
 
     def _response(self, subject: Subject, question: Interrupt) -> dict[str, Any]:
         """Return what a person says: the truth if they looked, else anything that does not change the result."""

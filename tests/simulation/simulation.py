@@ -11,7 +11,7 @@ from typing import Any
 
 from divebook.engine.state import ExecutionState
 from divebook.events.ids import type_id
-from divebook.store.base import Batch
+from divebook.store.batches import Batch
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS, WorkflowFunction
 from tests.simulation.disk import FAULTS, CommitFault, SimulatedDisk
 from tests.simulation.functions import made_function

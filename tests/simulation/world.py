@@ -40,8 +40,6 @@ class World:
         How often the call at each site was begun, and took effect.
     sites
         Operation id to site: the same for every attempt of one call.
-    doubtful
-        Sites where a call broke off after its effect without anybody being asked.
     calm
         Nothing goes wrong any more but what always does.
     """
@@ -53,7 +51,6 @@ class World:
         self.effects: Counter[str] = Counter()
         self.failed: Counter[str] = Counter()
         self.sites: dict[str, str] = {}
-        self.doubtful: set[str] = set()
         self.before_call: Callable[[str, int], None] = lambda _site, _begun: None
         self._turns: Counter[str] = Counter()
 
@@ -79,7 +76,6 @@ class World:
         async def call() -> Any:
             failures = plan.failures if number == 1 else ()
             if await self._call(site, failures, permanent=plan.permanent):
-                self.doubtful.update(() if plan.retried or plan.repeatable else (site,))
                 raise TimeoutError(FAILURE)
             return result_of(parameters)
 

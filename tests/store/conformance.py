@@ -6,7 +6,7 @@ just the store, so that ``test_broken_stores.py`` can run them against stores th
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, date, datetime, timedelta
+from datetime import date
 from decimal import Decimal
 
 import pytest
@@ -15,7 +15,6 @@ from divebook.errors import (
     ConcurrentAppendError,
     ExecutionNotFoundError,
     InvalidEventError,
-    NotFoundError,
     StoreError,
 )
 from divebook.events.catalog import (
@@ -30,40 +29,31 @@ from divebook.events.values import normalize
 from divebook.store import Batch
 from tests.store.keeping_promises import KeepingPromises
 from tests.store.lease_promises import LeasePromises
+from tests.store.listening_promises import ListeningPromises
 from tests.store.logs import (
     ONE,
     START,
     THREE,
     TWO,
-    cancelled,
     completed,
     event,
     execution_id,
     failed,
     log,
-    moment,
     resumed,
     started,
     step,
     steps,
 )
+from tests.store.message_promises import MessagePromises
+from tests.store.record_promises import RecordPromises, ids
 
 
 def sequences(events):
     return [entry.sequence for entry in events]
 
 
-def ids(records):
-    return [record.execution_id for record in records]
-
-
-def heard_by(store):
-    heard = []
-    store.subscribe(lambda execution, events: heard.append((execution, sequences(events))))
-    return heard
-
-
-class StorePromises(LeasePromises, KeepingPromises):
+class StorePromises(RecordPromises, ListeningPromises, LeasePromises, MessagePromises, KeepingPromises):
     """The suite; subclasses provide `make_store`."""
 
     def make_store(self, folder):
@@ -149,6 +139,12 @@ class StorePromises(LeasePromises, KeepingPromises):
         store.append(ONE, log(1), 0)
         with pytest.raises(ExecutionNotFoundError, match="execution not found: exec_nobody"):
             store.read("exec_nobody")
+
+    def test_a_sound_log_is_read_whole_and_without_complaint(self, store):
+        store.append(ONE, log(450), 0)
+        assert store.read_sound(ONE) == (log(450), None)
+        with pytest.raises(ExecutionNotFoundError):
+            store.read_sound("exec_nobody")
 
     def test_ten_thousand_events_fit_in_one_batch(self, store):
         store.append(ONE, log(10_000), 0)
@@ -320,241 +316,6 @@ class StorePromises(LeasePromises, KeepingPromises):
 
     def test_no_batches_are_no_answers(self, store):
         assert store.append_all([]) == []
-
-    # --- records
-
-    def test_a_started_execution_is_running(self, store):
-        store.append(ONE, log(3), 0)
-        record = store.record(ONE)
-        assert (record.execution_id, record.workflow_name, record.fingerprint) == (ONE, "greet", "f" * 64)
-        assert (record.status, record.last_sequence, record.error) == ("running", 3, None)
-        assert (record.created_at, record.started_at, record.ended_at) == (moment(1), moment(1), None)
-
-    def test_a_completed_execution_says_when(self, store):
-        store.append(ONE, log(3), 0)
-        store.append(ONE, [completed(4)], 3)
-        record = store.record(ONE)
-        assert (record.status, record.ended_at, record.last_sequence) == ("completed", moment(4), 4)
-
-    def test_a_failed_execution_says_why(self, store):
-        store.append(ONE, [*log(3), failed(4, error="no such file")], 0)
-        record = store.record(ONE)
-        assert (record.status, record.ended_at, record.error) == ("failed", moment(4), "no such file")
-
-    def test_a_cancelled_execution_has_ended(self, store):
-        store.append(ONE, [*log(3), cancelled(4)], 0)
-        assert (store.record(ONE).status, store.record(ONE).ended_at) == ("cancelled", moment(4))
-
-    def test_a_resumed_execution_runs_again(self, store):
-        store.append(ONE, [*log(3), failed(4)], 0)
-        store.append(ONE, [resumed(5)], 4)
-        record = store.record(ONE)
-        assert (record.status, record.ended_at, record.error, record.started_at) == ("running", None, None, moment(1))
-
-    def test_a_step_after_the_end_does_not_change_the_status(self, store):
-        store.append(ONE, [*log(3), failed(4)], 0)
-        store.append(ONE, [step(5)], 4)
-        assert (store.record(ONE).status, store.record(ONE).last_sequence) == ("failed", 5)
-
-    def test_the_last_change_of_status_in_a_batch_counts(self, store):
-        store.append(ONE, [*log(2), failed(3), resumed(4), completed(5)], 0)
-        assert (store.record(ONE).status, store.record(ONE).error) == ("completed", None)
-
-    def test_the_size_is_that_of_the_payloads(self, store):
-        store.append(ONE, log(1), 0)
-        before = store.record(ONE).size
-        store.append(ONE, [event(2, StepCompleted(output="x" * 1000))], 1)
-        assert store.record(ONE).size - before == len('{"output":""}') + 1000
-
-    def test_the_record_of_an_unknown_execution_is_an_error(self, store):
-        with pytest.raises(ExecutionNotFoundError, match="not found"):
-            store.record("exec_nobody")
-
-    def test_an_empty_store_has_no_records(self, store):
-        assert store.records() == []
-
-    def test_records_come_newest_first(self, store):
-        for number in (2, 3, 1):
-            store.append(execution_id(number), log(1, execution_id(number), at=START + number), 0)
-        assert ids(store.records()) == [THREE, TWO, ONE]
-
-    def test_of_two_created_at_once_the_later_comes_first(self, store):
-        store.append(TWO, log(1, TWO), 0)
-        store.append(ONE, log(1, ONE), 0)
-        assert ids(store.records()) == [ONE, TWO]
-
-    def test_records_can_be_filtered_by_status(self, store):
-        store.append(ONE, [*log(2), completed(3)], 0)
-        store.append(TWO, [*log(2, TWO), failed(3, TWO)], 0)
-        assert ids(store.records(status="completed")) == [ONE]
-
-    def test_records_can_be_filtered_by_workflow(self, store):
-        store.append(ONE, log(1, ONE, workflow="a"), 0)
-        store.append(TWO, log(1, TWO, workflow="b"), 0)
-        assert ids(store.records(workflow="a")) == [ONE]
-
-    def test_both_filters_apply(self, store):
-        store.append(ONE, log(1, ONE, workflow="a"), 0)
-        store.append(TWO, [*log(1, TWO, workflow="a"), failed(2, TWO)], 0)
-        assert ids(store.records(status="failed", workflow="a")) == [TWO]
-
-    def test_records_can_be_read_page_by_page(self, store):
-        for number in range(5):
-            store.append(execution_id(number), log(1, execution_id(number), at=START + number), 0)
-        assert ids(store.records(limit=2, offset=1)) == [execution_id(3), execution_id(2)]
-        assert ids(store.records(offset=4)) == [execution_id(0)]
-
-    def test_a_negative_page_is_an_error(self, store):
-        with pytest.raises(ValueError, match="limit must not be negative, got -1"):
-            store.records(limit=-1)
-        with pytest.raises(ValueError, match="offset must not be negative, got -2"):
-            store.records(offset=-2)
-
-    def test_a_status_that_does_not_exist_is_an_error(self, store):
-        with pytest.raises(NotFoundError, match="did you mean 'completed'"):
-            store.records(status="complete")
-
-    # --- ids that people type
-
-    def test_a_unique_prefix_finds_the_execution(self, store):
-        store.append(ONE, log(1), 0)
-        assert store.resolve(ONE[:9]) == ONE
-
-    def test_the_word_exec_may_be_left_out(self, store):
-        store.append(ONE, log(1), 0)
-        assert store.resolve(ONE[5:12]) == ONE
-
-    def test_a_whole_id_wins_over_longer_ones(self, store):
-        for name in ("exec_a", "exec_ab"):
-            store.append(name, [started(name)], 0)
-        assert store.resolve("exec_a") == "exec_a"
-
-    def test_an_ambiguous_prefix_names_the_candidates(self, store):
-        for name in ("exec_ab", "exec_ac"):
-            store.append(name, [started(name)], 0)
-        with pytest.raises(StoreError, match=r"'exec_a' is ambiguous: exec_ab, exec_ac\. Type more"):
-            store.resolve("exec_a")
-
-    def test_an_unknown_prefix_names_what_exists(self, store):
-        store.append("exec_ab", [started("exec_ab")], 0)
-        with pytest.raises(ExecutionNotFoundError, match="exec_ab"):
-            store.resolve("exec_zzz")
-
-    def test_a_wildcard_is_only_a_character(self, store):
-        store.append(ONE, log(1), 0)
-        with pytest.raises(ExecutionNotFoundError):
-            store.resolve("exec_%")
-
-    # --- deleting
-
-    def test_a_deleted_execution_is_gone(self, store):
-        store.append(ONE, log(3, ONE), 0)
-        store.append(TWO, log(2, TWO), 0)
-        store.delete(ONE)
-        with pytest.raises(ExecutionNotFoundError):
-            store.read(ONE)
-        with pytest.raises(ExecutionNotFoundError):
-            store.record(ONE)
-        assert store.read(TWO) == log(2, TWO)
-
-    def test_deleting_an_unknown_execution_is_an_error(self, store):
-        with pytest.raises(ExecutionNotFoundError):
-            store.delete(ONE)
-
-    def test_a_deleted_execution_may_begin_anew(self, store):
-        store.append(ONE, log(5), 0)
-        store.delete(ONE)
-        store.append(ONE, log(2), 0)
-        assert store.read(ONE) == log(2)
-
-    def test_a_deleted_execution_cannot_be_carried_on(self, store):
-        store.append(ONE, log(5), 0)
-        store.delete(ONE)
-        with pytest.raises(ExecutionNotFoundError):
-            store.append(ONE, steps(6, 7), 5)
-
-    def test_cleaning_up_deletes_what_ended_before(self, store):
-        store.append(ONE, [*log(2, ONE), completed(3, ONE, at=START + 10)], 0)
-        store.append(TWO, [*log(2, TWO), cancelled(3, TWO, at=START + 20)], 0)
-        store.append(THREE, [*log(2, THREE), failed(3, THREE, at=START + 30)], 0)
-        assert store.cleanup(moment(0) + timedelta(microseconds=30)) == 2
-        assert ids(store.records()) == [THREE]
-
-    def test_cleaning_up_spares_what_still_runs(self, store):
-        store.append(ONE, log(2), 0)
-        store.append(TWO, [*log(2, TWO), failed(3, TWO), resumed(4, TWO)], 0)
-        assert store.cleanup(datetime(2099, 1, 1, tzinfo=UTC)) == 0
-
-    def test_cleaning_up_needs_a_time_zone(self, store):
-        with pytest.raises(ValueError, match="before needs a time zone"):
-            store.cleanup(datetime(2099, 1, 1))  # noqa: DTZ001 - the point
-
-    # --- listening
-
-    def test_listeners_hear_what_was_appended(self, store):
-        heard = heard_by(store)
-        store.append(ONE, log(2), 0)
-        store.append(ONE, steps(3, 4), 2)
-        assert heard == [(ONE, [1, 2]), (ONE, [3, 4])]
-
-    def test_listeners_can_read_what_they_hear(self, store):
-        seen = []
-        store.subscribe(lambda execution, events: seen.append((store.read(execution), list(events))))
-        store.append(ONE, log(3), 0)
-        assert seen == [(log(3), log(3))]
-
-    def test_listeners_do_not_hear_what_was_refused(self, store):
-        store.append(ONE, log(2), 0)
-        heard = heard_by(store)
-        store.append_all([Batch(ONE, 1, steps(2, 3)), Batch(TWO, 0, [step(1, TWO)]), Batch(THREE, 0, [])])
-        assert heard == []
-
-    def test_listeners_hear_the_batches_in_order(self, store):
-        heard = heard_by(store)
-        store.append_all([Batch(ONE, 0, log(1, ONE)), Batch(TWO, 0, log(1, TWO)), Batch(ONE, 1, steps(2, 3, ONE))])
-        assert heard == [(ONE, [1]), (TWO, [1]), (ONE, [2, 3])]
-
-    def test_listeners_are_called_in_the_appending_thread(self, store):
-        threads = []
-        store.subscribe(lambda *_: threads.append(threading.current_thread()))
-        appender = threading.Thread(target=store.append, args=(ONE, log(1), 0))
-        appender.start()
-        appender.join(10)
-        assert threads == [appender]
-
-    def test_a_listener_that_left_hears_nothing_more(self, store):
-        heard = []
-        leave = store.subscribe(lambda execution, events: heard.append(sequences(events)))
-        store.append(ONE, log(1), 0)
-        leave()
-        leave()
-        store.append(ONE, steps(2, 3), 1)
-        assert heard == [[1]]
-
-    def test_a_failing_listener_disturbs_neither_the_append_nor_the_others(self, store):
-        store.subscribe(lambda *_: 1 / 0)
-        heard = heard_by(store)
-        store.append(ONE, log(1), 0)
-        assert heard == [(ONE, [1])]
-        assert len(store.read(ONE)) == 1
-
-    def test_a_listener_may_append(self, store):
-        def carry_on(execution, events):
-            if events[-1].sequence == 1:
-                store.append(execution, steps(2, 3), 1)
-
-        store.subscribe(carry_on)
-        heard = heard_by(store)
-        store.append(ONE, log(1), 0)
-        assert heard == [(ONE, [1]), (ONE, [2, 3])]
-
-    def test_a_deletion_is_heard_as_no_events(self, store):
-        store.append(ONE, [*log(2), failed(3)], 0)
-        store.append(TWO, log(1, TWO), 0)
-        heard = heard_by(store)
-        store.delete(TWO)
-        store.cleanup(datetime(2099, 1, 1, tzinfo=UTC))
-        assert heard == [(TWO, []), (ONE, [])]
 
     # --- threads and the end
 

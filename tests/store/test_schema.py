@@ -4,15 +4,16 @@ import io
 import re
 import sqlite3
 from contextlib import closing
+from datetime import date
 from pathlib import Path
 
 import pytest
 
 from divebook.errors import NewerStoreError
-from divebook.store import SqliteStore
+from divebook.store import Message, SqliteStore
 from divebook.store.jsonl import export
 from divebook.store.sqlite.schema import MIGRATIONS, check_version, migrate
-from tests.store.logs import ONE, log
+from tests.store.logs import ONE, log, moment
 
 RECORDED = Path(__file__).parent / "recorded"
 VERSIONS = sorted(int(re.sub(r"\D", "", path.stem)) for path in RECORDED.glob("version_*.sql"))
@@ -85,6 +86,68 @@ def test_a_migration_keeps_what_was_there(path):
         assert connection.execute("SELECT * FROM events").fetchall() == before
         assert set(connection.execute("SELECT owner FROM executions")) == {("me",)}
     assert version_of(path) == len(NEXT)
+
+
+QUESTION = ("step_started", "operation_started", "interrupt_raised")
+LEFT = {
+    "waiting": [
+        [("main", *QUESTION)],
+        [("main", "path_started", "path_branched"), ("main-1", *QUESTION), ("main-2", "path_completed")],
+        [("main", "path_branched"), ("main-1", *QUESTION), ("main-2", *QUESTION), ("main-3", "path_waiting")],
+    ],
+    "running": [
+        [("main", "step_started", "operation_started")],
+        [("main", *QUESTION, "interrupt_resolved")],
+        [("main", "path_branched"), ("main-1", *QUESTION), ("main-2", "path_started", "step_started")],
+        [("main", "path_branched"), ("main-1", "path_completed"), ("main-2", "path_waiting")],
+        [("main", *QUESTION, "interrupt_raised", "interrupt_resolved")],
+    ],
+    "failed": [[("main", *QUESTION)]],
+}
+
+
+@pytest.mark.parametrize(("status", "paths"), [(status, paths) for status, found in LEFT.items() for paths in found])
+def test_what_only_waited_for_answers_is_known_to_wait(path, status, paths):
+    restore(path, 2)
+    left = "failed" if status == "failed" else "running"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(
+            "INSERT INTO executions (key, id, workflow_name, status, last_sequence, size, created_at, ended_at)"
+            " VALUES (77, 'exec_left', 'greet', ?, 9, 0, 1, NULL)",
+            (left,),
+        )
+        happened = [("", "execution_started"), *((name, kind) for name, *kinds in paths for kind in kinds)]
+        connection.executemany(
+            "INSERT INTO events (place, recorded_at, type, id, path, step, data)"
+            " SELECT 77 << 32 | ?, 1, number, 'event_' || ?, ?, '', '{}' FROM event_types WHERE name = ?",
+            [(sequence, sequence, *event) for sequence, event in enumerate(happened, 1)],
+        )
+    with SqliteStore(path) as store:
+        assert store.record("exec_left").status == status
+        others = {record.status for record in store.records() if record.execution_id != "exec_left"}
+        assert others == {"completed", "running"}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_recorded_file_can_be_sent_messages(path, version):
+    restore(path, version)
+    with SqliteStore(path) as store:
+        record = store.records()[0]
+        last = store.last_message()
+        posted = store.post(Message(record.execution_id, "signal", "hello", {"n": 1}, "ada@home:1", 1))
+        assert posted.number > last
+        assert store.inbox(record.execution_id, after=last) == [posted]
+
+
+def test_a_recorded_file_keeps_what_its_executions_wait_for(path):
+    restore(path, 3)
+    with SqliteStore(path) as store:
+        (waiting,) = store.records(status="waiting")
+        messages = store.inbox(waiting.execution_id, after=waiting.taken)
+        assert [(message.kind, message.key, message.payload) for message in messages] == [
+            ("signal", "sig_2", {"n": 2, "day": date(2025, 6, 1)})
+        ]
+        assert waiting.wake_at == moment(3600)
 
 
 def test_a_migration_happens_once(path):

@@ -1,6 +1,7 @@
 """The widget: what it sends, and whom it tells what a person wants."""
 
 import threading
+import types
 
 import pytest
 
@@ -87,3 +88,15 @@ def test_a_bundle_that_was_not_built_says_how_to_build_it(tmp_path, monkeypatch)
     monkeypatch.setattr(live, "STATIC", tmp_path)
     with pytest.raises(SetupError, match=r"python widgets/frontend\.py build"):
         live.built("live.js")
+
+
+def test_a_kernel_that_remembers_the_busy_shell_is_made_to_forget_it():
+    comm = types.SimpleNamespace(_reply_subshell_for="main")
+    live._answer_while_busy(comm)
+    assert comm._reply_subshell_for is None
+
+
+def test_a_kernel_that_does_not_is_left_alone():
+    comm = types.SimpleNamespace()
+    live._answer_while_busy(comm)
+    assert vars(comm) == {}

@@ -1,6 +1,9 @@
 """What views are told of an execution besides its spans."""
 
+from decimal import Decimal
+
 from divebook.engine.state import Interrupt
+from divebook.envelope.bounds import Bounds
 from divebook.store import MemoryStore
 from divebook.store.sqlite.store import SqliteStore
 from divebook.widgets.source import durability_of, graph_of, header_of, question_of, source_of
@@ -49,5 +52,14 @@ def test_the_graph_names_steps_ways_and_ways_out():
 
 
 def test_a_question_has_every_field_a_view_needs():
-    asked = question_of(Interrupt("ask_1", "outcome_unknown", "Again?", "main", "s", {"choices": ["retry"]}))
-    assert (asked["status"], asked["data"], asked["schema"]) == ("pending", {"choices": ["retry"]}, None)
+    data = {"choices": ["retry"], "big": 2**60}
+    asked = question_of(Interrupt("ask_1", "outcome_unknown", "Again?\ud800", "main", "s", data=data, optional=True))
+    assert (asked["status"], asked["required"], asked["schema"]) == ("pending", False, None)
+    assert asked["data"] == {"choices": ["retry"], "big": str(2**60)}
+    assert asked["question"] == "Again??"
+
+
+def test_the_gauges_are_the_bounds_that_there_are():
+    execution = environment().start(SUM, bounds=Bounds(max_tokens=100, max_cost=Decimal("0.5"))).wait(30)
+    told = [(gauge["name"], gauge["spent"], gauge["limit"], gauge["unit"]) for gauge in header_of(execution)["gauges"]]
+    assert told == [("tokens", 0, 100, ""), ("cost", 0, 0.5, "$")]

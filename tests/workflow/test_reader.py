@@ -204,9 +204,12 @@ def test_two_workflows_of_one_name_are_refused():
     ("step", "message"),
     [
         ("{Name: ''}", "step name cannot be empty"),
-        ("{Name: s}", 'unsupported step type "" in step "s" (give it a Prompt, a Script, an Action or Seconds)'),
+        (
+            "{Name: s}",
+            'unsupported step type "" in step "s" (give it a Prompt, a Script, an Action, a question (Ask) or Seconds)',
+        ),
         ("{Name: s, Type: scrpt}", "(did you mean 'script'?)"),
-        ("{Name: s, Type: interrupt}", "not available yet"),
+        ("{Name: s, Type: interrupt}", "no question specified for interrupt step"),
         ("{Name: s, Type: action}", 'no action specified for action step "s"'),
         ("{Name: s, Type: script}", 'no script specified for script step "s"'),
         ("{Name: s, Type: prompt}", 'no prompt specified for prompt step "s"'),

@@ -5,6 +5,7 @@ from dataclasses import fields
 import pytest
 
 from divebook.workflow import schema
+from divebook.workflow.ask import Ask
 from divebook.workflow.definition import (
     AgentDefinition,
     ApprovalFilterDefinition,
@@ -37,6 +38,7 @@ TABLES = [
     (schema.EACH, Each),
     (schema.RETRY, Retry),
     (schema.CATCH, Catch),
+    (schema.ASK, Ask),
     (schema.STEP, Step),
     (schema.INPUT, InputDefinition),
     (schema.OUTPUT, OutputDefinition),

@@ -7,6 +7,7 @@ from typing import Any
 
 from divebook.errors import CorruptStoreError
 from divebook.store.sqlite.compact import EventTypes, unpack_id
+from divebook.store.sqlite.deletion import TABLES
 from divebook.store.sqlite.rows import RECORD, load_record
 from divebook.store.sqlite.schema import places_of
 from divebook.store.upkeep import StoredEvent, StoredLog
@@ -68,7 +69,7 @@ def find_faults(connection: sqlite3.Connection) -> list[str]:
     (events,) = connection.execute(_STRAY_EVENTS).fetchone()
     if events:
         faults.append(f"{events} events belong to no execution")
-    for table in ("leases", "blob_uses", "checkpoints"):
+    for table in TABLES:
         (count,) = connection.execute(_STRAY.format(table)).fetchone()
         if count:
             faults.append(f"{count} rows of table {table} belong to no execution")

@@ -16,7 +16,8 @@ from divebook.store.sqlite.compact import EventTypes, unpack_id
 from divebook.store.sqlite.schema import place_of, places_of
 
 RECORD = """
-SELECT id, workflow_name, fingerprint, status, created_at, started_at, ended_at, last_sequence, error, size
+SELECT id, workflow_name, fingerprint, status, created_at, started_at, ended_at, last_sequence, error, size,
+  wake_at, taken, durability
 FROM executions
 """
 RECORDS = f"""{RECORD}
@@ -32,7 +33,8 @@ WHERE place > ? AND place <= ? ORDER BY place LIMIT ?
 
 def load_record(row: tuple[Any, ...]) -> ExecutionRecord:
     """Build a record from a row of `RECORD`."""
-    execution_id, workflow_name, fingerprint, status, created, started, ended, last_sequence, error, size = row
+    execution_id, workflow_name, fingerprint, status, created, started, ended, last_sequence, error, *rest = row
+    size, wake_at, taken, durability = rest
     return ExecutionRecord(
         execution_id=execution_id,
         workflow_name=workflow_name,
@@ -44,6 +46,9 @@ def load_record(row: tuple[Any, ...]) -> ExecutionRecord:
         last_sequence=last_sequence,
         error=error,
         size=size,
+        wake_at=None if wake_at is None else to_datetime(wake_at),
+        taken=taken,
+        durability=durability,
     )
 
 

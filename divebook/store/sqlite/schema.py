@@ -102,7 +102,45 @@ _SECOND: Migration = (
     """,
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND)
+# Messages, and what an execution waits for. What an older version left unended is said to run, and so can be recovered;
+# here it is said to wait if the last event of each of its paths is an unanswered question, an end, a branch or a join.
+_THIRD: Migration = (
+    "ALTER TABLE executions ADD COLUMN wake_at INTEGER",
+    "ALTER TABLE executions ADD COLUMN taken INTEGER NOT NULL DEFAULT 0",  # messages.number
+    "ALTER TABLE executions ADD COLUMN durability TEXT NOT NULL DEFAULT 'full'",
+    # AUTOINCREMENT: numbers of deleted messages are not given again.
+    """
+    CREATE TABLE messages (
+      number    INTEGER PRIMARY KEY AUTOINCREMENT,
+      key       INTEGER NOT NULL,  -- executions.key
+      kind      TEXT NOT NULL,     -- answer, signal
+      name      TEXT NOT NULL,     -- of the question, or the signal's own
+      payload   TEXT NOT NULL,     -- JSON
+      source    TEXT NOT NULL,
+      posted_at INTEGER NOT NULL,
+      UNIQUE (key, kind, name)
+    )
+    """,
+    """
+    UPDATE executions SET status = 'waiting'
+    WHERE status = 'running'
+    AND EXISTS (
+      SELECT 1 FROM events JOIN event_types ON number = type
+      WHERE place BETWEEN key << 32 AND key << 32 | 4294967295 AND event_types.name = 'interrupt_raised'
+    )
+    AND NOT EXISTS (
+      SELECT 1 FROM (
+        SELECT type, max(place) FROM events
+        WHERE place BETWEEN key << 32 AND key << 32 | 4294967295 AND path <> '' GROUP BY path
+      ) JOIN event_types ON number = type
+      WHERE event_types.name NOT IN (
+        'interrupt_raised', 'path_completed', 'path_failed', 'path_cancelled', 'path_branched', 'path_waiting'
+      )
+    )
+    """,
+)
+
+MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD)
 
 
 def place_of(key: int, sequence: int) -> int:

@@ -6,10 +6,10 @@ events, so of two writers, threads or processes, one is refused.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +17,19 @@ from divebook.errors import ConcurrentAppendError, InvalidEventError, ReadOnlySt
 from divebook.events.catalog import RUNNING, TERMINAL, ExecutionStarted
 from divebook.events.event import Event
 from divebook.store.base import MAX_CANDIDATES, EventStore, Refusal, check_reached
-from divebook.store.batches import PreparedBatch, duplicate_id
+from divebook.store.batches import PreparedBatch
+from divebook.store.durability import FULL, RELAXED, Durability
 from divebook.store.leases import Lease, Moment
+from divebook.store.messages import Message
 from divebook.store.owner import Owner
 from divebook.store.records import ExecutionRecord
-from divebook.store.sqlite import blobs, checkpoints, leases
+from divebook.store.sqlite import blobs, checkpoints, deletion, leases, messages
 from divebook.store.sqlite.audit import find_faults, load_stored
 from divebook.store.sqlite.compact import EventTypes, pack_id
-from divebook.store.sqlite.connections import Durability, Readers, open_reader, open_writer, why_read_only
+from divebook.store.sqlite.connections import Readers, open_reader, open_writer, set_durability, why_read_only
 from divebook.store.sqlite.faults import translated
 from divebook.store.sqlite.filesystem import network_type
+from divebook.store.sqlite.open_log import OpenLog
 from divebook.store.sqlite.rows import RECORD, RECORDS, load_events, load_record
 from divebook.store.sqlite.schema import check_current, migrate, place_of, places_of
 from divebook.store.sqlite.transactions import OpenFile, Transaction
@@ -34,12 +37,9 @@ from divebook.store.upkeep import StoredBlob, StoredLog
 
 _INSERT_EXECUTION = """
 INSERT INTO executions
-  (id, workflow_name, fingerprint, status, created_at, started_at, last_sequence, size, checksum, token)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-"""
-_ADVANCE = """
-UPDATE executions SET last_sequence = ?, size = size + ?, checksum = ?
-WHERE key = ? AND id = ? AND last_sequence = ? AND token = ? AND checksum = ?
+  (id, workflow_name, fingerprint, status, created_at, started_at, last_sequence, size, checksum, token, wake_at, taken,
+  durability)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _TURN = "UPDATE executions SET status = ?, ended_at = ?, error = ? WHERE key = ?"
 _GROW = "UPDATE executions SET size = size + ? WHERE key = ?"
@@ -47,24 +47,8 @@ _INSERT_EVENT = """
 INSERT INTO events (place, recorded_at, type, id, path, step, data, checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 """
 _FIND = "SELECT key, last_sequence, checksum, token FROM executions WHERE id = ?"
-_ENDED = "SELECT id FROM executions WHERE ended_at < ?"  # resuming clears it
 _RELEASE = "DELETE FROM leases WHERE key = ?"
 _CANDIDATES = "SELECT id FROM executions WHERE id >= ? AND id < ? || char(1114111) ORDER BY id LIMIT ?"
-
-
-@dataclass(slots=True)
-class _OpenLog:
-    """A log this process appends to.
-
-    A unique index on event ids would cost 160 bytes a step and a quarter of the speed. The ids are UUIDv7, and a batch
-    sent twice is refused by its expected sequence, so what is left is a double id made inside one execution: the ids of
-    the logs being written are kept here, and read once when this process takes a log over.
-    """
-
-    key: int
-    sequence: int
-    checksum: int
-    ids: set[bytes | str] = field(default_factory=set)
 
 
 class SqliteStore(EventStore):
@@ -75,8 +59,9 @@ class SqliteStore(EventStore):
     path
         The file; it is created if need be, and so is its folder if that is called ``.divebook``.
     durability
-        ``full``: what is appended survives a power failure. ``relaxed``: it survives the death of the process, and a
-        power failure may take the latest events, but never leaves a log half written.
+        How it is written where a batch does not say: ``full``, so that it survives a power failure, or ``relaxed``, so
+        that it survives the death of the process, while a power failure may take the latest events, but never leaves a
+        log half written. A transaction with a batch that is to be full is full.
     network
         Returns the kind of network file system that a path is on, or None. There, events are always written with full
         durability and without a write-ahead log, and a RuntimeWarning says so.
@@ -101,29 +86,36 @@ class SqliteStore(EventStore):
         super().__init__()
         self.path = Path(path).expanduser().absolute()
         self.location = str(self.path)
-        self.durability = durability
+        self.durability: Durability = durability
+        self._process = os.getpid()
         self.read_only = why_read_only(self.path)
         """Why nothing can be written, or None."""
         self._types = EventTypes(self.location)
-        self._logs: dict[str, _OpenLog] = {}
+        self._logs: dict[str, OpenLog] = {}
         self._readers = Readers(self._open_reader)
         self._writer: sqlite3.Connection | None = None
+        self._watch: messages.Watch | None = None
+        self._network = None if self.read_only else network(self.path)
+        if self._network:
+            self.durability = FULL
+        self._present = self.durability
+        """What the writing connection is set to."""
         with translated(self.location):
-            self._open(None if self.read_only else network(self.path))
+            self._open()
         self._file = OpenFile(self.path)
 
-    def _open(self, network: str | None) -> None:
+    def _open(self) -> None:
         if self.read_only:
             self._types.load(self._readers.get())
             return
-        writer = open_writer(self.path, self.durability, network)
+        writer = open_writer(self.path, self.durability, self._network)
         try:
             migrate(writer, self.location)
             self._types.register(writer)
         except BaseException:
             writer.close()
             raise
-        self._writer = writer
+        self._writer, self._watch = writer, messages.Watch(writer)
         weakref.finalize(self, writer.close)  # for a store that is dropped without being closed
 
     def _open_reader(self) -> sqlite3.Connection:
@@ -138,19 +130,36 @@ class SqliteStore(EventStore):
         """Whether the path still leads to the open file; if not, it can be read, but no longer written to."""
         return self._file.is_in_place()
 
+    def _check_open(self) -> None:
+        super()._check_open()
+        if self._process != os.getpid():
+            raise StoreError(
+                f"{self.location} was opened by process {self._process}, from which this one was forked, and SQLite "
+                "does not survive that; open it again here, with open_store or a new Environment"
+            )
+
     # --- writing -----------------------------------------------------------------------------------------------------
 
-    def _transaction(self) -> Transaction:
+    def _wanted(self, batches: Sequence[PreparedBatch]) -> Durability:
+        full = any((batch.durability or self.durability) == FULL for batch in batches)
+        return FULL if full or self._network else RELAXED
+
+    def _transaction(self, durability: Durability | None = None) -> Transaction:
         if self._writer is None:
             raise ReadOnlyStoreError(
                 f"nothing can be written to {self.location}: {self.read_only}. Make it writable, or choose another"
             )
+        wanted = durability or self.durability
+        if wanted != self._present:
+            with translated(self.location):
+                set_durability(self._writer, wanted)
+            self._present = wanted
         return Transaction(self._writer, self._file)
 
     def _write(self, batches: Sequence[PreparedBatch]) -> list[Refusal | None]:
         rows: list[tuple[Any, ...]] = []
         try:
-            with self._transaction() as cursor:
+            with self._transaction(self._wanted(batches)) as cursor:
                 answers = [self._enter(cursor, batch, rows) for batch in batches]
                 cursor.executemany(_INSERT_EVENT, rows)
         except BaseException:
@@ -186,26 +195,26 @@ class SqliteStore(EventStore):
 
     def _claim(
         self, cursor: sqlite3.Cursor, batch: PreparedBatch, ids: Sequence[bytes | str]
-    ) -> tuple[_OpenLog, list[int]]:
+    ) -> tuple[OpenLog, list[int]]:
         """Advance the execution's row; return the log and the new checksums, or raise if the batch does not fit."""
         if batch.started is not None:
             return self._begin(cursor, batch, batch.started)
         log = self._logs.get(batch.execution_id)
         if log is not None and log.sequence == batch.expected_sequence:
-            _refuse_known(batch, ids, log)
+            log.refuse_known(batch, ids)
             checksums = batch.checksums(log.checksum)
-            if _advance(cursor, batch, log, checksums[-1]):
+            if log.advance(cursor, batch, checksums[-1]):
                 return log, checksums
         # The first append of this process, or another process was here.
         log = self._logs[batch.execution_id] = self._take_over(cursor, batch)
-        _refuse_known(batch, ids, log)
+        log.refuse_known(batch, ids)
         checksums = batch.checksums(log.checksum)
-        _advance(cursor, batch, log, checksums[-1])
+        log.advance(cursor, batch, checksums[-1])
         return log, checksums
 
     def _begin(
         self, cursor: sqlite3.Cursor, batch: PreparedBatch, started: ExecutionStarted
-    ) -> tuple[_OpenLog, list[int]]:
+    ) -> tuple[OpenLog, list[int]]:
         found = cursor.execute(_FIND, (batch.execution_id,)).fetchone()
         if found:
             raise ConcurrentAppendError(batch.execution_id, 0, found[1])
@@ -214,14 +223,16 @@ class SqliteStore(EventStore):
         created, checksums = batch.events[0].recorded_at, batch.checksums(0)
         row = (batch.execution_id, started.workflow_name, started.fingerprint, RUNNING, created, created)
         token = batch.lease.token if batch.lease else 0
-        cursor.execute(_INSERT_EXECUTION, (*row, batch.last_sequence, batch.size, checksums[-1], token))
+        extent = (batch.last_sequence, batch.size, checksums[-1])
+        kept = (token, batch.wake_at, batch.taken, batch.durability or self.durability)
+        cursor.execute(_INSERT_EXECUTION, (*row, *extent, *kept))
         key = cursor.lastrowid or 0
         if batch.lease is not None:
             leases.insert(cursor, key, batch.lease)
-        log = self._logs[batch.execution_id] = _OpenLog(key, 0, 0)
+        log = self._logs[batch.execution_id] = OpenLog(key, 0, 0)
         return log, checksums
 
-    def _take_over(self, cursor: sqlite3.Cursor, batch: PreparedBatch) -> _OpenLog:
+    def _take_over(self, cursor: sqlite3.Cursor, batch: PreparedBatch) -> OpenLog:
         found = cursor.execute(_FIND, (batch.execution_id,)).fetchone()
         if found is None:
             raise self._unknown(batch.execution_id)
@@ -231,7 +242,7 @@ class SqliteStore(EventStore):
         if sequence != batch.expected_sequence:
             raise ConcurrentAppendError(batch.execution_id, batch.expected_sequence, sequence)
         ids = cursor.execute("SELECT id FROM events WHERE place BETWEEN ? AND ?", places_of(key)).fetchall()
-        return _OpenLog(key, sequence, checksum, {event_id for (event_id,) in ids})
+        return OpenLog(key, sequence, checksum, {event_id for (event_id,) in ids})
 
     def _forget(self, execution_ids: Iterable[str]) -> None:
         for execution_id in execution_ids:
@@ -239,16 +250,16 @@ class SqliteStore(EventStore):
 
     def _delete(self, execution_id: str) -> None:
         with self._transaction() as cursor:
-            deleted = _delete(cursor, execution_id)
+            deleted = deletion.delete(cursor, execution_id)
         if not deleted:
             raise self._unknown(execution_id)
         self._forget((execution_id,))
 
     def _cleanup(self, before: int) -> list[str]:
         with self._transaction() as cursor:
-            ended = [execution_id for (execution_id,) in cursor.execute(_ENDED, (before,)).fetchall()]
+            ended = deletion.ended_before(cursor, before)
             for execution_id in ended:
-                _delete(cursor, execution_id)
+                deletion.delete(cursor, execution_id)
         self._forget(ended)
         return ended
 
@@ -293,6 +304,40 @@ class SqliteStore(EventStore):
         with self._transaction() as cursor:
             return checkpoints.drop(cursor, execution_ids)
 
+    # --- messages ----------------------------------------------------------------------------------------------------
+
+    def _post(self, message: Message, payload: bytes) -> Message:
+        with self._transaction() as cursor:
+            found = cursor.execute(_FIND, (message.execution_id,)).fetchone()
+            if found is None:
+                raise self._unknown(message.execution_id)
+            kept = messages.post(cursor, found[0], message, payload)
+        if self._watch is not None:
+            self._watch.posted(kept.number)
+        return kept
+
+    def _inbox(self, execution_id: str, after: int) -> list[Message]:
+        with translated(self.location):
+            connection = self._readers.get()
+            found = connection.execute(_FIND, (execution_id,)).fetchone()
+            if found is None:
+                raise self._unknown(execution_id)
+            return messages.load_inbox(connection, found[0], after)
+
+    def _new_messages(self, after: int) -> list[Message]:
+        with translated(self.location):
+            if self._watch is None:
+                return messages.load_all(self._readers.get(), after)
+            return self._watch.new_messages(after)
+
+    def _last_message(self) -> int:
+        with translated(self.location):
+            return messages.last_number(self._readers.get())
+
+    def _untaken(self) -> set[str]:
+        with translated(self.location):
+            return messages.untaken(self._readers.get())
+
     # --- keeping in order --------------------------------------------------------------------------------------------
 
     def _stored_log(self, execution_id: str) -> StoredLog:
@@ -317,9 +362,9 @@ class SqliteStore(EventStore):
     def _discard(self, execution_ids: Sequence[str], now: int | None) -> list[str]:
         moment = Moment.at(now)
         with self._transaction() as cursor:
-            gone = [name for name in execution_ids if _is_over(cursor, name, moment)]
+            gone = [name for name in execution_ids if deletion.is_over(cursor, name, moment)]
             for execution_id in gone:
-                _delete(cursor, execution_id)
+                deletion.delete(cursor, execution_id)
         self._forget(gone)
         return gone
 
@@ -360,31 +405,3 @@ class SqliteStore(EventStore):
         with translated(self.location):
             rows = self._readers.get().execute(_CANDIDATES, (prefix, prefix, MAX_CANDIDATES + 1)).fetchall()
         return [execution_id for (execution_id,) in rows]
-
-
-def _refuse_known(batch: PreparedBatch, ids: Sequence[bytes | str], log: _OpenLog) -> None:
-    if not log.ids.isdisjoint(ids):
-        index = next(index for index, event_id in enumerate(ids) if event_id in log.ids)
-        raise duplicate_id(index, batch.events[index].id)
-
-
-def _advance(cursor: sqlite3.Cursor, batch: PreparedBatch, log: _OpenLog, checksum: int) -> bool:
-    news = (batch.last_sequence, batch.size, checksum)
-    known = (log.key, batch.execution_id, batch.expected_sequence, batch.token, log.checksum)
-    return cursor.execute(_ADVANCE, news + known).rowcount == 1
-
-
-def _delete(cursor: sqlite3.Cursor, execution_id: str) -> bool:
-    found = cursor.execute(_FIND, (execution_id,)).fetchone()
-    if found:
-        cursor.execute("DELETE FROM events WHERE place BETWEEN ? AND ?", places_of(found[0]))
-        for table in ("executions", "leases", "blob_uses", "checkpoints"):
-            cursor.execute(f"DELETE FROM {table} WHERE key = ?", found[:1])  # noqa: S608 - one of our own tables
-    return found is not None
-
-
-def _is_over(cursor: sqlite3.Cursor, execution_id: str, moment: Moment) -> bool:
-    found = cursor.execute("SELECT status FROM executions WHERE id = ?", (execution_id,)).fetchone()
-    if found is None or found[0] not in TERMINAL:
-        return False
-    return not any(lease.keeps_out(moment) for lease in leases.load_leases(cursor, execution_id))

@@ -107,9 +107,14 @@ function detached(model: Model): string {
   return `detached: the kernel does not answer; to go on, ${next}`;
 }
 
+function amount(value: number, unit: string): string {
+  if (unit === "$") return dollars(value);
+  return `${value.toLocaleString("en", { maximumFractionDigits: 1 })}${unit === "" ? "" : ` ${unit}`}`;
+}
+
 function gauge(bound: Gauge): HTMLElement {
   const share = bound.limit > 0 ? Math.min(1, bound.spent / bound.limit) : 1;
-  const number = (value: number): string => `${value.toLocaleString("en", { maximumFractionDigits: 2 })}${bound.unit ? ` ${bound.unit}` : ""}`;
+  const number = (value: number): string => amount(value, bound.unit);
   const text = `${bound.name} ${number(bound.spent)} of ${number(bound.limit)}`;
   const fill = h("span", { class: "db-fill" });
   fill.style.width = `${share * 100}%`;

@@ -126,7 +126,7 @@ function zoomers(canvas: TimelineCanvas): HTMLElement[] {
     canvas.fold(folding);
   });
   const zoom = (factor: number) => (): void => { canvas.viewport.zoom(factor); };
-  return [fold, button("−", "Zoom out", zoom(2)), button("+", "Zoom in", zoom(0.5)), button("Fit", "Show all", () => { canvas.viewport.fit(); })];
+  return [fold, button("−", "Zoom out", zoom(2)), button("+", "Zoom in", zoom(0.5)), button("Fit", "Fit all", () => { canvas.viewport.fit(); })];
 }
 
 function legend(): HTMLElement {

@@ -1,0 +1,135 @@
+"""What an execution has spent, which bound that meets, and what is asked then: pure."""
+
+from __future__ import annotations
+
+import hashlib
+from decimal import Decimal
+from typing import NamedTuple
+
+from divebook.engine.instructions import Fact
+from divebook.engine.interrupts import RAISE, RESOURCE_EXHAUSTED, STOP
+from divebook.engine.operations import Reserved
+from divebook.engine.state import PENDING, ExecutionState, PathState
+from divebook.envelope.bounds import FAIL, edge_key
+from divebook.events import catalog
+from divebook.workflow.step import Step
+
+MICROSECONDS = 1_000_000
+NANODOLLARS = 1_000_000_000
+"""A US dollar, in the unit in which costs are recorded."""
+
+REASONS = {
+    "max_iterations": "max_iterations_exceeded",
+    "max_llm_calls": "max_llm_calls_exceeded",
+    "max_agent_hops": "max_agent_hops_exceeded",
+    "max_tokens": "max_tokens_exceeded",
+    "max_cost": "max_cost_exceeded",
+    "max_seconds": "max_seconds_exceeded",
+    "edges": "max_loop_exceeded",
+    "max_repeats": "max_repeats_exceeded",
+}
+"""The typed reason for which an execution ends at each bound."""
+
+_SAID = {
+    "max_iterations": "passes through loops",
+    "max_llm_calls": "model calls",
+    "max_agent_hops": "agent steps",
+    "max_tokens": "tokens",
+    "max_cost": "US dollars",
+    "max_seconds": "seconds",
+    "edges": "passages",
+    "max_repeats": "repetitions",
+}
+
+
+class Exhausted(NamedTuple):
+    """A bound that does not allow what is to come."""
+
+    bound: str
+    limit: int | float | str
+    used: int | float | str
+    edge: str | None = None
+
+    @property
+    def reason(self) -> str:
+        """The typed reason."""
+        return REASONS[self.bound]
+
+    def __str__(self) -> str:
+        what = f"{_SAID[self.bound]} of the edge {self.edge}" if self.edge else _SAID[self.bound]
+        return f"{self.bound} is reached: {self.used} {what} spent, at most {self.limit} allowed"
+
+
+def step_bound(state: ExecutionState, path: PathState, step: Step, kinds: frozenset[str]) -> Exhausted | None:
+    """Return the first bound that forbids a path to enter a step; `kinds` are the types of step that ask a model."""
+    bounds, ledger = state.bounds, state.ledger
+    if bounds.max_seconds is not None and state.running_us > bounds.max_seconds * MICROSECONDS:
+        return Exhausted("max_seconds", bounds.max_seconds, round(state.running_us / MICROSECONDS, 3))
+    if bounds.max_iterations is not None and path.loops_to(step.name) and ledger.iterations >= bounds.max_iterations:
+        return Exhausted("max_iterations", bounds.max_iterations, ledger.iterations)
+    if bounds.edges and path.source is not None:
+        key = edge_key(path.source, step.name)
+        limit, passed = bounds.edges.get(key), ledger.edges.get(key, 0)
+        if limit is not None and passed >= limit:
+            return Exhausted("edges", limit, passed, key)
+    if bounds.max_repeats is not None and path.repeats_of(step.name) >= bounds.max_repeats:
+        return Exhausted("max_repeats", bounds.max_repeats, path.repeats_of(step.name))
+    if step.type not in kinds:
+        return None
+    if bounds.max_agent_hops is not None and ledger.agent_hops >= bounds.max_agent_hops:
+        return Exhausted("max_agent_hops", bounds.max_agent_hops, ledger.agent_hops)
+    return call_bound(state, Reserved())
+
+
+def call_bound(state: ExecutionState, reserved: Reserved) -> Exhausted | None:
+    """Return the first bound that forbids a model call which may consume `reserved`.
+
+    Calls that have begun and not ended count with what they have reserved, so that calls side by side never overshoot.
+    """
+    bounds, ledger, usage = state.bounds, state.ledger, state.usage
+    if bounds.max_llm_calls is not None and ledger.llm_calls >= bounds.max_llm_calls:
+        return Exhausted("max_llm_calls", bounds.max_llm_calls, ledger.llm_calls)
+    if bounds.max_tokens is not None:
+        used = usage.input_tokens + usage.output_tokens + ledger.reserved_tokens
+        if used >= bounds.max_tokens or used + reserved.tokens > bounds.max_tokens:
+            return Exhausted("max_tokens", bounds.max_tokens, used)
+    if bounds.max_cost is not None:
+        spent = usage.cost + ledger.reserved_cost
+        allowed = int(bounds.max_cost * NANODOLLARS)
+        if spent >= allowed or spent + reserved.cost > allowed:
+            return Exhausted("max_cost", str(bounds.max_cost), str(dollars(spent)))
+    return None
+
+
+def dollars(nanodollars: int) -> Decimal:
+    """Return an amount in US dollars."""
+    return (Decimal(nanodollars) / NANODOLLARS).normalize()
+
+
+# --- asking --------------------------------------------------------------------------------------------------------
+
+
+def question_about(state: ExecutionState, found: Exhausted) -> str:
+    """Return the id of the question whether to raise a bound: one for all paths that meet it."""
+    told = f"{state.execution_id}/bound/{found.bound}/{found.edge}/{found.limit}/{state.stops}"
+    return f"ask_{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+
+
+def facts_about(state: ExecutionState, found: Exhausted, path: str, step: str) -> tuple[Fact, ...]:
+    """Return what to record so that a path waits until somebody raises the bound: nothing if it waits already."""
+    interrupt_id = question_about(state, found)
+    asked = state.interrupts.get(interrupt_id)
+    if asked is None:
+        question = f"{str(found)[:1].upper()}{str(found)[1:]}. Raise the bound and go on, or stop?"
+        told = {"bound": found.bound, "limit": found.limit, "used": found.used, "edge": found.edge}
+        told["reason"] = found.reason
+        data = {key: value for key, value in told.items() if value is not None} | {"choices": [RAISE, STOP]}
+        return (Fact(catalog.InterruptRaised(interrupt_id, RESOURCE_EXHAUSTED, question, data=data), path, step),)
+    if asked.status == PENDING and path not in asked.waiting:
+        return (Fact(catalog.InterruptJoined(interrupt_id), path, step),)
+    return ()
+
+
+def fails_at_bounds(state: ExecutionState) -> bool:
+    """Whether a bound ends the execution and nobody is asked."""
+    return state.bounds.on_exhausted == FAIL

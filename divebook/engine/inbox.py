@@ -1,0 +1,71 @@
+"""What messages from outside come to in the log: pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+from divebook.engine.instructions import Fact
+from divebook.engine.state import PENDING, ExecutionState
+from divebook.events import catalog
+
+ANSWER, SIGNAL = "answer", "signal"
+"""Kinds of message."""
+EXPIRED = "expired"
+"""Key of the payload that claims a question for nobody: its time is up. The first claim of a question wins."""
+
+
+class Message(Protocol):
+    """What the rules need of `divebook.store.messages.Message`."""
+
+    @property
+    def kind(self) -> str:
+        """`ANSWER` or `SIGNAL`."""
+
+    @property
+    def key(self) -> str:
+        """Id of the question, or of the signal itself."""
+
+    @property
+    def payload(self) -> Any:
+        """What it says; see `answer_payload` and `signal_payload`."""
+
+    @property
+    def source(self) -> str:
+        """Who sent it."""
+
+    @property
+    def number(self) -> int:
+        """Its place in the order of all messages."""
+
+
+def answer_payload(response: Mapping[str, Any], by: str) -> dict[str, Any]:
+    """Return what a message holds that answers a question; its key is the question's id."""
+    return {"response": response, "by": by}
+
+
+def signal_payload(name: str, payload: Any) -> dict[str, Any]:
+    """Return what a message holds that is a signal; its key is an id of its own."""
+    return {"name": name, "payload": payload}
+
+
+def facts_of(state: ExecutionState, messages: Iterable[Message]) -> list[Fact]:
+    """Return the facts that messages, in their order, add to a log; those it has taken already add nothing."""
+    return [fact for message in messages if message.number > state.taken for fact in _facts(state, message)]
+
+
+def _facts(state: ExecutionState, message: Message) -> Iterable[Fact]:
+    if message.kind == SIGNAL:
+        yield Fact(
+            catalog.SignalReceived(message.payload["name"], message.payload["payload"], message.source, message.number)
+        )
+        return
+    question = state.interrupts.get(message.key)
+    if question is None or question.status != PENDING:
+        return
+    if message.payload.get(EXPIRED):
+        yield Fact(catalog.InterruptExpired(message.key, message.number), question.path, question.step)
+    else:
+        response, by = message.payload["response"], message.payload["by"]
+        resolved = catalog.InterruptResolved(message.key, response, by, message.number)
+        yield Fact(resolved, question.path, question.step)

@@ -1,0 +1,53 @@
+"""What one request is, what it may spend and what became of it; inside an execution a fold of its log."""
+
+from divebook.envelope.accumulation import MergeStrategy, merge_state
+from divebook.envelope.audit import ProcessingRecord
+from divebook.envelope.bounds import DEFAULT_BOUNDS, Bounds, edge_key
+from divebook.envelope.branches import merge_branches
+from divebook.envelope.enums import (
+    GoalStatus,
+    InterruptKind,
+    InterruptStatus,
+    LoopVerdict,
+    ProcessingStatus,
+    ReasonClass,
+    RiskApproval,
+    RiskLevel,
+    TerminalReason,
+)
+from divebook.envelope.envelope import Envelope, create_envelope
+from divebook.envelope.interrupt import FlowInterrupt, InterruptResponse
+from divebook.envelope.service import InterruptPolicy, InterruptRecord, InterruptService, Origin
+from divebook.envelope.slots import SlotNames
+from divebook.envelope.usage import Usage, exceeded_bound, exceeded_edge
+
+__all__ = [
+    "DEFAULT_BOUNDS",
+    "Bounds",
+    "Envelope",
+    "FlowInterrupt",
+    "GoalStatus",
+    "InterruptKind",
+    "InterruptPolicy",
+    "InterruptRecord",
+    "InterruptResponse",
+    "InterruptService",
+    "InterruptStatus",
+    "LoopVerdict",
+    "MergeStrategy",
+    "Origin",
+    "ProcessingRecord",
+    "ProcessingStatus",
+    "ReasonClass",
+    "RiskApproval",
+    "RiskLevel",
+    "SlotNames",
+    "TerminalReason",
+    "Usage",
+    "create_envelope",
+    "edge_key",
+    "exceeded_bound",
+    "exceeded_edge",
+    "merge_branches",
+    "merge_state",
+]

@@ -1,0 +1,188 @@
+"""What may be spent: one immutable value, shared by the envelope and the engine.
+
+A bound is a number or None, which stands for no bound; 0 is a bound like any other. `Bounds.read` is for what a person
+wrote and is strict about it; the constructor trusts its caller.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final
+
+from divebook.errors import BoundsError, nearest
+
+ARROW = "->"
+ASK, FAIL = "ask", "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What may be spent; ``Bounds()`` bounds nothing.
+
+    Examples
+    --------
+    >>> Bounds.read({"MaxLLMCalls": 40, "max_cost": 2.5, "edges": {"review -> draft": 3}}).to_dict()
+    {'max_llm_calls': 40, 'max_cost': '2.5', 'edges': {'review->draft': 3}}
+    """
+
+    max_iterations: int | None = None
+    """Passes through a loop; 0 permits the first pass, since a count is refused only above its bound."""
+    max_llm_calls: int | None = None
+    """Model calls; 0 permits none."""
+    max_agent_hops: int | None = None
+    """Agent steps; 0 permits none."""
+    max_tokens: int | None = None
+    """Tokens of all model calls together, those that went in and those that came out."""
+    max_cost: Decimal | None = None
+    """US dollars."""
+    max_seconds: float | None = None
+    """Seconds that pass while it runs; time in which it waits for people, or nobody runs it, does not count."""
+    edges: Mapping[str, int] = field(default_factory=dict, hash=False)
+    """Passages of single edges, by ``"from->to"``; 0 permits none."""
+    max_repeats: int | None = None
+    """How often in a row a step may turn the same inputs into the same output; at least 1."""
+    on_exhausted: str = ASK
+    """What an execution does at a bound: ``ask`` a person whether to raise it, or ``fail``."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "edges", dict(self.edges))
+
+    @classmethod
+    def none(cls) -> Bounds:
+        """Return bounds that bound nothing."""
+        return cls()
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any]) -> Bounds:
+        """Return the bounds a person wrote down; what is left out is not bounded.
+
+        Parameters
+        ----------
+        given
+            Field names in snake_case or PascalCase (``max_llm_calls``, ``MaxLLMCalls``) with numbers; `max_cost` may be
+            text, `edges` maps ``"from->to"`` to a number. None stands for no bound.
+
+        Raises
+        ------
+        BoundsError
+            Of the first key or value that cannot be used.
+        """
+        if not isinstance(given, Mapping):
+            raise BoundsError("bounds", given, "give a mapping, for example {max_llm_calls: 40}")
+        values: dict[str, Any] = {}
+        for key, value in given.items():
+            name = _NAMES.get(key)
+            if name is None:
+                raise _unknown(key)
+            if name in values:
+                raise BoundsError(key, value, f"{name} is given twice; remove one of the two")
+            values[name] = None if value is None else _READERS[name](key, value)
+        if values.get("edges", {}) is None:
+            del values["edges"]
+        return cls(**values)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Bounds:
+        """Return the bounds that `to_dict` wrote.
+
+        Raises
+        ------
+        BoundsError
+            Of the first key or value that cannot be used.
+        """
+        return cls.read(data)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the bounds that are set, as plain JSON; the cost is text, so that it stays exact."""
+        plain = {each.name: getattr(self, each.name) for each in fields(self)}
+        plain["max_cost"] = None if self.max_cost is None else str(self.max_cost)
+        plain["edges"] = dict(self.edges) or None
+        plain["on_exhausted"] = None if self.on_exhausted == ASK else self.on_exhausted
+        return {name: value for name, value in plain.items() if value is not None}
+
+
+def edge_key(source: str, target: str) -> str:
+    """Return the key under which `Bounds.edges` holds an edge."""
+    return f"{source}{ARROW}{target}"
+
+
+def _read_count(key: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise BoundsError(key, value, "give a whole number of at least 0, or null for no bound")
+    return value
+
+
+def _read_positive(key: str, value: Any) -> int:
+    if _read_count(key, value) == 0:
+        raise BoundsError(key, value, "give a whole number of at least 1, or null for no bound")
+    return int(value)
+
+
+def _read_seconds(key: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise BoundsError(key, value, "give seconds as a number of at least 0, or null for no bound")
+    return float(value)
+
+
+def _read_cost(key: str, value: Any) -> Decimal:
+    try:
+        cost = None if isinstance(value, bool) else Decimal(str(value))
+    except InvalidOperation:
+        cost = None
+    if cost is None or not cost.is_finite() or cost < 0:
+        raise BoundsError(key, value, "give US dollars as a number such as 2.50, or null for no bound")
+    return cost
+
+
+def _read_edges(key: str, value: Any) -> dict[str, int]:
+    if not isinstance(value, Mapping):
+        raise BoundsError(key, value, 'give a mapping such as {"review->draft": 3}')
+    edges: dict[str, int] = {}
+    for edge, limit in value.items():
+        source, arrow, target = (part.strip() for part in str(edge).partition(ARROW))
+        if not (source and arrow and target):
+            raise BoundsError(key, edge, 'name an edge by its two steps, for example "review->draft"')
+        name = edge_key(source, target)
+        if name in edges:
+            raise BoundsError(key, edge, f"{name} is given twice; remove one of the two")
+        edges[name] = _read_count(f"{key}[{name!r}]", limit)
+    return edges
+
+
+def _read_policy(key: str, value: Any) -> str:
+    if value not in (ASK, FAIL):
+        raise BoundsError(key, value, f"write {ASK} or {FAIL}")
+    return str(value)
+
+
+def _unknown(key: Any) -> BoundsError:
+    suggestion = nearest(str(key), _NAMES)
+    if suggestion:
+        return BoundsError(str(key), None, f"there is no such bound; did you mean {suggestion}?")
+    return BoundsError(str(key), None, f"there is no such bound; there are {', '.join(sorted(_READERS))}")
+
+
+_READERS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
+    "max_iterations": _read_count,
+    "max_llm_calls": _read_count,
+    "max_agent_hops": _read_count,
+    "max_tokens": _read_count,
+    "max_cost": _read_cost,
+    "max_seconds": _read_seconds,
+    "edges": _read_edges,
+    "max_repeats": _read_positive,
+    "on_exhausted": _read_policy,
+}
+
+
+def _pascal_case(name: str) -> str:
+    return "".join(word.upper() if word == "llm" else word.capitalize() for word in name.split("_"))
+
+
+_NAMES: Final = {name: name for name in _READERS} | {_pascal_case(name): name for name in _READERS}
+
+DEFAULT_BOUNDS: Final = Bounds(max_iterations=3, max_llm_calls=10, max_agent_hops=21)
+"""Those of an envelope that is used alone."""

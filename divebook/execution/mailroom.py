@@ -1,0 +1,56 @@
+"""Brings messages from the store's inbox to the executions that this process drives.
+
+One per store, on the engine's loop. What this process sends itself is handed over at once; what other processes send
+is looked for a few times a second, while anything runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from divebook.errors import StoreError
+from divebook.execution.runner import Runner
+from divebook.store.base import EventStore
+
+INTERVAL = 0.05
+"""Seconds between two looks."""
+
+
+class Mailroom:
+    """The runners of one store, and the task that watches the inbox while there are any."""
+
+    def __init__(self, store: EventStore) -> None:
+        self._store = store
+        self._runners: dict[str, Runner] = {}
+        self._seen = 0
+        self._task: asyncio.Task[None] | None = None
+
+    def admit(self, execution_id: str, runner: Runner) -> None:
+        """Bring messages to a runner from now on, beginning with those that wait already."""
+        if not self._runners:
+            self._seen = self._store.last_message()
+        self._runners[execution_id] = runner
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._watch(), name="divebook-mailroom")
+
+    def dismiss(self, execution_id: str) -> None:
+        """Bring no more messages to the execution."""
+        self._runners.pop(execution_id, None)
+
+    def deliver(self, execution_id: str) -> bool:
+        """Hand over what waits for one execution; return False if no runner of this process takes it."""
+        runner = self._runners.get(execution_id)
+        return runner is not None and runner.take(self._store.inbox(execution_id, runner.journal.state.taken))
+
+    async def _watch(self) -> None:
+        while self._runners:
+            await asyncio.sleep(INTERVAL)
+            try:
+                messages = self._store.new_messages(self._seen)
+            except StoreError:  # the store is busy or gone: whoever writes to it says so
+                continue
+            for message in messages:
+                self._seen = max(self._seen, message.number)
+                runner = self._runners.get(message.execution_id)
+                if runner is not None:
+                    runner.take((message,))

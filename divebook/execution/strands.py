@@ -1,0 +1,92 @@
+"""The concurrent strands of one path: items of a parallel `Each`, calls of a `gather`.
+
+A strand that has to wait for an answer parks where it stands, as long as another strand of its path has something to
+do: the answer then finds it there, and nothing is unwound. When all are parked nothing can happen, and all are let go
+with `Suspended`: the path needs no task while it waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+
+class Suspended(BaseException):
+    """Unwinds a step that cannot go on before something comes from outside."""
+
+
+class Strands:
+    """The strands of one path while its step runs; begins with one, the step's own."""
+
+    def __init__(self) -> None:
+        self.running = 1
+        self._parked: dict[asyncio.Future[bool], Callable[[], bool]] = {}
+
+    @contextmanager
+    def side_by_side(self, count: int) -> Iterator[Callable[[], AbstractContextManager[None]]]:
+        """Begin `count` strands and wait for them inside the block, with nothing to do meanwhile.
+
+        What the block receives makes the context in which each of them runs.
+        """
+        left = count
+
+        @contextmanager
+        def strand() -> Iterator[None]:
+            nonlocal left
+            try:
+                yield
+            finally:
+                left -= 1
+                self._leave()
+
+        self.running += count
+        self._leave()
+        try:
+            yield strand
+        finally:
+            self.running += 1 - left  # those that were cancelled before they began
+
+    async def park(self, is_ready: Callable[[], bool]) -> None:
+        """Return when `is_ready`, at once if it is already.
+
+        Raises
+        ------
+        Suspended
+            No strand of the path has anything left to do.
+        """
+        if is_ready():
+            return
+        self._leave()
+        if self.running <= 0:
+            self.running += 1
+            raise Suspended
+        parked = asyncio.get_running_loop().create_future()
+        self._parked[parked] = is_ready
+        try:
+            woken = await parked
+        except asyncio.CancelledError:
+            if self._parked.pop(parked, None) is not None:
+                self.running += 1
+            raise
+        if not woken:
+            raise Suspended
+
+    def wake(self) -> None:
+        """Let those go on that are ready; call it when something has come from outside."""
+        for parked, is_ready in list(self._parked.items()):
+            if is_ready():
+                self._release(parked, woken=True)
+
+    def _leave(self) -> None:
+        self.running -= 1
+        if self.running <= 0:
+            for parked in list(self._parked):
+                self._release(parked, woken=False)
+
+    def _release(self, parked: asyncio.Future[bool], *, woken: bool) -> None:
+        del self._parked[parked]
+        if parked.done():
+            return
+        self.running += 1
+        parked.set_result(woken)

@@ -1,0 +1,59 @@
+"""Interrupt steps: a person is asked, and the workflow waits for the answer without costing anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from divebook.engine.interrupts import CONFIRMATION, value_of
+from divebook.errors import ApprovalDeniedError, StepError
+from divebook.execution.context import StepContext
+from divebook.execution.iterations import Outcome
+from divebook.scripting import value_text
+from divebook.steps.evaluation import render_texts, values_of
+from divebook.workflow.rules import is_expression
+from divebook.workflow.step import Step
+
+
+async def interrupt_step(context: StepContext) -> Outcome:
+    """Ask; the answer is the step's value: a text, data that fits the schema, or whether it was approved.
+
+    Only an approval lets the path go on after a confirmation, unless the definition looks at the answer itself (with
+    Store, or with conditions behind the step).
+    """
+    ask = context.step.ask
+    if ask is None:
+        raise StepError(f'no question specified for interrupt step "{context.step.name}"; add Ask')
+    question, message = await render_texts([ask.question, ask.message or ""], context.names)
+    answered = await context.interrupt(
+        ask.kind,
+        question,
+        message=message or None,
+        data=await _filled(ask.data, context.names) or None,
+        schema=ask.schema,
+        expires_in=ask.expires_in,
+        default=ask.default,
+        has_default=ask.has_default,
+        optional=ask.optional,
+    )
+    value = value_of(answered)
+    if ask.kind == CONFIRMATION and value is not True and not _looks_itself(context.step):
+        raise ApprovalDeniedError(question, (answered.response or {}).get("text") or "")
+    return Outcome(value_text(value), value)
+
+
+def _looks_itself(step: Step) -> bool:
+    return bool(step.store) or any(edge.condition for edge in step.edges)
+
+
+async def _filled(data: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the data with its top-level texts filled in."""
+    filled = dict(data)
+    texts = {key: value for key, value in data.items() if isinstance(value, str)}
+    expressions = {key: text.strip()[2:-1] for key, text in texts.items() if is_expression(text)}
+    templates = {key: text for key, text in texts.items() if "${" in text and key not in expressions}
+    if expressions:
+        filled.update(zip(expressions, await values_of(list(expressions.values()), names), strict=True))
+    if templates:
+        filled.update(zip(templates, await render_texts(list(templates.values()), names), strict=True))
+    return filled

@@ -1,0 +1,125 @@
+"""What is sent to executions from outside, kept until their logs take it in.
+
+A message is no event: an answer or signal may come from any process at any time, also while nobody drives the
+execution, so it waits here. Whoever drives the execution next takes the messages above `ExecutionRecord.taken` into the
+log, in the order of their numbers, and writes with those events how far it has come (`Batch.taken`).
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any
+
+from divebook.engine.inbox import ANSWER, SIGNAL
+from divebook.events.codec import encode, storable
+
+KINDS = (ANSWER, SIGNAL)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Something sent to an execution from outside, waiting to be taken into its log."""
+
+    execution_id: str
+    kind: str
+    """``answer`` or ``signal``."""
+    key: str
+    """Unique with execution and kind: the question's id, or the signal's own id."""
+    payload: Any
+    """Plain data, as an event may hold it."""
+    source: str
+    """Who sent it: ``user@host:pid`` or a given name."""
+    posted_at: int
+    """Microseconds since 1970."""
+    number: int = 0
+    """Given by the store: it grows from message to message and is never given again."""
+
+
+class Mailbox(ABC):
+    """The messages of a store."""
+
+    _lock: threading.RLock
+
+    def post(self, message: Message) -> Message:
+        """Keep a message and return it with its number; it is durable then.
+
+        Of all messages with one execution, kind and key, from however many threads and processes, the first stays:
+        every later call returns that one, unchanged.
+
+        Raises
+        ------
+        ExecutionNotFoundError
+            The store has no such execution.
+        UnstorableValueError
+            With the path to what cannot be stored.
+        """
+        self._check_open()
+        _check(message)
+        payload = storable(message.payload, "payload")
+        with self._lock:
+            return self._post(replace(message, payload=payload), encode(payload))
+
+    def inbox(self, execution_id: str, after: int = 0) -> list[Message]:
+        """Return an execution's messages with numbers above `after`, ascending.
+
+        Raises
+        ------
+        ExecutionNotFoundError
+            The store has no such execution.
+        """
+        self._check_open()
+        return self._inbox(execution_id, after)
+
+    def new_messages(self, after: int) -> list[Message]:
+        """Return the messages of all executions with numbers above `after`, ascending.
+
+        It may be called many times a second: while nobody else writes to the store it costs microseconds.
+        """
+        self._check_open()
+        with self._lock:
+            return self._new_messages(after)
+
+    def last_message(self) -> int:
+        """Return the highest number ever given; 0 before the first message."""
+        self._check_open()
+        return self._last_message()
+
+    def untaken(self) -> set[str]:
+        """Return the ids of the executions with messages that their logs have not taken in."""
+        self._check_open()
+        return self._untaken()
+
+    @abstractmethod
+    def _check_open(self) -> None: ...
+
+    # --- what an implementation does; `_post` and `_new_messages` are called with the lock held ----------------------
+
+    @abstractmethod
+    def _post(self, message: Message, payload: bytes) -> Message:
+        """Keep a message whose payload is also given encoded, unless there is one already; return the one that is kept.
+
+        What is returned shares no payload with what is kept.
+        """
+
+    @abstractmethod
+    def _inbox(self, execution_id: str, after: int) -> list[Message]: ...
+
+    @abstractmethod
+    def _new_messages(self, after: int) -> list[Message]: ...
+
+    @abstractmethod
+    def _last_message(self) -> int: ...
+
+    @abstractmethod
+    def _untaken(self) -> set[str]: ...
+
+
+def _check(message: Message) -> None:
+    if message.kind not in KINDS:
+        raise ValueError(f"kind of a message must be {' or '.join(KINDS)}, got {message.kind!r}")
+    for name in ("execution_id", "key", "source"):
+        if not getattr(message, name):
+            raise ValueError(f"{name} of a message must not be empty")
+        encode(getattr(message, name), name)

@@ -1,0 +1,84 @@
+"""Messages as rows, and a way to see for next to nothing that there are no new ones."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import replace
+from typing import Any
+
+from divebook.events.codec import decode
+from divebook.store.messages import Message
+
+_SELECT = """
+SELECT executions.id, messages.kind, messages.name, payload, source, posted_at, number
+FROM messages JOIN executions USING (key)
+"""
+_FIRST = f"{_SELECT} WHERE messages.key = ? AND kind = ? AND name = ?"
+_OF_ONE = f"{_SELECT} WHERE messages.key = ? AND number > ? ORDER BY number"
+_OF_ALL = f"{_SELECT} WHERE number > ? ORDER BY number"
+_INSERT = """
+INSERT INTO messages (key, kind, name, payload, source, posted_at) VALUES (?, ?, ?, ?, ?, ?) RETURNING number
+"""
+# Numbers of deleted messages count as well, so that whoever has seen them misses none of the later ones.
+_LAST = "SELECT ifnull(max(seq), 0) FROM sqlite_sequence WHERE name = 'messages'"
+_UNTAKEN = "SELECT DISTINCT id FROM messages JOIN executions USING (key) WHERE number > taken"
+
+
+def post(cursor: sqlite3.Cursor, key: int, message: Message, payload: bytes) -> Message:
+    """Write a message unless its place is taken; return the one that has the place."""
+    first = cursor.execute(_FIRST, (key, message.kind, message.key)).fetchone()
+    if first is not None:
+        return _message(first)
+    row = (key, message.kind, message.key, payload.decode(), message.source, message.posted_at)
+    (number,) = cursor.execute(_INSERT, row).fetchone()
+    return replace(message, number=number)
+
+
+def load_inbox(connection: sqlite3.Connection, key: int, after: int) -> list[Message]:
+    """Return the messages of one execution."""
+    return [_message(row) for row in connection.execute(_OF_ONE, (key, after)).fetchall()]
+
+
+def load_all(connection: sqlite3.Connection, after: int) -> list[Message]:
+    """Return the messages of all executions."""
+    return [_message(row) for row in connection.execute(_OF_ALL, (after,)).fetchall()]
+
+
+def last_number(connection: sqlite3.Connection) -> int:
+    """Return the highest number ever given."""
+    number: int = connection.execute(_LAST).fetchone()[0]
+    return number
+
+
+def untaken(connection: sqlite3.Connection) -> set[str]:
+    """Return the executions with messages that are not in their logs."""
+    return {execution_id for (execution_id,) in connection.execute(_UNTAKEN).fetchall()}
+
+
+class Watch:
+    """Asks for new messages only if another connection has written since, or this one has posted.
+
+    ``PRAGMA data_version`` of the writing connection stands still while only that connection writes, and asking for it
+    costs some microseconds.
+    """
+
+    def __init__(self, writer: sqlite3.Connection) -> None:
+        self._writer = writer
+        self._version = -1
+        self._last = 0
+
+    def posted(self, number: int) -> None:
+        """Hear of a message that this connection has written."""
+        self._last = max(self._last, number)
+
+    def new_messages(self, after: int) -> list[Message]:
+        """Return the messages of all executions above a number."""
+        (version,) = self._writer.execute("PRAGMA data_version").fetchone()
+        if version != self._version:
+            self._last, self._version = last_number(self._writer), version
+        return load_all(self._writer, after) if self._last > after else []
+
+
+def _message(row: tuple[Any, ...]) -> Message:
+    execution_id, kind, name, payload, source, posted_at, number = row
+    return Message(execution_id, kind, name, decode(payload), source, posted_at, number)

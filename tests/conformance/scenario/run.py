@@ -1,0 +1,54 @@
+"""Carrying out one case."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from divebook.errors import DivebookError
+from tests.conformance.compare import Difference
+from tests.conformance.scenario.matchers import meets, plain
+from tests.conformance.scenario.operations import ERRORS, OPERATIONS
+from tests.conformance.scenario.paths import read
+from tests.conformance.scenario.world import World
+
+RAISES = "$raises"
+"""The key of `expect` that wants the last step to fail."""
+
+
+def unknown_operations(data: Mapping[str, Any]) -> list[str]:
+    """Return the operations of a case that this runner does not know yet."""
+    return sorted({step["op"] for step in (*data["setup"], data["action"])} - OPERATIONS.keys())
+
+
+def differences(data: Mapping[str, Any]) -> list[Difference]:
+    """Run one case and return what is not as expected."""
+    unknown = unknown_operations(data)
+    if unknown:
+        return [Difference("operations", "known ones", f"this runner does not know yet: {', '.join(unknown)}")]
+    world = World()
+    for step in data["setup"]:
+        OPERATIONS[step["op"]](world, step)
+    expect = dict(data["expect"])
+    return [*_act(world, data["action"], expect.pop(RAISES, None)), *_compare(world, expect)]
+
+
+def _act(world: World, action: Mapping[str, Any], failure: Mapping[str, str] | None) -> Iterator[Difference]:
+    if failure is None:
+        OPERATIONS[action["op"]](world, action)
+        return
+    try:
+        OPERATIONS[action["op"]](world, action)
+    except DivebookError as error:
+        wanted = ERRORS.get(failure["type"])
+        if wanted is None or not isinstance(error, wanted) or failure.get("contains", "") not in str(error):
+            yield Difference(RAISES, failure, f"{type(error).__name__}: {error}")
+    else:
+        yield Difference(RAISES, failure, "no error")
+
+
+def _compare(world: World, expect: Mapping[str, Any]) -> Iterator[Difference]:
+    for path, expected in expect.items():
+        got = read(world.names, path)
+        if not meets(world, expected, got):
+            yield Difference(path, expected, plain(got))

@@ -1,0 +1,111 @@
+"""Stores that break their word about statuses and messages; ``test_broken_stores.py`` runs the suite against each."""
+
+from dataclasses import replace
+
+from divebook.store import MemoryStore
+
+
+class ForgetsThatItWaits(MemoryStore):
+    def _write_one(self, batch):
+        turn = batch.turn and replace(
+            batch.turn, status="running" if batch.turn.ended_at is None else batch.turn.status
+        )
+        return super()._write_one(replace(batch, status=None, turn=turn))
+
+
+class WaitsAfterTheEnd(MemoryStore):
+    def _extend(self, log, batch):
+        super()._extend(log, batch)
+        log.turn = replace(log.turn, status=batch.status or log.turn.status)
+
+
+class ForgetsWhenToWake(MemoryStore):
+    def _write_one(self, batch):
+        return super()._write_one(replace(batch, wake_at=None))
+
+
+class KeepsWakingUp(MemoryStore):
+    def _extend(self, log, batch):
+        super()._extend(log, replace(batch, wake_at=batch.wake_at or log.wake_at))
+
+
+class TakesMessagesInTwice(MemoryStore):
+    def _extend(self, log, batch):
+        super()._extend(log, batch)
+        log.taken = batch.taken
+
+
+class LetsTheLastMessageWin(MemoryStore):
+    def _post(self, message, payload):
+        for number, (kept, _) in list(self._messages.items()):
+            if (kept.execution_id, kept.kind, kept.key) == (message.execution_id, message.kind, message.key):
+                del self._messages[number]
+        return super()._post(message, payload)
+
+
+class TakesEveryMessage(MemoryStore):
+    def _post(self, message, payload):
+        self._find(message.execution_id)
+        self._last_number += 1
+        self._messages[self._last_number] = (replace(message, number=self._last_number), payload)
+        return replace(message, number=self._last_number)
+
+
+class AnswersWithTheLaterMessage(MemoryStore):
+    def _post(self, message, payload):
+        return replace(message, number=super()._post(message, payload).number)
+
+
+class MixesKindsOfMessages(MemoryStore):
+    def _post(self, message, payload):
+        return super()._post(replace(message, kind="answer"), payload)
+
+
+class TakesMessagesForNobody(MemoryStore):
+    def _find(self, execution_id):
+        return self._logs.get(execution_id)
+
+
+class KeepsMessagesOfTheDeleted(MemoryStore):
+    def _drop(self, execution_id):
+        del self._logs[execution_id]
+
+
+class GivesNumbersAgain(MemoryStore):
+    def _drop(self, execution_id):
+        super()._drop(execution_id)
+        self._last_number = max(self._messages, default=0)
+
+
+class NumbersMessagesPerExecution(MemoryStore):
+    def _post(self, message, payload):
+        self._last_number = len(self._inbox(message.execution_id, 0))
+        return super()._post(message, payload)
+
+
+class DeliversMessagesOnce(MemoryStore):
+    def _new_messages(self, after):
+        found = super()._new_messages(after)
+        self._messages.clear()
+        return found
+
+
+class HandsOutItsOwnMessages(MemoryStore):
+    def _post(self, message, payload):
+        kept = super()._post(message, payload)
+        self._messages[kept.number] = (kept, payload)
+        return kept
+
+    def _new_messages(self, after):
+        return [message for message, _ in self._messages.values() if message.number > after]
+
+
+class RecoversWhatOnlyWaits(MemoryStore):
+    def orphans(self, now=None):
+        driven = {lease.execution_id for lease in self.leases() if lease.is_live(now)}
+        return [record for record in self.unended() if record.execution_id not in driven]
+
+
+class ForgetsMessagesWhenRecovering(MemoryStore):
+    def _untaken(self):
+        return set()

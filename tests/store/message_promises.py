@@ -1,0 +1,277 @@
+"""What every store promises about messages: kept, numbered, first come first served, gone with their execution."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import pytest
+
+from divebook.errors import ExecutionNotFoundError, StoreError, UnstorableValueError
+from divebook.store import Batch, Message, Owner
+from tests.store.logs import ONE, SECOND, START, TWO, completed, failed, log, step
+
+NOW = START + 100 * SECOND
+
+
+def answer(key="ask_1", payload="yes", execution=ONE, source="ada@home:1"):
+    return Message(execution, "answer", key, payload, source, START)
+
+
+def signal(key="sig_1", payload=None, execution=ONE):
+    return Message(execution, "signal", key, payload, "ada@home:1", START)
+
+
+def keys(messages):
+    return [message.key for message in messages]
+
+
+def orphans(store, now=NOW):
+    return [record.execution_id for record in store.orphans(now=now)]
+
+
+class MessagePromises:
+    """Part of the suite."""
+
+    # --- posting
+
+    def test_a_posted_message_is_in_the_inbox(self, store):
+        store.append(ONE, log(1), 0)
+        posted = store.post(answer())
+        assert posted == replace(answer(), number=posted.number)
+        assert store.inbox(ONE) == [posted]
+
+    def test_every_field_of_a_message_survives(self, store):
+        store.append(ONE, log(1), 0)
+        payload = {"day": date(2025, 6, 1), "price": Decimal("1.10"), "list": [1, None, "ü"], "raw": b"\0\xff"}
+        sent = Message(ONE, "signal", "ключ \0", payload, "ada@höme:7", START + 7)
+        posted = store.post(sent)
+        assert store.inbox(ONE) == store.new_messages(0) == [posted] == [replace(sent, number=posted.number)]
+
+    def test_a_large_payload_of_a_message_survives(self, store):
+        store.append(ONE, log(1), 0)
+        text = "0123456789" * 100_000
+        store.post(answer(payload=text))
+        assert store.inbox(ONE)[0].payload == text
+
+    def test_numbers_grow_from_message_to_message(self, store):
+        store.append_all([Batch(ONE, 0, log(1, ONE)), Batch(TWO, 0, log(1, TWO))])
+        posted = [store.post(answer("a")), store.post(answer("b", execution=TWO)), store.post(signal("a"))]
+        numbers = [message.number for message in posted]
+        assert 0 < numbers[0] < numbers[1] < numbers[2]
+
+    def test_the_number_is_the_stores_to_give(self, store):
+        store.append(ONE, log(1), 0)
+        first = store.post(replace(answer("a"), number=99))
+        second = store.post(replace(answer("b"), number=1))
+        assert second.number > first.number
+
+    def test_of_two_messages_with_one_key_the_first_stays(self, store):
+        store.append(ONE, log(1), 0)
+        first = store.post(answer(payload="yes"))
+        assert store.post(answer(payload="no", source="bob@work:2")) == first
+        assert store.inbox(ONE) == [first]
+
+    def test_a_second_message_takes_no_number(self, store):
+        store.append(ONE, log(1), 0)
+        first = store.post(answer("a"))
+        store.post(answer("a"))
+        assert store.last_message() == first.number
+        assert store.post(answer("b")).number > first.number
+
+    def test_kinds_and_executions_have_keys_of_their_own(self, store):
+        store.append_all([Batch(ONE, 0, log(1, ONE)), Batch(TWO, 0, log(1, TWO))])
+        for message in (answer("x"), signal("x"), answer("x", execution=TWO)):
+            store.post(message)
+        assert [message.kind for message in store.inbox(ONE)] == ["answer", "signal"]
+        assert keys(store.inbox(TWO)) == ["x"]
+
+    def test_of_many_threads_with_one_key_one_wins(self, store):
+        store.append(ONE, log(1), 0)
+        barrier = threading.Barrier(8)
+
+        def race(number):
+            barrier.wait(10)
+            return store.post(answer(payload=number))
+
+        with ThreadPoolExecutor(8) as pool:
+            answers = list(pool.map(race, range(8)))
+        assert len({(message.number, message.payload) for message in answers}) == 1
+        assert store.inbox(ONE) == answers[:1]
+
+    def test_posting_to_an_unknown_execution_is_an_error(self, store):
+        store.append(ONE, log(1), 0)
+        with pytest.raises(ExecutionNotFoundError, match="execution not found: exec_nobody"):
+            store.post(answer(execution="exec_nobody"))
+        assert store.new_messages(0) == []
+
+    def test_what_has_ended_may_get_messages(self, store):
+        store.append(ONE, [*log(2), failed(3)], 0)
+        store.post(signal())
+        assert keys(store.inbox(ONE)) == ["sig_1"]
+
+    def test_what_cannot_be_stored_is_refused_with_its_place(self, store):
+        store.append(ONE, log(1), 0)
+        for payload, place in (({"a": [object()]}, r"payload\.a\[0\]"), ({"a": "\ud800"}, r"payload\.a")):
+            with pytest.raises(UnstorableValueError, match=place):
+                store.post(answer(payload=payload))
+        with pytest.raises(UnstorableValueError, match="cannot store source"):
+            store.post(answer(source="\ud800"))
+        assert store.new_messages(0) == []
+
+    def test_a_message_of_no_known_kind_is_an_error(self, store):
+        store.append(ONE, log(1), 0)
+        with pytest.raises(ValueError, match="must be answer or signal, got 'shout'"):
+            store.post(replace(answer(), kind="shout"))
+
+    def test_a_message_without_a_key_is_an_error(self, store):
+        store.append(ONE, log(1), 0)
+        with pytest.raises(ValueError, match="key of a message must not be empty"):
+            store.post(answer(""))
+
+    def test_a_payload_may_be_changed_without_changing_the_message(self, store):
+        store.append(ONE, log(1), 0)
+        payload = {"a": 1}
+        posted = store.post(answer(payload=payload))
+        for mine in (payload, posted.payload, store.inbox(ONE)[0].payload, store.post(answer()).payload):
+            mine["a"] = 2
+        assert store.inbox(ONE)[0].payload == {"a": 1}
+
+    def test_a_message_is_no_event(self, store):
+        store.append(ONE, log(3), 0)
+        before = store.record(ONE)
+        store.post(answer())
+        assert (store.read(ONE), store.record(ONE)) == (log(3), before)
+
+    # --- reading
+
+    def test_the_inbox_leaves_out_what_came_before(self, store):
+        store.append(ONE, log(1), 0)
+        first, second, third = (store.post(answer(key)) for key in "cab")
+        assert store.inbox(ONE, after=first.number) == [second, third]
+        assert store.inbox(ONE, after=third.number) == []
+
+    def test_an_execution_without_messages_has_an_empty_inbox(self, store):
+        store.append(ONE, log(1), 0)
+        assert store.inbox(ONE) == []
+
+    def test_the_inbox_of_an_unknown_execution_is_an_error(self, store):
+        with pytest.raises(ExecutionNotFoundError):
+            store.inbox("exec_nobody")
+
+    def test_new_messages_are_those_of_all_executions_in_order(self, store):
+        store.append_all([Batch(ONE, 0, log(1, ONE)), Batch(TWO, 0, log(1, TWO))])
+        sent = [store.post(answer(str(number), execution=(ONE, TWO)[number % 2])) for number in range(12)]
+        assert store.new_messages(0) == sent
+        assert store.new_messages(sent[4].number) == sent[5:]
+
+    def test_messages_are_new_until_their_numbers_are_given(self, store):
+        store.append(ONE, log(1), 0)
+        assert store.new_messages(0) == []
+        first = store.post(answer("a"))
+        assert store.new_messages(0) == store.new_messages(0) == [first]
+        assert store.new_messages(first.number) == []
+        second = store.post(answer("b"))
+        assert store.new_messages(first.number) == [second]
+
+    def test_the_last_number_is_known(self, store):
+        store.append(ONE, log(1), 0)
+        assert store.last_message() == 0
+        number = store.post(answer()).number
+        assert store.last_message() == number
+
+    # --- deleting
+
+    def test_messages_go_with_their_execution(self, store):
+        ended = [*log(2, ONE), completed(3, ONE)]
+        for delete in (
+            lambda: store.delete(ONE),
+            lambda: store.cleanup(datetime(2099, 1, 1, tzinfo=UTC)),
+            lambda: store.discard([ONE]),
+        ):
+            store.append(ONE, ended, 0)
+            store.post(answer())
+            delete()
+            assert store.new_messages(0) == []
+            store.append(ONE, ended, 0)
+            assert store.inbox(ONE) == []
+            store.delete(ONE)
+
+    def test_the_messages_of_others_stay(self, store):
+        store.append_all([Batch(ONE, 0, log(1, ONE)), Batch(TWO, 0, log(1, TWO))])
+        store.post(answer())
+        kept = store.post(answer(execution=TWO))
+        store.delete(ONE)
+        assert store.new_messages(0) == [kept]
+
+    def test_a_number_is_not_given_again(self, store):
+        store.append_all([Batch(ONE, 0, log(1, ONE)), Batch(TWO, 0, log(1, TWO))])
+        gone = store.post(answer())
+        store.delete(ONE)
+        assert store.last_message() == gone.number
+        later = store.post(answer(execution=TWO))
+        assert store.new_messages(gone.number) == [later]
+
+    # --- taking in
+
+    def test_messages_are_untaken_until_the_log_says_otherwise(self, store):
+        store.append_all([Batch(ONE, 0, log(2, ONE)), Batch(TWO, 0, log(2, TWO))])
+        assert store.untaken() == set()
+        number = store.post(answer()).number
+        assert store.untaken() == {ONE}
+        store.append_all([Batch(ONE, 2, [step(3)], taken=number)])
+        assert store.untaken() == set()
+        store.post(answer("ask_2"))
+        assert store.untaken() == {ONE}
+
+    def test_a_refused_batch_takes_nothing_in(self, store):
+        store.append(ONE, log(2), 0)
+        number = store.post(answer()).number
+        store.append_all([Batch(ONE, 1, [step(2)], taken=number)])
+        assert store.untaken() == {ONE}
+
+    # --- what can be recovered
+
+    def test_what_runs_and_nobody_drives_is_an_orphan(self, store):
+        store.append_all([Batch(ONE, 0, log(2, ONE), status="running"), Batch(TWO, 0, log(2, TWO), status="pending")])
+        assert sorted(orphans(store)) == [ONE, TWO]
+
+    def test_what_waits_for_an_answer_is_no_orphan_before_there_is_one(self, store):
+        store.append_all([Batch(ONE, 0, log(2), status="waiting")])
+        assert orphans(store) == []
+        number = store.post(answer()).number
+        assert orphans(store) == [ONE]
+        store.append_all([Batch(ONE, 2, [step(3)], taken=number)])
+        assert orphans(store) == []
+
+    def test_what_waits_for_a_time_is_an_orphan_once_it_has_come(self, store):
+        store.append_all([Batch(ONE, 0, log(2), status="waiting", wake_at=NOW)])
+        assert orphans(store, NOW - 1) == []
+        assert orphans(store, NOW) == [ONE]
+
+    def test_what_waits_and_is_driven_is_no_orphan(self, store):
+        store.append_all([Batch(ONE, 0, log(2), status="waiting", wake_at=START)])
+        store.post(answer())
+        store.acquire(ONE, Owner("elsewhere", 11, 1, "kernel"), 30, now=NOW)
+        assert orphans(store, NOW + SECOND) == []
+        assert orphans(store, NOW + 31 * SECOND) == [ONE]
+
+    def test_what_has_ended_is_no_orphan_whatever_is_sent_to_it(self, store):
+        store.append(ONE, [*log(2), failed(3)], 0)
+        store.post(signal())
+        assert orphans(store) == []
+
+    def test_a_closed_store_takes_no_messages(self, store):
+        store.append(ONE, log(1), 0)
+        store.close()
+        uses = (
+            lambda: store.post(answer()),
+            lambda: store.inbox(ONE),
+            lambda: store.new_messages(0),
+            store.last_message,
+            store.untaken,
+        )
+        for use in uses:
+            with pytest.raises(StoreError, match="is closed"):
+                use()
