@@ -10,7 +10,7 @@ const here = dirname(fileURLToPath(import.meta.url));
 const outdir = join(here, "..", "divebook", "widgets", "static");
 const LIMIT = 100_000; // bytes that travel with each widget, style included
 
-const entries = { live: "src/live/index.ts" };
+const entries = { live: "src/live/index.ts", replay: "src/replay/index.ts" };
 
 const { metafile } = await build({
   absWorkingDir: here,

@@ -279,3 +279,122 @@ class Control(TypedDict):
 
 ToBrowser: TypeAlias = Welcome | Delta | History | Detail | Ack
 ToKernel: TypeAlias = Hello | Range | DetailRequest | Answer | Control
+
+
+# --- stepping through a log ----------------------------------------------------------------------------------------
+
+
+class EventBlock(TypedDict):
+    """Events by columns of equal length, without gaps; texts are positions in `names`, which belongs to this block."""
+
+    first: int
+    """Sequence number of the first."""
+    origin_us: Micros
+    """What the times are counted from."""
+    names: list[str]
+    """The first is the empty text."""
+    time: list[int]
+    """Microseconds since the origin."""
+    type: list[int]
+    path: list[int]
+    step: list[int]
+    text: list[int]
+    """What tells it from its neighbours: the error, the condition, the variables that changed."""
+
+
+class PathView(TypedDict):
+    """A line of progress as it stood."""
+
+    id: str
+    status: str
+    phase: str
+    step: str
+    visits: int
+    """How often it had entered its present step."""
+    variables: dict[str, Any] | None
+    """Those that its step reads, where they are others than the execution's."""
+    error: str
+
+
+class PendingView(TypedDict):
+    """A question that was open."""
+
+    interrupt_id: str
+    kind: str
+    question: str
+    path: str
+    step: str
+
+
+class StateView(TypedDict):
+    """An execution as it stood behind an event; long texts are cut."""
+
+    sequence: int
+    status: str
+    inputs: dict[str, Any]
+    outputs: dict[str, Any]
+    variables: dict[str, Any]
+    paths: list[PathView]
+    usage: dict[str, int]
+    pending: list[PendingView]
+    error: str
+
+
+class StateRequest(TypedDict):
+    """A view asks how the execution stood behind an event."""
+
+    type: Literal["state"]
+    view: str
+    sequence: int
+
+
+class StateAnswer(TypedDict):
+    """Answer to `StateRequest`."""
+
+    type: Literal["state"]
+    view: str
+    sequence: int
+    state: StateView | None
+    error: str
+    """Why there is none."""
+
+
+class EventRequest(TypedDict):
+    """A view asks for the whole of one event."""
+
+    type: Literal["event"]
+    view: str
+    sequence: int
+
+
+class EventAnswer(TypedDict):
+    """Answer to `EventRequest`."""
+
+    type: Literal["event"]
+    view: str
+    sequence: int
+    event: DetailEvent | None
+    error: str
+    """Why there is none."""
+
+
+class EventRange(TypedDict):
+    """A view asks for events behind one sequence number, up to another."""
+
+    type: Literal["events"]
+    view: str
+    after: int
+    stop: int
+
+
+class EventsAnswer(TypedDict):
+    """Answer to `EventRange`."""
+
+    type: Literal["events"]
+    view: str
+    total: int
+    events: EventBlock
+
+
+ReplayToBrowser: TypeAlias = StateAnswer | EventAnswer | EventsAnswer
+ReplayToKernel: TypeAlias = StateRequest | EventRequest | EventRange

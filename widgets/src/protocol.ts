@@ -236,3 +236,109 @@ export interface Control {
 export type ToBrowser = Welcome | Delta | History | Detail | Ack;
 
 export type ToKernel = Hello | Range | DetailRequest | Answer | Control;
+
+/** Events by columns of equal length, without gaps; texts are positions in `names`, which belongs to this block. */
+export interface EventBlock {
+  /** Sequence number of the first. */
+  first: number;
+  /** What the times are counted from. */
+  origin_us: Micros;
+  /** The first is the empty text. */
+  names: string[];
+  /** Microseconds since the origin. */
+  time: number[];
+  type: number[];
+  path: number[];
+  step: number[];
+  /** What tells it from its neighbours: the error, the condition, the variables that changed. */
+  text: number[];
+}
+
+/** A line of progress as it stood. */
+export interface PathView {
+  id: string;
+  status: string;
+  phase: string;
+  step: string;
+  /** How often it had entered its present step. */
+  visits: number;
+  /** Those that its step reads, where they are others than the execution's. */
+  variables: Record<string, unknown> | null;
+  error: string;
+}
+
+/** A question that was open. */
+export interface PendingView {
+  interrupt_id: string;
+  kind: string;
+  question: string;
+  path: string;
+  step: string;
+}
+
+/** An execution as it stood behind an event; long texts are cut. */
+export interface StateView {
+  sequence: number;
+  status: string;
+  inputs: Record<string, unknown>;
+  outputs: Record<string, unknown>;
+  variables: Record<string, unknown>;
+  paths: PathView[];
+  usage: Record<string, number>;
+  pending: PendingView[];
+  error: string;
+}
+
+/** A view asks how the execution stood behind an event. */
+export interface StateRequest {
+  type: "state";
+  view: string;
+  sequence: number;
+}
+
+/** Answer to `StateRequest`. */
+export interface StateAnswer {
+  type: "state";
+  view: string;
+  sequence: number;
+  state: StateView | null;
+  /** Why there is none. */
+  error: string;
+}
+
+/** A view asks for the whole of one event. */
+export interface EventRequest {
+  type: "event";
+  view: string;
+  sequence: number;
+}
+
+/** Answer to `EventRequest`. */
+export interface EventAnswer {
+  type: "event";
+  view: string;
+  sequence: number;
+  event: DetailEvent | null;
+  /** Why there is none. */
+  error: string;
+}
+
+/** A view asks for events behind one sequence number, up to another. */
+export interface EventRange {
+  type: "events";
+  view: string;
+  after: number;
+  stop: number;
+}
+
+/** Answer to `EventRange`. */
+export interface EventsAnswer {
+  type: "events";
+  view: string;
+  total: number;
+  events: EventBlock;
+}
+
+export type ReplayToBrowser = StateAnswer | EventAnswer | EventsAnswer;
+
+export type ReplayToKernel = StateRequest | EventRequest | EventRange;

@@ -7,6 +7,8 @@ import { h, type View } from "../shared/dom";
 import { Model } from "../shared/model";
 import { timeline } from "../timeline";
 import { header } from "../timeline/header";
+import { questions } from "./questions";
+import { workflow } from "./workflow";
 import "./live.css";
 
 /** The traitlet for views that come up while the kernel is busy. */
@@ -19,7 +21,7 @@ function render({ model: wire, el }: RenderProps<State>): () => void {
   const root = h("div", { class: "db-root", "data-lm-suppress-shortcuts": "true" });
   el.append(root);
   const connection = new Connection(wire, model);
-  const views: View[] = [header(model, connection), timeline(root, model, connection)];
+  const views: View[] = [header(model, connection), questions(model, connection), workflow(model), timeline(root, model, connection)];
   root.append(...views.map((view) => view.element));
   for (const asked of wire.get("snapshot").pending ?? []) model.questions.set(asked.interrupt_id, asked);
   model.tell("questions");
