@@ -372,7 +372,11 @@ class Execution:
 
     def _taken_up_again(self) -> Lease | None:
         """Take the lease again if messages came after the last look into the inbox."""
-        if self._state.is_over or self._state.paused or not facts_of(self._state, self.store.inbox(self.id, self._state.taken)):
+        if (
+            self._state.is_over
+            or self._state.paused
+            or not facts_of(self._state, self.store.inbox(self.id, self._state.taken))
+        ):
             return None
         try:
             return self.store.acquire(self.id, Owner.current())

@@ -146,7 +146,7 @@ class Recorder:
                 return answer["result"]
         if call.reserved is not None:
             await self._within_bounds(place, call.reserved)
-        if self._at_rest is not None:
+        if self._is_pausing():
             raise Suspended
         if call.repeatable:
             return await self._begin_and_make(place, operation_id, call, plain, digest)
@@ -157,6 +157,9 @@ class Recorder:
             self._under_way -= 1
             if self._at_rest is not None and not self._under_way:
                 self._at_rest()
+
+    def _is_pausing(self) -> bool:
+        return self._at_rest is not None
 
     async def _begin_and_make(self, place: Place, operation_id: str, call: Call, plain: Any, digest: str) -> Any:
         self._begin(place, operation_id, call.operation_type, plain, digest, reserved=call.reserved)

@@ -11,7 +11,9 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 
 from divebook.errors import ExecutionCancelledError, ExecutionFailedError, nearest
-from divebook.notebook.awaiting import AWAIT, finish_awaited, finish_blocking
+from divebook.notebook.awaiting import AWAIT
+from divebook.notebook.finishing import finish_awaited, finish_blocking
+from divebook.notebook.frontend import FrontEnd, present_front_end
 
 if TYPE_CHECKING:
     from divebook.notebook.arguments import Arguments
@@ -89,10 +91,13 @@ class DiveMagics(Magics):
         arguments = parse(rest, command.flags, command.valued, inputs=command.inputs)
         if command.method not in _FINISHED:
             return command.method(self, arguments)
+        front_end = present_front_end(self.shell)
         run = command.method(self, arguments)
+        if arguments.has("background"):
+            return _in_background(run, front_end, awaited=awaited)
         if awaited:
-            return _finish_in_cell(run, arguments)
-        return run if arguments.has("background") else _checked(finish_blocking(run), arguments)
+            return _finish_in_cell(run, arguments, front_end)
+        return _checked(finish_blocking(run, front_end), arguments)
 
     @property
     def _session(self) -> Session:
@@ -113,7 +118,7 @@ class DiveMagics(Magics):
         --store PATH   keep the log there
         --durability full|relaxed   relaxed: faster, but a power failure may take the latest events
 
-        `r = %dive run ...` keeps the run. Interrupting the kernel cancels it; it can be resumed.
+        `r = %dive run ...` keeps the run. Interrupting the kernel pauses it.
         """
         from divebook.notebook.arguments import values
 
@@ -243,14 +248,23 @@ def _command_called(name: str) -> Command:
     return COMMANDS[name]
 
 
-def _finish_in_cell(run: Run, arguments: Arguments) -> Coroutine[Any, Any, Run]:
+def _in_background(run: Run, front_end: FrontEnd, *, awaited: bool) -> Result:
+    """Show a run that nobody waits for."""
+    if front_end.shows_widgets:
+        run.show_live(front_end).leave()
+
+    async def at_once() -> Run:
+        return run
+
+    return at_once() if awaited else run
+
+
+def _finish_in_cell(run: Run, arguments: Arguments, front_end: FrontEnd) -> Coroutine[Any, Any, Run]:
     from divebook.notebook.cards import short_errors
 
     async def finish() -> Run:
-        if arguments.has("background"):
-            return run
         with short_errors():
-            return _checked(await finish_awaited(run), arguments)
+            return _checked(await finish_awaited(run, front_end), arguments)
 
     return finish()
 

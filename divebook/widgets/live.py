@@ -7,6 +7,7 @@ wants goes to `intents`.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -60,6 +61,8 @@ class LiveView(anywidget.AnyWidget):
         self._detach: Callable[[], None] = lambda: None
         self._intents = Intents(handlers, lambda ack: self._reply(lambda: ack, urgent=True))
         self._asked: dict[str, Question] = {}
+        self.greeted = threading.Event()
+        """Set once a browser shows the view and its messages arrive."""
         super().__init__()
         _answer_while_busy(self.comm)
         self.on_msg(self._receive)
@@ -106,6 +109,7 @@ class LiveView(anywidget.AnyWidget):
         feed = self._publisher.feed
         match dict(message):
             case {"type": "hello", "view": view, "since": since}:
+                self.greeted.set()
                 self._reply(lambda: feed.welcome(view, since), urgent=True)
             case {"type": "range", "view": view, "first": first, "stop": stop}:
                 self._reply(lambda: feed.history(view, first, stop), urgent=False)
