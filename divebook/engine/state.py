@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 from immutables import Map
 
 from divebook.engine.ledger import NO_BOUNDS, NOTHING_SPENT, Ledger
-from divebook.engine.operations import Reserved
+from divebook.engine.operations import TIMER, Reserved
 from divebook.envelope.bounds import Bounds
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, TERMINAL, WAITING
 from divebook.events.event import to_datetime, to_microseconds
@@ -332,10 +332,21 @@ class ExecutionState(Snapshot):
 
     @property
     def wake_at(self) -> int | None:
-        """When a waiting execution has something to do though nobody answers; None for never."""
+        """When a waiting execution has something to do though nobody answers; None for never.
+
+        One that sleeps has at any time: somebody must be there to wake it.
+        """
         if self.status != WAITING:
             return None
+        if self._sets_a_timer:
+            return self.last_us
         return min((deadline for _, deadline in self.deadlines()), default=None)
+
+    @property
+    def _sets_a_timer(self) -> bool:
+        steps = (path.open for path in self.paths.values() if path.open is not None and path.phase != ENDED)
+        records = (record for opened in steps for record in opened.operations.values())
+        return any(record.operation_type == TIMER and record.status == RUNNING for record in records)
 
     @property
     def is_over(self) -> bool:

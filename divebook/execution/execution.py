@@ -239,6 +239,8 @@ class Execution:
 
     def cancel(self, reason: str = CANCELLED) -> Execution:
         """Stop it: paths are stopped and awaited, then it ends as cancelled. It can be resumed."""
+        if self._was_forked:
+            self._driving()
         return self._control.cancel(self.id, reason)
 
     def stop(self, reason: str) -> None:

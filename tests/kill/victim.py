@@ -23,6 +23,7 @@ from divebook.steps.actions import Action
 from divebook.steps.function import WorkflowContext
 from divebook.store import Batch, SqliteStore
 from divebook.store.base import Refusal
+from divebook.store.durability import RELAXED, Durability
 from divebook.store.sqlite.transactions import OpenFile, Transaction
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS, WorkflowFunction, step
 
@@ -128,7 +129,8 @@ class KillingStore(SqliteStore):
         self._last = 0
         return answers
 
-    def _transaction(self) -> Transaction:
+    def _transaction(self, durability: Durability | None = None) -> Transaction:
+        assert durability != RELAXED
         assert self._writer is not None
         return KillingTransaction(self._writer, self._file, lambda: self._killer.reached(WRITTEN, self._last))
 
