@@ -40,6 +40,7 @@
         ├── BoundExceededError     a bound of the execution does not allow what was to come
         ├── ExecutionFailedError   raised to whoever waits with ``check=True``
         ├── ExecutionCancelledError
+        ├── ExecutionPausedError
         └── DivergenceError        definition and history disagree
 """
 
@@ -396,6 +397,14 @@ class ExecutionCancelledError(ExecutionError):
     def __init__(self, execution_id: str) -> None:
         self.execution_id = execution_id
         super().__init__(f"execution {execution_id} was cancelled; resume it to go on")
+
+
+class ExecutionPausedError(ExecutionError):
+    """Somebody interrupted the kernel, and the execution rests until it is resumed."""
+
+    def __init__(self, execution_id: str) -> None:
+        self.execution_id = execution_id
+        super().__init__(f"execution {execution_id} is paused; resume it to go on")
 
 
 class DivergenceError(ExecutionError):

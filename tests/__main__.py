@@ -1,7 +1,8 @@
 """Every check there is: ``python -m tests [--all-pythons] [pytest arguments]``.
 
-Style, types, import contracts, the suite on the other Pythons of this machine if asked for, and last the suite on this
-Python, so that pytest's summary is the end of the output. Stops at the first failure.
+Style, types, import contracts, the front end (built once, for every Python), the suite on the other Pythons of this
+machine if asked for, and last the suite on this Python, so that pytest's summary is the end of the output. Stops at the
+first failure.
 """
 
 import argparse
@@ -28,6 +29,7 @@ def checks():
         "format": tool("ruff", "format", "--check", "."),
         "types": tool("mypy"),
         "imports": tool("lint-imports", "--no-logo"),
+        "front end": [sys.executable, "widgets/frontend.py", "check"],
     }
 
 

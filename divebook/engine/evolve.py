@@ -112,6 +112,7 @@ def _execution_resumed(state: ExecutionState, event: Event, data: catalog.Execut
         "sleeping": sum(map(is_sleeping, active)),
         "stopped": None,
         "reason": None,
+        "paused": None,
         "paused_us": state.paused_us + max(0, event.recorded_at - state.last_us),
         "bounds": state.bounds if data.bounds is None else Bounds.from_dict(data.bounds),
     }
@@ -141,6 +142,10 @@ def _without_failures(opened: OpenStep) -> Map[str, OperationRecord]:
 
 def _status_of(path: PathState) -> str:
     return PENDING if path.started_us is None else RUNNING
+
+
+def _execution_paused(_state: ExecutionState, _event: Event, data: catalog.ExecutionPaused) -> Changes:
+    return {"paused": data.reason or "paused"}
 
 
 def _execution_completed(_state: ExecutionState, event: Event, data: catalog.ExecutionCompleted) -> Changes:
@@ -452,6 +457,7 @@ def _mutated(variables: Map[str, Any], mutations: Iterable[catalog.Mutation]) ->
 _CHANGES: dict[type, Callable[[ExecutionState, Event, Any], Changes]] = {
     catalog.ExecutionStarted: _execution_started,
     catalog.ExecutionResumed: _execution_resumed,
+    catalog.ExecutionPaused: _execution_paused,
     catalog.ExecutionCompleted: _execution_completed,
     catalog.ExecutionFailed: _execution_failed,
     catalog.ExecutionCancelled: _execution_cancelled,

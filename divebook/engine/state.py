@@ -300,6 +300,8 @@ class ExecutionState(Snapshot):
     """Error and typed reason, from when a person said stop until somebody resumes it."""
     reason: str | None = None
     """The typed reason for which it ended."""
+    paused: str | None = None
+    """Why nothing more begins until it is resumed, where somebody has paused it."""
     signals: Map[str, tuple[Any, ...]] = NO_SIGNALS
     """Payloads of the signals that nobody has taken yet, by name, oldest first."""
     taken: int = 0
@@ -308,6 +310,8 @@ class ExecutionState(Snapshot):
     @property
     def status(self) -> str:
         """One of pending, running, waiting, completed, failed, cancelled."""
+        if self.paused is not None and self.lifecycle == RUNNING:
+            return WAITING
         waits = self.sleeping + self.asking
         if self.lifecycle == RUNNING and waits and waits + self.joining >= self.active:
             return WAITING
@@ -336,7 +340,7 @@ class ExecutionState(Snapshot):
 
         One that sleeps has at any time: somebody must be there to wake it.
         """
-        if self.status != WAITING:
+        if self.status != WAITING or self.paused is not None:
             return None
         if self._sets_a_timer:
             return self.last_us

@@ -96,6 +96,14 @@ class ExecutionResumed(Payload):
     """New bounds, where whoever resumed it gave some."""
 
 
+@_event("execution_paused")
+@dataclass(frozen=True, slots=True)
+class ExecutionPaused(Payload):
+    """Somebody wants nothing more to begin until it is resumed; what was under way has ended or is made again."""
+
+    reason: str = ""
+
+
 @_event("execution_completed")
 @dataclass(frozen=True, slots=True)
 class ExecutionCompleted(Payload):

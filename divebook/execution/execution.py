@@ -90,6 +90,7 @@ class Execution:
         self._future: Future[None] | None = None
         self._process = os.getpid()
         self._cancel_reason: str | None = None
+        self._pause_reason: str | None = None
 
     # --- what it is ------------------------------------------------------------------------------------------------
 
@@ -243,15 +244,28 @@ class Execution:
             self._driving()
         return self._control.cancel(self.id, reason)
 
+    def pause(self, reason: str = "paused by a person") -> Execution:
+        """Let nothing more begin until it is resumed; return itself at once, `wait` for it to come to rest.
+
+        Calls that may not be made twice are waited for, others are broken off and made again later.
+        """
+        if not self.is_live:
+            raise ExecutionError(f"execution {self.id} is {self.status}, and this process does not drive it")
+        self._pause_reason = reason
+        ENGINE.loop.call_soon_threadsafe(self._pass_on)
+        return self
+
     def stop(self, reason: str) -> None:
         """Stop an execution that this process drives; for `Control.cancel`."""
         self._cancel_reason = reason
-        ENGINE.loop.call_soon_threadsafe(self._pass_on_cancellation)
+        ENGINE.loop.call_soon_threadsafe(self._pass_on)
 
-    def _pass_on_cancellation(self) -> None:
-        """Tell the runner; one that is not made yet is told when it is."""
+    def _pass_on(self) -> None:
+        """Tell the runner that it is to be cancelled or paused; one that is not made yet is told when it is."""
         if self._runner is not None and self._cancel_reason is not None:
             self._runner.cancel(self._cancel_reason)
+        elif self._runner is not None and self._pause_reason is not None:
+            self._runner.pause(self._pause_reason)
 
     def _driving(self) -> Future[None]:
         if self._future is None or self._was_forked:
@@ -335,7 +349,7 @@ class Execution:
     ) -> None:
         journal = self._open_journal(clock, chance, lease)
         self._runner = Runner(journal, self.workflow, services, chance)
-        self._pass_on_cancellation()
+        self._pass_on()
         held = lease or Lease(self.id, FIRST_TOKEN, Owner.current(), expires_at=0)
         ENGINE.lease_keeper(self.store).keep(held)
         mailroom = ENGINE.mailroom(self.store)
@@ -354,11 +368,15 @@ class Execution:
     def _settle(self, journal: Journal) -> None:
         """Keep the last state, once this process has stopped driving; without its log it may not be what is stored."""
         self._state, self._is_stored = journal.state, journal.error is None
-        self._journal, self._runner, self._cancel_reason = None, None, None
+        self._journal, self._runner, self._cancel_reason, self._pause_reason = None, None, None, None
 
     def _taken_up_again(self) -> Lease | None:
         """Take the lease again if messages came after the last look into the inbox."""
-        if self._state.is_over or not facts_of(self._state, self.store.inbox(self.id, self._state.taken)):
+        if (
+            self._state.is_over
+            or self._state.paused
+            or not facts_of(self._state, self.store.inbox(self.id, self._state.taken))
+        ):
             return None
         try:
             return self.store.acquire(self.id, Owner.current())

@@ -112,8 +112,18 @@ class Recorder:
         """Of the step that each path is in."""
         self.deadlines: Callable[[str, int], None] | None = None
         """Told of a path that is to be looked at again at some time (microseconds)."""
+        self._at_rest: Callable[[], None] | None = None
+        """Set once nothing more is to begin."""
+        self._under_way = 0
+        """Calls that run and may not be made twice."""
         self._met: set[str] = set()
         """Operations that code has asked for in this process."""
+
+    def pause(self, at_rest: Callable[[], None]) -> None:
+        """Begin no further call, and call `at_rest` as soon as none is under way that may not be made twice."""
+        self._at_rest = at_rest
+        if not self._under_way:
+            at_rest()
 
     def has_history_ahead(self, place: Place) -> bool:
         """Whether the log holds operations of this step that its code has not asked for again yet."""
@@ -136,6 +146,22 @@ class Recorder:
                 return answer["result"]
         if call.reserved is not None:
             await self._within_bounds(place, call.reserved)
+        if self._is_pausing():
+            raise Suspended
+        if call.repeatable:
+            return await self._begin_and_make(place, operation_id, call, plain, digest)
+        self._under_way += 1
+        try:
+            return await self._begin_and_make(place, operation_id, call, plain, digest)
+        finally:
+            self._under_way -= 1
+            if self._at_rest is not None and not self._under_way:
+                self._at_rest()
+
+    def _is_pausing(self) -> bool:
+        return self._at_rest is not None
+
+    async def _begin_and_make(self, place: Place, operation_id: str, call: Call, plain: Any, digest: str) -> Any:
         self._begin(place, operation_id, call.operation_type, plain, digest, reserved=call.reserved)
         await self.journal.durable()
         return await self._make(place, operation_id, call)

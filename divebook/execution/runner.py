@@ -38,6 +38,7 @@ class Runner:
         self._scope = anyio.CancelScope()
         self._tasks: TaskGroup | None = None
         self._cancel_reason: str | None = None
+        self._pause_reason: str | None = None
         self._driven: set[str] = set()
         """Paths that have a task."""
 
@@ -46,6 +47,12 @@ class Runner:
         if self._cancel_reason is None:
             self._cancel_reason = reason
             self._scope.cancel()
+
+    def pause(self, reason: str) -> None:
+        """Let nothing more begin, wait for calls that may not be made twice, and rest; call it on the engine's loop."""
+        if self._pause_reason is None and self._cancel_reason is None:
+            self._pause_reason = reason
+            self._recorder.pause(self._scope.cancel)
 
     def take(self, messages: Iterable[Message]) -> bool:
         """Record what has come from outside and let those paths go on that waited for it; call it on the engine's loop.
@@ -132,6 +139,9 @@ class Runner:
         if self._cancel_reason is not None:
             self._cancel_active(self._cancel_reason)
             self.journal.record(catalog.ExecutionCancelled(self._cancel_reason))
+            return
+        if self._pause_reason is not None and self.journal.state.failed_path is None and self.journal.state.active:
+            self.journal.record(catalog.ExecutionPaused(self._pause_reason))
             return
         end = decide_end(self.workflow, self.journal.state)
         if isinstance(end, CancelPaths):

@@ -1,4 +1,4 @@
-"""``%dive run`` in a cell waits without blocking the kernel: the call is awaited, and an interrupt stops the run.
+"""``%dive run`` in a cell waits without blocking the kernel: the call is awaited.
 
 IPython awaits what a cell awaits, but not what a magic returns. So the text of a cell is changed before it runs:
 ``%dive run x``, which IPython has made ``get_ipython().run_line_magic('dive', 'run x')``, becomes ``await
@@ -9,23 +9,14 @@ inside ``%%time`` or ``%%capture``) the call stays as it is, and the magic block
 from __future__ import annotations
 
 import ast
-import asyncio
 import re
 import sys
 from collections.abc import Iterator
 from types import CodeType
-from typing import TYPE_CHECKING
-
-from divebook.errors import DivebookError, ExecutionCancelledError
-
-if TYPE_CHECKING:  # loading the extension must be quick
-    from divebook.notebook.run import Run
 
 AWAIT = "await"
 """Sub-command before another one: return a coroutine instead of blocking."""
 AWAITED = ("run", "resume", "answer")
-PATIENCE = 10
-"""Seconds that an interrupted run gets for coming to rest."""
 
 _CALL = "run_line_magic('dive', "
 _HELP = re.compile(r"^(\s*%dive\s+)([a-z]+)\s*\?{1,2}\s*$")
@@ -82,49 +73,3 @@ def runs_inside(code: CodeType) -> bool:
         if frame.f_code is code:
             return True
     return False
-
-
-# --- waiting -------------------------------------------------------------------------------------------------------
-
-
-async def finish_awaited(run: Run) -> Run:
-    """Await a run; an interrupt of the kernel cancels it and is raised as `ExecutionCancelledError`."""
-    try:
-        return await run
-    except (asyncio.CancelledError, KeyboardInterrupt):
-        _stop(run)
-        raise _interrupted(run) from None
-
-
-def finish_blocking(run: Run) -> Run:
-    """Wait for a run; an interrupt cancels it and is raised as `ExecutionCancelledError`."""
-    try:
-        return run.wait()
-    except KeyboardInterrupt:
-        _stop(run)
-        raise _interrupted(run) from None
-
-
-def _stop(run: Run) -> None:
-    """Cancel a run and wait a while until its log says so; it may end by itself at the same moment."""
-    try:
-        run.cancel().wait(PATIENCE)
-    except (DivebookError, TimeoutError):
-        return
-
-
-def _interrupted(run: Run) -> ExecutionCancelledError:
-    from divebook.analysis.shown import plural
-    from divebook.notebook.cards import show_as
-
-    error = ExecutionCancelledError(run.id)
-    done = sum(len(path.step_outputs) for path in run.paths.values())
-    if run.execution.is_live:
-        told = [f"interrupted: {run.id} has not come to rest yet", f"to look again: %dive show {run.id}"]
-    elif run.execution.state.is_over and run.status != "cancelled":
-        told = [f"interrupted, but {run.id} had {run.status} already", f"to see it: %dive show {run.id}"]
-    else:
-        kept = plural(done, "completed step")
-        told = [f"interrupted: {run.id} is {run.status}; {kept} kept", f"to go on: %dive resume {run.id}"]
-    show_as(error, told)
-    return error

@@ -11,7 +11,9 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 
 from divebook.errors import ExecutionCancelledError, ExecutionFailedError, nearest
-from divebook.notebook.awaiting import AWAIT, finish_awaited, finish_blocking
+from divebook.notebook.awaiting import AWAIT
+from divebook.notebook.finishing import finish_awaited, finish_blocking
+from divebook.notebook.frontend import FrontEnd, present_front_end
 
 if TYPE_CHECKING:
     from divebook.notebook.arguments import Arguments
@@ -89,10 +91,13 @@ class DiveMagics(Magics):
         arguments = parse(rest, command.flags, command.valued, inputs=command.inputs)
         if command.method not in _FINISHED:
             return command.method(self, arguments)
+        front_end = present_front_end(self.shell)
         run = command.method(self, arguments)
+        if arguments.has("background"):
+            return _in_background(run, front_end, awaited=awaited)
         if awaited:
-            return _finish_in_cell(run, arguments)
-        return run if arguments.has("background") else _checked(finish_blocking(run), arguments)
+            return _finish_in_cell(run, arguments, front_end)
+        return _checked(finish_blocking(run, front_end), arguments)
 
     @property
     def _session(self) -> Session:
@@ -110,10 +115,12 @@ class DiveMagics(Magics):
         KEY=$NAME      an input whose value is a variable of the kernel
         --background   return at once; `await run` or `run.wait()` wait for the end
         --check        fail the cell unless the run completes
+        --new          begin afresh, where this cell has begun a run before
         --store PATH   keep the log there
         --durability full|relaxed   relaxed: faster, but a power failure may take the latest events
 
-        `r = %dive run ...` keeps the run. Interrupting the kernel cancels it; it can be resumed.
+        `r = %dive run ...` keeps the run. Interrupting the kernel pauses it. The same cell with the same workflow and
+        inputs goes on with the run that it began, or shows it if it has completed: Run All repeats nothing.
         """
         from divebook.notebook.arguments import values
 
@@ -124,8 +131,15 @@ class DiveMagics(Magics):
         types = {definition.name: definition.type for definition in workflow.inputs}
         variables = {} if self.shell is None else self.shell.user_ns
         given = values(arguments.inputs, types, variables)
-        options = arguments.options
-        return self._session.start(workflow, given, store=options.get("store"), durability=options.get("durability"))
+        store, durability = arguments.options.get("store"), arguments.options.get("durability")
+        place = self._session.ordinals.next(present_front_end(self.shell), workflow.name)
+        if place is None:
+            return self._session.start(workflow, given, store=store, durability=durability)
+        anew = arguments.has("new")
+        run = self._session.start_at(place, workflow, given, store=store, durability=durability, anew=anew)
+        if run.note:
+            print(run.note)  # noqa: T201 - what a magic prints is its answer
+        return run
 
     def resume(self, arguments: Arguments) -> Run:
         """Take an execution up again where its log ends, and show the result.
@@ -243,14 +257,23 @@ def _command_called(name: str) -> Command:
     return COMMANDS[name]
 
 
-def _finish_in_cell(run: Run, arguments: Arguments) -> Coroutine[Any, Any, Run]:
+def _in_background(run: Run, front_end: FrontEnd, *, awaited: bool) -> Result:
+    """Show a run that nobody waits for."""
+    if front_end.shows_widgets:
+        run.show_live(front_end).leave()
+
+    async def at_once() -> Run:
+        return run
+
+    return at_once() if awaited else run
+
+
+def _finish_in_cell(run: Run, arguments: Arguments, front_end: FrontEnd) -> Coroutine[Any, Any, Run]:
     from divebook.notebook.cards import short_errors
 
     async def finish() -> Run:
-        if arguments.has("background"):
-            return run
         with short_errors():
-            return _checked(await finish_awaited(run), arguments)
+            return _checked(await finish_awaited(run, front_end), arguments)
 
     return finish()
 
@@ -272,12 +295,13 @@ def _checked(run: Run, arguments: Arguments) -> Run:
 _STORE = {"--store": "store"}
 _RUNNING = {**_STORE, "--durability": "durability"}
 _FLAGS = {"--background": "background", "-b": "background", "--check": "check"}
+_STARTING = {**_FLAGS, "--new": "new"}
 _LISTING = {"--status": "status", "--workflow": "workflow", "--limit": "limit", "-n": "limit", **_STORE}
 _FINISHED = (DiveMagics.run, DiveMagics.resume, DiveMagics.answer)
 """What returns a run that is waited for."""
 
 COMMANDS: dict[str, Command] = {
-    "run": Command("run [NAME] [KEY=VALUE ...] [--background]", DiveMagics.run, _FLAGS, _RUNNING, inputs=True),
+    "run": Command("run [NAME] [KEY=VALUE ...] [--background]", DiveMagics.run, _STARTING, _RUNNING, inputs=True),
     "runs": Command("runs [--status STATUS] [--limit N]", DiveMagics.runs, {}, _LISTING),
     "show": Command("show ID", DiveMagics.show, {}, _STORE),
     "resume": Command("resume ID [--background]", DiveMagics.resume, _FLAGS, _STORE),

@@ -13,6 +13,9 @@ from divebook.execution import Execution
 if TYPE_CHECKING:
     import pandas as pd
 
+    from divebook.notebook.frontend import FrontEnd
+    from divebook.notebook.output import LiveOutput
+
 TICK = 0.1
 """Seconds between two looks of whoever awaits: an idle event loop does not see that its kernel is interrupted."""
 
@@ -33,6 +36,9 @@ class Run:
 
     def __init__(self, execution: Execution, environment: Environment) -> None:
         self._execution, self._environment = execution, environment
+        self._output: LiveOutput | None = None
+        self.note = ""
+        """What is said beside it: that it was not run again, say."""
 
     # --- what it is ------------------------------------------------------------------------------------------------
 
@@ -135,6 +141,21 @@ class Run:
         waiter.result()
         return self
 
+    def pause(self) -> Self:
+        """Let nothing more begin until it is resumed; returns at once, `wait` for it to come to rest."""
+        self._execution.pause()
+        return self
+
+    def refresh(self) -> Self:
+        """Read on in the log, if another process has written to it."""
+        self._execution.refresh()
+        return self
+
+    def signal(self, name: str, payload: Any = None) -> Self:
+        """Send it a signal."""
+        self._execution = self._environment.signal(self.id, name, payload)
+        return self
+
     def cancel(self) -> Self:
         """Stop it in such a way that it can be resumed; returns at once, `wait` for the end."""
         self._environment.cancel(self.id)
@@ -160,11 +181,30 @@ class Run:
 
         return as_text(report_of(self._execution))
 
-    def _repr_html_(self) -> str:
-        return self._repr_mimebundle_()["text/html"]
+    def show_live(self, front_end: FrontEnd) -> LiveOutput:
+        """Show it in the present cell while it runs; for ``%dive run``."""
+        from divebook.notebook.output import LiveOutput
 
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        """Return its static form: text and HTML that need neither kernel nor trust."""
+        self._output = LiveOutput(self, front_end)
+        return self._output
+
+    def _ipython_display_(self) -> None:
+        """Show nothing more where this cell has shown it already; otherwise leave it to the bundle."""
+        from IPython.core.getipython import get_ipython
+
+        shell = get_ipython()
+        if self._output is None or shell is None or self._output.front_end.count != shell.execution_count:
+            raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        return str(self._repr_mimebundle_()["text/html"])
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        """Return its static form."""
+        return self.static_bundle()
+
+    def static_bundle(self) -> dict[str, Any]:
+        """Return what needs neither kernel nor trust: text and HTML."""
         from divebook.notebook.display import as_html, as_text, report_of
 
         report = report_of(self._execution)

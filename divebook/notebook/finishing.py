@@ -1,0 +1,163 @@
+"""Waiting for a run in a cell: until it has ended, or until a person is needed who cannot be asked here."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from divebook.engine.interrupts import wanted_answer
+from divebook.engine.state import Interrupt
+from divebook.errors import DivebookError, ExecutionPausedError, InterruptError
+from divebook.notebook.frontend import FrontEnd
+
+if TYPE_CHECKING:  # loading the extension must be quick
+    from divebook.notebook.output import LiveOutput
+    from divebook.notebook.run import Run
+
+PATIENCE = 10
+"""Seconds that an interrupted run gets for coming to rest."""
+GREETING = 2.0
+"""Seconds in which a view that is really shown says hello."""
+TICK = 0.1
+
+
+async def finish_awaited(run: Run, front_end: FrontEnd) -> Run:
+    """Await a run; an interrupt of the kernel pauses it and is raised as `ExecutionPausedError`."""
+    with _shown(run, front_end) as output, _pausing(run):
+        while True:
+            await run
+            if not _waits_for_people(run):
+                return run
+            if await _greeted(output):
+                await _answered_in_view(run)
+            elif not (front_end.takes_input and _answered_here(run)):
+                return run
+
+
+async def _answered_in_view(run: Run) -> None:
+    """Return once somebody has answered; the ticks let an interrupt of the kernel through."""
+    while _rests(run):  # noqa: ASYNC110 - an idle loop does not see interrupts, and another process may answer
+        await asyncio.sleep(TICK)
+
+
+def finish_blocking(run: Run, front_end: FrontEnd) -> Run:
+    """Wait for a run; an interrupt pauses it and is raised as `ExecutionPausedError`."""
+    with _shown(run, front_end) as output, _pausing(run):
+        while True:
+            run.wait()
+            if not _waits_for_people(run):
+                return run
+            if output is not None and output.view.greeted.wait(GREETING):
+                while _rests(run):
+                    time.sleep(TICK)
+            elif not (front_end.takes_input and _answered_here(run)):
+                return run
+
+
+@contextmanager
+def _shown(run: Run, front_end: FrontEnd) -> Iterator[LiveOutput | None]:
+    """Show the live view while the block runs, and what lasts afterwards."""
+    if not front_end.shows_widgets or (run.execution.state.is_over and not run.execution.is_live):
+        yield None
+        return
+    output = run.show_live(front_end)
+    try:
+        yield output
+    finally:
+        output.leave()
+
+
+def _waits_for_people(run: Run) -> bool:
+    state = run.refresh().execution.state
+    return bool(run.interrupts) and not state.is_over and state.paused is None and not run.execution.is_live
+
+
+def _rests(run: Run) -> bool:
+    """Whether nobody has answered yet, neither here nor in another process."""
+    execution = run.refresh().execution
+    return not execution.is_live and not execution.state.is_over and execution.status == "waiting"
+
+
+async def _greeted(output: LiveOutput | None) -> bool:
+    """Return whether a browser shows the view and its messages arrive; a view needs a moment to come up."""
+    if output is None:
+        return False
+    waited = 0.0
+    while not output.is_watched and waited < GREETING:
+        await asyncio.sleep(TICK)
+        waited += TICK
+    return output.is_watched
+
+
+# --- asking without widgets ----------------------------------------------------------------------------------------
+
+
+def _answered_here(run: Run) -> bool:
+    """Ask the questions of a run in the cell itself; return whether one was answered."""
+    answers = [_answered(run, question) for question in run.interrupts]
+    return any(answers)
+
+
+def _answered(run: Run, question: Interrupt) -> bool:
+    from divebook.analysis.shown import visible
+    from divebook.notebook.arguments import yaml_value
+
+    told = [question.question, *([question.message] if question.message else []), _shown_data(question)]
+    print(visible("\n".join(filter(None, told))))  # noqa: T201 - this is how one asks in a cell
+    while typed := input(f"{wanted_answer(question)} (empty: later): "):
+        try:
+            run.answer(question.interrupt_id, yaml_value(typed))
+        except InterruptError as error:
+            print(visible(str(error)))  # noqa: T201 - same
+        else:
+            return True
+    return False
+
+
+def _shown_data(question: Interrupt) -> str:
+    from divebook.analysis.shown import value_text
+
+    data: dict[str, Any] = {key: value for key, value in (question.data or {}).items() if key != "choices"}
+    return value_text(data, indent=2) if data else ""
+
+
+# --- interrupts of the kernel --------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _pausing(run: Run) -> Iterator[None]:
+    try:
+        yield
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        _pause(run)
+        raise _interrupted(run) from None
+
+
+def _pause(run: Run) -> None:
+    """Pause a run and wait a while until its log says so; it may end by itself at the same moment."""
+    try:
+        run.pause().wait(PATIENCE)
+    except (DivebookError, TimeoutError):
+        return
+
+
+def _interrupted(run: Run) -> ExecutionPausedError:
+    from divebook.analysis.shown import plural
+    from divebook.notebook.cards import show_as
+
+    error = ExecutionPausedError(run.id)
+    done = sum(len(path.step_outputs) for path in run.paths.values())
+    kept = plural(done, "completed step")
+    if run.execution.is_live:
+        told = [f"interrupted: {run.id} waits for a call that may not be made twice"]
+        told += [f"to look again: %dive show {run.id}"]
+    elif run.execution.state.is_over:
+        told = [f"interrupted, but {run.id} had {run.status} already", f"to see it: %dive show {run.id}"]
+    else:
+        told = [f"interrupted: {run.id} is paused; {kept} kept", f"to go on: %dive resume {run.id}"]
+        told += ["or run the cell again"]
+    show_as(error, told)
+    return error

@@ -1,0 +1,1 @@
+"""The Python half of the live views; ``static/`` holds the browser half, built from ``widgets/``."""

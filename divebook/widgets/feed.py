@@ -1,0 +1,207 @@
+"""One execution as the browser follows it: what changed since the last frame, made once for all who look at it.
+
+Events come from the engine's thread (`receive`) and wait; `frame` turns them into spans and says what changed. The
+sequence numbers show whether something is missing (another process appended, a listener came late): then the log is
+read on from there. What spans were given and what came out stays in the store and is read for `detail`. Only `receive`
+and `stream` may be called from other threads than the one that makes the frames.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from divebook.analysis.shown import cut
+from divebook.analysis.spans import Span, SpanBuilder
+from divebook.events import Event
+from divebook.widgets.protocol import Delta, Detail, DetailEvent, Header, History, Question, Welcome
+from divebook.widgets.rows import block_of, label_of
+from divebook.widgets.source import Source, shown
+from divebook.widgets.streams import Streams
+
+EVENTS_PER_FRAME = 2000
+"""So that a long history neither holds up the first frame nor makes a large one."""
+FIRST_SPANS = 1500
+"""The newest spans of a welcome; a view asks for older ones."""
+SPANS_PER_PAGE = 5000
+MAX_QUESTIONS = 200
+MAX_TEXT, MAX_DETAIL = 100_000, 400_000
+"""Characters of one text, and of all texts, of a detail."""
+MAX_DETAIL_EVENTS = 20
+_KEPT_IN_STORE = ""
+
+
+class Feed:
+    """The spans, questions and numbers of one execution, and what changed of them."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._inbox: deque[Event] = deque()
+        self._builder = SpanBuilder()
+        self._labels: list[str] = []
+        self._streams = Streams(self._builder)
+        self._last = self._framed = 0
+        """The last event that was taken, and the last that a frame told of."""
+        self._origin: int | None = None
+        self._behind = True
+        self._header: Header | None = None
+        self._questions: dict[str, Question] = {}
+
+    # --- from the engine -------------------------------------------------------------------------------------------
+
+    def receive(self, events: Sequence[Event]) -> None:
+        """Take over new events; any thread."""
+        self._inbox.extend(events)
+
+    def stream(self, operation_id: str, text: str) -> None:
+        """Take over a piece of text that a model is writing; any thread."""
+        self._streams.put(operation_id, text)
+
+    def look_again(self) -> None:
+        """Look into the store at the next frame: another process may have appended."""
+        self._behind = True
+
+    # --- frames ----------------------------------------------------------------------------------------------------
+
+    @property
+    def has_news(self) -> bool:
+        """Whether the next frame is likely to tell something."""
+        return bool(self._inbox) or self._behind or self._streams.has_news
+
+    def frame(self) -> Delta | None:
+        """Return what changed since the last frame, or None."""
+        self._take_news()
+        changed, questions, header = self._changed_spans(), self._changed_questions(), self.source.header()
+        streamed = self._streams.pieces()
+        if not (changed or questions or streamed or self._last > self._framed or _differ(header, self._header)):
+            return None
+        after, self._framed, self._header = self._framed, self._last, header
+        return Delta(
+            type="delta",
+            after=after,
+            last=self._last,
+            origin_us=self._origin or 0,
+            total=len(self._builder.spans),
+            spans=block_of(self._labelled(changed), self._origin or 0),
+            header=header,
+            questions=questions,
+            streamed=streamed,
+        )
+
+    def _take_news(self) -> None:
+        for _ in range(min(len(self._inbox), EVENTS_PER_FRAME)):
+            event = self._inbox.popleft()
+            if event.sequence == self._last + 1:
+                self._take(event)
+            elif event.sequence > self._last:
+                self._behind = True  # what is missing lies in the store, and so does this one
+        if self._behind:
+            events = self.source.read(self._last, EVENTS_PER_FRAME)
+            for event in events:
+                self._take(event)
+            self._behind = len(events) == EVENTS_PER_FRAME
+
+    def _take(self, event: Event) -> None:
+        self._last = event.sequence
+        if self._origin is None:
+            self._origin = event.recorded_at
+        self._builder.take(event)
+
+    def _changed_spans(self) -> list[Span]:
+        changed = sorted(self._builder.changed.values(), key=lambda span: span.index)
+        self._builder.changed.clear()
+        for span in changed:
+            if span.index == len(self._labels):
+                self._labels.append(label_of(span))
+            span.parameters = None
+            span.result = None if span.result is None else _KEPT_IN_STORE
+        return changed
+
+    def _changed_questions(self) -> list[Question]:
+        present = {asked["interrupt_id"]: asked for asked in self.source.questions()}
+        changed = [asked for name, asked in present.items() if self._questions.get(name) != asked]
+        self._questions = present
+        return changed
+
+    def _labelled(self, spans: Iterable[Span]) -> Iterable[tuple[Span, str]]:
+        return ((span, self._labels[span.index]) for span in spans)
+
+    # --- answers to one view ---------------------------------------------------------------------------------------
+
+    def welcome(self, view: str, since: int) -> Welcome:
+        """Return what a view lacks that knows the events up to `since`; of a great many spans only the newest."""
+        known = 0 if since > self._framed else since
+        spans = self._spans_since(known)
+        if known and len(spans) > FIRST_SPANS:
+            known, spans = 0, self._spans_since(0)
+        return Welcome(
+            type="welcome",
+            view=view,
+            since=known,
+            last=self._framed,
+            origin_us=self._origin or 0,
+            total=len(self._labels),
+            spans=block_of(self._labelled(spans), self._origin or 0),
+            header=self.source.header(),
+            questions=list(self._questions.values())[-MAX_QUESTIONS:],
+            graph=self.source.graph,
+            streamed=self._streams.so_far(),
+        )
+
+    def _spans_since(self, sequence: int) -> list[Span]:
+        spans = self._builder.spans[: len(self._labels)]
+        if sequence:
+            return [span for span in spans if span.sequences[-1] > sequence]
+        first = max(0, len(spans) - FIRST_SPANS)
+        running = [span for span in spans[:first] if span.ended_us is None][:FIRST_SPANS]
+        return [*running, *spans[first:]]
+
+    def history(self, view: str, first: int, stop: int) -> History:
+        """Return the spans from `first` to below `stop`, the newest `SPANS_PER_PAGE` of them."""
+        stop = max(0, min(stop, len(self._labels)))
+        first = min(max(0, first, stop - SPANS_PER_PAGE), stop)
+        spans = self._builder.spans[first:stop]
+        block = block_of(self._labelled(spans), self._origin or 0)
+        return History(type="history", view=view, first=first, stop=stop, last=self._framed, spans=block)
+
+    def detail(self, view: str, index: int) -> Detail:
+        """Return the events of one span, long texts cut."""
+        if not 0 <= index < len(self._builder.spans):
+            return Detail(type="detail", view=view, id=index, events=[], error=f"there is no span {index}")
+        sequences = self._builder.spans[index].sequences
+        shown = [*sequences[:1], *sequences[1:][-(MAX_DETAIL_EVENTS - 1) :]]
+        budget = _Budget(MAX_DETAIL)
+        events = [event for sequence in shown for event in self.source.read(sequence - 1, 1)]
+        return Detail(
+            type="detail", view=view, id=index, events=[_detail_event(event, budget) for event in events], error=""
+        )
+
+
+def _differ(header: Header, before: Header | None) -> bool:
+    return before is None or header != {**before, "now_us": header["now_us"]}
+
+
+class _Budget:
+    """How many characters may still be sent."""
+
+    def __init__(self, characters: int) -> None:
+        self._left = characters
+
+    def shortened(self, value: Any) -> Any:
+        """Return plain data with its long texts cut."""
+        match value:
+            case str():
+                text = cut(value, max(min(MAX_TEXT, self._left), 200))
+                self._left -= len(text)
+                return text
+            case list():
+                return [self.shortened(part) for part in value]
+            case dict():
+                return {key: self.shortened(part) for key, part in value.items()}
+        return value
+
+
+def _detail_event(event: Event, budget: _Budget) -> DetailEvent:
+    data = budget.shortened(shown(event.data.to_data()))
+    return DetailEvent(sequence=event.sequence, event_type=event.event_type, recorded_us=event.recorded_at, data=data)

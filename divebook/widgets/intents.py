@@ -1,0 +1,87 @@
+"""What a person wants, carried out once: an intent is sent again until it is acknowledged, and may come many times.
+
+The thread on which messages arrive only hands over: a kernel may call back on its main thread, between two lines of a
+cell.
+"""
+
+from __future__ import annotations
+
+import contextvars
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from divebook.errors import DivebookError
+from divebook.widgets.protocol import Ack, Answer, Control
+
+REMEMBERED = 1000
+"""Intents whose outcome is still known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handlers:
+    """What is called for each intent, on a thread of its own; an error of divebook becomes a refusal."""
+
+    answer: Callable[[str, Any], None]
+    """Takes the interrupt's id and the response."""
+    pause: Callable[[], None]
+    resume: Callable[[], None]
+    cancel: Callable[[], None]
+
+
+class Intents:
+    """Carries out intents, one after the other, and acknowledges them.
+
+    Parameters
+    ----------
+    handlers
+        What they mean.
+    acknowledge
+        Sends an acknowledgement; called on any thread.
+    executor
+        Where handlers run; a thread by default.
+    """
+
+    def __init__(
+        self, handlers: Handlers, acknowledge: Callable[[Ack], None], executor: Executor | None = None
+    ) -> None:
+        self._handlers, self._acknowledge = handlers, acknowledge
+        self._executor = executor or ThreadPoolExecutor(1, "divebook-intents")
+        self._outcomes: OrderedDict[str, Ack | None] = OrderedDict()
+
+    def take(self, intent: Answer | Control) -> None:
+        """Carry out an intent that is new; acknowledge again one that is done."""
+        identity = intent["id"]
+        if identity not in self._outcomes:
+            self._remember(identity, None)
+            context = contextvars.copy_context()
+            self._executor.submit(context.run, self._carry_out, intent)
+            return
+        outcome = self._outcomes[identity]
+        if outcome is not None:
+            self._acknowledge(outcome)
+
+    def _remember(self, identity: str, outcome: Ack | None) -> None:
+        self._outcomes[identity] = outcome
+        while len(self._outcomes) > REMEMBERED:
+            self._outcomes.popitem(last=False)
+
+    def _carry_out(self, intent: Answer | Control) -> None:
+        try:
+            self._call(intent)
+        except Exception as error:  # noqa: BLE001 - whatever went wrong, the person who asked must hear of it
+            told = str(error) if isinstance(error, DivebookError) else f"{type(error).__name__}: {error}"
+            outcome = Ack(type="ack", id=intent["id"], accepted=False, text=told)
+        else:
+            outcome = Ack(type="ack", id=intent["id"], accepted=True, text="")
+        self._remember(intent["id"], outcome)
+        self._acknowledge(outcome)
+
+    def _call(self, intent: Answer | Control) -> None:
+        if intent["type"] == "answer":
+            self._handlers.answer(intent["interrupt_id"], intent["response"])
+            return
+        commands = {"pause": self._handlers.pause, "resume": self._handlers.resume, "cancel": self._handlers.cancel}
+        commands[intent["command"]]()

@@ -1,0 +1,241 @@
+"""An execution's log to be stepped through: how things stood behind each event, and what each event was.
+
+States come from the engine's fold. Some are kept on the way (they share their structure, so that this costs little):
+from the nearest of them any position is a few hundred events away, in a log of any length. Everything that is returned
+is plain JSON of bounded size.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from divebook.analysis.shown import cut, one_line
+from divebook.engine.evolve import evolve
+from divebook.engine.state import ExecutionState, PathState
+from divebook.errors import DivebookError
+from divebook.events import Event
+from divebook.events.catalog import StateMutated
+from divebook.events.codec import encode
+from divebook.widgets.protocol import (
+    DetailEvent,
+    EventAnswer,
+    EventBlock,
+    EventsAnswer,
+    PathView,
+    PendingView,
+    ReplayToBrowser,
+    StateAnswer,
+    StateView,
+)
+
+T = TypeVar("T")
+
+KEPT_EVERY = 250
+"""Events between two states that are kept."""
+MAX_TEXT, MAX_VALUES = 20_000, 400_000
+"""Characters of one text, and of all values, of an answer."""
+LEAST_TEXT, COST_OF_VALUE = 200, 8
+EVENTS_PER_ANSWER = 10_000
+MAX_PATHS = 200
+NAME_WIDTH, TEXT_WIDTH = 120, 120
+_TELLING = ("error", "condition", "question", "item_key", "operation_type", "stored_variable", "target", "signal_type")
+"""Fields that tell an event from its neighbours, the most telling first."""
+
+
+class Positions:
+    """Answers what was so at each position of one log.
+
+    Examples
+    --------
+    >>> from divebook.events import Event, catalog
+    >>> log = [Event("event_1", "exec_1", 1, 1, catalog.ExecutionStarted("demo", {"x": 1}))]
+    >>> Positions("exec_1", log).state_at(1)["inputs"]
+    {'x': 1}
+    """
+
+    def __init__(self, execution_id: str, events: Iterable[Event] = (), *, kept_every: int = KEPT_EVERY) -> None:
+        self._events: list[Event] = []
+        self._kept_every = kept_every
+        self._kept = [ExecutionState(execution_id)]
+        """States behind events 0, `kept_every`, 2 `kept_every`, ... as far as anybody asked."""
+        self._latest = self._kept[0]
+        self.extend(events)
+
+    @property
+    def total(self) -> int:
+        """How many events there are."""
+        return len(self._events)
+
+    def extend(self, events: Iterable[Event]) -> None:
+        """Take over the events that follow; those that are known already are left out."""
+        for event in events:
+            if event.sequence == self.total + 1:
+                self._events.append(event)
+            elif event.sequence > self.total:
+                raise ValueError(f"event {event.sequence} cannot follow event {self.total}: those between are missing")
+
+    def state_at(self, sequence: int) -> StateView:
+        """Return how the execution stood behind an event; 0 is before the first. Raises `IndexError`."""
+        if not 0 <= sequence <= self.total:
+            raise IndexError(f"there is no position {sequence}: the log has {self.total} events")
+        return view_of(self._state(sequence))
+
+    def _state(self, sequence: int) -> ExecutionState:
+        state = self._kept[min(sequence // self._kept_every, len(self._kept) - 1)]
+        if state.last_sequence < self._latest.last_sequence <= sequence:
+            state = self._latest
+        for event in self._events[state.last_sequence : sequence]:
+            state = evolve(state, event)
+            if event.sequence == len(self._kept) * self._kept_every:
+                self._kept.append(state)
+        self._latest = state
+        return state
+
+    def event_at(self, sequence: int) -> DetailEvent:
+        """Return one event as it is recorded, long texts cut. Raises `IndexError`."""
+        if not 1 <= sequence <= self.total:
+            raise IndexError(f"there is no event {sequence}: the log has {self.total} events")
+        event = self._events[sequence - 1]
+        data = json.loads(encode(event.data.to_data()))
+        return DetailEvent(
+            sequence=sequence,
+            event_type=event.event_type,
+            recorded_us=event.recorded_at,
+            data=_Budget(MAX_VALUES).shortened(data),
+        )
+
+    def reply(self, message: Mapping[str, Any]) -> ReplayToBrowser | None:
+        """Return the answer to a message of a view that steps; None if it is no such message."""
+        match message:
+            case {"type": "events", "view": str(view), "after": int(after), "stop": int(stop)}:
+                block = self.block(max(0, after), min(stop, max(0, after) + EVENTS_PER_ANSWER))
+                return EventsAnswer(type="events", view=view, total=self.total, events=block)
+            case {"type": "state", "view": str(view), "sequence": int(sequence)}:
+                state, why = _tried(self.state_at, sequence)
+                return StateAnswer(type="state", view=view, sequence=sequence, state=state, error=why)
+            case {"type": "event", "view": str(view), "sequence": int(sequence)}:
+                event, why = _tried(self.event_at, sequence)
+                return EventAnswer(type="event", view=view, sequence=sequence, event=event, error=why)
+        return None
+
+    def block(self, after: int = 0, stop: int | None = None) -> EventBlock:
+        """Return the events behind `after`, up to and with `stop`, as columns of short texts."""
+        return block_of(self._events[after:stop], self._events[0].recorded_at if self._events else 0, after + 1)
+
+
+def _tried(read: Callable[[int], T], sequence: int) -> tuple[T | None, str]:
+    try:
+        return read(sequence), ""
+    except (IndexError, DivebookError) as error:
+        return None, str(error)
+
+
+def view_of(state: ExecutionState) -> StateView:
+    """Return a state as plain JSON of bounded size."""
+    budget = _Budget(MAX_VALUES)
+    pending = [
+        PendingView(
+            interrupt_id=asked.interrupt_id,
+            kind=asked.kind,
+            question=cut(asked.question, MAX_TEXT),
+            path=asked.path,
+            step=asked.step,
+        )
+        for asked in state.pending_interrupts()
+    ]
+    return StateView(
+        sequence=state.last_sequence,
+        status=state.status,
+        inputs=budget.plain(state.inputs),
+        outputs=budget.plain(state.outputs),
+        variables=budget.plain(state.variables),
+        paths=[_path_view(path, state, budget) for path in _shown_paths(state)],
+        usage=state.usage.to_dict(),
+        pending=pending,
+        error=cut(state.error or "", MAX_TEXT),
+    )
+
+
+def _shown_paths(state: ExecutionState) -> Sequence[PathState]:
+    """Return the paths that are under way, and the newest of those that are over, in the order of their beginning."""
+    active = state.active_paths()[:MAX_PATHS]
+    names = {path.id for path in active}
+    over = sorted((path for path in state.paths.values() if path.id not in names), key=lambda path: path.number)
+    room = MAX_PATHS - len(active)
+    return sorted([*active, *(over[-room:] if room else [])], key=lambda path: path.number)
+
+
+def _path_view(path: PathState, state: ExecutionState, budget: _Budget) -> PathView:
+    own = path.open is not None and path.variables != state.variables
+    return PathView(
+        id=path.id,
+        status=path.status,
+        phase=path.phase,
+        step=path.current_step,
+        visits=path.visits.get(path.current_step, 0),
+        variables=budget.plain(path.variables) if own else None,
+        error=cut(path.error or "", MAX_TEXT),
+    )
+
+
+def block_of(events: Sequence[Event], origin_us: int, first: int) -> EventBlock:
+    """Return events as columns."""
+    places = {"": 0}
+
+    def place(text: str) -> int:
+        return places.setdefault(text, len(places))
+
+    columns: list[tuple[int, ...]] = [
+        (
+            event.recorded_at - origin_us,
+            place(event.event_type),
+            place(one_line(event.path, NAME_WIDTH)),
+            place(one_line(event.step, NAME_WIDTH)),
+            place(summary_of(event)),
+        )
+        for event in events
+    ]
+    time, kind, path, step, text = (list(column) for column in zip(*columns, strict=True)) if columns else ([],) * 5
+    return EventBlock(
+        first=first, origin_us=origin_us, names=list(places), time=time, type=kind, path=path, step=step, text=text
+    )
+
+
+def summary_of(event: Event) -> str:
+    """Return in a few words what tells an event from its neighbours."""
+    if isinstance(event.data, StateMutated):
+        return one_line(", ".join(change.key for change in event.data.mutations), TEXT_WIDTH)
+    found = (getattr(event.data, name, None) for name in _TELLING)
+    return next((one_line(value, TEXT_WIDTH) for value in found if isinstance(value, str) and value), "")
+
+
+class _Budget:
+    """How many characters may still be sent."""
+
+    def __init__(self, characters: int) -> None:
+        self._left = characters
+
+    def plain(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return stored values as JSON, shortened."""
+        shortened = self.shortened(json.loads(encode(dict(values))))
+        return {str(key): value for key, value in shortened.items()}
+
+    def shortened(self, value: Any) -> Any:
+        """Return plain JSON with its long texts cut, and the rest of what is too much left out."""
+        match value:
+            case str():
+                text = cut(value, max(min(MAX_TEXT, self._left), LEAST_TEXT))
+                self._left -= len(text)
+                return text
+            case list():
+                parts = [self.shortened(part) for part in value if self._left > 0]
+                missing = len(value) - len(parts)
+                return [*parts, f"… ({missing:,} more)"] if missing else parts
+            case dict():
+                kept = {key: self.shortened(part) for key, part in value.items() if self._left > 0}
+                missing = len(value) - len(kept)
+                return kept | {"…": f"({missing:,} more)"} if missing else kept
+        self._left -= COST_OF_VALUE
+        return value

@@ -1,0 +1,400 @@
+"""What kernel and browser say to each other: one class for each message, in both directions.
+
+``widgets/src/protocol.ts`` is generated from this file by ``python widgets/generate.py``. Every message is sent with
+`model.send`, never through a traitlet: front ends deliver messages while a cell is awaited, and hold traitlets back.
+
+A view says `Hello` until it is welcomed, and names the last event it knows of. `Welcome` brings it up to date; spans
+that are older than what fits come by `Range`. From then on `Delta` brings what changed, with the numbers of the events
+it was made of: a view that finds a gap says `Hello` again. What a person wants carries an id, is sent again until it
+is acknowledged, and is done once.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias, TypedDict
+
+Micros: TypeAlias = int
+"""Microseconds since 1970."""
+Durability: TypeAlias = Literal["durable", "relaxed", "memory"]
+Command: TypeAlias = Literal["pause", "resume", "cancel"]
+QuestionKind: TypeAlias = Literal[
+    "clarification",
+    "confirmation",
+    "agent_review",
+    "checkpoint",
+    "resource_exhausted",
+    "timeout",
+    "system_error",
+    "outcome_unknown",
+]
+QuestionStatus: TypeAlias = Literal["pending", "completed", "expired", "cancelled"]
+
+
+class SpanBlock(TypedDict):
+    """Spans by columns of equal length; texts are positions in `names`, which belongs to this block alone."""
+
+    names: list[str]
+    """The first is the empty text."""
+    id: list[int]
+    """Place in the order in which the spans began, from 0; the span's name for good."""
+    kind: list[int]
+    """``step``, ``item`` or ``operation``."""
+    path: list[int]
+    step: list[int]
+    type: list[int]
+    """Type of the step or operation: ``prompt``, ``agent_response``, ..."""
+    label: list[int]
+    """What tells it from its neighbours: the item, the model, the tool, the action."""
+    status: list[int]
+    note: list[int]
+    """Beginning of the error, if there is one."""
+    start: list[int]
+    """Microseconds since the origin of the welcome."""
+    end: list[int]
+    """The same; -1 while it runs."""
+    iteration: list[int]
+    """Number of the item; -1 if it belongs to none."""
+    visit: list[int]
+    attempts: list[int]
+    tokens: list[int]
+    sequence: list[int]
+    """The event it began with."""
+
+
+class Gauge(TypedDict):
+    """How much of a bound is spent."""
+
+    name: str
+    spent: float
+    limit: float
+    unit: str
+
+
+class Header(TypedDict):
+    """What is shown of the execution as a whole."""
+
+    execution_id: str
+    workflow: str
+    status: str
+    live: bool
+    """Whether a process drives it."""
+    error: str
+    started_us: Micros | None
+    ended_us: Micros | None
+    now_us: Micros
+    """The kernel's clock when this was sent: running bars end there."""
+    model_calls: int
+    input_tokens: int
+    output_tokens: int
+    cost: float | None
+    """US dollars; null where prices are unknown."""
+    gauges: list[Gauge]
+    durability: Durability
+    commands: list[Command]
+    """What can be asked for now."""
+
+
+class Question(TypedDict):
+    """A question and, once there is one, its answer."""
+
+    interrupt_id: str
+    kind: QuestionKind
+    question: str
+    message: str
+    path: str
+    step: str
+    data: dict[str, Any]
+    schema: dict[str, Any] | None
+    """JSON schema of the answer; null if any text will do."""
+    raised_us: Micros
+    expires_us: Micros | None
+    required: bool
+    status: QuestionStatus
+    response: Any
+    answered_by: str | None
+
+
+class GraphStep(TypedDict):
+    """A step as the workflow defines it."""
+
+    name: str
+    type: str
+    each: bool
+
+
+class GraphEdge(TypedDict):
+    """A way from step to step."""
+
+    source: str
+    target: str
+    kind: Literal["next", "catch"]
+    condition: str
+
+
+class Graph(TypedDict):
+    """The workflow's steps and edges, in the order in which they are written."""
+
+    steps: list[GraphStep]
+    edges: list[GraphEdge]
+
+
+class Streamed(TypedDict):
+    """A piece of text that a model is writing; shown, never recorded."""
+
+    id: int
+    """The span of the model call."""
+    at: int
+    """How many characters came before it."""
+    text: str
+
+
+# --- from the kernel -----------------------------------------------------------------------------------------------
+
+
+class Welcome(TypedDict):
+    """Everything a view needs to begin, or to go on after a gap."""
+
+    type: Literal["welcome"]
+    view: str
+    since: int
+    """The event behind which the spans changed; 0 if a view must forget what it has."""
+    last: int
+    """Sequence number of the last event that is in it."""
+    origin_us: Micros
+    """What the times of spans are counted from."""
+    total: int
+    """Number of spans there are."""
+    spans: SpanBlock
+    """Those that changed since; of very many only the newest, and those that run."""
+    header: Header
+    questions: list[Question]
+    graph: Graph
+    streamed: list[Streamed]
+
+
+class Delta(TypedDict):
+    """What changed since the last delta, for all views."""
+
+    type: Literal["delta"]
+    after: int
+    """The event it continues; a view that knows less has missed something."""
+    last: int
+    origin_us: Micros
+    total: int
+    spans: SpanBlock
+    header: Header
+    questions: list[Question]
+    """Those that are new or changed."""
+    streamed: list[Streamed]
+
+
+class History(TypedDict):
+    """Answer to `Range`."""
+
+    type: Literal["history"]
+    view: str
+    first: int
+    """The span it begins with; it has all from there up to `stop`."""
+    stop: int
+    last: int
+    """The event up to which changes are in it."""
+    spans: SpanBlock
+
+
+class DetailEvent(TypedDict):
+    """An event as it is recorded; texts beyond a limit are cut."""
+
+    sequence: int
+    event_type: str
+    recorded_us: Micros
+    data: dict[str, Any]
+
+
+class Detail(TypedDict):
+    """Answer to `DetailRequest`."""
+
+    type: Literal["detail"]
+    view: str
+    id: int
+    events: list[DetailEvent]
+    error: str
+    """Why there are none."""
+
+
+class Ack(TypedDict):
+    """What became of an intent."""
+
+    type: Literal["ack"]
+    id: str
+    accepted: bool
+    text: str
+    """Why it was refused."""
+
+
+# --- from the browser ----------------------------------------------------------------------------------------------
+
+
+class Hello(TypedDict):
+    """A view begins, or has missed something."""
+
+    type: Literal["hello"]
+    view: str
+    since: int
+    """Sequence number of the last event it knows of; 0 for none."""
+
+
+class Range(TypedDict):
+    """A view asks for spans it does not have."""
+
+    type: Literal["range"]
+    view: str
+    first: int
+    stop: int
+
+
+class DetailRequest(TypedDict):
+    """A view asks for the events of a span."""
+
+    type: Literal["detail"]
+    view: str
+    id: int
+
+
+class Answer(TypedDict):
+    """A person answers a question."""
+
+    type: Literal["answer"]
+    id: str
+    interrupt_id: str
+    response: Any
+
+
+class Control(TypedDict):
+    """A person wants the execution to pause, to go on or to end."""
+
+    type: Literal["control"]
+    id: str
+    command: Command
+
+
+ToBrowser: TypeAlias = Welcome | Delta | History | Detail | Ack
+ToKernel: TypeAlias = Hello | Range | DetailRequest | Answer | Control
+
+
+# --- stepping through a log ----------------------------------------------------------------------------------------
+
+
+class EventBlock(TypedDict):
+    """Events by columns of equal length, without gaps; texts are positions in `names`, which belongs to this block."""
+
+    first: int
+    """Sequence number of the first."""
+    origin_us: Micros
+    """What the times are counted from."""
+    names: list[str]
+    """The first is the empty text."""
+    time: list[int]
+    """Microseconds since the origin."""
+    type: list[int]
+    path: list[int]
+    step: list[int]
+    text: list[int]
+    """What tells it from its neighbours: the error, the condition, the variables that changed."""
+
+
+class PathView(TypedDict):
+    """A line of progress as it stood."""
+
+    id: str
+    status: str
+    phase: str
+    step: str
+    visits: int
+    """How often it had entered its present step."""
+    variables: dict[str, Any] | None
+    """Those that its step reads, where they are others than the execution's."""
+    error: str
+
+
+class PendingView(TypedDict):
+    """A question that was open."""
+
+    interrupt_id: str
+    kind: str
+    question: str
+    path: str
+    step: str
+
+
+class StateView(TypedDict):
+    """An execution as it stood behind an event; long texts are cut."""
+
+    sequence: int
+    status: str
+    inputs: dict[str, Any]
+    outputs: dict[str, Any]
+    variables: dict[str, Any]
+    paths: list[PathView]
+    usage: dict[str, int]
+    pending: list[PendingView]
+    error: str
+
+
+class StateRequest(TypedDict):
+    """A view asks how the execution stood behind an event."""
+
+    type: Literal["state"]
+    view: str
+    sequence: int
+
+
+class StateAnswer(TypedDict):
+    """Answer to `StateRequest`."""
+
+    type: Literal["state"]
+    view: str
+    sequence: int
+    state: StateView | None
+    error: str
+    """Why there is none."""
+
+
+class EventRequest(TypedDict):
+    """A view asks for the whole of one event."""
+
+    type: Literal["event"]
+    view: str
+    sequence: int
+
+
+class EventAnswer(TypedDict):
+    """Answer to `EventRequest`."""
+
+    type: Literal["event"]
+    view: str
+    sequence: int
+    event: DetailEvent | None
+    error: str
+    """Why there is none."""
+
+
+class EventRange(TypedDict):
+    """A view asks for events behind one sequence number, up to another."""
+
+    type: Literal["events"]
+    view: str
+    after: int
+    stop: int
+
+
+class EventsAnswer(TypedDict):
+    """Answer to `EventRange`."""
+
+    type: Literal["events"]
+    view: str
+    total: int
+    events: EventBlock
+
+
+ReplayToBrowser: TypeAlias = StateAnswer | EventAnswer | EventsAnswer
+ReplayToKernel: TypeAlias = StateRequest | EventRequest | EventRange

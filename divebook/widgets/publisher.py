@@ -1,0 +1,173 @@
+"""Who sends: one thread for each execution that is looked at, at most 30 messages a second to each view.
+
+Servers cut off what sends more than 1,000 messages a second, the end of the cell included. `Publisher.turn` does at
+most one thing and says how long to wait for the next, so that it can be tested without a thread.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from divebook.errors import StoreError
+from divebook.events import Event
+from divebook.execution import Execution
+from divebook.widgets.feed import Feed
+from divebook.widgets.protocol import Delta
+from divebook.widgets.source import source_of
+
+INTERVAL = 1 / 30
+"""Seconds between two messages."""
+HEARTBEAT = 1.0
+"""Seconds between two looks at what changes without an event: other processes, a driver that ends."""
+
+_log = logging.getLogger(__name__)
+
+Listener: TypeAlias = Callable[[Delta], int]
+"""Sends a delta; returns how many messages that took."""
+Reply: TypeAlias = Callable[[], None]
+
+
+class Publisher:
+    """Sends the frames of one feed to all views, and answers to single ones, evenly spread over time.
+
+    Parameters
+    ----------
+    feed
+        What is told.
+    clock
+        Seconds on a clock that never goes back.
+    """
+
+    def __init__(self, feed: Feed, clock: Callable[[], float] = time.monotonic) -> None:
+        self.feed = feed
+        self._clock = clock
+        self._listeners: tuple[Listener, ...] = ()
+        self._urgent: deque[Reply] = deque()
+        self._patient: deque[Reply] = deque()
+        self._patience_was_last = False
+        self._free_at = self._beat_at = 0.0
+        self._news, self._lock = threading.Event(), threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._unsubscribe: Callable[[], None] = lambda: None
+
+    # --- who listens -----------------------------------------------------------------------------------------------
+
+    def add(self, listener: Listener) -> Callable[[], None]:
+        """Send deltas to a listener from now on; call what is returned to stop it."""
+        with self._lock:
+            self._listeners = (*self._listeners, listener)
+            if self._thread is None:
+                self._start()
+
+        def remove() -> None:
+            with self._lock:
+                self._listeners = tuple(known for known in self._listeners if known is not listener)
+            self._news.set()
+
+        return remove
+
+    def _start(self) -> None:
+        self._unsubscribe = self.feed.source.subscribe(self._receive)
+        self.feed.look_again()
+        # in the context of whoever shows the view: kernels find the cell to send to there
+        run = contextvars.copy_context().run
+        self._thread = threading.Thread(target=run, args=(self._publish,), name="divebook-publisher", daemon=True)
+        self._thread.start()
+
+    def _receive(self, events: Sequence[Event]) -> None:
+        self.feed.receive(events)
+        self._news.set()
+
+    def stream(self, operation_id: str, text: str) -> None:
+        """Show a piece of text that a model is writing; any thread."""
+        self.feed.stream(operation_id, text)
+        self._news.set()
+
+    def post(self, reply: Reply, *, urgent: bool) -> None:
+        """Have one message sent to one view, soon, or between the frames; any thread."""
+        (self._urgent if urgent else self._patient).append(reply)
+        self._news.set()
+
+    # --- sending ---------------------------------------------------------------------------------------------------
+
+    def turn(self) -> float:
+        """Send at most one thing; return the seconds until the next turn is due."""
+        now = self._clock()
+        if now < self._free_at:
+            return self._free_at - now
+        sent = self._send_one(now)
+        if sent == 0:
+            return max(self._beat_at - now, 0.0)
+        self._free_at = now + sent * INTERVAL
+        return self._free_at - now
+
+    def _send_one(self, now: float) -> int:
+        if self._urgent:
+            self._urgent.popleft()()
+            return 1
+        if self._patient and not self._patience_was_last:
+            self._patience_was_last = True
+            self._patient.popleft()()
+            return 1
+        self._patience_was_last = False
+        sent = self._send_frame(now)
+        if sent == 0 and self._patient:
+            self._patient.popleft()()
+            return 1
+        return sent
+
+    def _send_frame(self, now: float) -> int:
+        if now >= self._beat_at:
+            self._beat_at = now + HEARTBEAT
+            self.feed.look_again()
+        elif not self.feed.has_news:
+            return 0
+        delta = self.feed.frame()
+        if delta is None:
+            return 0
+        return max([listener(delta) for listener in self._listeners], default=1)
+
+    def _publish(self) -> None:
+        while True:
+            self._news.clear()
+            wait = 0.0
+            try:
+                wait = self.turn()
+            except StoreError:  # closed or damaged: whoever writes to it says so where it is seen
+                _log.exception("a live view ends: its events cannot be read")
+                self._listeners = ()
+            with self._lock:
+                if not self._listeners:
+                    self._unsubscribe()
+                    self._thread = None
+                    return
+            if self._clock() < self._free_at:
+                time.sleep(wait)
+            else:
+                self._news.wait(wait)
+
+
+_publishers: weakref.WeakValueDictionary[tuple[int, str], Publisher] = weakref.WeakValueDictionary()
+_publishers_lock = threading.Lock()
+
+
+def publisher_of(execution: Execution) -> Publisher:
+    """Return the publisher of an execution: one for all its views, so that each event is looked at once.
+
+    An execution that was taken up again is another object for the same log: the views then follow the new one.
+    """
+    key = (id(execution.store), execution.id)
+    with _publishers_lock:
+        publisher = _publishers.get(key)
+        if publisher is None:
+            publisher = _publishers[key] = Publisher(Feed(source_of(execution)))
+        else:
+            publisher.feed.source = source_of(execution)
+        return publisher

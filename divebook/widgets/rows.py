@@ -1,0 +1,85 @@
+"""Spans as columns for the browser: short texts only; what a span was given and what came out is asked for singly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from divebook.analysis.shown import one_line, value_text
+from divebook.analysis.spans import Span
+from divebook.widgets.protocol import SpanBlock
+
+NAME_WIDTH, LABEL_WIDTH, NOTE_WIDTH = 120, 60, 160
+_TELLING = ("tool_name", "tool", "action_name", "step", "workflow", "agent", "path", "model")
+"""Parameters that tell an operation from its neighbours, the most telling first."""
+_TEXT_LOOKED_AT = 500
+
+
+def label_of(span: Span) -> str:
+    """Return what tells a span from its neighbours: the item, the action, the agent ..."""
+    given = span.parameters or {}
+    if span.kind == "item":
+        item = given.get("item")
+        text = item[:_TEXT_LOOKED_AT] if isinstance(item, str) else value_text(item)
+        return one_line(text, LABEL_WIDTH)
+    found = next((given[key] for key in _TELLING if isinstance(given.get(key), str)), "")
+    return one_line(found, LABEL_WIDTH)
+
+
+class _Names:
+    """The texts of one block, each once."""
+
+    def __init__(self) -> None:
+        self._places = {"": 0}
+
+    def place(self, text: str, width: int = NAME_WIDTH) -> int:
+        return self._places.setdefault(one_line(text, width), len(self._places))
+
+    def listed(self) -> list[str]:
+        return list(self._places)
+
+
+def block_of(spans: Iterable[tuple[Span, str]], origin_us: int) -> SpanBlock:
+    """Return spans, each with its label, as columns; times count from `origin_us`."""
+    names = _Names()
+    place = names.place
+    block = empty_block()
+    for span, label in spans:
+        block["id"].append(span.index)
+        block["kind"].append(place(span.kind))
+        block["path"].append(place(span.path))
+        block["step"].append(place(span.step))
+        block["type"].append(place(span.type))
+        block["label"].append(place(label))
+        block["status"].append(place(span.status))
+        block["note"].append(place(span.error or "", NOTE_WIDTH))
+        block["start"].append(span.started_us - origin_us)
+        block["end"].append(-1 if span.ended_us is None else span.ended_us - origin_us)
+        block["iteration"].append(-1 if span.iteration is None else span.iteration)
+        block["visit"].append(span.visit)
+        block["attempts"].append(span.attempts)
+        block["tokens"].append(span.usage.get("input_tokens", 0) + span.usage.get("output_tokens", 0))
+        block["sequence"].append(span.sequences[0])
+    block["names"] = names.listed()
+    return block
+
+
+def empty_block() -> SpanBlock:
+    """Return a block without spans."""
+    return SpanBlock(
+        names=[""],
+        id=[],
+        kind=[],
+        path=[],
+        step=[],
+        type=[],
+        label=[],
+        status=[],
+        note=[],
+        start=[],
+        end=[],
+        iteration=[],
+        visit=[],
+        attempts=[],
+        tokens=[],
+        sequence=[],
+    )

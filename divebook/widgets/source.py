@@ -1,0 +1,192 @@
+"""What a feed reads besides spans: the header's numbers, the questions, the workflow's graph; plain data only."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, cast
+
+from divebook.analysis.shown import one_line
+from divebook.engine.bounds import NANODOLLARS
+from divebook.engine.state import ExecutionState, Interrupt
+from divebook.errors import ExecutionNotFoundError
+from divebook.events import Event
+from divebook.events.catalog import RUNNING, WAITING
+from divebook.events.codec import encode_shown
+from divebook.events.event import to_microseconds
+from divebook.execution import Execution
+from divebook.store import MemoryStore
+from divebook.store.durability import FULL, RELAXED
+from divebook.store.sqlite.store import SqliteStore
+from divebook.widgets.protocol import (
+    Command,
+    Durability,
+    Gauge,
+    Graph,
+    GraphEdge,
+    GraphStep,
+    Header,
+    Question,
+    QuestionKind,
+    QuestionStatus,
+)
+from divebook.workflow.definition import Workflow
+
+MAX_ERROR = 2000
+MAX_EXACT = 2**53
+"""Larger whole numbers are not exact in browsers, and are sent as texts."""
+NO_QUESTION = "The engine asks how to go on."
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the parts of a view come from; every function may be called from any thread."""
+
+    header: Callable[[], Header]
+    questions: Callable[[], Sequence[Question]]
+    graph: Graph
+    read: Callable[[int, int], list[Event]]
+    """Events behind a sequence number, at most so many."""
+    subscribe: Callable[[Callable[[Sequence[Event]], None]], Callable[[], None]]
+
+
+def source_of(execution: Execution) -> Source:
+    """Return what a view of an execution is made of."""
+
+    def read(after: int, limit: int) -> list[Event]:
+        try:
+            return execution.store.read(execution.id, after, limit)
+        except ExecutionNotFoundError:  # its first event is still to come
+            return []
+
+    return Source(
+        header=lambda: header_of(execution),
+        questions=lambda: [question_of(asked) for asked in execution.state.interrupts.values()],
+        graph=graph_of(execution.workflow),
+        read=read,
+        subscribe=execution.subscribe,
+    )
+
+
+def header_of(execution: Execution) -> Header:
+    """Return the numbers of an execution as they stand."""
+    state, usage = execution.state, execution.usage
+    return Header(
+        execution_id=execution.id,
+        workflow=one_line(execution.workflow.name, 120),
+        status=state.status,
+        live=execution.is_live,
+        error=one_line(state.error or "", MAX_ERROR),
+        started_us=_micros(state.started_at),
+        ended_us=_micros(state.ended_at),
+        now_us=time.time_ns() // 1000,
+        model_calls=usage.requests,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cost=usage.cost / NANODOLLARS if usage.cost else None,
+        gauges=gauges_of(state),
+        durability=durability_of(execution),
+        commands=commands_of(execution),
+    )
+
+
+def durability_of(execution: Execution) -> Durability:
+    """Return what a crash can take from an execution: nothing, the latest events, or everything."""
+    store = execution.store
+    if isinstance(store, MemoryStore):
+        return "memory"
+    written = execution.durability or (store.durability if isinstance(store, SqliteStore) else FULL)
+    return "relaxed" if written == RELAXED else "durable"
+
+
+def gauges_of(state: ExecutionState) -> list[Gauge]:
+    """Return how much of each bound is spent; what runs and may still be consumed counts."""
+    bounds, ledger, usage = state.bounds, state.ledger, state.usage
+    rows = (
+        ("model calls", ledger.llm_calls, bounds.max_llm_calls, ""),
+        ("agent steps", ledger.agent_hops, bounds.max_agent_hops, ""),
+        ("loops", ledger.iterations, bounds.max_iterations, ""),
+        ("tokens", usage.input_tokens + usage.output_tokens + ledger.reserved_tokens, bounds.max_tokens, ""),
+        ("cost", (usage.cost + ledger.reserved_cost) / NANODOLLARS, bounds.max_cost, "$"),
+        ("time", state.running_us / 1e6, bounds.max_seconds, "s"),
+    )
+    return [
+        Gauge(name=name, spent=round(spent, 6), limit=float(limit), unit=unit)
+        for name, spent, limit, unit in rows
+        if limit is not None
+    ]
+
+
+def commands_of(execution: Execution) -> list[Command]:
+    """Return what a person can ask of an execution now."""
+    if execution.is_live:
+        return ["pause", "cancel"]
+    if execution.status == "completed":
+        return []
+    return ["resume", "cancel"] if execution.status in (RUNNING, WAITING) else ["resume"]
+
+
+def question_of(asked: Interrupt) -> Question:
+    """Return a question of the engine as views know it."""
+    return Question(
+        interrupt_id=asked.interrupt_id,
+        kind=cast("QuestionKind", asked.kind),
+        question=encodable(asked.question or NO_QUESTION),
+        message=encodable(asked.message or ""),
+        path=asked.path,
+        step=asked.step,
+        data=shown(asked.data or {}),
+        schema=None if asked.schema is None else shown(asked.schema),
+        raised_us=asked.raised_us,
+        expires_us=asked.expires_us,
+        required=not asked.optional,
+        status=cast("QuestionStatus", asked.status),
+        response=shown(asked.response),
+        answered_by=asked.answered_by,
+    )
+
+
+def graph_of(workflow: Workflow) -> Graph:
+    """Return the steps of a workflow and the ways between them."""
+    steps = [GraphStep(name=step.name, type=step.type, each=step.each is not None) for step in workflow.steps]
+    edges = [
+        GraphEdge(source=step.name, target=edge.step, kind="next", condition=one_line(edge.condition or "", 200))
+        for step in workflow.steps
+        for edge in step.edges
+    ]
+    edges += [
+        GraphEdge(source=step.name, target=policy.step, kind="catch", condition="")
+        for step in workflow.steps
+        for policy in step.catch
+    ]
+    return Graph(steps=steps, edges=edges)
+
+
+def shown(value: Any) -> Any:
+    """Return recorded data as JSON that a browser reads exactly; frames and the like become a few words."""
+    return _exact(json.loads(encode_shown(value)))
+
+
+def _exact(value: Any) -> Any:
+    match value:
+        case bool():
+            return value
+        case int() if abs(value) > MAX_EXACT:
+            return str(value)
+        case list():
+            return [_exact(part) for part in value]
+        case dict():
+            return {key: _exact(part) for key, part in value.items()}
+    return value
+
+
+def encodable(text: str) -> str:
+    """Return a text that can be sent: halves of characters become question marks."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _micros(moment: datetime | None) -> int | None:
+    return None if moment is None else to_microseconds(moment)

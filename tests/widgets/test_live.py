@@ -1,0 +1,102 @@
+"""The widget: what it sends, and whom it tells what a person wants."""
+
+import threading
+import types
+
+import pytest
+
+from divebook.errors import SetupError
+from divebook.widgets import live
+from divebook.widgets.intents import Handlers
+from divebook.widgets.publisher import publisher_of
+from divebook.workflow.definition import Workflow
+from divebook.workflow.step import Step
+from tests.execution.worlds import environment
+
+PATIENCE = 20
+
+
+class Page:
+    """A widget whose messages the test reads, as a browser would."""
+
+    def __init__(self):
+        self.messages, self.news, self.answers = [], threading.Condition(), []
+        execution = environment().start(Workflow("w", [Step("a", script="1")])).wait(PATIENCE)
+        handlers = Handlers(lambda *answer: self.answers.append(answer), *[lambda: None] * 3)
+        self.view = live.LiveView(publisher_of(execution), handlers)
+
+    def hear(self, message):
+        with self.news:
+            self.messages.append(message)
+            self.news.notify_all()
+
+    def say(self, **message):
+        self.view._receive(self.view, message, [])
+
+    def wait_for(self, type_):
+        with self.news:
+            assert self.news.wait_for(lambda: any(m["type"] == type_ for m in self.messages), PATIENCE)
+            return next(message for message in self.messages if message["type"] == type_)
+
+
+@pytest.fixture
+def page(monkeypatch):
+    monkeypatch.setattr(live, "built", lambda name: f"/* {name} */")
+    heard = []
+    monkeypatch.setattr(live.LiveView, "send", lambda self, message: heard.append((self, message)))
+    shown = Page()
+    monkeypatch.setattr(live.LiveView, "send", lambda _, message: shown.hear(message))
+    for _, message in heard:
+        shown.hear(message)
+    yield shown
+    shown.view.close()
+
+
+def test_a_view_that_says_hello_is_welcomed(page):
+    page.wait_for("delta")
+    page.say(type="hello", view="v1", since=0)
+    welcome = page.wait_for("welcome")
+    assert (welcome["view"], welcome["total"]) == ("v1", 2)
+
+
+def test_spans_and_details_are_sent_on_demand(page):
+    page.wait_for("delta")
+    page.say(type="range", view="v1", first=0, stop=1)
+    page.say(type="detail", view="v1", id=0)
+    assert page.wait_for("history")["spans"]["id"] == [0]
+    assert [event["event_type"] for event in page.wait_for("detail")["events"]] == ["step_started", "step_completed"]
+
+
+def test_an_answer_is_acknowledged(page):
+    page.say(type="answer", id="a1", interrupt_id="ask_1", response=3)
+    assert page.wait_for("ack")["accepted"]
+    assert page.answers == [("ask_1", 3)]
+
+
+def test_the_snapshot_holds_the_status(page):
+    page.wait_for("delta")
+    page.say(type="hello", view="v1", since=0)
+    page.wait_for("welcome")  # after the delta, and with it the snapshot, are done with
+    assert page.view.snapshot == {"status": "completed", "workflow": "w", "pending": []}
+
+
+def test_the_bundle_travels_with_the_widget(page):
+    assert (page.view._esm, page.view._css) == ("/* live.js */", "/* live.css */")
+
+
+def test_a_bundle_that_was_not_built_says_how_to_build_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(live, "STATIC", tmp_path)
+    with pytest.raises(SetupError, match=r"python widgets/frontend\.py build"):
+        live.built("live.js")
+
+
+def test_a_kernel_that_remembers_the_busy_shell_is_made_to_forget_it():
+    comm = types.SimpleNamespace(_reply_subshell_for="main")
+    live._answer_while_busy(comm)
+    assert comm._reply_subshell_for is None
+
+
+def test_a_kernel_that_does_not_is_left_alone():
+    comm = types.SimpleNamespace()
+    live._answer_while_busy(comm)
+    assert vars(comm) == {}

@@ -1,0 +1,133 @@
+"""Stepping through a log: every position is the engine's fold, whatever was asked before."""
+
+import json
+import random
+
+import pytest
+
+from divebook.engine.evolve import evolve, fold
+from divebook.events import catalog
+from divebook.widgets.positions import KEPT_EVERY, MAX_VALUES, Positions, view_of
+from tests.engine.history import begun, events, step
+
+
+def a_log(visits):
+    inside = [
+        step("a", catalog.StateMutated((catalog.Mutation("set", f"v{visit % 7}", visit),)), visit=visit)
+        for visit in range(1, visits + 1)
+    ]
+    return events(*begun(), *(fact for part in inside for fact in part))
+
+
+def test_each_position_is_the_fold_of_the_events_before_it():
+    log = a_log(40)
+    positions = Positions("exec_1", log, kept_every=10)
+    order = list(range(len(log) + 1)) * 2
+    random.Random(1).shuffle(order)
+    for sequence in order:
+        assert positions.state_at(sequence) == view_of(fold("exec_1", log[:sequence]))
+
+
+def test_before_the_first_event_nothing_is_there():
+    state = Positions("exec_1", a_log(1)).state_at(0)
+    assert (state["sequence"], state["status"], state["variables"], state["paths"]) == (0, "pending", {}, [])
+
+
+def test_no_position_is_farther_from_a_kept_state_than_the_interval(monkeypatch):
+    log = a_log(1000)
+    positions = Positions("exec_1", log)
+    positions.state_at(len(log))
+    counted = []
+
+    def counting(state, event):
+        counted.append(event)
+        return evolve(state, event)
+
+    monkeypatch.setattr("divebook.widgets.positions.evolve", counting)
+    for sequence in (1, 2900, 17, 1501):
+        counted.clear()
+        positions.state_at(sequence)
+        assert len(counted) < KEPT_EVERY
+    counted.clear()
+    positions.state_at(1502)
+    assert len(counted) == 1
+
+
+def test_a_path_shows_the_variables_that_its_step_reads():
+    log = events(
+        *begun(), (catalog.StepStarted("script"), "main", "a"), catalog.StateMutated((catalog.Mutation("set", "x", 2),))
+    )
+    state = Positions("exec_1", log).state_at(4)
+    assert state["variables"] == {"x": 2}
+    (path,) = state["paths"]
+    assert (path["id"], path["step"], path["visits"], path["variables"]) == ("main", "a", 1, {})
+
+
+def test_open_questions_are_shown_until_they_are_answered():
+    log = events(
+        *begun(),
+        (catalog.StepStarted("script"), "main", "a"),
+        (catalog.InterruptRaised("int_1", "clarification", "Which?"), "main", "a"),
+        (catalog.InterruptResolved("int_1", {"text": "this"}), "main", "a"),
+    )
+    positions = Positions("exec_1", log)
+    assert [asked["question"] for asked in positions.state_at(4)["pending"]] == ["Which?"]
+    assert positions.state_at(4)["status"] == "waiting"
+    assert positions.state_at(5)["pending"] == []
+
+
+def test_large_values_are_cut_to_a_bounded_answer():
+    values = {"text": "x" * 5_000_000, "list": list(range(1_000_000)), "last": "y"}
+    log = events(catalog.ExecutionStarted("w", values))
+    state = Positions("exec_1", log).state_at(1)
+    assert len(json.dumps(state)) < 2 * MAX_VALUES
+    assert state["inputs"]["text"].endswith("(4,980,000 more characters)")
+    assert state["inputs"]["list"][-1].endswith("more)")
+
+
+def test_an_event_is_shown_whole():
+    positions = Positions("exec_1", a_log(1))
+    event = positions.event_at(4)
+    assert event["event_type"] == "state_mutated"
+    assert event["data"] == {"mutations": [{"type": "set", "key": "v1", "value": 1}]}
+
+
+def test_events_come_as_columns_with_what_tells_them_apart():
+    block = Positions("exec_1", a_log(2)).block(after=2, stop=5)
+    read = [[block["names"][place] for place in block[name]] for name in ("type", "path", "step", "text")]
+    assert block["first"] == 3
+    assert block["time"] == [2_000_000, 3_000_000, 4_000_000]
+    assert list(zip(*read, strict=True)) == [
+        ("step_started", "main", "a", ""),
+        ("state_mutated", "main", "a", "v1"),
+        ("step_completed", "main", "a", ""),
+    ]
+
+
+def test_a_log_that_grows_goes_on_and_a_gap_is_refused():
+    log = a_log(3)
+    positions = Positions("exec_1", log[:4])
+    positions.extend(log[2:8])
+    assert positions.total == 8
+    assert positions.state_at(8) == view_of(fold("exec_1", log[:8]))
+    with pytest.raises(ValueError, match="event 10 cannot follow event 8"):
+        positions.extend(log[9:])
+
+
+@pytest.mark.parametrize("sequence", [-1, 3])
+def test_a_position_outside_of_the_log_is_refused(sequence):
+    positions = Positions("exec_1", events(catalog.ExecutionStarted("w"), catalog.ExecutionCompleted()))
+    with pytest.raises(IndexError, match="2 events"):
+        positions.state_at(sequence)
+
+
+def test_messages_of_a_view_are_answered_and_troubles_told():
+    positions = Positions("exec_1", a_log(1))
+    events_answer = positions.reply({"type": "events", "view": "v", "after": 0, "stop": 3})
+    assert (events_answer["total"], len(events_answer["events"]["type"])) == (5, 3)
+    assert positions.reply({"type": "state", "view": "v", "sequence": 2})["state"] == positions.state_at(2)
+    assert positions.reply({"type": "event", "view": "v", "sequence": 2})["event"] == positions.event_at(2)
+    missing = positions.reply({"type": "state", "view": "v", "sequence": 9})
+    assert (missing["state"], missing["error"]) == (None, "there is no position 9: the log has 5 events")
+    assert positions.reply({"type": "event", "view": "v", "sequence": 0})["event"] is None
+    assert positions.reply({"type": "strange"}) is None

@@ -1,0 +1,137 @@
+"""When messages are sent, and to whom."""
+
+import dataclasses
+import threading
+
+import pytest
+
+from divebook.errors import StoreError
+from divebook.widgets.publisher import HEARTBEAT, INTERVAL, Publisher, publisher_of
+from divebook.workflow.definition import Workflow
+from divebook.workflow.step import Step
+from tests.engine.history import step
+from tests.execution.worlds import environment
+from tests.widgets.feeds import Log, steps
+
+
+class Clock:
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+class Stage:
+    """A publisher whose turns the test takes itself."""
+
+    def __init__(self):
+        self.log, self.clock, self.told = Log(), Clock(), []
+        self.publisher = Publisher(self.log.feed, self.clock)
+        self.publisher._listeners = (self.tell,)
+
+    def tell(self, delta):
+        self.told.append(delta)
+        return 1
+
+    def run(self, seconds, each=lambda: None):
+        """Take the turns of a while; `each` happens every millisecond."""
+        due = self.clock.now
+        for _ in range(round(seconds * 1000)):
+            self.clock.now += 0.001
+            each()
+            if self.clock.now >= due or self.log.feed.has_news:
+                due = self.clock.now + self.publisher.turn()
+
+
+def test_a_thousand_events_a_second_become_at_most_thirty_messages():
+    stage = Stage()
+    stage.log.write(*steps(1))
+    facts = iter([fact for number in range(1000) for fact in step(f"t{number}")])
+
+    def happen():
+        stage.log.feed.receive(stage.log.write(next(facts)))
+
+    stage.run(1.0, happen)
+    assert 25 <= len(stage.told) <= 31
+    assert [delta["after"] for delta in stage.told[1:]] == [delta["last"] for delta in stage.told[:-1]]
+
+
+def test_the_first_news_after_a_rest_goes_out_at_once():
+    stage = Stage()
+    stage.publisher.turn()
+    stage.clock.now += 0.5
+    stage.log.feed.receive(stage.log.write(*steps(1)))
+    stage.publisher.turn()
+    assert len(stage.told) == 2
+
+
+def test_replies_count_as_messages_and_urgent_ones_come_first():
+    stage, sent = Stage(), []
+    stage.log.write(*steps(1))
+    stage.publisher.post(lambda: sent.append("page"), urgent=False)
+    stage.publisher.post(lambda: sent.append("ack"), urgent=True)
+    assert stage.publisher.turn() == pytest.approx(INTERVAL)
+    assert sent == ["ack"]
+    stage.publisher.turn()
+    assert sent == ["ack"]
+    stage.clock.now += INTERVAL + 1e-9
+    stage.publisher.turn()
+    assert sent == ["ack", "page"]
+
+
+def test_pages_and_frames_take_turns():
+    stage, sent = Stage(), []
+    for number in range(4):
+        stage.publisher.post(lambda number=number: sent.append(number), urgent=False)
+    for _ in range(4):
+        stage.log.feed.receive(stage.log.write(*(step("x") if stage.log.events else steps(1))))
+        stage.clock.now += INTERVAL + 1e-9
+        stage.publisher.turn()
+    assert (sent, len(stage.told)) == ([0, 1], 2)
+
+
+def test_what_another_process_wrote_is_seen_at_the_next_heartbeat():
+    stage = Stage()
+    stage.publisher.turn()
+    stage.log.write(*steps(1))
+    stage.clock.now += HEARTBEAT + INTERVAL
+    stage.publisher.turn()
+    assert stage.told[-1]["total"] == 1
+
+
+def test_two_views_of_one_execution_share_what_is_made_of_its_events():
+    execution = environment().start(Workflow("w", [Step("a", script="1")])).wait(30)
+    publisher, heard = publisher_of(execution), []
+    assert publisher_of(execution) is publisher
+    publisher._listeners = (lambda delta: heard.append(delta) or 1, lambda delta: heard.append(delta) or 1)
+    publisher.turn()
+    assert [delta["total"] for delta in heard] == [2, 2]
+    assert heard[0] is heard[1]
+
+
+def test_the_thread_ends_with_the_last_view():
+    log = Log()
+    publisher, heard = Publisher(log.feed), threading.Event()
+    log.write(*steps(1))
+    remove = publisher.add(lambda delta: heard.set() or 1)
+    assert heard.wait(20)
+    thread = publisher._thread
+    remove()
+    thread.join(20)
+    assert not thread.is_alive()
+    assert log.listeners == []
+
+
+def test_a_store_that_cannot_be_read_ends_the_thread_and_is_logged(caplog):
+    log = Log()
+
+    def read(after, limit):
+        raise StoreError("the store is closed")
+
+    log.feed.source = dataclasses.replace(log.source, read=read)
+    publisher = Publisher(log.feed)
+    publisher._listeners = (lambda _: 1,)
+    publisher._publish()
+    assert "the store is closed" in caplog.text
+    assert publisher._listeners == ()

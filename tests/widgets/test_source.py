@@ -1,0 +1,65 @@
+"""What views are told of an execution besides its spans."""
+
+from decimal import Decimal
+
+from divebook.engine.state import Interrupt
+from divebook.envelope.bounds import Bounds
+from divebook.store import MemoryStore
+from divebook.store.sqlite.store import SqliteStore
+from divebook.widgets.source import durability_of, graph_of, header_of, question_of, source_of
+from divebook.workflow.definition import Workflow
+from divebook.workflow.policies import Catch
+from divebook.workflow.step import Each, Step
+from tests.execution.worlds import environment
+
+SUM = Workflow("sum", [Step("add", script="1 + 1", store="n")])
+
+
+def test_the_header_of_an_execution_that_ended():
+    header = header_of(environment().start(SUM).wait(30))
+    assert (header["workflow"], header["status"], header["live"], header["commands"]) == ("sum", "completed", False, [])
+    assert header["ended_us"] >= header["started_us"]
+
+
+def test_how_durable_a_store_is(tmp_path):
+    def durability(store):
+        with store:
+            return durability_of(environment(store=store).create(SUM))
+
+    assert durability(MemoryStore()) == "memory"
+    assert durability(SqliteStore(tmp_path / "full.db")) == "durable"
+    assert durability(SqliteStore(tmp_path / "fast.db", durability="relaxed")) == "relaxed"
+
+
+def test_an_execution_that_has_not_begun_has_no_events():
+    assert source_of(environment().create(SUM)).read(0, 10) == []
+
+
+def test_the_graph_names_steps_ways_and_ways_out():
+    steps = [
+        Step("a", script="1", next=[("b", "$(state.x > 1)"), "c"], catch=[Catch("c")]),
+        Step("b", script="2", each=Each([1]), end=True),
+        Step("c", script="3"),
+    ]
+    graph = graph_of(Workflow("w", steps))
+    assert [(step["name"], step["type"], step["each"]) for step in graph["steps"]][1] == ("b", "script", True)
+    assert [(edge["source"], edge["target"], edge["kind"]) for edge in graph["edges"]] == [
+        ("a", "b", "next"),
+        ("a", "c", "next"),
+        ("a", "c", "catch"),
+    ]
+    assert graph["edges"][0]["condition"] == "$(state.x > 1)"
+
+
+def test_a_question_has_every_field_a_view_needs():
+    data = {"choices": ["retry"], "big": 2**60}
+    asked = question_of(Interrupt("ask_1", "outcome_unknown", "Again?\ud800", "main", "s", data=data, optional=True))
+    assert (asked["status"], asked["required"], asked["schema"]) == ("pending", False, None)
+    assert asked["data"] == {"choices": ["retry"], "big": str(2**60)}
+    assert asked["question"] == "Again??"
+
+
+def test_the_gauges_are_the_bounds_that_there_are():
+    execution = environment().start(SUM, bounds=Bounds(max_tokens=100, max_cost=Decimal("0.5"))).wait(30)
+    told = [(gauge["name"], gauge["spent"], gauge["limit"], gauge["unit"]) for gauge in header_of(execution)["gauges"]]
+    assert told == [("tokens", 0, 100, ""), ("cost", 0, 0.5, "$")]

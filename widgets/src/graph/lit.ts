@@ -1,0 +1,57 @@
+// What state each step is in, as the visits and questions of an execution tell it.
+
+import type { Question } from "../protocol";
+
+/** How a step stands; `caught` has failed, and the path went on elsewhere. */
+export type Lit = "pending" | "running" | "waiting" | "completed" | "failed" | "cancelled" | "caught";
+
+export interface StepState {
+  status: Lit;
+  /** How often it has begun, on all paths together. */
+  visits: number;
+}
+
+export const NOT_YET: StepState = { status: "pending", visits: 0 };
+const WORST_FIRST: Lit[] = ["running", "waiting", "failed", "cancelled", "caught", "completed"];
+
+/** A visit of a path to a step. */
+export interface Visit {
+  /** Names the visit for good. */
+  id: number;
+  path: string;
+  step: string;
+  status: string;
+  sequence: number;
+}
+
+/** Keeps count of the visits of an execution; they come in any order, and more than once. */
+export class Tally {
+  readonly #visits = new Map<string, Set<number>>();
+  readonly #latest = new Map<string, Map<string, Visit>>();
+
+  /** Takes over a visit, new or changed. */
+  put(visit: Visit): void {
+    entry(this.#visits, visit.step, () => new Set<number>()).add(visit.id);
+    const byPath = entry(this.#latest, visit.step, () => new Map<string, Visit>());
+    if ((byPath.get(visit.path)?.sequence ?? 0) <= visit.sequence) byPath.set(visit.path, visit);
+  }
+
+  /** Returns the state of every step that has begun: what runs counts more than what is over, a failure more than a success. */
+  states(questions: Iterable<Question> = []): Map<string, StepState> {
+    const asked = new Set([...questions].filter(({ status }) => status === "pending").map(({ step, path }) => JSON.stringify([step, path])));
+    const states = new Map<string, StepState>();
+    for (const [step, byPath] of this.#latest) {
+      const found = new Set([...byPath].map(([path, { status }]) => (status === "running" && asked.has(JSON.stringify([step, path])) ? "waiting" : status)));
+      states.set(step, { status: WORST_FIRST.find((one) => found.has(one)) ?? "running", visits: this.#visits.get(step)?.size ?? 0 });
+    }
+    return states;
+  }
+}
+
+function entry<K, V>(map: Map<K, V>, key: K, make: () => V): V {
+  const known = map.get(key);
+  if (known !== undefined) return known;
+  const made = make();
+  map.set(key, made);
+  return made;
+}

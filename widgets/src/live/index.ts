@@ -1,0 +1,35 @@
+// The live view of one execution: what anywidget renders. Every view in it shares one model and one connection.
+
+import type { RenderProps } from "@anywidget/types";
+import type { Question } from "../protocol";
+import { Connection } from "../shared/connection";
+import { h, type View } from "../shared/dom";
+import { Model } from "../shared/model";
+import { timeline } from "../timeline";
+import { header } from "../timeline/header";
+import { questions } from "./questions";
+import { workflow } from "./workflow";
+import "./live.css";
+
+/** The traitlet for views that come up while the kernel is busy. */
+interface State {
+  snapshot: { status?: string; workflow?: string; pending?: Question[] };
+}
+
+function render({ model: wire, el }: RenderProps<State>): () => void {
+  const model = new Model();
+  const root = h("div", { class: "db-root", "data-lm-suppress-shortcuts": "true" });
+  el.append(root);
+  const connection = new Connection(wire, model);
+  const views: View[] = [header(model, connection), questions(model, connection), workflow(model), timeline(root, model, connection)];
+  root.append(...views.map((view) => view.element));
+  for (const asked of wire.get("snapshot").pending ?? []) model.questions.set(asked.interrupt_id, asked);
+  model.tell("questions");
+  return () => {
+    connection.close();
+    views.forEach((view) => { view.destroy(); });
+    root.remove();
+  };
+}
+
+export default { render };

@@ -1,0 +1,266 @@
+// What each kind of question asks for, and the response that an answer to it becomes (divebook/engine/interrupts.py).
+
+import type { QuestionKind } from "../protocol";
+import { h, longText } from "../shared/dom";
+import { button } from "../shared/element";
+import { valueText } from "../shared/values";
+import { makeForm, type Form } from "./form";
+import { asSchema, isRecord, numeric, text, titleOf, type Schema } from "./schema";
+import type { Draft, Question } from "./types";
+
+/** A button that answers. */
+export interface Action {
+  label: string;
+  sign: string;
+  /** What is sent; undefined if something is wrong, which is shown by then. */
+  response: () => unknown;
+  /** Whether Enter presses it; only where nothing is released by that. */
+  isDefault?: boolean;
+  isHidden?: () => boolean;
+}
+
+/** The part of a card that asks. */
+export interface Asking {
+  parts: HTMLElement[];
+  actions: Action[];
+  draft: () => Draft;
+  focus: () => void;
+  /** Leaves what is being edited; false if nothing is. */
+  escape?: () => boolean;
+}
+
+export const KINDS: Record<QuestionKind, { word: string; sign: string }> = {
+  clarification: { word: "Question", sign: "?" },
+  confirmation: { word: "Approval", sign: "!" },
+  agent_review: { word: "Review", sign: "✎" },
+  checkpoint: { word: "Checkpoint", sign: "⚑" },
+  resource_exhausted: { word: "Bound reached", sign: "▲" },
+  timeout: { word: "Timeout", sign: "◷" },
+  system_error: { word: "Error", sign: "✕" },
+  outcome_unknown: { word: "Unknown outcome", sign: "≟" },
+};
+
+/** Keys under which data holds what a person may change. */
+const SUBJECTS = ["parameters", "output", "content", "result"];
+/** Keys that are shown in another way, or only meant for programs. */
+const TOLD = new Set(["bound", "used", "limit", "choices"]);
+const ANYTHING: Schema = { anyOf: [{ type: "string", title: "Text" }, { title: "JSON" }] };
+
+function subjectOf({ data }: Question): [string, unknown] | undefined {
+  const key = SUBJECTS.find((name) => Object.hasOwn(data, name));
+  return key === undefined ? undefined : [key, data[key]];
+}
+
+/** Returns what is told of a question besides what may be edited. */
+export function factsOf(question: Question): [string, unknown][] {
+  const [subject] = EDITABLE.has(question.kind) ? (subjectOf(question) ?? [""]) : [""];
+  return Object.entries(question.data).filter(([key]) => !TOLD.has(key) && key !== subject).slice(0, 40);
+}
+
+const EDITABLE = new Set<QuestionKind>(["confirmation", "agent_review"]);
+
+/** Makes what asks for the answer to a question. */
+export function asking(question: Question, draft: Draft): Asking {
+  return BUILDERS[question.kind](question, draft);
+}
+
+const BUILDERS: Record<QuestionKind, (question: Question, draft: Draft) => Asking> = {
+  clarification: (question, draft) => answering(question, draft, "Answer"),
+  checkpoint: (question, draft) => answering(question, draft, "Continue"),
+  timeout: (question, draft) => answering(question, draft, "Answer"),
+  system_error: (question, draft) => answering(question, draft, "Answer"),
+  confirmation: judgement,
+  agent_review: judgement,
+  resource_exhausted: exhausted,
+  outcome_unknown: outcome,
+};
+
+/** Returns the schema of a text that may stay empty, with its title. */
+function note(title: string): Schema {
+  return { type: "string", title };
+}
+
+function withText(response: Record<string, unknown>, form: Form): Record<string, unknown> {
+  const written = form.value();
+  return written === undefined ? response : { ...response, text: written };
+}
+
+/** A text, or a value by a schema. */
+function answering(question: Question, draft: Draft, label: string): Asking {
+  const { schema, kind } = question;
+  const isCheckpoint = kind === "checkpoint";
+  const needed = question.required && !(isCheckpoint && schema === null);
+  const form = makeForm(schema ?? note(isCheckpoint ? "Comment" : "Your answer"), draft["value"], needed);
+  const response = (): unknown => {
+    if (!form.check()) return undefined;
+    const value = form.value();
+    if (isCheckpoint && schema === null) return withText({ decision: "continue" }, form);
+    return value === undefined ? {} : schema === null ? { text: value } : value;
+  };
+  const skip: Action = { label: "Skip", sign: "→", response: () => ({}) };
+  return {
+    parts: [form.element],
+    actions: [{ label, sign: "✓", response, isDefault: true }, ...(needed || isCheckpoint ? [] : [skip])],
+    draft: () => ({ value: form.value() }),
+    focus: form.focus,
+  };
+}
+
+/** A decision on what an agent wants to do, or has done; what it is about may be changed. */
+function judgement(question: Question, draft: Draft): Asking {
+  const isReview = question.kind === "agent_review";
+  const comment = makeForm(note("Comment"), draft["comment"], false);
+  const editor = new Editor(question, isReview ? "Under review" : "Arguments", draft["edited"]);
+  const give = (decision: string): unknown => {
+    const isChanged = editor.isOpen && decision !== "reject";
+    if (isChanged && !editor.check()) return undefined;
+    const approved = decision === "approve";
+    return withText({ approved, ...(isReview ? { decision } : {}), ...(isChanged ? { data: editor.value() } : {}) }, comment);
+  };
+  const changes: Action = { label: "Send changes", sign: "✎", response: () => give("modify"), isHidden: () => !editor.isOpen };
+  return {
+    parts: [editor.element, comment.element],
+    actions: [
+      ...(isReview ? [changes] : []),
+      { label: "Approve", sign: "✓", response: () => give("approve"), isHidden: () => isReview && editor.isOpen },
+      { label: isReview ? "Reject" : "Deny", sign: "✕", response: () => give("reject") },
+    ],
+    draft: () => ({ comment: comment.value(), edited: editor.value() }),
+    focus: comment.focus,
+    escape: () => editor.close(),
+  };
+}
+
+function exhausted({ data }: Question, draft: Draft): Asking {
+  const bound = text(data["bound"]);
+  const [used, limit] = [Number(data["used"] ?? 0), Number(data["limit"] ?? 0)];
+  const least = Math.max(used || 0, limit || 0);
+  const isWhole = bound !== "max_cost" && bound !== "max_seconds";
+  const unit = { max_cost: " US dollars", max_seconds: " seconds" }[bound] ?? "";
+  const schema = { type: isWhole ? "integer" : "number", title: `New bound${unit === "" ? "" : ` in${unit}`}`, exclusiveMinimum: least };
+  const form = makeForm(schema, numeric(draft["to"]) ?? Math.max(least, 1) * 2);
+  const name = titleOf({}, bound.replace(/^max_/, "")) || "The bound";
+  const told = h("p", { class: "used" }, `${name}: ${valueText(data["used"] ?? 0, 40)} used of ${valueText(data["limit"] ?? 0, 40)}${unit}`);
+  const to = (): unknown => (bound === "max_cost" ? String(form.value()) : form.value());
+  return {
+    parts: [told, form.element],
+    actions: [
+      { label: "Raise and go on", sign: "▲", response: () => (form.check() ? { decision: "raise", data: { to: to() } } : undefined), isDefault: true },
+      { label: "Stop", sign: "◼", response: () => ({ decision: "stop" }) },
+    ],
+    draft: () => ({ to: form.value() }),
+    focus: form.focus,
+  };
+}
+
+function outcome(_question: Question, draft: Draft): Asking {
+  const form = makeForm({ ...ANYTHING, title: "Result, if the call was done" }, draft["result"], false);
+  const done = (): unknown => (form.check() ? { choice: "done", ...(form.value() === undefined ? {} : { result: form.value() }) } : undefined);
+  return {
+    parts: [form.element],
+    actions: [
+      { label: "Make the call again", sign: "↻", response: () => ({ choice: "retry" }) },
+      { label: "It was done", sign: "✓", response: done },
+      { label: "It failed", sign: "✕", response: () => ({ choice: "fail" }) },
+    ],
+    draft: () => ({ result: form.value() }),
+    focus: form.focus,
+  };
+}
+
+/** Shows what may be changed, and a form for it once somebody wants to. */
+class Editor {
+  readonly element = h("div", { class: "editor" });
+  readonly #subject: unknown;
+  readonly #schema: Schema;
+  readonly #title: string;
+  #form: Form | undefined;
+
+  constructor(question: Question, title: string, edited: unknown) {
+    const found = subjectOf(question);
+    this.#subject = found?.[1];
+    this.#title = title;
+    this.#schema = { title, ...(question.schema ?? schemaFor(this.#subject)) };
+    if (found === undefined && question.schema === null && question.kind === "confirmation") return;
+    if (edited === undefined) this.#show();
+    else this.#open(edited);
+  }
+
+  get isOpen(): boolean {
+    return this.#form !== undefined;
+  }
+
+  value(): unknown {
+    return this.#form?.value();
+  }
+
+  check(): boolean {
+    return this.#form?.check() ?? true;
+  }
+
+  close(): boolean {
+    if (!this.isOpen) return false;
+    this.#form = undefined;
+    this.#show().focus();
+    this.#changed();
+    return true;
+  }
+
+  #show(): HTMLButtonElement {
+    const begin = (): void => {
+      this.#open(this.#subject).focus();
+      this.#changed();
+    };
+    const edit = button("Edit", begin, { class: "small" });
+    const value = this.#subject === undefined ? null : valueView(this.#subject);
+    this.element.replaceChildren(h("div", { class: "label row" }, this.#title, edit), ...(value === null ? [] : [value]));
+    return edit;
+  }
+
+  #open(value: unknown): Form {
+    this.#form = makeForm(this.#schema, value);
+    const undo = button("Undo changes", () => { this.close(); }, { class: "small" });
+    const heading = isRecord(this.#schema["properties"]) && h("div", { class: "label" }, this.#title);
+    this.element.replaceChildren(...(heading === false ? [] : [heading]), this.#form.element, h("div", { class: "row" }, undo));
+    return this.#form;
+  }
+
+  #changed(): void {
+    this.element.dispatchEvent(new Event("input", { bubbles: true }));
+  }
+}
+
+function schemaFor(subject: unknown): Schema {
+  if (subject === undefined) return ANYTHING;
+  return typeof subject === "string" ? { type: "string" } : isRecord(subject) ? { type: "object" } : {};
+}
+
+/** Shows a value: all of it if somebody wants to see it, since it may be about to be approved. */
+export function valueView(value: unknown): HTMLElement {
+  const view = longText(typeof value === "string" ? value : JSON.stringify(value, null, 2));
+  for (const text of view.querySelectorAll("pre")) text.tabIndex = 0;
+  for (const more of view.querySelectorAll("button")) more.classList.add("small");
+  return view;
+}
+
+const WORDS: Record<string, string> = {
+  approve: "approved",
+  reject: "rejected",
+  modify: "changed",
+  continue: "went on",
+  raise: "raised",
+  stop: "stopped",
+  retry: "make the call again",
+  done: "the call was done",
+  fail: "the call failed",
+};
+
+/** Returns an answer in a few words. */
+export function answerText({ response }: Question): string {
+  const { approved, decision, choice, text: comment, data } = asSchema(response);
+  const judged = approved === undefined ? "" : approved === true ? "approved" : "denied";
+  const word = WORDS[text(decision ?? choice)] ?? judged;
+  const changes = judged !== "" && data !== undefined && decision === undefined ? " with changes" : "";
+  const said = comment ?? (judged === "" ? (asSchema(data)["to"] ?? data) : undefined);
+  return [word + changes, valueText(said, 400)].filter((part) => part !== "").join(": ") || "no answer";
+}

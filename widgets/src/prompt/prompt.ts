@@ -1,0 +1,156 @@
+// The questions of an execution: open ones as cards, answered ones as lines. A new one never takes the focus.
+
+import "./prompt.css";
+import { h, setText, type View } from "../shared/dom";
+import { ownKeys } from "../shared/element";
+import { oneLine } from "../shared/text";
+import { Card, whereOf } from "./card";
+import { answerText, KINDS } from "./kinds";
+import type { PromptHost, Question } from "./types";
+
+const FEW = 3; // as many cards are open from the start
+const MANY = 5; // from here on there is a filter
+
+/** Shows questions until it is destroyed. */
+export class Prompt implements View {
+  readonly element: HTMLElement;
+  readonly #host: PromptHost;
+  readonly #cards = new Map<string, Card>();
+  readonly #known = new Map<string, Question>();
+  readonly #count = h("h2", { class: "count" });
+  readonly #filter = h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter the open questions" });
+  readonly #open = h("div", { class: "cards" });
+  readonly #closed = h("ul");
+  readonly #closedCount = h("summary");
+  readonly #closedPart = h("details", { class: "closed" }, this.#closedCount, this.#closed);
+  readonly #news = h("div", { class: "unseen", role: "status" });
+  readonly #timer: ReturnType<typeof setInterval>;
+
+  constructor(host: PromptHost) {
+    this.#host = host;
+    this.element = h("section", { class: "divebook divebook-prompt", "aria-label": "Questions", tabindex: -1 });
+    this.element.append(h("div", { class: "bar" }, this.#count, this.#filter), this.#open, this.#closedPart, this.#news);
+    ownKeys(this.element);
+    this.#filter.addEventListener("input", () => { this.#sift(); });
+    this.#filter.addEventListener("keydown", ({ key }) => {
+      if (key !== "Escape") return;
+      this.#filter.value = "";
+      this.#sift();
+    });
+    this.#open.addEventListener("keydown", (event) => { this.#walk(event); });
+    this.#timer = setInterval(() => { for (const card of this.#cards.values()) card.tick(); }, 1000);
+    this.#tell();
+  }
+
+  /** Shows these questions, open and answered ones. */
+  update(questions: readonly Question[]): void {
+    const isFirst = this.#known.size === 0;
+    const added: Question[] = [];
+    for (const question of [...questions].sort((one, other) => one.raised_us - other.raised_us)) {
+      const known = this.#known.get(question.interrupt_id);
+      this.#known.set(question.interrupt_id, question);
+      if (question.status !== "pending") {
+        if (known?.status !== question.status) this.#close(question);
+      } else if (!this.#cards.has(question.interrupt_id)) {
+        this.#add(question);
+        added.push(question);
+      }
+    }
+    if (added.length > 0) this.#welcome(added, isFirst);
+    this.#sift();
+    this.#tell();
+  }
+
+  destroy(): void {
+    clearInterval(this.#timer);
+    this.element.remove();
+  }
+
+  #add(question: Question): void {
+    const card = new Card(question, this.#host, () => { this.#advance(card); });
+    this.#cards.set(question.interrupt_id, card);
+    this.#open.append(card.element);
+  }
+
+  /** Opens what is new as long as there are few, and says that it is there. */
+  #welcome(added: Question[], isFirst: boolean): void {
+    const cards = [...this.#cards.values()];
+    if (cards.length <= FEW) for (const { interrupt_id: id } of added) this.#cards.get(id)?.toggle(true);
+    else if (isFirst || !cards.some((card) => card.isOpen)) cards[0]?.toggle(true);
+    const first = added[0];
+    setText(this.#news, added.length === 1 && first !== undefined ? `New question: ${oneLine(first.question, 160)}` : `${added.length} new questions`);
+  }
+
+  /** Turns the card of a question that is no longer open into a line. */
+  #close(question: Question): void {
+    const card = this.#cards.get(question.interrupt_id);
+    if (card !== undefined) this.#advance(card);
+    this.#cards.delete(question.interrupt_id);
+    card?.element.remove();
+    this.#host.drafts.delete(question.interrupt_id);
+    this.#closed.prepend(closedLine(question));
+  }
+
+  /** Moves the focus from a card that is done to the one after it; it stays where it is if it is elsewhere. */
+  #advance(card: Card): void {
+    if (!card.element.contains(document.activeElement)) return;
+    const cards = this.#visible();
+    const next = cards[cards.indexOf(card) + 1] ?? cards.find((other) => other !== card);
+    next?.toggle(true);
+    (next?.head ?? this.element).focus();
+  }
+
+  #visible(): Card[] {
+    return [...this.#cards.values()].filter(({ element }) => !element.hidden);
+  }
+
+  #sift(): void {
+    const words = this.#filter.value.trim();
+    for (const card of this.#cards.values()) card.element.hidden = !card.matches(words) && !card.element.contains(document.activeElement);
+    this.#tell();
+  }
+
+  #tell(): void {
+    const [open, shown, closed] = [this.#cards.size, this.#visible().length, this.#closed.childElementCount];
+    const waiting = open === 0 ? "No open question" : `${open} open question${open === 1 ? "" : "s"}`;
+    setText(this.#count, shown < open ? `${shown} of ${waiting}` : waiting);
+    this.#filter.hidden = open <= MANY && this.#filter.value === "";
+    setText(this.#closedCount, `${closed} answered or over`);
+    this.#closedPart.hidden = closed === 0;
+    if (open === 0) this.#closedPart.open = true;
+    this.element.hidden = open === 0 && closed === 0;
+  }
+
+  /** Arrow keys go from one question to the next. */
+  #walk(event: KeyboardEvent): void {
+    const heads = this.#visible().map(({ head }) => head);
+    const index = heads.findIndex((head) => head === event.target);
+    const next = { ArrowDown: index + 1, ArrowUp: index - 1, Home: 0, End: heads.length - 1 }[event.key];
+    if (index < 0 || next === undefined) return;
+    event.preventDefault();
+    heads[next]?.focus();
+  }
+}
+
+function closedLine(question: Question): HTMLElement {
+  const sign = { completed: "✓", expired: "◷", cancelled: "◼", pending: "" }[question.status];
+  const [what, where] = [oneLine(question.question, 200), whereOf(question)];
+  return h(
+    "li",
+    {},
+    h("span", { class: "sign", "aria-hidden": "true" }, sign),
+    h("span", { class: "kind" }, KINDS[question.kind].word),
+    h("span", { class: "what", title: where }, what),
+    h("span", { class: "answer" }, closedText(question)),
+  );
+}
+
+/** Returns what became of a question: the answer, by whom and when. */
+function closedText(question: Question): string {
+  const { status, answered_by: by, answered_us: at } = question;
+  if (status === "cancelled") return "withdrawn";
+  const answer = oneLine(answerText(question), 200);
+  if (status === "expired") return question.response === null ? "expired without an answer" : `expired; its default holds: ${answer}`;
+  const when = at === null || at === undefined ? "" : ` at ${new Date(at / 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })}`;
+  return `${answer}${by === null ? "" : ` — by ${oneLine(by, 60)}`}${when}`;
+}

@@ -1,0 +1,154 @@
+// JSON schemas as forms need them: references followed, alternatives told apart.
+
+import { valueText } from "../shared/values";
+
+export type Schema = Record<string, unknown>;
+
+/** What kind of control asks for a value. */
+export type Kind = "const" | "choice" | "boolean" | "number" | "text" | "array" | "checks" | "object" | "union" | "json";
+
+/** A schema with references followed, and whether null will do. */
+export interface Node {
+  schema: Schema;
+  kind: Kind;
+  nullable: boolean;
+}
+
+const MOST_REFERENCES = 20;
+
+export function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+export function asSchema(value: unknown): Schema {
+  return isRecord(value) ? value : {};
+}
+
+export function schemas(value: unknown): Schema[] {
+  return Array.isArray(value) ? value.filter(isRecord) : [];
+}
+
+export function text(value: unknown): string {
+  return typeof value === "string" ? value : "";
+}
+
+export function isBlank(value: unknown): value is null | undefined {
+  return value === null || value === undefined;
+}
+
+export function numeric(value: unknown): number | undefined {
+  return typeof value === "number" ? value : undefined;
+}
+
+/**
+ * Follows `$ref` and `allOf`; what stands beside them wins over what they bring. The title of what is referred to names a
+ * class: it tells alternatives apart (`named`), but the name of a property says more.
+ */
+export function resolve(schema: Schema, root: Schema, named = false): Schema {
+  let found = schema;
+  for (let step = 0; step < MOST_REFERENCES; step += 1) {
+    const { $ref: reference, allOf: all, ...own } = found;
+    if (typeof reference === "string") found = { ...without(pointed(root, reference), ...(named ? [] : ["title"])), ...own };
+    else if (all !== undefined) found = schemas(all).reduce((sum, part) => merged(sum, resolve(part, root)), own);
+    else return found;
+  }
+  return {};
+}
+
+function merged(own: Schema, part: Schema): Schema {
+  const properties = { ...asSchema(part["properties"]), ...asSchema(own["properties"]) };
+  const required = [...list(part["required"]), ...list(own["required"])];
+  return {
+    ...part,
+    ...own,
+    ...(Object.keys(properties).length > 0 ? { properties } : {}),
+    ...(required.length > 0 ? { required } : {}),
+  };
+}
+
+function pointed(root: Schema, reference: string): Schema {
+  let found: unknown = root;
+  for (const part of reference.split("/").slice(1)) {
+    const key = decodeURIComponent(part).replaceAll("~1", "/").replaceAll("~0", "~");
+    found = isRecord(found) && Object.hasOwn(found, key) ? found[key] : undefined;
+  }
+  return asSchema(found);
+}
+
+export function list(value: unknown): unknown[] {
+  return Array.isArray(value) ? value : [];
+}
+
+/** Returns the alternatives of a schema without null, its references followed. */
+export function variants(schema: Schema, root: Schema): Schema[] {
+  const { anyOf, oneOf, ...rest } = schema;
+  const given = [...schemas(anyOf), ...schemas(oneOf)].map((part) => resolve(part, root, true));
+  const types = list(schema["type"]).map((type) => ({ ...rest, type }));
+  return flattened([...given, ...types], root).filter((part) => part["type"] !== "null" && part["const"] !== null);
+}
+
+function flattened(parts: Schema[], root: Schema): Schema[] {
+  const isPlainUnion = (part: Schema): boolean => part["anyOf"] !== undefined && part["properties"] === undefined;
+  return parts.flatMap((part) => (isPlainUnion(part) ? flattened(schemas(part["anyOf"]).map((one) => resolve(one, root)), root) : [part]));
+}
+
+/** Tells how to ask for a value of this schema. */
+export function nodeOf(schema: Schema, root: Schema): Node {
+  const whole = resolve(schema, root);
+  if (!hasAlternatives(whole)) {
+    const options = list(whole["enum"]);
+    return { schema: whole, kind: kindOf(whole, root), nullable: options.includes(null) || whole["type"] === "null" };
+  }
+  const nullable = allowsNull(whole, root);
+  const parts = variants(whole, root);
+  const rest = without(whole, "anyOf", "oneOf", "type");
+  const single = parts.length === 1 ? parts[0] : undefined;
+  if (single !== undefined) return { ...nodeOf({ ...without(single, "title"), ...rest }, root), nullable };
+  const constants = parts.map((part) => part["const"]);
+  if (parts.length > 0 && constants.every((value) => value !== undefined)) {
+    const titles = parts.map((part, index) => text(part["title"]) || valueText(constants[index], 200));
+    return { schema: { ...rest, enum: constants, enumTitles: titles }, kind: "choice", nullable };
+  }
+  return { schema: whole, kind: parts.length === 0 ? "json" : "union", nullable };
+}
+
+function hasAlternatives(schema: Schema): boolean {
+  return schema["anyOf"] !== undefined || schema["oneOf"] !== undefined || Array.isArray(schema["type"]);
+}
+
+function allowsNull(schema: Schema, root: Schema): boolean {
+  const parts = [...schemas(schema["anyOf"]), ...schemas(schema["oneOf"])].map((part) => resolve(part, root));
+  return list(schema["type"]).includes("null") || parts.some((part) => part["type"] === "null" || (hasAlternatives(part) && allowsNull(part, root)));
+}
+
+function kindOf(schema: Schema, root: Schema): Kind {
+  if ("const" in schema) return "const";
+  if (schema["enum"] !== undefined) return "choice";
+  switch (schema["type"]) {
+    case "boolean":
+      return "boolean";
+    case "integer":
+    case "number":
+      return "number";
+    case "string":
+      return "text";
+    case "null":
+      return "const";
+    case "array": {
+      const items = nodeOf(asSchema(schema["items"]), root);
+      return schema["uniqueItems"] === true && items.kind === "choice" ? "checks" : "array";
+    }
+    default:
+      return Object.keys(asSchema(schema["properties"])).length > 0 ? "object" : "json";
+  }
+}
+
+function without(schema: Schema, ...names: string[]): Schema {
+  return Object.fromEntries(Object.entries(schema).filter(([name]) => !names.includes(name)));
+}
+
+/** Returns a name as people read it, where the schema has no title. */
+export function titleOf(schema: Schema, name: string): string {
+  const words = name.replaceAll(/[_-]+/g, " ").trim();
+  return text(schema["title"]) || (words.charAt(0).toUpperCase() + words.slice(1));
+}

@@ -1,0 +1,183 @@
+// Controls for single values: texts, numbers, dates, choices, yes and no, and JSON for whatever has no better form.
+
+import { h } from "../shared/dom";
+import { newId, setAttribute } from "../shared/element";
+import { valueText } from "../shared/values";
+import { framed, titleFor, type Control, type Request } from "./control";
+import { isBlank, list, numeric, text, type Schema } from "./schema";
+import { parsed, same, Unreadable } from "./validate";
+
+const FEW = 4;
+const SHORT = 120;
+const INPUT_TYPES: Record<string, string> = {
+  date: "date",
+  "date-time": "datetime-local",
+  time: "time",
+  email: "email",
+  uri: "url",
+  password: "password",
+};
+
+/** A value that cannot be another. */
+export function constant(request: Request): Control {
+  const value = request.node.schema["const"] ?? null;
+  const output = h("output", {}, value === null ? "nothing" : valueText(value, SHORT));
+  const frame = framed({ ...request, required: false }, output);
+  return { element: frame.element, value: () => value, focus: () => undefined, mark: frame.complain };
+}
+
+/** A number, with the browser's own steps. */
+export function number(request: Request): Control {
+  const { schema } = request.node;
+  const whole = schema["type"] === "integer";
+  const input = h("input", {
+    type: "number",
+    inputmode: whole ? "numeric" : "decimal",
+    min: numeric(schema["minimum"]) ?? numeric(schema["exclusiveMinimum"]),
+    max: numeric(schema["maximum"]) ?? numeric(schema["exclusiveMaximum"]),
+    step: numeric(schema["multipleOf"]) ?? (whole ? 1 : "any"),
+    value: numeric(request.value),
+  });
+  input.addEventListener("wheel", () => { input.blur(); }, { passive: true }); // scrolling must not change numbers
+  const frame = framed(request, input);
+  const value = (): unknown => {
+    if (input.validity.badInput) return NaN;
+    return input.value.trim() === "" ? empty(request) : Number(input.value);
+  };
+  return { element: frame.element, value, focus: () => { input.focus(); }, mark: frame.complain };
+}
+
+/** A text: on one line where it is known to be short, or a date, an address, a password. */
+export function words(request: Request): Control {
+  const { schema } = request.node;
+  const format = text(schema["format"]);
+  const type = schema["writeOnly"] === true ? "password" : INPUT_TYPES[format];
+  const input = isShort(schema) || type !== undefined ? h("input", { type: type ?? "text", step: type === "time" ? 1 : null }) : area();
+  setAttribute(input, "autocomplete", type === "password" ? "new-password" : "off");
+  const given = isBlank(request.value) ? "" : typeof request.value === "string" ? request.value : JSON.stringify(request.value);
+  input.value = type === "datetime-local" ? localTime(given) : given;
+  if (input instanceof HTMLTextAreaElement) fit(input);
+  const frame = framed(request, input);
+  const value = (): unknown => {
+    if (input.value === "") return typeof schema["default"] === "string" && !request.node.nullable ? "" : empty(request);
+    return type === "datetime-local" ? zonedTime(input.value) : input.value;
+  };
+  return { element: frame.element, value, focus: () => { input.focus(); }, mark: frame.complain };
+}
+
+function isShort(schema: Schema): boolean {
+  const most = numeric(schema["maxLength"]);
+  return schema["pattern"] !== undefined || schema["format"] !== undefined || (most !== undefined && most <= SHORT);
+}
+
+/** Makes a text area that grows with what is typed. */
+function area(): HTMLTextAreaElement {
+  const input = h("textarea", { rows: 1, oninput: () => { fit(input); } });
+  return input;
+}
+
+function fit(input: HTMLTextAreaElement): void {
+  const lines = input.value.slice(0, 5000).split("\n").length;
+  input.rows = Math.min(12, Math.max(input.rows, lines));
+}
+
+/** Returns what stands for nothing: null where null is asked for, undefined where the value may be missing. */
+export function empty({ node, required }: Request): unknown {
+  const fallback = node.schema["default"];
+  return node.nullable && (required || (fallback !== undefined && fallback !== null)) ? null : undefined;
+}
+
+/** Returns a moment as the browser's input takes it, on the reader's own clock. */
+function localTime(value: string): string {
+  const moment = new Date(value);
+  if (Number.isNaN(moment.getTime())) return "";
+  const shifted = new Date(moment.getTime() - moment.getTimezoneOffset() * 60_000);
+  return shifted.toISOString().slice(0, shifted.getSeconds() === 0 ? 16 : 19);
+}
+
+/** Returns a time on the reader's own clock with its distance from UTC. */
+function zonedTime(value: string): string {
+  const moment = new Date(value);
+  if (Number.isNaN(moment.getTime())) return value;
+  const minutes = -moment.getTimezoneOffset();
+  const two = (part: number): string => String(Math.trunc(Math.abs(part))).padStart(2, "0");
+  const seconds = value.length === 16 ? ":00" : "";
+  return `${value}${seconds}${minutes < 0 ? "-" : "+"}${two(minutes / 60)}:${two(minutes % 60)}`;
+}
+
+/** One of several values: side by side if they are few, else in a list. */
+export function choice(request: Request): Control {
+  const options = list(request.node.schema["enum"]).filter((option) => option !== null);
+  const titles = list(request.node.schema["enumTitles"]).map(String);
+  const labels = options.map((option, index) => titles[index] ?? valueText(option, 200));
+  const isFew = options.length <= FEW && labels.every((label) => label.length <= 40);
+  return (isFew ? radios : select)(request, options, labels);
+}
+
+/** Yes or no. */
+export function yesNo(request: Request): Control {
+  return radios(request, [true, false], ["Yes", "No"]);
+}
+
+function radios(request: Request, options: unknown[], labels: string[]): Control {
+  const name = newId();
+  const mayBeEmpty = !request.required || request.node.nullable;
+  const shownLabels = mayBeEmpty && request.node.schema["default"] === undefined ? [...labels, "No answer"] : labels;
+  const inputs = shownLabels.map((_, index) => h("input", { type: "radio", name, value: index }));
+  const chosen = options.findIndex((option) => same(option, request.value));
+  inputs.forEach((input, index) => { input.checked = index === (chosen < 0 ? options.length : chosen); });
+  const group = h("div", { role: "radiogroup", class: "row" }, ...inputs.map((input, index) => h("label", {}, input, shownLabels[index] ?? "")));
+  const frame = framed(request, group);
+  if (request.required) setAttribute(group, "aria-required", "true");
+  const value = (): unknown => {
+    const index = inputs.findIndex((input) => input.checked);
+    return index < 0 || index >= options.length ? empty(request) : options[index];
+  };
+  const focus = (): void => { (inputs.find((input) => input.checked) ?? inputs[0])?.focus(); };
+  return { element: frame.element, value, focus, mark: frame.complain };
+}
+
+function select(request: Request, options: unknown[], labels: string[]): Control {
+  const entries = labels.map((label, index) => h("option", { value: index }, label));
+  const input = h("select", {}, h("option", { value: "" }, request.required ? "Choose…" : "No answer"), ...entries);
+  const chosen = options.findIndex((option) => same(option, request.value));
+  input.value = chosen < 0 ? "" : String(chosen);
+  const frame = framed(request, input);
+  const value = (): unknown => (input.value === "" ? empty(request) : options[Number(input.value)]);
+  return { element: frame.element, value, focus: () => { input.focus(); }, mark: frame.complain };
+}
+
+/** Several of a few values. */
+export function checks(request: Request, options: unknown[]): Control {
+  const given = list(request.value);
+  const inputs = options.map((option) => {
+    const input = h("input", { type: "checkbox" });
+    input.checked = given.some((one) => same(one, option));
+    return input;
+  });
+  const labels = inputs.map((input, index) => h("label", {}, input, valueText(options[index], 200)));
+  const group = h("div", { role: "group", class: "row" }, ...labels);
+  const frame = framed(request, group);
+  const value = (): unknown => options.filter((_, index) => inputs[index]?.checked === true);
+  return { element: frame.element, value, focus: () => { inputs[0]?.focus(); }, mark: frame.complain };
+}
+
+/** Any JSON value, typed as such. */
+export function json(request: Request): Control {
+  const input = h("textarea", { rows: 3, spellcheck: "false", class: "code" });
+  input.value = request.value instanceof Unreadable ? request.value.text : isBlank(request.value) ? "" : JSON.stringify(request.value, null, 2);
+  fit(input);
+  const kind = request.node.schema["type"] === "object" ? "A JSON object" : "JSON; a text goes in quotes";
+  const description = text(request.node.schema["description"]) || kind;
+  const frame = framed({ ...request, node: { ...request.node, schema: { ...request.node.schema, description } } }, input);
+  const value = (): unknown => parsed(input.value) ?? empty(request);
+  const mark: Control["mark"] = (problems) => {
+    frame.complain(problems.map(({ path, message }) => ({ path, message: path.length === 0 ? message : `does not fit: ${path.join(".")} ${message}` })));
+  };
+  return { element: frame.element, value, focus: () => { input.focus(); }, mark };
+}
+
+/** Asks for a label of a control that has none of its own. */
+export function groupTitle(request: Request): string {
+  return titleFor(request) + (request.required ? " *" : "");
+}

@@ -1,0 +1,24 @@
+// What the prompt needs of whoever embeds it; nothing here knows of anywidget.
+
+import type { Micros, Question as Recorded } from "../protocol";
+
+/** A question, with the moment of its answer where that is known. */
+export type Question = Recorded & { answered_us?: Micros | null };
+
+/** What somebody has begun to write, by field. */
+export type Draft = Record<string, unknown>;
+
+/** What became of an answer; `text` says why it was refused. */
+export interface Outcome {
+  accepted: boolean;
+  text: string;
+}
+
+export interface PromptHost {
+  /** Sends an answer, as often as it takes, and tells what became of it. */
+  answer: (interruptId: string, response: unknown) => Promise<Outcome>;
+  /** The kernel's clock. */
+  now: () => Micros;
+  /** Kept outside of the view, so that what was begun survives it. */
+  drafts: Map<string, Draft>;
+}

@@ -1,0 +1,166 @@
+// Compares a value with a JSON schema and says what is wrong, for people. The kernel checks again: what is not known
+// here, such as a pattern that only Python understands, is let through.
+
+import { asSchema, isRecord, list, numeric, resolve, schemas, text, titleOf, type Schema } from "./schema";
+
+/** What is wrong, and where in the value. */
+export interface Problem {
+  path: (string | number)[];
+  message: string;
+}
+
+/** What was typed where JSON was asked for and is not JSON; it fits no schema. */
+export class Unreadable {
+  constructor(
+    readonly text: string,
+    readonly reason: string,
+  ) {}
+}
+
+/** Reads JSON; undefined if there is nothing but blanks. */
+export function parsed(source: string): unknown {
+  try {
+    return source.trim() === "" ? undefined : (JSON.parse(source) as unknown);
+  } catch (error) {
+    return new Unreadable(source, error instanceof Error ? error.message.slice(0, 200) : "");
+  }
+}
+
+const LONGEST = 10_000; // beyond it a pattern is the kernel's to check
+const DAY = /^\d{4}-\d\d-\d\d$/;
+const FORMATS: Record<string, [(value: string) => boolean, string]> = {
+  date: [(value) => DAY.test(value) && isDate(value), "must be a date such as 2026-11-30"],
+  "date-time": [(value) => isDate(value), "must be a date and a time"],
+  time: [(value) => /^\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)?$/i.test(value), "must be a time such as 14:30"],
+  email: [(value) => /^[^\s@]+@[^\s@]+\.[^\s@.]+$/.test(value), "must be an e-mail address"],
+  uri: [(value) => URL.canParse(value), "must be an address such as https://example.org"],
+};
+
+function isDate(value: string): boolean {
+  return !Number.isNaN(Date.parse(value));
+}
+
+/** Returns what is wrong with a value; undefined stands for nothing at all. */
+export function problemsOf(value: unknown, schema: Schema, root: Schema = schema): Problem[] {
+  const whole = resolve(schema, root);
+  if (value === undefined) return [problem("needs an answer")];
+  if (value instanceof Unreadable) return [problem(`is not valid JSON: ${value.reason}`)];
+  const alternatives = [...schemas(whole["anyOf"]), ...schemas(whole["oneOf"])];
+  if (alternatives.length > 0) {
+    const all = alternatives.map((one) => problemsOf(value, one, root));
+    const nearest = all.reduce((best, one) => (distance(one) < distance(best) ? one : best));
+    if (nearest.length > 0) return nearest;
+  }
+  if ("const" in whole && !same(whole["const"], value)) return [problem(`must be ${JSON.stringify(whole["const"])}`)];
+  const options = list(whole["enum"]);
+  if (options.length > 0 && !options.some((option) => same(option, value))) return [problem("must be one of the choices")];
+  const wrongType = typeProblem(value, whole["type"]);
+  if (wrongType !== null) return [problem(wrongType)];
+  return inside(value, whole, root);
+}
+
+/** Tells how far problems are from a fit: a wrong kind of value is farther than a wrong part. */
+function distance(problems: Problem[]): number {
+  if (problems.some(({ path }) => path.length === 0)) return 1000;
+  return problems.length;
+}
+
+function inside(value: unknown, schema: Schema, root: Schema): Problem[] {
+  if (typeof value === "number") return [...numberProblems(value, schema)].map(problem);
+  if (typeof value === "string") return [...textProblems(value, schema)].map(problem);
+  if (Array.isArray(value)) return arrayProblems(value, schema, root);
+  return isRecord(value) ? objectProblems(value, schema, root) : [];
+}
+
+function problem(message: string): Problem {
+  return { path: [], message };
+}
+
+function within(key: string | number, problems: Problem[]): Problem[] {
+  return problems.map(({ path, message }) => ({ path: [key, ...path], message }));
+}
+
+export function same(one: unknown, other: unknown): boolean {
+  return one === other || JSON.stringify(one) === JSON.stringify(other);
+}
+
+const TYPES: Record<string, [(value: unknown) => boolean, string]> = {
+  string: [(value) => typeof value === "string", "must be a text"],
+  number: [(value) => Number.isFinite(value), "must be a number"],
+  integer: [(value) => Number.isInteger(value), "must be a whole number"],
+  boolean: [(value) => typeof value === "boolean", "must be yes or no"],
+  array: [(value) => Array.isArray(value), "must be a list"],
+  object: [isRecord, "must be a JSON object"],
+  null: [(value) => value === null, "must be empty"],
+};
+
+function typeProblem(value: unknown, type: unknown): string | null {
+  const checks = (Array.isArray(type) ? type : [type]).map((name) => TYPES[text(name)]).filter((check) => check !== undefined);
+  if (checks.length === 0 || checks.some(([fits]) => fits(value))) return null;
+  return checks[0]?.[1] ?? null;
+}
+
+function* numberProblems(value: number, schema: Schema): Generator<string> {
+  const [least, most] = [numeric(schema["minimum"]), numeric(schema["maximum"])];
+  const [above, below] = [numeric(schema["exclusiveMinimum"]), numeric(schema["exclusiveMaximum"])];
+  const step = numeric(schema["multipleOf"]);
+  if (least !== undefined && value < least) yield `must be at least ${least}`;
+  if (most !== undefined && value > most) yield `must be at most ${most}`;
+  if (above !== undefined && value <= above) yield `must be more than ${above}`;
+  if (below !== undefined && value >= below) yield `must be less than ${below}`;
+  if (step !== undefined && Math.abs(value / step - Math.round(value / step)) > 1e-9) yield `must be a multiple of ${step}`;
+  if (Number.isInteger(value) && !Number.isSafeInteger(value)) yield "is too large to be sent exactly";
+}
+
+function* textProblems(value: string, schema: Schema): Generator<string> {
+  const length = Array.from(value).length; // as Python counts
+  const [least, most] = [numeric(schema["minLength"]), numeric(schema["maxLength"])];
+  if (least !== undefined && length < least) yield `must have at least ${counted(least, "character")}`;
+  if (most !== undefined && length > most) yield `must have at most ${counted(most, "character")}, not ${length}`;
+  if (!matches(value, text(schema["pattern"]))) yield `must match the pattern ${text(schema["pattern"])}`;
+  const format = FORMATS[text(schema["format"])];
+  if (format !== undefined && !format[0](value)) yield format[1];
+}
+
+function matches(value: string, pattern: string): boolean {
+  try {
+    return pattern === "" || value.length > LONGEST || new RegExp(pattern, "u").test(value);
+  } catch {
+    return true; // Python's patterns are not all JavaScript's; the kernel decides
+  }
+}
+
+export function counted(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? "" : "s"}`;
+}
+
+function entries(count: number): string {
+  return count === 1 ? "1 entry" : `${count} entries`;
+}
+
+function arrayProblems(value: unknown[], schema: Schema, root: Schema): Problem[] {
+  const found: Problem[] = [];
+  const [least, most] = [numeric(schema["minItems"]), numeric(schema["maxItems"])];
+  if (least !== undefined && value.length < least) found.push(problem(`needs at least ${entries(least)}`));
+  if (most !== undefined && value.length > most) found.push(problem(`takes at most ${entries(most)}`));
+  if (schema["uniqueItems"] === true && new Set(value.map((item) => JSON.stringify(item))).size < value.length) {
+    found.push(problem("must not hold the same entry twice"));
+  }
+  const first = schemas(schema["prefixItems"]);
+  const items = asSchema(schema["items"]);
+  return [...found, ...value.flatMap((item, index) => within(index, problemsOf(item, first[index] ?? items, root)))];
+}
+
+function objectProblems(value: Record<string, unknown>, schema: Schema, root: Schema): Problem[] {
+  const properties = asSchema(schema["properties"]);
+  const required = list(schema["required"]).map(String);
+  const missing = required.filter((name) => value[name] === undefined).map((name) => ({ path: [name], message: "needs an answer" }));
+  const wrong = Object.entries(value).flatMap(([name, item]) => {
+    if (item === undefined) return [];
+    if (Object.hasOwn(properties, name)) return within(name, problemsOf(item, asSchema(properties[name]), root));
+    const other = schema["additionalProperties"];
+    if (other === false) return [problem(`has no place for ${titleOf({}, name)}`)];
+    return isRecord(other) ? within(name, problemsOf(item, other, root)) : [];
+  });
+  return [...missing, ...wrong];
+}

@@ -1,0 +1,86 @@
+// A list of any number of events of which only those are on the page that are seen.
+
+import { h } from "../shared/dom";
+import { newId } from "../shared/element";
+import { oneLine } from "../shared/text";
+import type { Entry } from "./log";
+import type { Player } from "./player";
+import { stopsAt } from "./log";
+
+const ROW = 24;
+const SPARE = 4;
+
+/** Shows a log's events around the position; a click goes to an event. */
+export class EventList {
+  readonly element: HTMLElement;
+  readonly #player: Player;
+  readonly #space = h("div", { class: "space", role: "presentation" });
+  readonly #id = newId();
+  readonly #resized: ResizeObserver;
+
+  constructor(player: Player) {
+    this.#player = player;
+    this.element = h("div", { class: "events", role: "listbox", tabindex: 0, "aria-label": "Events" }, this.#space);
+    this.#resized = new ResizeObserver(() => { this.update(); }); // it has no height before it is on the page
+    this.#resized.observe(this.element);
+    this.element.addEventListener("scroll", () => { this.#draw(); }, { passive: true });
+    this.#space.addEventListener("click", (event) => {
+      const row = event.target instanceof Element ? event.target.closest("[data-sequence]") : null;
+      if (row !== null) player.step(Number(row.getAttribute("data-sequence")) - player.position);
+    });
+  }
+
+  /** Shows the present position, scrolled to if it is out of sight. */
+  update(): void {
+    const { position, log } = this.#player;
+    this.#space.style.height = `${log.length * ROW}px`;
+    const [top, height] = [(position - 1) * ROW, this.element.clientHeight];
+    if (top < this.element.scrollTop || top + ROW > this.element.scrollTop + height) {
+      this.element.scrollTop = Math.max(0, top - height / 3);
+    }
+    this.#draw();
+  }
+
+  destroy(): void {
+    this.#resized.disconnect();
+  }
+
+  #draw(): void {
+    const { log, position } = this.#player;
+    const first = Math.max(1, Math.floor(this.element.scrollTop / ROW) + 1 - SPARE);
+    const count = Math.ceil((this.element.clientHeight || 300) / ROW) + 2 * SPARE;
+    const rows: HTMLElement[] = [];
+    for (let sequence = first; sequence < first + count; sequence += 1) {
+      const entry = log.at(sequence);
+      if (entry !== undefined) rows.push(this.#row(entry, sequence === position));
+    }
+    this.#space.replaceChildren(...rows);
+    if (position > 0) this.element.setAttribute("aria-activedescendant", `${this.#id}-${position}`);
+    else this.element.removeAttribute("aria-activedescendant");
+  }
+
+  #row(entry: Entry, isHere: boolean): HTMLElement {
+    const { sequence, type, path, step, text } = entry;
+    const where = [path, step].filter((part) => part !== "").join(" › ");
+    const isStop = stopsAt(this.#player.breakpoints, entry);
+    return h(
+      "div",
+      {
+        id: `${this.#id}-${sequence}`,
+        class: "event",
+        role: "option",
+        style: `top: ${(sequence - 1) * ROW}px`,
+        title: oneLine(`${type} ${where} ${text}`, 400),
+        "aria-selected": isHere ? "true" : "false",
+        "aria-posinset": sequence,
+        "aria-setsize": this.#player.log.length,
+        "data-sequence": sequence,
+      },
+      h("span", { class: "dot" }, isStop ? "●" : isHere ? "▸" : ""),
+      h("span", { class: "number" }, String(sequence)),
+      h("span", { class: "type" }, type),
+      h("span", { class: "where" }, where),
+      h("span", { class: "text" }, text),
+    );
+  }
+}

@@ -1,0 +1,50 @@
+// Numbers for people.
+
+/** Returns a duration, given in microseconds, in the unit that suits it. */
+export function duration(micros: number): string {
+  const seconds = micros / 1e6;
+  if (seconds < 0.9995) return `${String(Math.round(seconds * 1000))} ms`;
+  if (seconds < 59.95) return `${seconds.toFixed(1)} s`;
+  const whole = Math.round(seconds);
+  const two = (value: number) => String(value).padStart(2, "0");
+  if (whole < 3600) return `${String(Math.floor(whole / 60))} min ${two(whole % 60)} s`;
+  return `${String(Math.floor(whole / 3600))} h ${two(Math.floor((whole % 3600) / 60))} min`;
+}
+
+/** Returns a moment on an axis whose ticks are `distance` microseconds apart. */
+export function tickLabel(micros: number, distance: number): string {
+  if (micros === 0) return "0";
+  const seconds = micros / 1e6;
+  if (distance < 1e6) {
+    const digits = Math.min(6, Math.max(1, Math.ceil(-Math.log10(distance / 1e6))));
+    return seconds < 60 ? `${seconds.toFixed(digits)} s` : `${clock(Math.floor(seconds))}${(seconds % 1).toFixed(digits).slice(1)}`;
+  }
+  return seconds < 60 ? `${String(Math.round(seconds))} s` : clock(Math.round(seconds));
+}
+
+function clock(seconds: number): string {
+  const two = (value: number) => String(value).padStart(2, "0");
+  const minutes = Math.floor(seconds / 60);
+  const rest = two(seconds % 60);
+  return minutes < 60 ? `${String(minutes)}:${rest}` : `${String(Math.floor(minutes / 60))}:${two(minutes % 60)}:${rest}`;
+}
+
+/** Returns a count with its noun. */
+export function plural(count: number, noun: string): string {
+  return `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
+}
+
+/** Returns a cost in dollars: cents where they tell enough. */
+export function dollars(cost: number): string {
+  return `$${cost > 0 && cost < 0.1 ? cost.toFixed(4) : cost.toFixed(2)}`;
+}
+
+/** Returns distances for ticks: round, about `wanted` pixels apart; in microseconds. */
+export function tickDistance(perPixel: number, wanted = 90): number {
+  const least = Math.max(perPixel * wanted, 1);
+  const steps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400].map((s) => s * 1e6);
+  const found = steps.find((step) => step >= least);
+  if (found !== undefined && least > 5e5) return found;
+  const unit = 10 ** Math.floor(Math.log10(least));
+  return ([1, 2, 5, 10].find((part) => part * unit >= least) ?? 10) * unit;
+}

@@ -1,0 +1,155 @@
+// What all views of one page share: the state of one execution as far as the kernel has told it.
+
+import type { Delta, Graph, Header, History, Question, SpanBlock, Streamed, Welcome } from "../protocol";
+import { Spans } from "./spans";
+
+export type Change = "spans" | "header" | "questions" | "graph" | "streams" | "selection" | "filter" | "connection";
+export type Connected = "connecting" | "connected" | "detached";
+
+const KEPT_OF_STREAM = 50_000;
+
+/** A text that a model is writing. */
+export interface Stream {
+  text: string;
+  /** How many characters there are in all, those included that were missed. */
+  length: number;
+}
+
+/** The state, and who wants to know when it changes. */
+export class Model {
+  readonly spans = new Spans();
+  header: Header | null = null;
+  graph: Graph = { steps: [], edges: [] };
+  readonly questions = new Map<string, Question>();
+  readonly streams = new Map<number, Stream>();
+  /** The span whose details are shown. */
+  selected: number | null = null;
+  /** Only this step's spans, if there is one. */
+  step: string | null = null;
+  connected: Connected = "connecting";
+  /** Sequence number of the last event that is in here. */
+  last = 0;
+  originUs = 0;
+  /** Set when spans came out of order: what was laid out must be laid out again. */
+  generation = 0;
+  #toldAt = 0;
+  readonly #listeners = new Set<(change: Change) => void>();
+
+  constructor(private readonly clock: () => number = () => performance.now()) {}
+
+  /** Calls `listener` after each change until what is returned is called. */
+  on(listener: (change: Change) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  tell(change: Change): void {
+    for (const listener of this.#listeners) listener(change);
+  }
+
+  select(id: number | null): void {
+    if (id === this.selected) return;
+    this.selected = id;
+    this.tell("selection");
+  }
+
+  filterStep(step: string | null): void {
+    this.step = step;
+    this.tell("filter");
+  }
+
+  setConnected(connected: Connected): void {
+    if (connected === this.connected) return;
+    this.connected = connected;
+    this.tell("connection");
+  }
+
+  get isOver(): boolean {
+    return (this.header?.ended_us ?? null) !== null;
+  }
+
+  /** Returns the kernel's present moment, in microseconds since the origin. */
+  now(): number {
+    const header = this.header;
+    if (!header?.live || this.isOver || this.connected === "detached") return this.spans.latest;
+    return Math.max(this.spans.latest, header.now_us - this.originUs + (this.clock() - this.#toldAt) * 1000);
+  }
+
+  welcome(message: Welcome): void {
+    const fresh = message.since === 0;
+    if (fresh) {
+      this.spans.clear();
+      this.streams.clear();
+      this.questions.clear();
+      this.generation++;
+    }
+    this.originUs = message.origin_us;
+    this.#takeSpans(message.spans, message.total, fresh ? floorOf(message.spans, message.total) : this.spans.floor);
+    this.last = message.last;
+    this.graph = message.graph;
+    this.#takeRest(message.header, message.questions, message.streamed);
+    this.tell("graph");
+  }
+
+  /** Takes over a delta; returns false if something before it is missing. */
+  delta(message: Delta): boolean {
+    if (message.after > this.last) return false;
+    if (message.last >= this.last) {
+      this.originUs = message.origin_us;
+      this.#takeSpans(message.spans, message.total, this.spans.floor);
+      this.last = message.last;
+    }
+    this.#takeRest(message.header, message.questions, message.streamed);
+    return true;
+  }
+
+  history(message: History): void {
+    if (message.stop < this.spans.floor) return; // for somebody who had more
+    this.#takeSpans(onlyUnknown(message.spans, this.spans), this.spans.total, Math.min(this.spans.floor, message.first));
+  }
+
+  #takeSpans(block: SpanBlock, total: number, floor: number): void {
+    if (this.spans.take(block, total, floor)) this.generation++;
+    for (const id of this.streams.keys()) {
+      if (!this.spans.running.has(id)) this.streams.delete(id);
+    }
+    this.tell("spans");
+  }
+
+  #takeRest(header: Header, questions: Question[], streamed: Streamed[]): void {
+    this.header = header;
+    this.#toldAt = this.clock();
+    this.tell("header");
+    for (const asked of questions) this.questions.set(asked.interrupt_id, asked);
+    if (questions.length > 0) this.tell("questions");
+    for (const piece of streamed) this.#stream(piece);
+    if (streamed.length > 0) this.tell("streams");
+  }
+
+  #stream(piece: Streamed): void {
+    const stream = this.streams.get(piece.id) ?? { text: "", length: 0 };
+    const overlap = stream.length - piece.at;
+    if (overlap >= piece.text.length) return;
+    const gap = overlap < 0 ? "…" : "";
+    stream.text = (stream.text + gap + piece.text.slice(Math.max(0, overlap))).slice(-KEPT_OF_STREAM);
+    stream.length = piece.at + piece.text.length;
+    this.streams.set(piece.id, stream);
+  }
+}
+
+/** Returns the id from which on a welcome has all spans. */
+function floorOf(block: SpanBlock, total: number): number {
+  let floor = total;
+  for (let row = block.id.length - 1; row >= 0 && block.id[row] === floor - 1; row--) floor--;
+  return floor;
+}
+
+/** Leaves out spans that are here already, and perhaps newer. */
+function onlyUnknown(block: SpanBlock, spans: Spans): SpanBlock {
+  const rows = block.id.map((_, row) => row).filter((row) => !spans.has(block.id[row] ?? -1));
+  const picked = { ...block };
+  for (const name of Object.keys(block) as (keyof SpanBlock)[]) {
+    if (name !== "names") picked[name] = rows.map((row) => block[name][row] ?? 0);
+  }
+  return picked;
+}

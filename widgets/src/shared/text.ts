@@ -1,0 +1,26 @@
+// Text of models, users and logs as it may be shown: what a reader sees is what is there.
+// The same rules as divebook/analysis/shown.py.
+
+const UNSAFE = new RegExp(
+  "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u061c\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff\\ufff9-\\ufffb]" +
+    "|[\\ud800-\\udbff](?![\\udc00-\\udfff])|(?<![\\ud800-\\udbff])[\\udc00-\\udfff]",
+  "g",
+);
+
+/** Returns the text with control characters and direction marks spelled out; line ends and tabs stay. */
+export function visible(text: string): string {
+  return text.replaceAll("\r\n", "\n").replace(UNSAFE, spelled);
+}
+
+function spelled(character: string): string {
+  const code = character.charCodeAt(0);
+  return code < 0x100 ? `\\x${code.toString(16).padStart(2, "0")}` : `\\u${code.toString(16).padStart(4, "0")}`;
+}
+
+/** Returns the text on one line, at most `width` characters of it. */
+export function oneLine(text: string, width: number): string {
+  const looked = text.slice(0, width + 400);
+  const flat = looked.replace(/\s+/g, " ").trim();
+  const whole = flat.length <= width && looked.length === text.length;
+  return visible(whole ? flat : `${flat.slice(0, width - 1)}…`);
+}

@@ -1,0 +1,40 @@
+// The page's colours for what is painted: read from the style sheet, and again when the theme changes.
+
+const NAMES = ["step", "item", "model", "tool", "action", "script", "other", "failed", "cancelled", "running"];
+const PLAIN = ["paper", "ink", "faint", "line", "fold", "dim", "focus", "hatch"];
+const PROPERTIES = [...PLAIN, ...NAMES, ...NAMES.map((name) => `${name}-text`)].map((name) => `--db-${name}`);
+
+/** Returns the colours as they are now, by the names of their properties. */
+export function paletteOf(element: Element): Record<string, string> {
+  const style = getComputedStyle(element);
+  return Object.fromEntries(PROPERTIES.map((name) => [name, style.getPropertyValue(name).trim()]));
+}
+
+/** Calls `changed` when the page turns dark or light, until what is returned is called. */
+export function onThemeChange(root: HTMLElement, changed: () => void): () => void {
+  const media = matchMedia("(prefers-color-scheme: dark)");
+  const look = (): void => {
+    root.classList.toggle("db-dark", isDark(root));
+    changed();
+  };
+  const observer = new MutationObserver(look);
+  observer.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "class", "data-theme"] });
+  media.addEventListener("change", look);
+  look();
+  return () => {
+    observer.disconnect();
+    media.removeEventListener("change", look);
+  };
+}
+
+/** Tells whether the page behind an element is dark, by the colour it is painted with. */
+export function isDark(element: Element): boolean {
+  const theme = document.body.dataset["jpThemeLight"];
+  if (theme !== undefined) return theme === "false";
+  for (let at: Element | null = element; at !== null; at = at.parentElement) {
+    const parts = getComputedStyle(at).backgroundColor.match(/[\d.]+/g)?.map(Number) ?? [];
+    const [red = 255, green = 255, blue = 255, alpha = parts.length === 3 ? 1 : 0] = parts;
+    if (alpha > 0.5) return 0.299 * red + 0.587 * green + 0.114 * blue < 128;
+  }
+  return matchMedia("(prefers-color-scheme: dark)").matches;
+}

@@ -1,0 +1,86 @@
+// All about one span: its facts, what a model saw and said, its events as JSON to read and to copy.
+
+import type { Detail, DetailEvent } from "../protocol";
+import type { Connection } from "../shared/connection";
+import { h, longText, setText, type View } from "../shared/dom";
+import type { Model } from "../shared/model";
+import { asText, conversation } from "./messages";
+
+const CLOCK = { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3 } as const;
+
+/** Makes the panel; it is there while a span is selected. */
+export function detail(model: Model, connection: Connection, describe: (id: number) => string, close: () => void): View {
+  const title = h("strong", { class: "db-name" });
+  const facts = h("pre", { class: "db-text db-facts" });
+  const written = h("pre", { class: "db-text db-written", dir: "auto", hidden: true });
+  const body = h("div", { class: "db-events" });
+  const closer = h("button", { type: "button", class: "db-button", onclick: close, "aria-label": "Close details" }, "Close");
+  const element = h("section", { class: "db-detail", "aria-label": "Details", tabindex: -1, hidden: true }, h("div", { class: "db-top" }, title, closer), facts, written, body);
+  element.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    event.stopPropagation();
+    close();
+  });
+  let shown: number | null = null;
+  let state = "";
+
+  function show(): void {
+    const id = model.selected;
+    element.hidden = id === null || !model.spans.has(id);
+    if (id === null || element.hidden) {
+      shown = null;
+      return;
+    }
+    const [first = "", ...rest] = describe(id).split("\n");
+    setText(title, first);
+    setText(facts, rest.join("\n"));
+    stream(id);
+    const present = `${model.spans.text(id, "status")} ${model.spans.number(id, "attempts")}`;
+    if (id === shown && present === state) return;
+    if (id !== shown) body.replaceChildren(h("p", { class: "db-faint" }, "loading …"));
+    [shown, state] = [id, present];
+    connection.detail(id, (answer) => { if (answer.id === model.selected) fill(answer); });
+  }
+
+  function stream(id: number): void {
+    const text = model.streams.get(id)?.text ?? "";
+    written.hidden = text === "";
+    setText(written, text);
+  }
+
+  function fill(answer: Detail): void {
+    const said = conversation(answer.events).map(({ by, text }) => h("div", { class: "db-said" }, h("div", { class: "db-by" }, by), longText(text)));
+    const error = answer.error && h("p", { class: "db-error" }, answer.error);
+    body.replaceChildren(...(error ? [error] : []), ...said, ...answer.events.map((event) => eventView(event, said.length === 0)));
+  }
+
+  const undo = model.on((change) => { if (change === "selection" || ((change === "spans" || change === "streams") && shown !== null)) show(); });
+  return { element, destroy: undo };
+}
+
+function eventView(event: DetailEvent, isOpen: boolean): HTMLElement {
+  const json = JSON.stringify(event.data, null, 2);
+  const copier = h("button", { type: "button", class: "db-button db-copy", "aria-label": `Copy the JSON of event ${event.sequence}`, onclick: () => { void copy(json, copier); } }, "Copy");
+  const when = new Date(event.recorded_us / 1000).toLocaleTimeString("en-GB", CLOCK);
+  const summary = h("summary", {}, `${event.event_type} `, h("span", { class: "db-faint" }, `#${event.sequence} at ${when}`));
+  return h("details", { open: isOpen, class: "db-event" }, summary, copier, longText(asText(json)));
+}
+
+async function copy(text: string, button: HTMLButtonElement): Promise<void> {
+  const clipboard = (navigator as { clipboard?: Clipboard }).clipboard; // missing on pages without https
+  if (clipboard === undefined) copyBySelection(text, button);
+  else await clipboard.writeText(text);
+  setText(button, "Copied");
+  setTimeout(() => { setText(button, "Copy"); }, 1500);
+}
+
+function copyBySelection(text: string, near: HTMLElement): void {
+  const area = h("textarea", { class: "db-hidden", "aria-hidden": "true" });
+  area.value = text;
+  near.after(area);
+  area.select();
+  // eslint-disable-next-line @typescript-eslint/no-deprecated -- the only way on pages without https
+  document.execCommand("copy");
+  area.remove();
+  near.focus();
+}

@@ -1,0 +1,124 @@
+// The head of the live view: status, numbers, bounds, durability, and the three things a person can ask for.
+
+import type { Command, Gauge } from "../protocol";
+import type { Connection } from "../shared/connection";
+import { h, setText, type View } from "../shared/dom";
+import { dollars, duration, plural } from "../shared/format";
+import type { Model } from "../shared/model";
+import { SIGNS } from "./kinds";
+
+const COMMANDS: readonly [Command, string][] = [
+  ["pause", "Pause"],
+  ["resume", "Resume"],
+  ["cancel", "Cancel"],
+];
+const DURABILITY = {
+  durable: ["durable", "Every event is safe on disk, even if the power fails."],
+  relaxed: ["relaxed", "Events survive a crash of this process; a power failure may take the latest."],
+  memory: ["memory only", "Events are kept in memory and end with this process."],
+} as const;
+
+/** Makes the head. */
+export function header(model: Model, connection: Connection): View {
+  const name = h("strong", { class: "db-name" });
+  const status = h("span", { class: "db-status" });
+  const elapsed = h("span", { class: "db-fact" });
+  const facts = h("span", { class: "db-fact" });
+  const durability = h("span", { class: "db-badge" });
+  const gauges = h("div", { class: "db-gauges" });
+  const notice = h("div", { class: "db-notice", role: "status", hidden: true });
+  const error = h("div", { class: "db-error", role: "alert", hidden: true });
+  const buttons = new Map(COMMANDS.map(([command, label]) => [command, button(command, label)]));
+
+  function button(command: Command, label: string): HTMLButtonElement {
+    return h("button", { type: "button", class: "db-button", onclick: () => { ask(command); } }, label);
+  }
+
+  function ask(command: Command): void {
+    const pressed = buttons.get(command);
+    pressed?.setAttribute("aria-busy", "true");
+    void connection.control(command).then((ack) => {
+      pressed?.removeAttribute("aria-busy");
+      say(ack.accepted ? "" : ack.text);
+    });
+  }
+
+  function say(text: string): void {
+    setText(notice, text);
+    notice.hidden = text === "";
+  }
+
+  function tick(): void {
+    const shown = model.header;
+    if (shown === null || shown.started_us === null) return;
+    const end = shown.ended_us ?? model.originUs + model.now();
+    setText(elapsed, duration(Math.max(0, end - shown.started_us)));
+  }
+
+  function show(): void {
+    const shown = model.header;
+    if (shown === null) return;
+    setText(name, shown.workflow);
+    name.title = shown.execution_id;
+    setText(status, `${SIGNS[shown.status] ?? ""} ${shown.status}`);
+    status.dataset["status"] = shown.status;
+    const tokens = shown.input_tokens + shown.output_tokens;
+    const cost = shown.cost === null ? [] : [dollars(shown.cost)];
+    setText(facts, [plural(shown.model_calls, "model call"), plural(tokens, "token"), ...cost].join(" · "));
+    facts.title = `${plural(shown.input_tokens, "token")} in, ${plural(shown.output_tokens, "token")} out`;
+    const [word, meaning] = DURABILITY[shown.durability];
+    setText(durability, word);
+    durability.title = meaning;
+    durability.dataset["durability"] = shown.durability;
+    gauges.replaceChildren(...shown.gauges.map(gauge));
+    setText(error, shown.error);
+    error.hidden = shown.error === "";
+    for (const [command, element] of buttons) element.hidden = !shown.commands.includes(command);
+    connected();
+    tick();
+  }
+
+  function connected(): void {
+    for (const element of buttons.values()) element.disabled = model.connected !== "connected";
+    if (model.connected === "connecting") say("connecting to the kernel …");
+    else if (model.connected === "detached") say(detached(model));
+    else if (notice.textContent.startsWith("connecting") || notice.textContent.startsWith("detached")) say("");
+  }
+
+  const timer = setInterval(tick, 200);
+  const undo = model.on((change) => {
+    if (change === "header" || change === "connection") show();
+    if (change === "connection") connected();
+  });
+  connected();
+  const line = h("div", { class: "db-line" }, name, status, elapsed, facts, durability);
+  const actions = h("div", { class: "db-actions", role: "group", "aria-label": "Execution" }, ...buttons.values());
+  const element = h("div", { class: "db-header" }, h("div", { class: "db-top" }, line, actions), gauges, error, notice);
+  const destroy = (): void => {
+    clearInterval(timer);
+    undo();
+  };
+  return { element, destroy };
+}
+
+function detached(model: Model): string {
+  const id = model.header?.execution_id;
+  const next = id === undefined ? "run the cell again" : `run the cell again, or %dive show ${id}`;
+  return `detached: the kernel does not answer; to go on, ${next}`;
+}
+
+function amount(value: number, unit: string): string {
+  if (unit === "$") return dollars(value);
+  return `${value.toLocaleString("en", { maximumFractionDigits: 1 })}${unit === "" ? "" : ` ${unit}`}`;
+}
+
+function gauge(bound: Gauge): HTMLElement {
+  const share = bound.limit > 0 ? Math.min(1, bound.spent / bound.limit) : 1;
+  const number = (value: number): string => amount(value, bound.unit);
+  const text = `${bound.name} ${number(bound.spent)} of ${number(bound.limit)}`;
+  const fill = h("span", { class: "db-fill" });
+  fill.style.width = `${share * 100}%`;
+  const meter = { role: "meter", "aria-valuenow": bound.spent, "aria-valuemin": 0, "aria-valuemax": bound.limit, "aria-label": text };
+  const level = share >= 1 ? "spent" : share >= 0.8 ? "near" : "fine";
+  return h("div", { class: "db-gauge", "data-level": level }, h("span", { class: "db-track", ...meter }, fill), level === "fine" ? text : `${text} ${level === "spent" ? "✕" : "!"}`);
+}

@@ -1,0 +1,123 @@
+import { beforeEach, expect, test, vi } from "vitest";
+import { GraphView } from "../../src/graph/graph";
+import { Tally, type StepState } from "../../src/graph/lit";
+import type { Graph } from "../../src/protocol";
+import { question } from "../prompt/questions";
+
+const GRAPH: Graph = {
+  steps: ["plan", "work", "end"].map((name) => ({ name, type: "prompt", each: name === "work" })),
+  edges: [
+    { source: "plan", target: "work", kind: "next", condition: "" },
+    { source: "work", target: "plan", kind: "next", condition: "$(state.again)" },
+    { source: "work", target: "end", kind: "catch", condition: "TimeoutError" },
+  ],
+};
+
+let view: GraphView;
+const select = vi.fn();
+
+function step(name: string): Element {
+  const found = [...document.querySelectorAll(".step")].find((one) => one.querySelector("title")?.textContent.startsWith(`${name} `));
+  if (found === undefined) throw new Error(name);
+  return found;
+}
+
+function press(key: string): void {
+  document.querySelector("svg")?.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+}
+
+function lit(...states: [string, StepState][]): void {
+  view.update(GRAPH, new Map(states));
+}
+
+beforeEach(() => {
+  select.mockReset();
+  view = new GraphView({ select });
+  document.body.replaceChildren(view.element);
+});
+
+test("each state has its sign, and repeated visits are counted", () => {
+  lit(["plan", { status: "completed", visits: 3 }], ["work", { status: "waiting", visits: 1 }]);
+  expect(step("plan").textContent).toContain("✓");
+  expect(step("plan").textContent).toContain("×3");
+  expect(step("plan").querySelector("title")?.textContent).toBe("plan (prompt): completed, 3 visits");
+  expect(step("work").getAttribute("data-status")).toBe("waiting");
+  expect(step("end").querySelector("title")?.textContent).toBe("end (prompt): pending");
+  expect(document.querySelector(".legend")?.textContent).toBe("○ pending   ? waiting   ✓ completed");
+});
+
+test("a change of state does not draw again", () => {
+  lit();
+  const before = step("plan");
+  view.update(structuredClone(GRAPH), new Map([["plan", { status: "running", visits: 1 }]]));
+  expect(step("plan")).toBe(before);
+  expect(before.getAttribute("data-status")).toBe("running");
+});
+
+test("edges tell their conditions", () => {
+  lit();
+  expect([...document.querySelectorAll(".condition")].map((label) => label.textContent)).toEqual(["$(state.again)", "on failure: TimeoutEr…"]);
+});
+
+test("a click selects a step, another one lets go", () => {
+  lit();
+  step("work").dispatchEvent(new MouseEvent("click", { bubbles: true }));
+  expect(select).toHaveBeenLastCalledWith("work");
+  expect(step("work").getAttribute("aria-pressed")).toBe("true");
+  step("work").dispatchEvent(new MouseEvent("click", { bubbles: true }));
+  expect(select).toHaveBeenLastCalledWith(null);
+});
+
+test("the keyboard goes from step to step, selects, and lets go", () => {
+  lit();
+  press("ArrowRight");
+  expect(step("work").getAttribute("tabindex")).toBe("0");
+  expect(step("plan").getAttribute("tabindex")).toBe("-1");
+  press("Enter");
+  expect(select).toHaveBeenLastCalledWith("work");
+  press("ArrowLeft");
+  press("Escape");
+  expect(select).toHaveBeenLastCalledWith(null);
+});
+
+test("the picture is magnified", () => {
+  lit();
+  press("+");
+  expect(document.querySelector("svg > g")?.getAttribute("transform")).toContain("scale(1.25");
+});
+
+test("names are text, cut to what fits, and whole in the title", () => {
+  const name = `<script>${"x".repeat(100)}\u202e`;
+  view.update({ steps: [{ name, type: "script", each: false }], edges: [] }, new Map());
+  expect(document.querySelector("script")).toBeNull();
+  expect(document.querySelector(".name")?.textContent).toMatch(/^<script>x+…$/);
+  expect(document.querySelector("title")?.textContent).toContain("\\u202e");
+});
+
+function tallied(...rows: [number, string, string, string][]): Tally {
+  const tally = new Tally();
+  for (const [id, path, step, status] of rows) tally.put({ id, path, step, status, sequence: id });
+  return tally;
+}
+
+test("the latest visit on each path counts, and of the paths the worst", () => {
+  const tally = tallied(
+    [5, "main", "c", "running"],
+    [2, "main", "a", "completed"],
+    [1, "main", "a", "failed"],
+    [2, "main", "a", "completed"],
+    [3, "main", "b", "completed"],
+    [4, "other", "b", "failed"],
+  );
+  expect(Object.fromEntries(tally.states())).toEqual({
+    a: { status: "completed", visits: 2 },
+    b: { status: "failed", visits: 2 },
+    c: { status: "running", visits: 1 },
+  });
+});
+
+test("a step that asks waits", () => {
+  const tally = tallied([1, "main", "review", "running"]);
+  expect(tally.states([question()]).get("review")?.status).toBe("waiting");
+  expect(tally.states([question({ status: "completed" })]).get("review")?.status).toBe("running");
+});

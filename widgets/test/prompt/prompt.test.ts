@@ -1,0 +1,266 @@
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { Prompt } from "../../src/prompt/prompt";
+import type { Draft, Outcome, Question } from "../../src/prompt/types";
+import { buttonOf, question, type } from "./questions";
+
+const NOW = 1_000_000_000;
+let sent: unknown[];
+let settle: (outcome: Outcome) => void;
+let now: number;
+const drafts = new Map<string, Draft>();
+
+function shownWith(...questions: Partial<Question>[]): Prompt {
+  const answer = (id: string, response: unknown): Promise<Outcome> => {
+    sent.push([id, response]);
+    return new Promise((resolve) => { settle = resolve; });
+  };
+  const prompt = new Prompt({ answer, now: () => now, drafts });
+  document.body.replaceChildren(prompt.element);
+  prompt.update(questions.map((given, index) => question({ interrupt_id: `int_${index + 1}`, raised_us: index, ...given })));
+  return prompt;
+}
+
+function many(count: number): Partial<Question>[] {
+  return Array.from({ length: count }, (_, index) => ({ question: `Question ${index + 1}` }));
+}
+
+function heads(): HTMLElement[] {
+  return [...document.querySelectorAll<HTMLElement>(".head")];
+}
+
+function press(target: Element | null | undefined, key: string, more: KeyboardEventInit = {}): void {
+  target?.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true, ...more }));
+}
+
+beforeEach(() => {
+  vi.useFakeTimers();
+  sent = [];
+  now = NOW;
+  drafts.clear();
+});
+
+afterEach(() => { vi.useRealTimers(); });
+
+const ANSWERS: [string, Partial<Question>, string, unknown][] = [
+  ["approve", { kind: "confirmation" }, "Approve", { approved: true }],
+  ["deny", { kind: "confirmation" }, "Deny", { approved: false }],
+  ["review: approve", { kind: "agent_review" }, "Approve", { decision: "approve", approved: true }],
+  ["review: reject", { kind: "agent_review" }, "Reject", { decision: "reject", approved: false }],
+  ["go on", { kind: "checkpoint" }, "Continue", { decision: "continue" }],
+  ["raise", { kind: "resource_exhausted", data: { bound: "max_model_calls", used: 20, limit: 20 } }, "Raise", { decision: "raise", data: { to: 40 } }],
+  ["raise money", { kind: "resource_exhausted", data: { bound: "max_cost", used: "0.51", limit: "0.50" } }, "Raise", { decision: "raise", data: { to: "2" } }],
+  ["stop", { kind: "resource_exhausted", data: { bound: "max_tokens", used: 1, limit: 1 } }, "Stop", { decision: "stop" }],
+  ["retry", { kind: "outcome_unknown" }, "again", { choice: "retry" }],
+  ["done", { kind: "outcome_unknown" }, "It was done", { choice: "done" }],
+  ["fail", { kind: "outcome_unknown" }, "It failed", { choice: "fail" }],
+  ["skip", { kind: "timeout", required: false }, "Skip", {}],
+];
+
+test.each(ANSWERS)("each kind sends what the kernel takes: %s", (_name, given, label, response) => {
+  shownWith(given);
+  buttonOf(document.body, label).click();
+  expect(sent).toEqual([["int_1", response]]);
+});
+
+test("a comment goes along as text", () => {
+  shownWith({ kind: "confirmation" });
+  type(document.querySelector("textarea"), "only once");
+  buttonOf(document.body, "Approve").click();
+  expect(sent).toEqual([["int_1", { approved: true, text: "only once" }]]);
+});
+
+test("edited arguments go along, wrong ones do not, undone ones neither", () => {
+  shownWith({ kind: "confirmation", data: { parameters: { n: 1 } } });
+  buttonOf(document.body, "Edit").click();
+  const input = document.querySelector("textarea");
+  expect(document.activeElement).toBe(input);
+  type(input, "{");
+  buttonOf(document.body, "Approve").click();
+  expect(sent).toEqual([]);
+  expect(document.body.textContent).toContain("Arguments is not valid JSON");
+  press(input, "Escape");
+  expect(buttonOf(document.body, "Edit")).toBe(document.activeElement);
+  buttonOf(document.body, "Edit").click();
+  type(document.querySelector("textarea"), '{"n": 2}');
+  buttonOf(document.body, "Approve").click();
+  expect(sent).toEqual([["int_1", { approved: true, data: { n: 2 } }]]);
+});
+
+test("a schema makes the arguments' form typed", () => {
+  const schema = { type: "object", properties: { n: { type: "integer", maximum: 5 } } };
+  shownWith({ kind: "confirmation", data: { parameters: { n: 1 } }, schema });
+  buttonOf(document.body, "Edit").click();
+  type(document.querySelector("input[type=number]"), "9");
+  buttonOf(document.body, "Approve").click();
+  expect(sent).toEqual([]);
+  expect(document.body.textContent).toContain("N must be at most 5.");
+});
+
+test("a changed text is sent as a review's data", () => {
+  shownWith({ kind: "agent_review", data: { output: "old" } });
+  buttonOf(document.body, "Edit").click();
+  type(document.querySelector("textarea"), "new");
+  expect(buttonOf(document.body, "Approve").hidden).toBe(true);
+  buttonOf(document.body, "Send changes").click();
+  expect(sent).toEqual([["int_1", { decision: "modify", approved: false, data: "new" }]]);
+});
+
+test("a text answers; nothing does not", () => {
+  shownWith({});
+  buttonOf(document.body, "Answer").click();
+  expect(sent).toEqual([]);
+  expect(document.body.textContent).toContain("Your answer needs an answer.");
+  type(document.querySelector("textarea"), "MIT");
+  buttonOf(document.body, "Answer").click();
+  expect(sent).toEqual([["int_1", { text: "MIT" }]]);
+});
+
+test("a value that a schema asks for is sent as it is", () => {
+  shownWith({ schema: { type: "integer", title: "Port" } });
+  type(document.querySelector("form input"), "80");
+  press(document.querySelector("form input"), "Enter");
+  expect(sent).toEqual([["int_1", 80]]);
+});
+
+test("Enter in a field never approves anything", () => {
+  shownWith({ kind: "confirmation", data: { parameters: { n: 1 } }, schema: { type: "object", properties: { n: { type: "integer" } } } });
+  buttonOf(document.body, "Edit").click();
+  press(document.querySelector("form input"), "Enter");
+  press(document.querySelector("form textarea"), "Enter", { ctrlKey: true });
+  expect(sent).toEqual([]);
+});
+
+test("Enter begins a line in a long text, Ctrl+Enter sends it", () => {
+  shownWith({});
+  type(document.querySelector("textarea"), "MIT");
+  press(document.querySelector("textarea"), "Enter");
+  expect(sent).toEqual([]);
+  press(document.querySelector("textarea"), "Enter", { ctrlKey: true });
+  expect(sent).toEqual([["int_1", { text: "MIT" }]]);
+});
+
+test("an answer is sent once; a refusal is shown and what was typed stays", async () => {
+  shownWith({});
+  type(document.querySelector("textarea"), "MIT");
+  buttonOf(document.body, "Answer").click();
+  buttonOf(document.body, "Answer").click();
+  expect(sent).toHaveLength(1);
+  expect(document.querySelector(".status")?.textContent).toBe("Sending…");
+  settle({ accepted: false, text: "it was answered already by bob" });
+  await vi.advanceTimersByTimeAsync(0);
+  expect(document.querySelector(".status")?.textContent).toBe("it was answered already by bob");
+  expect(document.querySelector("textarea")?.value).toBe("MIT");
+  expect(buttonOf(document.body, "Answer").hasAttribute("aria-disabled")).toBe(false);
+});
+
+test("after an answer the focus goes to the next question, and who answered is told", async () => {
+  const prompt = shownWith({ question: "One", kind: "confirmation" }, { question: "Two" });
+  buttonOf(document.body, "Approve").focus();
+  buttonOf(document.body, "Approve").click();
+  settle({ accepted: true, text: "" });
+  await vi.advanceTimersByTimeAsync(0);
+  expect(document.activeElement).toBe(heads()[1]);
+  expect(document.querySelector("textarea")?.disabled).toBe(true);
+  prompt.update([
+    question({ interrupt_id: "int_1", question: "One", kind: "confirmation", status: "completed", response: { approved: true, text: "fine" }, answered_by: "ada" }),
+    question({ interrupt_id: "int_2", question: "Two" }),
+  ]);
+  expect(heads()).toHaveLength(1);
+  expect(document.querySelector(".closed li")?.textContent).toContain("approved: fine — by ada");
+  expect(document.activeElement).toBe(heads()[0]);
+});
+
+test("a new question does not take the focus or what is being typed", () => {
+  const prompt = shownWith({});
+  const input = document.querySelector("textarea");
+  input?.focus();
+  type(input, "half a sen");
+  prompt.update([question(), question({ interrupt_id: "int_2", raised_us: 2 })]);
+  expect(document.activeElement).toBe(input);
+  expect(input?.isConnected).toBe(true);
+  expect(input?.value).toBe("half a sen");
+  expect(document.querySelector(".unseen")?.textContent).toBe("New question: Which licence?");
+});
+
+test("what was begun survives the view", () => {
+  const given = { kind: "confirmation" as const, data: { parameters: { n: 1 } } };
+  shownWith(given).destroy();
+  shownWith(given);
+  buttonOf(document.body, "Edit").click();
+  const [edited, comment] = document.querySelectorAll("textarea");
+  type(edited ?? null, "{bad");
+  type(comment ?? null, "because");
+  shownWith(given);
+  expect([...document.querySelectorAll("textarea")].map(({ value }) => value)).toEqual(["{bad", "because"]);
+});
+
+test("few questions are open, many are a list", () => {
+  shownWith(...many(3));
+  expect(document.querySelectorAll(".card.open")).toHaveLength(3);
+  shownWith(...many(20));
+  expect(document.querySelectorAll(".card.open")).toHaveLength(1);
+  expect(document.querySelector(".count")?.textContent).toBe("20 open questions");
+});
+
+test("many questions are filtered, and Escape ends that", () => {
+  shownWith(...many(20));
+  const filter = document.querySelector<HTMLInputElement>("input[type=search]");
+  expect(filter?.hidden).toBe(false);
+  type(filter, "question 12");
+  expect(heads().filter((head) => !(head.parentElement?.hidden ?? true))).toHaveLength(1);
+  expect(document.querySelector(".count")?.textContent).toBe("1 of 20 open questions");
+  press(filter, "Escape");
+  expect(document.querySelector(".count")?.textContent).toBe("20 open questions");
+});
+
+test("arrow keys go from question to question, Escape goes back to the question", () => {
+  shownWith(...many(5));
+  heads()[0]?.focus();
+  press(heads()[0], "ArrowDown");
+  expect(document.activeElement).toBe(heads()[1]);
+  press(heads()[1], "End");
+  expect(document.activeElement).toBe(heads()[4]);
+  heads()[0]?.focus();
+  const input = document.querySelector("textarea");
+  input?.focus();
+  press(input, "Escape");
+  expect(document.activeElement).toBe(heads()[0]);
+});
+
+test("the time that is left counts down, and then nothing can be sent", () => {
+  shownWith({ expires_us: NOW + 90_000_000 });
+  expect(document.querySelector(".clock")?.textContent).toBe("1:30 left");
+  now += 80_000_000;
+  vi.advanceTimersByTime(1000);
+  expect(document.querySelector(".clock.urgent")?.textContent).toBe("0:10 left");
+  now += 10_000_000;
+  vi.advanceTimersByTime(1000);
+  expect(document.querySelector(".clock")?.textContent).toBe("time is up");
+  buttonOf(document.body, "Answer").click();
+  expect(sent).toEqual([]);
+  expect(document.querySelector("textarea")?.disabled).toBe(true);
+});
+
+test("an expired question is shown as such", () => {
+  shownWith({ status: "expired" }, { status: "expired", response: { text: "MIT" } }, { status: "cancelled" });
+  const lines = [...document.querySelectorAll(".closed .answer")].map((line) => line.textContent);
+  expect(lines).toEqual(["withdrawn", "expired; its default holds: MIT", "expired without an answer"]);
+});
+
+test("hostile texts are text, and long ones are cut", () => {
+  const evil = "<img src=x onerror=alert(1)>\u202e\x1b[31m";
+  shownWith({ question: evil, message: "x".repeat(5_000_000), path: evil, step: evil, data: { [evil]: evil, line: "y".repeat(5_000_000) } });
+  expect(document.querySelector("img")).toBeNull();
+  expect(document.body.textContent).toContain("\\u202e\\x1b[31m");
+  expect(document.body.textContent.length).toBeLessThan(50_000);
+});
+
+test("the notebook's shortcuts do not hear the keys", () => {
+  shownWith({});
+  const heard = vi.fn();
+  document.body.addEventListener("keydown", heard);
+  press(document.querySelector("textarea"), "a");
+  document.body.removeEventListener("keydown", heard);
+  expect(heard).not.toHaveBeenCalled();
+  expect(document.querySelector("[data-lm-suppress-shortcuts]")).not.toBeNull();
+});

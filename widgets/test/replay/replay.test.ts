@@ -1,0 +1,201 @@
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import type { EventBlock, StateView } from "../../src/protocol";
+import { diff } from "../../src/replay/diff";
+import { Log } from "../../src/replay/log";
+import { Player } from "../../src/replay/player";
+import { Replay } from "../../src/replay/replay";
+
+const TYPES = ["step_started", "state_mutated", "step_completed"];
+
+/** Makes events of turning types, steps and paths. */
+function block(first: number, count: number): EventBlock {
+  const names = ["", ...TYPES, "main", "a", "b", "<script>x\u202e"];
+  const rows = Array.from({ length: count }, (_, index) => first + index);
+  return {
+    first,
+    origin_us: 0,
+    names,
+    time: rows.map((sequence) => sequence * 1000),
+    type: rows.map((sequence) => ((sequence - 1) % 3) + 1),
+    path: rows.map(() => 4),
+    step: rows.map((sequence) => (sequence % 2) + 5),
+    text: rows.map(() => 7),
+  };
+}
+
+function logOf(count: number): Log {
+  const log = new Log();
+  log.take(block(1, count));
+  return log;
+}
+
+function state(sequence: number): StateView {
+  return { sequence, status: "running", inputs: {}, outputs: {}, variables: { n: sequence, same: [1] }, paths: [], usage: {}, pending: [], error: "" };
+}
+
+beforeEach(() => { vi.useFakeTimers(); });
+afterEach(() => { vi.useRealTimers(); });
+
+test("a log takes over what follows and leaves out what it knows", () => {
+  const log = logOf(10);
+  expect(log.take(block(1, 10))).toBe(false);
+  expect(log.take(block(15, 3))).toBe(false);
+  expect(log.take(block(11, 5))).toBe(true);
+  expect(log.length).toBe(15);
+  expect(log.at(12)).toMatchObject({ sequence: 12, type: "step_completed", path: "main", step: "a" });
+  expect([log.at(0), log.at(16)]).toEqual([undefined, undefined]);
+  expect(log.values("step")).toEqual(["a", "b"]);
+});
+
+test("the next and the previous event of a type are found", () => {
+  const player = new Player(logOf(30), () => undefined);
+  expect(player.seek(1, ({ type }) => type === "step_completed")).toBe(true);
+  expect(player.position).toBe(3);
+  player.seek(1, ({ type }) => type === "step_completed");
+  expect(player.position).toBe(6);
+  player.seek(-1, ({ type }) => type === "step_completed");
+  expect(player.position).toBe(3);
+  expect(player.seek(-1, ({ type }) => type === "step_completed")).toBe(false);
+  expect(player.position).toBe(3);
+});
+
+test("playing keeps its speed and ends with the log", () => {
+  const player = new Player(logOf(30), () => undefined);
+  player.speed = 10;
+  player.play();
+  vi.advanceTimersByTime(1050);
+  expect(player.position).toBe(10);
+  vi.advanceTimersByTime(10_000);
+  expect([player.position, player.isPlaying]).toEqual([30, false]);
+  player.play();
+  expect(player.position).toBe(0);
+});
+
+test("playing stops at a breakpoint, however fast it is", () => {
+  const player = new Player(logOf(3000), () => undefined);
+  player.speed = 500;
+  player.go(4);
+  player.toggle("type", "step_completed");
+  player.play();
+  vi.advanceTimersByTime(1000);
+  expect([player.position, player.isPlaying]).toEqual([6, false]);
+  player.breakpoints.forEach((mark) => { mark.isOn = false; });
+  player.play();
+  vi.advanceTimersByTime(1050);
+  expect(player.position).toBeGreaterThan(400);
+  player.toggle("type", "step_completed");
+  expect(player.breakpoints).toEqual([]);
+});
+
+test("breakpoints stand at types, steps and paths", () => {
+  const player = new Player(logOf(9), () => undefined);
+  player.toggle("step", "a");
+  expect([player.seekBreakpoint(1), player.position]).toEqual([true, 2]);
+  player.toggle("step", "a");
+  expect(player.seekBreakpoint(1)).toBe(false);
+  player.toggle("path", "main");
+  player.seekBreakpoint(1);
+  expect(player.position).toBe(3);
+});
+
+test("differences are rows by place", () => {
+  const before = { a: 1, b: { c: [1, 2], d: "x" }, gone: true, paths: [{ id: "p", step: "a" }, { id: "q", step: "z" }] };
+  const after = { a: 1, b: { c: [1, 3, 4], d: "x" }, paths: [{ id: "q", step: "z" }, { id: "p", step: "b" }], now: null };
+  expect(diff(before, after)).toEqual([
+    { path: "b.c.1", kind: "changed", before: 2, after: 3 },
+    { path: "b.c.2", kind: "added", before: undefined, after: 4 },
+    { path: "gone", kind: "removed", before: true, after: undefined },
+    { path: "paths.p.step", kind: "changed", before: "a", after: "b" },
+    { path: "now", kind: "added", before: undefined, after: null },
+  ]);
+});
+
+test("values of another kind are one change, equal ones none", () => {
+  expect(diff({ a: [1] }, { a: { 0: 1 } })).toHaveLength(1);
+  expect(diff({ a: null }, { a: {} })).toEqual([{ path: "a", kind: "changed", before: null, after: {} }]);
+  expect(diff({ a: [{ x: 1 }] }, { a: [{ x: 1 }] })).toEqual([]);
+});
+
+async function shown(count: number, stateAt = (sequence: number): Promise<StateView> => Promise.resolve(state(sequence))): Promise<Replay> {
+  const eventAt = (sequence: number): Promise<never> => Promise.resolve({ sequence, event_type: "x", recorded_us: 1, data: { evil: "<img>\u202e" } } as never);
+  const replay = new Replay({ stateAt, eventAt });
+  document.body.replaceChildren(replay.element);
+  replay.take(block(1, count));
+  await vi.advanceTimersByTimeAsync(0);
+  return replay;
+}
+
+function press(key: string, target: Element | null = document.querySelector("[role=listbox]")): void {
+  target?.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+}
+
+test("stepping shows the state and what changed", async () => {
+  const replay = await shown(100);
+  replay.go(5);
+  await vi.advanceTimersByTimeAsync(0);
+  press("ArrowRight");
+  await vi.advanceTimersByTimeAsync(0);
+  expect(document.querySelector(".place")?.textContent).toBe("6 of 100 events · 0.01 s");
+  expect(document.body.textContent).toContain("Changes since event 5");
+  const changed = document.querySelector(".changed")?.closest("tr");
+  expect([...(changed?.children ?? [])].map((cell) => cell.textContent)).toEqual(["≠", "variables.n", "5", "6"]);
+  expect(document.body.textContent).toContain("State behind event 6");
+  press("Home");
+  expect(document.querySelector(".place")?.textContent).toBe("0 of 100 events");
+  press("End");
+  expect(document.querySelector("[aria-selected=true]")?.getAttribute("data-sequence")).toBe("100");
+});
+
+test("while an answer is under way only the latest position is asked for", async () => {
+  const asked: number[] = [];
+  const slow = async (sequence: number): Promise<StateView> => {
+    asked.push(sequence);
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    return state(sequence);
+  };
+  const replay = await shown(100, slow);
+  for (let position = 1; position <= 50; position += 1) replay.go(position);
+  await vi.advanceTimersByTimeAsync(1000);
+  expect(asked).toEqual([0, 50]);
+  replay.go(0);
+  await vi.advanceTimersByTimeAsync(1000);
+  expect(asked).toEqual([0, 50]);
+});
+
+test("a state that cannot be had is told", async () => {
+  const replay = await shown(3, (sequence) => (sequence === 0 ? Promise.resolve(state(0)) : Promise.reject(new Error("the kernel is gone"))));
+  replay.go(1);
+  await vi.advanceTimersByTimeAsync(0);
+  expect(document.querySelector(".wrong")?.textContent).toBe("the kernel is gone");
+});
+
+test("of a long log only what is seen is on the page", async () => {
+  await shown(100_000);
+  expect(document.querySelectorAll("[role=option]").length).toBeLessThan(60);
+});
+
+test("breakpoints are added, switched off and taken away", async () => {
+  await shown(30);
+  const details = document.querySelector<HTMLDetailsElement>(".breakpoints");
+  details?.dispatchEvent(new Event("toggle"));
+  const [, value] = details?.querySelectorAll("select") ?? [];
+  if (value !== undefined) value.value = "state_mutated";
+  details?.querySelector("button")?.click();
+  expect(details?.querySelector("li")?.textContent).toContain("type: state_mutated");
+  press("b");
+  expect(document.querySelector("[aria-selected=true]")?.getAttribute("data-sequence")).toBe("2");
+  expect(document.querySelector("[aria-selected=true] .dot")?.textContent).toBe("●");
+  details?.querySelector<HTMLInputElement>("li input")?.click();
+  press("b");
+  expect(document.querySelector("[aria-selected=true]")?.getAttribute("data-sequence")).toBe("2");
+  details?.querySelector<HTMLButtonElement>("li button")?.click();
+  expect(details?.querySelector("li")).toBeNull();
+});
+
+test("hostile texts are text", async () => {
+  const replay = await shown(3);
+  replay.go(1);
+  await vi.advanceTimersByTimeAsync(0);
+  expect(document.querySelector("script, img")).toBeNull();
+  expect(document.body.textContent).toContain("<img>\\u202e");
+});

@@ -1,0 +1,68 @@
+// The replay's widget against a kernel that is slow to hear.
+
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import type { ReplayToBrowser, ReplayToKernel } from "../../src/protocol";
+import widget from "../../src/replay";
+
+let heard: ReplayToKernel[];
+let say: (message: ReplayToBrowser) => void;
+let end: () => void;
+
+beforeEach(() => {
+  vi.useFakeTimers();
+  heard = [];
+  const listeners = new Set<(message: ReplayToBrowser) => void>();
+  const model = {
+    send: (message: ReplayToKernel) => heard.push(message),
+    on: (_: string, listener: (message: ReplayToBrowser) => void) => listeners.add(listener),
+    off: (_: string, listener: (message: ReplayToBrowser) => void) => listeners.delete(listener),
+  };
+  say = (message) => { listeners.forEach((listener) => { listener(message); }); };
+  document.body.replaceChildren();
+  end = widget.render({ model, el: document.body } as unknown as Parameters<typeof widget.render>[0]);
+});
+
+afterEach(() => {
+  end();
+  vi.useRealTimers();
+});
+
+function events(after: number, count: number, total: number): ReplayToBrowser {
+  const zeros = Array<number>(count).fill(0);
+  const view = heard[0]?.view ?? "";
+  return { type: "events", view, total, events: { first: after + 1, origin_us: 0, names: [""], time: zeros, type: zeros, path: zeros, step: zeros, text: zeros } };
+}
+
+function asked(type: string): ReplayToKernel[] {
+  return heard.filter((message) => message.type === type);
+}
+
+test("events are asked for until they come, page by page", async () => {
+  expect(asked("events")).toHaveLength(1);
+  vi.advanceTimersByTime(4500);
+  expect(asked("events")).toHaveLength(3);
+  say(events(0, 10_000, 10_005));
+  await vi.advanceTimersByTimeAsync(0);
+  expect(asked("events").at(-1)).toMatchObject({ after: 10_000 });
+  say(events(10_000, 5, 10_005));
+  await vi.advanceTimersByTimeAsync(5000);
+  expect(document.querySelector(".place")?.textContent).toBe("0 of 10,005 events");
+  expect(asked("events")).toHaveLength(4);
+});
+
+test("a state that is refused, and a kernel that is gone, are told", async () => {
+  say({ type: "state", view: heard[0]?.view ?? "", sequence: 0, state: null, error: "there is no position 0" });
+  await vi.advanceTimersByTimeAsync(0);
+  expect(document.querySelector(".wrong")?.textContent).toBe("there is no position 0");
+  await vi.advanceTimersByTimeAsync(30_000);
+  expect(document.querySelector(".wrong")?.textContent).toContain("The kernel does not answer");
+});
+
+test("answers to other views are not taken, and nothing is sent after the end", () => {
+  say({ ...events(0, 5, 5), view: "another" });
+  expect(document.querySelector(".place")?.textContent).toBe("0 of 0 events");
+  end();
+  const before = heard.length;
+  vi.advanceTimersByTime(60_000);
+  expect(heard).toHaveLength(before);
+});

@@ -1,0 +1,100 @@
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import type { ToBrowser, ToKernel } from "../../src/protocol";
+import { Connection } from "../../src/shared/connection";
+import { Model } from "../../src/shared/model";
+import { delta, welcome } from "../blocks";
+
+class Kernel {
+  heard: ToKernel[] = [];
+  #listeners = new Set<(message: ToBrowser) => void>();
+  send = (message: ToKernel): void => {
+    this.heard.push(message);
+  };
+  on = (_: string, receive: (message: ToBrowser) => void): void => {
+    this.#listeners.add(receive);
+  };
+  off = (_: string, receive: (message: ToBrowser) => void): void => {
+    this.#listeners.delete(receive);
+  };
+  say(message: ToBrowser): void {
+    this.#listeners.forEach((listener) => { listener(message); });
+  }
+  types(): string[] {
+    return this.heard.map((message) => message.type);
+  }
+  view(): string {
+    const hello = this.heard.find((message) => message.type === "hello");
+    return hello?.view ?? "";
+  }
+}
+
+let kernel: Kernel;
+let model: Model;
+let connection: Connection;
+
+beforeEach(() => {
+  vi.useFakeTimers();
+  kernel = new Kernel();
+  model = new Model();
+  connection = new Connection(kernel, model);
+});
+
+afterEach(() => {
+  connection.close();
+  vi.useRealTimers();
+});
+
+function greet(total = 1, id = 0): void {
+  kernel.say(welcome([{ id, start: 0, end: 1 }], { view: kernel.view(), total }));
+}
+
+test("hello is said until the view is welcomed", () => {
+  vi.advanceTimersByTime(1000);
+  expect(kernel.types()).toEqual(["hello", "hello", "hello"]);
+  greet();
+  vi.advanceTimersByTime(5000);
+  expect(kernel.types()).toHaveLength(3);
+  expect(model.connected).toBe("connected");
+});
+
+test("a welcome for another view is not ours", () => {
+  kernel.say(welcome([], { view: "somebody" }));
+  expect(model.connected).toBe("connecting");
+});
+
+test("a kernel that does not answer for long is detached, and may come back", () => {
+  vi.advanceTimersByTime(20_000);
+  expect(model.connected).toBe("detached");
+  greet();
+  expect(model.connected).toBe("connected");
+});
+
+test("a gap leads to another hello from the last known event", () => {
+  greet();
+  kernel.say(delta([], { after: 12, last: 14 }));
+  expect(kernel.heard.at(-1)).toMatchObject({ type: "hello", since: 10 });
+});
+
+test("older spans are asked for page by page", () => {
+  greet(7000, 6999);
+  expect(kernel.heard.at(-1)).toMatchObject({ type: "range", first: 1999, stop: 6999 });
+});
+
+test("an answer is sent again until it is acknowledged, under the same id", async () => {
+  greet();
+  const settled = connection.answer("ask_1", true);
+  vi.advanceTimersByTime(2000);
+  const sent = kernel.heard.filter((message) => message.type === "answer");
+  expect(sent).toHaveLength(3);
+  expect(new Set(sent.map((message) => message.id)).size).toBe(1);
+  kernel.say({ type: "ack", id: sent[0]?.id ?? "", accepted: false, text: "too late" });
+  expect((await settled).text).toBe("too late");
+  vi.advanceTimersByTime(5000);
+  expect(kernel.heard.filter((message) => message.type === "answer")).toHaveLength(3);
+});
+
+test("nothing is said after the end", () => {
+  connection.close();
+  vi.advanceTimersByTime(5000);
+  expect(kernel.types()).toEqual(["hello"]);
+});

@@ -1,0 +1,74 @@
+import { expect, test } from "vitest";
+import { Model } from "../../src/shared/model";
+import { delta, HEADER, welcome } from "../blocks";
+
+function modelOf(now = { at: 0 }): Model {
+  const model = new Model(() => now.at);
+  model.welcome(welcome([{ id: 0, start: 0 }]));
+  return model;
+}
+
+test("a delta that continues is taken", () => {
+  const model = modelOf();
+  expect(model.delta(delta([{ id: 1, start: 5, end: 6 }], { total: 2 }))).toBe(true);
+  expect([model.spans.total, model.last]).toEqual([2, 11]);
+});
+
+test("a delta behind a gap is refused", () => {
+  const model = modelOf();
+  expect(model.delta(delta([], { after: 12, last: 13 }))).toBe(false);
+  expect(model.last).toBe(10);
+});
+
+test("a delta that is known already changes nothing but the head", () => {
+  const model = modelOf();
+  expect(model.delta(delta([{ id: 0, start: 0, end: 1 }], { after: 3, last: 4, total: 1 }))).toBe(true);
+  expect([...model.spans.running]).toEqual([0]);
+});
+
+test("time goes on between messages while the execution is driven", () => {
+  const now = { at: 0 };
+  const model = modelOf(now);
+  now.at = 250;
+  expect(model.now()).toBe(250_000);
+  model.delta(delta([], { header: { ...HEADER, live: false } }));
+  now.at = 900;
+  expect(model.now()).toBe(0);
+});
+
+test("streamed text is put together, twice told parts count once, a gap shows", () => {
+  const model = modelOf();
+  const tell = (at: number, text: string): void => {
+    model.delta(delta([], { streamed: [{ id: 0, at, text }] }));
+  };
+  tell(0, "Hello ");
+  tell(0, "Hello ");
+  tell(3, "lo world");
+  expect(model.streams.get(0)?.text).toBe("Hello world");
+  tell(20, "later");
+  expect(model.streams.get(0)?.text).toBe("Hello world…later");
+});
+
+test("the text of a call that ended is forgotten", () => {
+  const model = modelOf();
+  model.delta(delta([], { streamed: [{ id: 0, at: 0, text: "x" }] }));
+  model.delta(delta([{ id: 0, start: 0, end: 1 }], { after: 11, last: 12, total: 1 }));
+  expect(model.streams.size).toBe(0);
+});
+
+test("history fills in what is older and does not overwrite what is newer", () => {
+  const model = new Model(() => 0);
+  model.welcome(welcome([{ id: 1, start: 3, end: 9 }, { id: 2, start: 5, end: 6 }], { total: 3 }));
+  expect(model.spans.floor).toBe(1);
+  const older = welcome([{ id: 0, start: 0, end: 1 }, { id: 1, start: 3 }]);
+  model.history({ type: "history", view: "v", first: 0, stop: 2, last: 10, spans: older.spans });
+  expect([model.spans.floor, model.spans.end[1], model.spans.has(0)]).toEqual([0, 9, true]);
+});
+
+test("a welcome after a gap adds to what is there, one from the start replaces it", () => {
+  const model = modelOf();
+  model.welcome(welcome([{ id: 1, start: 2, end: 3 }], { since: 10, last: 20, total: 2 }));
+  expect([model.spans.has(0), model.spans.has(1)]).toEqual([true, true]);
+  model.welcome(welcome([{ id: 0, start: 0, end: 3 }], { last: 5 }));
+  expect([model.spans.total, model.spans.has(1), model.last]).toEqual([1, false, 5]);
+});
