@@ -63,11 +63,19 @@ def _shown(run: Run, front_end: FrontEnd) -> Iterator[LiveOutput | None]:
     if not front_end.shows_widgets or (run.execution.state.is_over and not run.execution.is_live):
         yield None
         return
-    output = run.show_live(front_end)
+    output = show_live(run, front_end)
     try:
         yield output
     finally:
         output.leave()
+
+
+def show_live(run: Run, front_end: FrontEnd) -> LiveOutput:
+    """Show a run in the present cell while it runs."""
+    from divebook.notebook.output import LiveOutput
+
+    run.shown_in = front_end.count
+    return LiveOutput(run, front_end)
 
 
 def _waits_for_people(run: Run) -> bool:

@@ -12,7 +12,7 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_exp
 
 from divebook.errors import ExecutionCancelledError, ExecutionFailedError, nearest
 from divebook.notebook.awaiting import AWAIT
-from divebook.notebook.finishing import finish_awaited, finish_blocking
+from divebook.notebook.finishing import finish_awaited, finish_blocking, show_live
 from divebook.notebook.frontend import FrontEnd, present_front_end
 
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ def _command_called(name: str) -> Command:
 def _in_background(run: Run, front_end: FrontEnd, *, awaited: bool) -> Result:
     """Show a run that nobody waits for."""
     if front_end.shows_widgets:
-        run.show_live(front_end).leave()
+        show_live(run, front_end).leave()
 
     async def at_once() -> Run:
         return run

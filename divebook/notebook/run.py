@@ -13,9 +13,6 @@ from divebook.execution import Execution
 if TYPE_CHECKING:
     import pandas as pd
 
-    from divebook.notebook.frontend import FrontEnd
-    from divebook.notebook.output import LiveOutput
-
 TICK = 0.1
 """Seconds between two looks of whoever awaits: an idle event loop does not see that its kernel is interrupted."""
 
@@ -36,7 +33,8 @@ class Run:
 
     def __init__(self, execution: Execution, environment: Environment) -> None:
         self._execution, self._environment = execution, environment
-        self._output: LiveOutput | None = None
+        self.shown_in: int | None = None
+        """Number of the execution of a cell that shows it already."""
         self.note = ""
         """What is said beside it: that it was not run again, say."""
 
@@ -181,19 +179,12 @@ class Run:
 
         return as_text(report_of(self._execution))
 
-    def show_live(self, front_end: FrontEnd) -> LiveOutput:
-        """Show it in the present cell while it runs; for ``%dive run``."""
-        from divebook.notebook.output import LiveOutput
-
-        self._output = LiveOutput(self, front_end)
-        return self._output
-
     def _ipython_display_(self) -> None:
         """Show nothing more where this cell has shown it already; otherwise leave it to the bundle."""
         from IPython.core.getipython import get_ipython
 
         shell = get_ipython()
-        if self._output is None or shell is None or self._output.front_end.count != shell.execution_count:
+        if self.shown_in is None or shell is None or self.shown_in != shell.execution_count:
             raise NotImplementedError
 
     def _repr_html_(self) -> str:
