@@ -95,12 +95,14 @@ def _execution_started(_state: ExecutionState, event: Event, data: catalog.Execu
 
 
 def _execution_resumed(state: ExecutionState, event: Event, data: catalog.ExecutionResumed) -> Changes:
-    paths = state.paths
+    paths, ledger = state.paths, state.ledger
     for path in state.paths.values():
         if path.status in (FAILED, CANCELLED) or path.phase != ENDED:
-            paths = paths.set(path.id, _reopened(path))
+            reopened, ledger = _within_its_hop(_reopened(path), ledger)
+            paths = paths.set(path.id, reopened)
     active = [path for path in paths.values() if path.phase != ENDED]
     return {
+        "ledger": ledger,
         "lifecycle": RUNNING,
         "error": None,
         "failed_path": None,
@@ -126,6 +128,16 @@ def _reopened(path: PathState) -> PathState:
     opened = path.open if path.phase != ENDED else path.open._replace(operations=_without_failures(path.open))
     inside = {"status": RUNNING, "phase": IN_STEP, "open": opened, "variables": opened.entry_variables}
     return path.changed(again | inside)
+
+
+def _within_its_hop(path: PathState, ledger: Ledger) -> tuple[PathState, Ledger]:
+    """Return a path that is taken up again inside an agent step as on the same hop as before: it counts once."""
+    if path.hop is not None or path.open is None or path.open.step_type != PROMPT:
+        return path, ledger
+    place = (path.id, path.current_step)
+    number = max(number for number, hop in ledger.history.items() if (hop.path, hop.step) == place)
+    hop = ledger.history[number]._replace(ended_us=None, status="running", error=None)
+    return path.changed({"hop": number}), ledger._replace(history=ledger.history.set(number, hop))
 
 
 def _without_failures(opened: OpenStep) -> Map[str, OperationRecord]:
@@ -213,11 +225,19 @@ def _path_ended(state: ExecutionState, event: Event, status: str, error: str | N
     path = path_of(state, event)
     at_last.setdefault("open", _letting_go(path.open))
     changes = put(
-        state, path, status=status, phase=ENDED, left=path.phase, error=error, ended_us=event.recorded_at, **at_last
+        state,
+        path,
+        status=status,
+        phase=ENDED,
+        left=path.phase,
+        error=error,
+        ended_us=event.recorded_at,
+        hop=None,
+        **at_last,
     )
     return {
         **changes,
-        "ledger": _without(state, path),
+        "ledger": _without(state, path, error or status, event.recorded_at),
         "active": state.active - 1,
         "joining": state.joining - (path.phase == JOINING),
         "sleeping": state.sleeping - is_sleeping(path),
@@ -225,9 +245,11 @@ def _path_ended(state: ExecutionState, event: Event, status: str, error: str | N
     }
 
 
-def _without(state: ExecutionState, path: PathState) -> Ledger:
+def _without(state: ExecutionState, path: PathState, why: str, at: int) -> Ledger:
     """Return the ledger once a path has ended: it holds nothing back any more, and is in no agent step."""
     ledger = state.ledger
+    if path.hop is not None:
+        ledger = ledger.with_hop(path.hop, status="error", error=why, ended_us=at)
     for record in path.open.operations.values() if path.open is not None else ():
         ledger = ledger.holding(record.reserved, -1)
     return ledger

@@ -8,10 +8,12 @@ from concurrent.futures import Future
 from datetime import datetime
 from typing import Any, Protocol
 
+from divebook.engine.envelope import envelope_of
 from divebook.engine.evolve import fold
 from divebook.engine.inbox import facts_of
 from divebook.engine.instructions import Fact
 from divebook.engine.state import ExecutionState, Interrupt, PathState, Usage
+from divebook.envelope import Envelope
 from divebook.errors import ExecutionCancelledError, ExecutionError, ExecutionFailedError, LeaseHeldError
 from divebook.events import Event, catalog
 from divebook.execution.clock import Chance, Clock, Ids
@@ -127,6 +129,11 @@ class Execution:
     def usage(self) -> Usage:
         """What model calls have consumed."""
         return self.state.usage
+
+    @property
+    def envelope(self) -> Envelope:
+        """The request as it stands: identity, bounds and what is spent of them, history, questions; a copy."""
+        return envelope_of(self.state, [step.name for step in self.workflow.steps])
 
     @property
     def started_at(self) -> datetime | None:
