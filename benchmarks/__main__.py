@@ -17,6 +17,7 @@ from benchmarks.going_on import answered, resumed
 from benchmarks.imports import startup
 from benchmarks.sequence import flat, replay, sequential, size
 from benchmarks.together import many, parallel
+from benchmarks.values import values
 
 MEASUREMENTS: dict[str, Callable[[], Iterator[Figure]]] = {
     "sequential": sequential,
@@ -28,6 +29,7 @@ MEASUREMENTS: dict[str, Callable[[], Iterator[Figure]]] = {
     "answer": answered,
     "replay": replay,
     "startup": startup,
+    "values": values,
 }
 RESULTS = Path(__file__).with_name("RESULTS.md")
 BEGIN, END = "<!-- figures -->", "<!-- end of figures -->"

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from divebook.environment import Environment
     from divebook.errors import DefinitionError, DivebookError
     from divebook.events import Event
+    from divebook.events.classes import allow
     from divebook.execution import Execution, StepContext
     from divebook.notebook.run import Run
     from divebook.notebook.session import define, run, runs
@@ -75,6 +76,7 @@ _HOMES = {
     "Workflow": "divebook.workflow.definition",
     "action": "divebook.steps.actions",
     "create_envelope": "divebook.envelope",
+    "allow": "divebook.events.classes",
     "define": "divebook.notebook.session",
     "load": "divebook.config",
     "open_store": "divebook.store",
@@ -116,6 +118,7 @@ __all__ = [
     "Workflow",
     "__version__",
     "action",
+    "allow",
     "create_envelope",
     "define",
     "load",

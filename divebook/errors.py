@@ -14,6 +14,7 @@
     │   ├── InvalidEnvelopeError   an envelope or its written form breaks its own rules (problems)
     │   └── UncopyableValueError   a value that a copy of an envelope cannot hold, with its path
     ├── UnstorableValueError       a value that the log cannot hold, with its path (``outputs.rows[3].when``)
+    ├── UnopenableValueError       a recorded value that this process cannot make again: its class is not allowed
     ├── ScriptError                sandboxed Python went wrong
     │   ├── ScriptSyntaxError
     │   ├── UndefinedVariableError
@@ -193,6 +194,22 @@ class UnstorableValueError(DivebookError):
     def __init__(self, path: str, reason: str) -> None:
         self.path, self.reason = path, reason
         super().__init__(f"cannot store {path}: {reason}")
+
+
+class UnopenableValueError(DivebookError):
+    """A recorded value that this process cannot make again.
+
+    Parameters
+    ----------
+    kind
+        What it is: the name of a class, or of a library's type.
+    reason
+        Why it cannot be made and what to do about it.
+    """
+
+    def __init__(self, kind: str, reason: str) -> None:
+        self.kind, self.reason = kind, reason
+        super().__init__(f"cannot open the recorded {kind}: {reason}")
 
 
 class ScriptError(DivebookError):

@@ -27,7 +27,10 @@ DOORS = {
     "mcp": ("divebook.tools",),
     "nbformat": ("divebook.export",),
     "orjson": ("divebook.events",),
-    "pandas": ("divebook.analysis",),
+    "numpy": ("divebook.events.arrow",),
+    "pandas": ("divebook.analysis", "divebook.events.arrow"),
+    "polars": ("divebook.events.arrow",),
+    "pyarrow": ("divebook.events.arrow",),
     "pydantic_ai": ("divebook.agents", "divebook.tools"),
     "pydantic_monty": ("divebook.scripting",),
     "rich": ("divebook.cli",),
@@ -37,8 +40,8 @@ DOORS = {
 }
 """Who may import what; everything behind a door of its own."""
 
-HEAVY = ("IPython", "anywidget", "docker", "ipywidgets", "mcp", "nbformat", "pandas", "pydantic", "pydantic_ai")
-HEAVY += ("pydantic_monty", "rich", "ruamel", "typer")
+HEAVY = ("IPython", "anywidget", "docker", "ipywidgets", "mcp", "nbformat", "numpy", "pandas", "polars", "pyarrow")
+HEAVY += ("pydantic", "pydantic_ai", "pydantic_monty", "rich", "ruamel", "typer")
 """Loaded when first used, never by ``import divebook``."""
 
 
@@ -107,9 +110,10 @@ def test_an_init_file_only_names_what_is_public(path):
 
 def test_every_imported_library_is_declared(graph):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    declared = {re.split(r"[<>=\[]", entry)[0].replace("-", "_").lower() for entry in project["dependencies"]}
+    entries = [*project["dependencies"], *project["optional-dependencies"]["polars"]]
+    declared = {re.split(r"[<>=\[]", entry)[0].replace("-", "_").lower() for entry in entries}
     named_otherwise = {"ruamel": "ruamel.yaml", "pydantic_ai": "pydantic_ai_slim", "IPython": "ipywidgets"}
-    named_otherwise |= {"traitlets": "ipywidgets"}
+    named_otherwise |= {"traitlets": "ipywidgets", "numpy": "pandas"}
     imported = {name for name in graph.modules if graph.is_module_squashed(name)} - {"divebook"}
     libraries = imported - sys.stdlib_module_names
     assert {named_otherwise.get(name, name) for name in libraries} <= declared

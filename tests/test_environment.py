@@ -1,13 +1,18 @@
 """What an environment holds and who answers by default."""
 
+import sqlite3
+from contextlib import closing
+
 import pytest
 
 from divebook import Agent, Environment, FileDocuments, Step, Workflow, action
-from divebook.errors import AlreadyRegisteredError, NotFoundError, SetupError
+from divebook.errors import AlreadyRegisteredError, CorruptStoreError, NotFoundError, SetupError
+from divebook.notebook.run import Run
 from divebook.steps.actions import REGISTERED, Action
-from divebook.store import MemoryStore
+from divebook.store import MemoryStore, SqliteStore
 from divebook.workflow import definitions_from, read_definitions
 from divebook.workflow.definition import AgentDefinition, TriggerDefinition
+from tests.left_behind import leave
 
 
 def environment(**settings):
@@ -161,3 +166,21 @@ def test_executions_are_listed_newest_first_and_filtered():
     assert [record.execution_id for record in world.executions()] == [second.id, first.id]
     assert [record.execution_id for record in world.executions(workflow="w1")] == [first.id]
     assert world.executions(status="failed") == []
+
+
+def test_a_damaged_execution_is_looked_up_as_far_as_it_is_sound_and_not_carried_on(tmp_path):
+    path = tmp_path / "x.db"
+    with SqliteStore(path) as store:
+        execution_id = leave(store)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE events SET data = '{oops' WHERE place & 4294967295 = 3")
+    with SqliteStore(path) as store:
+        world = Environment(store=store)
+        execution = world.execution(execution_id)
+        assert "event 3 of execution" in str(execution.damage)
+        assert [event.sequence for event in execution.history()] == [1, 2]
+        assert "error: the log is damaged; this is what its first 2 events say. event 3" in str(Run(execution, world))
+        assert world.interrupts() == []
+        for use in (world.resume, world.cancel):
+            with pytest.raises(CorruptStoreError, match="event 3"):
+                use(execution_id)

@@ -87,6 +87,7 @@ RUN_COLUMNS = {
     "events": COUNT,
     "bytes": COUNT,
     "error": TEXT,
+    "durability": TEXT,
 }
 
 
@@ -249,8 +250,10 @@ def runs_frame(records: Iterable[ExecutionRecord]) -> pd.DataFrame:
     status          str                  ``running``, ``completed``, ``failed``, ``cancelled`` ...
     started, ended  datetime64[us, UTC]  when
     duration        timedelta64[us]      time between them
-    events, bytes   int64                length of its log
+    events          int64                length of its log
+    bytes           int64                the same in bytes of payload, large values included
     error           str                  why it failed or was cancelled
+    durability      str                  ``full``, or ``relaxed``: a power failure may take the latest events
     ==============  ===================  ====================================================================
     """
     return _frame(RUN_COLUMNS, [_run_row(record) for record in records])
@@ -259,7 +262,8 @@ def runs_frame(records: Iterable[ExecutionRecord]) -> pd.DataFrame:
 def _run_row(record: ExecutionRecord) -> tuple[Any, ...]:
     times = _stretch(record.started_at, record.ended_at)
     name = record.workflow_name or None
-    return (record.execution_id, name, record.status, *times, record.last_sequence, record.size, record.error)
+    extent = (record.last_sequence, record.size)
+    return (record.execution_id, name, record.status, *times, *extent, record.error, record.durability)
 
 
 def _times(span: Span) -> tuple[datetime | None, datetime | None, timedelta | None]:

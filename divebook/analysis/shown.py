@@ -10,7 +10,8 @@ import re
 from datetime import datetime
 from typing import Any
 
-from divebook.events.codec import encode
+from divebook.events.codec import encode_shown
+from divebook.events.values import normalize
 
 _CONTROLS = "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f"
 _REORDERING = "\\u061c\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff\\ufff9-\\ufffb\\ud800-\\udfff"
@@ -54,10 +55,15 @@ def one_line(text: str, width: int) -> str:
 
 
 def value_text(value: Any, *, indent: int | None = None) -> str:
-    """Return a value for people: a text as it is, anything else as JSON."""
+    """Return a value for people: a text as it is, a frame or the like in a few words, anything else as JSON.
+
+    >>> value_text({"big": 10**30, "small": [1]})
+    '{"big": 1000000000000000000000000000000, "small": [1]}'
+    """
     if isinstance(value, str):
         return visible(value)
-    return visible(json.dumps(json.loads(encode(value)), ensure_ascii=False, indent=indent))
+    data = json.loads(encode_shown(normalize(value)))
+    return visible(data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, indent=indent))
 
 
 def seconds(value: float) -> str:
@@ -74,6 +80,20 @@ def seconds(value: float) -> str:
     if minutes < 60:
         return f"{minutes} min {rest:02d} s"
     return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def size(count: int) -> str:
+    """Return a number of bytes in the unit that suits it.
+
+    >>> size(812), size(1_240), size(3_400_000), size(999_960)
+    ('812 B', '1.2 kB', '3.4 MB', '1.0 MB')
+    """
+    if count < 1000:
+        return f"{count} B"
+    value, units = count / 1000, ["kB", "MB", "GB", "TB"]
+    while value >= 999.95 and len(units) > 1:
+        value, units = value / 1000, units[1:]
+    return f"{value:.1f} {units[0]}"
 
 
 def local_time(moment: datetime | None) -> str:

@@ -17,22 +17,30 @@ def export(
     execution_id: ExecutionId,
     file: Annotated[str, typer.Argument(metavar="FILE", help="Where to; - for stdout.")] = STREAM,
     store: Store = None,
+    *,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Overwrite a file that is there.")] = False,
 ) -> None:
-    """Write the log of an execution as JSON lines."""
+    """Write the log of an execution as JSON lines.
+
+    Of a damaged log the sound beginning is written, with exit code 1.
+    """
     from divebook.cli.project import existing_store
-    from divebook.cli.screen import note
+    from divebook.cli.screen import DAMAGED, note, note_damage
     from divebook.cli.text import json_escaped
     from divebook.store import jsonl
 
     events = existing_store(store)
     whole_id = events.resolve(execution_id)
     if file != STREAM:
-        count = jsonl.export(events, whole_id, file)
+        count, damage = jsonl.export_sound(events, whole_id, file, overwrite=force)
         note(f"wrote {count} events of {whole_id} to {file}")
-        return
-    buffer = io.BytesIO()
-    jsonl.export(events, whole_id, buffer)
-    sys.stdout.write(json_escaped(buffer.getvalue().decode()))
+    else:
+        buffer = io.BytesIO()
+        count, damage = jsonl.export_sound(events, whole_id, buffer)
+        sys.stdout.write(json_escaped(buffer.getvalue().decode()))
+    if damage is not None:
+        note_damage(count, events.record(whole_id).last_sequence, damage)
+        raise typer.Exit(DAMAGED)
 
 
 def import_(
@@ -49,4 +57,4 @@ def import_(
     from divebook.store import jsonl, open_store
 
     source = sys.stdin.buffer if file == STREAM else file
-    write(jsonl.import_(source, open_store(store), rename=rename))
+    write(jsonl.import_(source, lambda: open_store(store), rename=rename))

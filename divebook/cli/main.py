@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from divebook._version import __version__
-from divebook.cli import logs, questions, run, runs, upkeep
+from divebook.cli import logs, questions, recovery, run, runs, upkeep
 from divebook.cli.refusal import Commands
 
 app = typer.Typer(
@@ -29,7 +29,7 @@ app.command("show", epilog="Example: divebook show exec_01k8 --events")(runs.sho
 app.command("inbox", epilog="Example: divebook inbox")(questions.inbox)
 app.command("answer", epilog="Example: divebook answer ask_1f0c retry audit.yaml")(run.answer)
 app.command("cancel", epilog="Example: divebook cancel exec_01k8")(runs.cancel)
-app.command("recover", epilog="Example: divebook recover")(upkeep.recover)
+app.command("recover", epilog="Example: divebook recover --all -d audit.yaml")(recovery.recover)
 app.command("check", epilog="Example: divebook check")(upkeep.check)
 app.command("backup", epilog="Example: divebook backup backups/monday.db")(upkeep.backup)
 app.command("gc", epilog="Example: divebook gc --older-than 30d --dry-run")(upkeep.gc)

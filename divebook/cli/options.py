@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -16,6 +16,13 @@ Store = Annotated[
         "--store",
         metavar="PATH",
         help="Where executions are kept; default: $DIVEBOOK_STORE, else .divebook/executions.db.",
+    ),
+]
+Durability = Annotated[
+    Literal["full", "relaxed"] | None,
+    typer.Option(
+        "--durability",
+        help="full: every event survives a power failure. relaxed: faster, a power failure may take the latest ones.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -9,11 +9,12 @@ from rich.text import Text
 
 from divebook.analysis.shown import visible
 from divebook.cli.screen import columns, note, say, section, status_text, write
-from divebook.cli.text import as_json, duration, local, moment, one_line, pairs
+from divebook.cli.text import as_json, duration, local, moment, one_line, pairs, shown
 from divebook.engine.state import PathState
 from divebook.events import Event, catalog
 from divebook.events.codec import event_to_dict
 from divebook.execution import Execution
+from divebook.store.durability import RELAXED
 
 EXIT_CODES = {catalog.COMPLETED: 0, catalog.FAILED: 1, catalog.WAITING: 3, catalog.CANCELLED: 130}
 _CELL = 120
@@ -25,9 +26,9 @@ def print_result(execution: Execution, *, json: bool) -> int:
         write(as_json(facts(execution), indent=2))
     else:
         _print_heading(execution)
-        section("outputs", pairs(execution.outputs))
+        section("outputs", pairs(execution.state.outputs))
         if not execution.workflow.outputs:
-            section("variables", pairs(execution.variables))
+            section("variables", pairs(_variables(execution)))
         section("questions", _questions(execution))
         _print_error(execution)
     return EXIT_CODES.get(execution.status, 1)
@@ -37,12 +38,13 @@ def print_details(execution: Execution, *, json: bool, events: bool) -> None:
     """Print all there is to know of an execution."""
     if json:
         history = {"events": [event_to_dict(event) for event in execution.history()]} if events else {}
-        write(as_json({**facts(execution), "paths": _path_facts(execution), **history}, indent=2))
+        damage = {"damage": str(execution.damage)} if execution.damage is not None else {}
+        write(as_json({**facts(execution), "paths": _path_facts(execution), **history, **damage}, indent=2))
         return
     _print_heading(execution)
-    section("inputs", pairs(execution.inputs))
-    section("outputs", pairs(execution.outputs))
-    section("variables", pairs(execution.variables))
+    section("inputs", pairs(execution.state.inputs))
+    section("outputs", pairs(execution.state.outputs))
+    section("variables", pairs(_variables(execution)))
     section("usage", pairs(execution.usage.to_dict()))
     say(Text("paths", "bold"))
     columns(
@@ -62,14 +64,20 @@ def facts(execution: Execution) -> dict[str, Any]:
         "workflow": execution.workflow.name,
         "status": execution.status,
         "error": execution.error,
-        "inputs": execution.inputs,
-        "outputs": execution.outputs,
-        "variables": execution.variables,
+        "inputs": execution.state.inputs,
+        "outputs": execution.state.outputs,
+        "variables": _variables(execution),
         "usage": execution.usage.to_dict(),
+        "durability": _durability(execution),
         "questions": {question.interrupt_id: question.question for question in execution.interrupts},
         "started_at": moment(execution.started_at),
         "ended_at": moment(execution.ended_at),
     }
+
+
+def _variables(execution: Execution) -> dict[str, Any]:
+    """Return the variables in their recorded form, which is shown without being opened."""
+    return dict(sorted(execution.state.variables.items()))
 
 
 def _print_heading(execution: Execution) -> None:
@@ -78,6 +86,12 @@ def _print_heading(execution: Execution) -> None:
     started = local(execution.started_at)
     if started and not took:
         say(f"started {started}")
+    if _durability(execution) == RELAXED:
+        say("durability: relaxed")
+
+
+def _durability(execution: Execution) -> str:
+    return execution.store.record(execution.id).durability
 
 
 def _print_error(execution: Execution) -> None:
@@ -109,5 +123,5 @@ def _print_events(execution: Execution) -> None:
 
 def _event_cells(event: Event) -> tuple[str, ...]:
     time = f"{event.timestamp.astimezone():%H:%M:%S.%f}"[:-3]
-    data = one_line(as_json(event.data.to_data()), _CELL)
+    data = one_line(shown(event.data.to_data()), _CELL)
     return str(event.sequence), time, event.path, one_line(event.step, 40), event.event_type, data

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from divebook.cli.options import Actions, Agents, ExecutionId, Json, Quiet, Store
+from divebook.cli.options import Actions, Agents, Durability, ExecutionId, Json, Quiet, Store
 from divebook.errors import (
     ConcurrentAppendError,
     DefinitionError,
@@ -35,6 +36,7 @@ def run(
     ] = None,
     actions: Actions = None,
     store: Store = None,
+    durability: Durability = None,
     dialect: Annotated[Literal["divebook", "dive"], typer.Option(help="dive: as the old system read it.")] = "divebook",
     json: Json = False,
     quiet: Quiet = False,
@@ -52,7 +54,8 @@ def run(
         environment = open_environment(store, actions or (), progress.print)
         environment.define(definitions)
         chosen = choose_workflow(environment, workflow)
-        ended = _finish(lambda: environment.start(chosen, given, coerce_text=True), environment, progress)
+        started = partial(environment.start, chosen, given, coerce_text=True, durability=durability)
+        ended = _finish(started, environment, progress)
     _conclude(*ended, [str(file), *_again(actions, store)], json=json)
 
 

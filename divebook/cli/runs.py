@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -37,7 +38,9 @@ def runs(
     if json:
         write(as_json([_facts(record) for record in records], indent=2))
     elif records:
-        columns(("id", "workflow", "status", "started", "took", "events"), map(_cells, records), whole=("id", "status"))
+        titles = ("id", "workflow", "status", "started", "took", "events", "size")
+        columns(titles, map(_cells, records), whole=("id", "status"))
+        _note_relaxed(records)
     else:
         note("no executions" + (" of that kind" if status or workflow else " yet"))
 
@@ -49,10 +52,19 @@ def show(
     events: Annotated[bool, typer.Option("--events", "-e", help="Every event of its log as well.")] = False,
     json: Json = False,
 ) -> None:
-    """Show the status and the values of an execution."""
-    from divebook.cli.result import print_details
+    """Show the status and the values of an execution.
 
-    print_details(_environment(store).execution(execution_id), json=json, events=events)
+    Of a damaged log the sound beginning is shown, with exit code 1.
+    """
+    from divebook.cli.result import print_details
+    from divebook.cli.screen import DAMAGED, note_damage
+
+    execution = _environment(store).execution(execution_id)
+    print_details(execution, json=json, events=events)
+    if execution.damage is not None:
+        last = execution.store.record(execution.id).last_sequence
+        note_damage(execution.state.last_sequence, last, execution.damage)
+        raise typer.Exit(DAMAGED)
 
 
 def cancel(execution_id: ExecutionId, store: Store = None) -> None:
@@ -94,14 +106,28 @@ def _facts(record: ExecutionRecord) -> dict[str, str | int | None]:
         "started_at": moment(record.started_at),
         "ended_at": moment(record.ended_at),
         "events": record.last_sequence,
+        "bytes": record.size,
+        "durability": record.durability,
     }
 
 
 def _cells(record: ExecutionRecord) -> tuple[Text | str, ...]:
+    from divebook.analysis.shown import size
     from divebook.cli.screen import status_text
     from divebook.cli.text import duration, local, one_line
 
     took = duration(record.started_at, record.ended_at)
     name = one_line(record.workflow_name, 40)
     status = status_text(record.status)
-    return record.execution_id, name, status, local(record.started_at), took, str(record.last_sequence)
+    extent = str(record.last_sequence), size(record.size)
+    return record.execution_id, name, status, local(record.started_at), took, *extent
+
+
+def _note_relaxed(records: Sequence[ExecutionRecord]) -> None:
+    """Name the executions of which a power failure may take the end."""
+    from divebook.cli.screen import note
+    from divebook.store.durability import RELAXED
+
+    relaxed = [record.execution_id for record in records if record.durability == RELAXED]
+    if relaxed:
+        note(f"relaxed durability: {', '.join(relaxed)}", "yellow")

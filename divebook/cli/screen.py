@@ -21,6 +21,8 @@ STATUS_STYLES = {
     "pending": "dim",
 }
 _UNLIMITED = 100_000
+DAMAGED = 1
+"""Exit code where a log or store is damaged."""
 
 
 def console(*, error: bool = False) -> Console:
@@ -33,6 +35,11 @@ def console(*, error: bool = False) -> Console:
 def note(text: str, style: str = "") -> None:
     """Print a line on stderr."""
     console(error=True).print(Text(visible(text), style), soft_wrap=True)
+
+
+def note_damage(readable: int, events: int, damage: Exception) -> None:
+    """Say on stderr that only the beginning of a log can be read."""
+    note(f"damaged: this is what the first {readable} of {events} events say. {damage}", "bold red")
 
 
 def status_text(status: str) -> Text:

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from divebook.analysis.shown import UNSAFE, seconds, visible
-from divebook.events.codec import encode
+from divebook.analysis.shown import UNSAFE, seconds, value_text, visible
+from divebook.events.codec import encode_shown
 
 _BREAKS = re.compile(r"[\t\n]")
 
@@ -26,8 +26,11 @@ def one_line(text: str, width: int | None = None) -> str:
 
 
 def as_json(data: Any, *, indent: int | None = None) -> str:
-    """Return stored data as JSON without control characters; parsed, it is the same data."""
-    return json_escaped(json.dumps(json.loads(encode(data)), ensure_ascii=False, indent=indent))
+    """Return stored data as JSON without control characters; parsed, it is the same data, but for frames and the like.
+
+    Those are described in a few words; ``divebook export`` has them in full.
+    """
+    return json_escaped(json.dumps(json.loads(encode_shown(data, tagged=True)), ensure_ascii=False, indent=indent))
 
 
 def json_escaped(text: str) -> str:
@@ -37,7 +40,7 @@ def json_escaped(text: str) -> str:
 
 def shown(value: Any) -> str:
     """Return a value for people: a text as it is, anything else as JSON."""
-    return visible(value) if isinstance(value, str) else as_json(value)
+    return visible(value) if isinstance(value, str) else json_escaped(value_text(value))
 
 
 def moment(value: datetime | None) -> str | None:

@@ -1,4 +1,4 @@
-"""``divebook recover``, ``check``, ``backup`` and ``gc``: what became of a store while nobody looked."""
+"""``divebook check``, ``backup`` and ``gc``: what became of a store while nobody looked."""
 
 from __future__ import annotations
 
@@ -12,28 +12,6 @@ import typer
 from divebook.cli.options import Json, Store
 from divebook.workflow.duration import parse_duration
 
-DAMAGED = 1
-
-
-def recover(store: Store = None, *, json: Json = False) -> None:
-    """List executions whose process has died."""
-    from divebook.cli.project import existing_store
-    from divebook.cli.screen import columns, note, status_text, write
-    from divebook.cli.text import as_json, local, one_line
-
-    orphans = existing_store(store).orphans()
-    if json:
-        write(as_json([{"id": found.execution_id, "workflow": found.workflow_name} for found in orphans], indent=2))
-    elif orphans:
-        rows = [
-            (found.execution_id, one_line(found.workflow_name, 40), status_text(found.status), local(found.started_at))
-            for found in orphans
-        ]
-        columns(("id", "workflow", "status", "started"), rows, whole=("id",))
-        note("to go on: divebook resume ID FILE", "yellow")
-    else:
-        note("nothing to recover")
-
 
 def check(store: Store = None, *, json: Json = False) -> None:
     """Verify every event, sum and reference.
@@ -42,7 +20,7 @@ def check(store: Store = None, *, json: Json = False) -> None:
     """
     from divebook.analysis.shown import visible
     from divebook.cli.project import existing_store
-    from divebook.cli.screen import note, say, write
+    from divebook.cli.screen import DAMAGED, note, say, write
     from divebook.cli.text import as_json
     from divebook.engine.evolve import fold
     from divebook.store.check import check as check_store
@@ -76,7 +54,7 @@ def backup(
     """
     from divebook.cli.project import existing_path
     from divebook.cli.screen import note, say
-    from divebook.store.sqlite.backup import back_up
+    from divebook.store.sqlite import back_up
 
     written = back_up(existing_path(store), destination.expanduser())
     say(f"{written}: {written.stat().st_size:,} bytes")

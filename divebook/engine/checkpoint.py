@@ -15,14 +15,21 @@ from divebook.engine.ledger import Hop, Ledger
 from divebook.engine.operations import Reserved
 from divebook.engine.state import ExecutionState, Interrupt, OpenStep, OperationRecord, PathState, Snapshot, Usage
 from divebook.envelope.bounds import Bounds
+from divebook.errors import UnstorableValueError
 from divebook.events.codec import decode, encode
 
 VERSION = 2
+MOST_BYTES = 8 * 1024 * 1024
+"""Of a checkpoint: what it holds is not shared with the log, so that large values would be written once more."""
 
 
-def dump_state(state: ExecutionState) -> bytes:
-    """Return a state as bytes."""
-    return encode({"version": VERSION, "state": _record(state)})
+def dump_state(state: ExecutionState) -> bytes | None:
+    """Return a state as bytes; None where frames or texts make it so large that folding the log is no slower."""
+    try:
+        dumped = encode({"version": VERSION, "state": _record(state)})
+    except UnstorableValueError:  # beyond what one event may hold
+        return None
+    return dumped if len(dumped) <= MOST_BYTES else None
 
 
 def load_state(raw: bytes) -> ExecutionState | None:

@@ -17,6 +17,7 @@ from divebook.errors import (
     ScriptSyntaxError,
     TemplateError,
     UndefinedVariableError,
+    UnopenableValueError,
     UnstorableValueError,
 )
 from divebook.workflow.policies import Catch, Retry
@@ -35,6 +36,7 @@ HOPELESS = (
     ScriptSyntaxError,
     TemplateError,
     UndefinedVariableError,
+    UnopenableValueError,
     UnstorableValueError,
 )
 """Errors that another attempt would meet again."""

@@ -476,6 +476,8 @@ class StateMutated(Payload):
     def from_data(cls, data: Mapping[str, Any]) -> StateMutated:
         """Build the payload from decoded JSON."""
         entries = data.get("mutations") or ()
+        if not isinstance(entries, list | tuple) or not all(isinstance(entry, Mapping) for entry in entries):
+            raise InvalidEventError("state_mutated: data validation failed: mutations must be a list of mappings")
         return cls(tuple(Mutation(e.get("type", ""), e.get("key", ""), e.get("value")) for e in entries))
 
 

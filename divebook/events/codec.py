@@ -14,8 +14,9 @@ import orjson
 from divebook.errors import CorruptStoreError, InvalidEventError, NewerStoreError, UnstorableValueError
 from divebook.events.catalog import PAYLOADS, Payload
 from divebook.events.event import Event, to_microseconds, validate
+from divebook.events.recorded import TAG, BigInt, NonFinite, Recorded, TaggedDict
 from divebook.events.upcast import upcast
-from divebook.events.values import TAG, normalize, tag, untag
+from divebook.events.values import normalize, tag, untag
 
 MAX_PAYLOAD_BYTES = 64 * 1024 * 1024
 _OPTIONS = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
@@ -31,6 +32,31 @@ def encode(data: Any, path: str = "data") -> bytes:
         Text that is not valid Unicode, or more than 64 MiB.
     """
     return _encoded(data, path, _OPTIONS)
+
+
+def encode_shown(data: Any, *, tagged: bool = False) -> bytes:
+    """Encode normalized data as JSON for people: frames, classes and the like as a few words, never in full.
+
+    Parameters
+    ----------
+    tagged
+        For programs: dates, bytes and infinities stay in tagged form, so that they are not taken for texts.
+    """
+    return orjson.dumps(data, default=_tagged_hint if tagged else _hint, option=_OPTIONS)
+
+
+def _tagged_hint(value: Any) -> Any:
+    return _hint(value) if isinstance(value, BigInt | Recorded) else tag(value)
+
+
+def _hint(value: Any) -> Any:
+    if isinstance(value, BigInt):
+        return orjson.Fragment(int.__repr__(value))
+    if isinstance(value, NonFinite):
+        return float.__repr__(value)
+    if isinstance(value, TaggedDict):
+        return dict(value)
+    return f"{len(value):,} bytes" if isinstance(value, bytes) else str(value)
 
 
 def _encoded(data: Any, path: str, option: int) -> bytes:
@@ -97,7 +123,7 @@ def decode_payload(event_type: str, raw: bytes | str) -> Payload:
     """
     try:
         return payload_from(event_type, decode(raw))
-    except (ValueError, KeyError, InvalidEventError) as error:
+    except (ValueError, KeyError, TypeError, InvalidEventError) as error:
         raise CorruptStoreError(f"a {event_type} event cannot be read: {error}") from error
 
 

@@ -1,38 +1,35 @@
-"""What a log can hold: plain data, and how the few values JSON lacks are written.
+"""What a log can hold: plain data, and how the values that JSON lacks are written.
 
 `normalize` is called once, when a value is recorded: it copies the value into plain lists and dicts, so that what runs
 on is exactly what a later reader will find, and raises with the path to the first thing that cannot be stored. JSON
-lacks infinities, integers beyond 64 bits, bytes, dates and decimals; they travel as ``{"$type": ..., "value": ...}``.
+lacks infinities, integers beyond 64 bits, bytes, dates and decimals; they travel as ``{"$type": ..., "value": ...}``,
+and so do the values of `divebook.events.classes` and `divebook.events.arrow`, as `Recorded`.
 """
 
 from __future__ import annotations
 
 import base64
+import functools
 import math
 from collections.abc import Callable, Mapping
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
 from divebook.errors import UnstorableValueError
+from divebook.events.arrow import LIBRARIES, Arrow, Scalar, record_foreign
+from divebook.events.classes import Instance, Member, record_instance
+from divebook.events.recorded import CONTAINERS, TAG, BigInt, Container, NonFinite, Recorded, TaggedDict
 
 MAX_DEPTH = 200
-TAG = "$type"
+INSTANCE_DEPTH = 2
+"""Levels that an instance counts for, since that many more calls make it again."""
+MAX_DIGITS = 4300
+"""Digits of an integer that Python reads and writes."""
 _ATOMS = frozenset({str, bool, type(None)})
 _SCALARS = (datetime, date, time, timedelta, Decimal, bytes)
+_EXACT = frozenset({date, timedelta, Decimal, bytes})
 _INT64_MIN, _UINT64_MAX = -(2**63), 2**64 - 1
-
-
-class BigInt(int):
-    """An integer that JSON readers would round; written as text."""
-
-
-class NonFinite(float):
-    """A float that JSON has no word for: nan, inf, -inf."""
-
-
-class TaggedDict(dict[str, Any]):
-    """A dict with a key that looks like our own tag."""
 
 
 def normalize(value: Any, path: str = "value") -> Any:
@@ -41,7 +38,8 @@ def normalize(value: Any, path: str = "value") -> Any:
     Parameters
     ----------
     value
-        JSON-like data; tuples become lists, numpy scalars become Python numbers. Dates, times, decimals and bytes stay.
+        JSON-like data; tuples become lists, numpy scalars become Python numbers. Dates, times, decimals and bytes stay;
+        frames, arrays and instances of allowed classes become `Recorded`.
     path
         Name of the value, for the error.
 
@@ -50,7 +48,10 @@ def normalize(value: Any, path: str = "value") -> Any:
     UnstorableValueError
         With the path to the offending part.
     """
-    return _normalize(value, path, 0)
+    try:
+        return _normalize(value, path, 0)
+    except RecursionError:
+        raise UnstorableValueError(path, "nested too deeply; is it part of itself?") from None
 
 
 def _normalize(value: Any, path: str, depth: int) -> Any:
@@ -58,7 +59,7 @@ def _normalize(value: Any, path: str, depth: int) -> Any:
     if kind in _ATOMS:
         return value
     if kind is int:
-        return value if _INT64_MIN <= value <= _UINT64_MAX else BigInt(value)
+        return value if _INT64_MIN <= value <= _UINT64_MAX else _big(value, path)
     if kind is float:
         return value if math.isfinite(value) else NonFinite(value)
     if depth >= MAX_DEPTH:
@@ -66,8 +67,17 @@ def _normalize(value: Any, path: str, depth: int) -> Any:
     if kind is dict or isinstance(value, Mapping):
         return _normalize_mapping(value, path, depth)
     if kind is list or kind is tuple:
-        return [_normalize(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
+        return [
+            item if type(item) in _ATOMS else _normalize(item, f"{path}[{index}]", depth + 1)
+            for index, item in enumerate(value)
+        ]
     return _normalize_other(value, path, depth)
+
+
+def _big(value: int, path: str) -> BigInt:
+    if value.bit_length() > MAX_DIGITS * 3.32:  # log2(10), rounded down
+        raise UnstorableValueError(path, f"an integer of more than {MAX_DIGITS} digits; store it as bytes or a float")
+    return BigInt(value)
 
 
 def _normalize_mapping(value: Mapping[Any, Any], path: str, depth: int) -> dict[str, Any]:
@@ -75,20 +85,73 @@ def _normalize_mapping(value: Mapping[Any, Any], path: str, depth: int) -> dict[
     for key, item in value.items():
         if type(key) is not str:
             raise UnstorableValueError(f"{path}[{key!r}]", f"keys must be text, not {type(key).__name__}; use str(key)")
-        plain[key] = _normalize(item, f"{path}.{key}", depth + 1)
+        plain[key] = item if type(item) in _ATOMS else _normalize(item, f"{path}.{key}", depth + 1)
     return TaggedDict(plain) if TAG in plain else plain
 
 
 def _normalize_other(value: Any, path: str, depth: int) -> Any:
-    if isinstance(value, _SCALARS):
+    kind = type(value)
+    if kind in _EXACT or isinstance(value, Recorded):
         return value
+    if kind.__module__.partition(".")[0] in LIBRARIES:
+        return _normalize_foreign(value, path, depth)
+    recorded = record_instance(value, path, lambda field, where: _normalize_field(field, where, depth + INSTANCE_DEPTH))
+    if recorded is not None:
+        return recorded
+    if isinstance(value, _SCALARS):
+        return _scalar(value, path)
     if isinstance(value, str):
-        return str(value)
-    if isinstance(value, bool | int | float):
+        return str.__str__(value)
+    if isinstance(value, int | float):
         return _normalize(float(value) if isinstance(value, float) else int(value), path, depth)
-    if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
-        return _normalize(value.item(), path, depth)
     raise UnstorableValueError(path, f"{_kind(value)} is not plain data; {_advice(value)}")
+
+
+def _normalize_foreign(value: Any, path: str, depth: int) -> Any:
+    recorded = record_foreign(value, path, lambda part, where: _normalize(part, where, depth + 1))
+    if recorded is None:
+        raise UnstorableValueError(path, f"{_kind(value)} is not plain data; {_advice(value)}")
+    return recorded
+
+
+def _scalar(value: Any, path: str) -> Any:
+    """Return a date, time, decimal or bytes as it would come back: of the plain class, at a fixed offset from UTC."""
+    if type(value) is datetime and not value.fold and (value.tzinfo is None or value.tzinfo is UTC):
+        return value
+    tagged = tag(value)
+    back = _DECODERS[tagged[TAG]](tagged["value"])
+    if isinstance(value, datetime | time) and value.tzinfo is not None and back.tzinfo is None:
+        raise UnstorableValueError(path, f"{value!r} has a time zone but no offset; give it a date, or a fixed offset")
+    return back
+
+
+def _normalize_field(value: Any, path: str, depth: int) -> Any:
+    """Return the field of a class as it is recorded: its tuples, sets and keys stay, as those of plain data do not."""
+    kind = type(value)
+    if depth >= MAX_DEPTH:
+        raise UnstorableValueError(path, f"nested deeper than {MAX_DEPTH} levels; is it part of itself?")
+    if kind is list or kind is tuple:
+        items = [_normalize_field(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
+        return items if kind is list else Container("tuple", items)
+    if kind is set or kind is frozenset:
+        return Container(kind.__name__, _in_order([_normalize_field(item, path, depth + 1) for item in value]))
+    if kind is not dict:
+        return _normalize(value, path, depth)
+    if all(type(key) is str for key in value):
+        fields = {key: _normalize_field(item, f"{path}.{key}", depth + 1) for key, item in value.items()}
+        return TaggedDict(fields) if TAG in fields else fields
+    pairs = ((key, item, f"{path}[{key!r}]") for key, item in value.items())
+    return Container(
+        "map",
+        [
+            Container("tuple", [_normalize_field(key, where, depth + 1), _normalize_field(item, where, depth + 1)])
+            for key, item, where in pairs
+        ],
+    )
+
+
+def _in_order(items: list[Any]) -> list[Any]:
+    return sorted(items, key=lambda item: (type(item).__name__, repr(item)))
 
 
 def _kind(value: Any) -> str:
@@ -99,17 +162,17 @@ def _kind(value: Any) -> str:
 def _advice(value: Any) -> str:
     if isinstance(value, set | frozenset):
         return "use sorted(value) to make a list"
-    if hasattr(value, "model_dump"):
-        return "use value.model_dump()"
-    if hasattr(value, "__dataclass_fields__"):
-        return "use dataclasses.asdict(value)"
     if hasattr(value, "to_dict"):
         return "use value.to_dict('records') or another plain form"
+    if hasattr(value, "collect"):
+        return "use value.collect()"
     if hasattr(value, "__fspath__"):
         return "use str(value)"
     if hasattr(value, "__next__"):
         return "use list(value)"
-    return "return text, numbers, lists, dicts, dates or bytes"
+    if hasattr(value, "tolist"):
+        return "use value.tolist()"
+    return "return text, numbers, lists, dicts, dates, bytes, frames, or instances of classes given to divebook.allow"
 
 
 _ENCODERS: tuple[tuple[type, str, Callable[[Any], Any]], ...] = (
@@ -120,9 +183,19 @@ _ENCODERS: tuple[tuple[type, str, Callable[[Any], Any]], ...] = (
     (datetime, "datetime", datetime.isoformat),
     (date, "date", date.isoformat),
     (time, "time", time.isoformat),
-    (timedelta, "timedelta", lambda value: value // timedelta(microseconds=1)),
-    (Decimal, "decimal", str),
+    (timedelta, "timedelta", lambda value: _normalize(value // timedelta(microseconds=1), "timedelta", 0)),
+    (Decimal, "decimal", Decimal.__str__),
 )
+
+
+def _container(name: str) -> Callable[[Any], Container]:
+    return lambda items: Container(name, untag(items))
+
+
+def _instance(name: str, value: Mapping[str, Any]) -> Instance:
+    fields, extra = untag(value["fields"]), value.get("extra")
+    return Instance(name, value["class"], fields, value.get("unset", ()), None if extra is None else untag(extra))
+
 
 _DECODERS: dict[str, Callable[[Any], Any]] = {
     "int": BigInt,
@@ -132,13 +205,21 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "datetime": datetime.fromisoformat,
     "date": date.fromisoformat,
     "time": time.fromisoformat,
-    "timedelta": lambda microseconds: timedelta(microseconds=microseconds),
+    "timedelta": lambda microseconds: timedelta(microseconds=untag(microseconds)),
     "decimal": Decimal,
+    "dataclass": functools.partial(_instance, "dataclass"),
+    "model": functools.partial(_instance, "model"),
+    "enum": lambda value: Member(value["class"], value["name"], untag(value["value"])),
+    "arrow": lambda value: Arrow(value["kind"], value["shape"], untag(value["layout"]), value["data"]),
+    "scalar": lambda value: Scalar(value["kind"], untag(value["parts"])),
+    **{name: _container(name) for name in CONTAINERS},
 }
 
 
 def tag(value: Any) -> dict[str, Any]:
     """Return the tagged form of a value that JSON lacks; meant as an encoder's hook for unknown types."""
+    if isinstance(value, Recorded):
+        return {TAG: value.tag, "value": value.data()}
     for cls, name, encode in _ENCODERS:
         if isinstance(value, cls):
             return {TAG: name, "value": encode(value)}

@@ -104,6 +104,9 @@ class StepContext:
     ) -> Any:
         """Make a call that is not deterministic: recorded once, answered from the log ever after.
 
+        Returned is the recorded form of the result, now as ever after: `divebook.events.recorded.opened` makes of it
+        what the call returned, and must stand between it and code that might change it.
+
         Parameters
         ----------
         operation_type

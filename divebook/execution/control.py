@@ -20,6 +20,7 @@ from divebook.errors import (
     ExecutionError,
     InterruptError,
     LeaseHeldError,
+    NewerStoreError,
     NotFoundError,
     SetupError,
 )
@@ -31,6 +32,7 @@ from divebook.execution.execution import CANCELLED, Execution
 from divebook.execution.schemas import complaint
 from divebook.execution.step_run import Services
 from divebook.store import EventStore, ExecutionRecord, Lease, Owner
+from divebook.store.durability import Durability
 from divebook.store.messages import Message
 from divebook.workflow.definition import Workflow
 
@@ -61,11 +63,13 @@ class Control:
 
     # --- starting and finding --------------------------------------------------------------------------------------
 
-    def create(self, workflow: Workflow, opening: catalog.ExecutionStarted) -> Execution:
+    def create(
+        self, workflow: Workflow, opening: catalog.ExecutionStarted, durability: Durability | None = None
+    ) -> Execution:
         """Return a pending execution, of which nothing is recorded before it is started."""
         execution_id = Ids(self.clock, self.chance).execution()
         execution = Execution(workflow, ExecutionState(execution_id), self.store, self)
-        execution.opening = opening
+        execution.opening, execution.durability = opening, durability
         self._live[execution_id] = execution
         return execution
 
@@ -80,12 +84,27 @@ class Control:
         if live is None:
             execution_id = self.store.resolve(execution_id)
             live = self._live.get(execution_id)
-        return self.load(execution_id) if live is None else live.refresh()
+        return self._looked_up(execution_id) if live is None else live.refresh()
 
     def load(self, execution_id: str) -> Execution:
         """Return an execution as the store has it."""
-        opening = self.store.read(execution_id, limit=1)
-        return Execution(_recorded_workflow(execution_id, opening), folded(self.store, execution_id), self.store, self)
+        workflow = _recorded_workflow(execution_id, self.store.read(execution_id, limit=1))
+        execution = Execution(workflow, folded(self.store, execution_id), self.store, self)
+        execution.durability = self.store.record(execution_id).durability
+        return execution
+
+    def _looked_up(self, execution_id: str) -> Execution:
+        """Return a past execution; of a damaged one what the sound beginning of its log says."""
+        try:
+            return self.load(execution_id)
+        except (CorruptStoreError, NewerStoreError):
+            events, damage = self.store.read_sound(execution_id)
+            if not events or damage is None:
+                raise
+            workflow = _recorded_workflow(execution_id, events)
+            execution = Execution(workflow, fold(execution_id, events), self.store, self)
+            execution.damage = damage
+            return execution
 
     def live(self) -> list[Execution]:
         """Return the executions that this process drives now."""
@@ -100,7 +119,7 @@ class Control:
             raise ExecutionError(
                 f"execution {execution.id} is running in this process already; wait for it or cancel it"
             )
-        if execution.status == catalog.COMPLETED:
+        if execution.refresh().status == catalog.COMPLETED:
             raise ExecutionError(f"execution {execution.id} has completed; start a new one to run the workflow again")
         self._check(execution.workflow)
         lease = self.store.acquire(execution.id, Owner.current())

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Sequence
+import os
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from concurrent.futures import Future
 from datetime import datetime
 from typing import Any, Protocol
@@ -14,14 +15,18 @@ from divebook.engine.inbox import facts_of
 from divebook.engine.instructions import Fact
 from divebook.engine.state import ExecutionState, Interrupt, PathState, Usage
 from divebook.envelope import Envelope
-from divebook.errors import ExecutionCancelledError, ExecutionError, ExecutionFailedError, LeaseHeldError
+from divebook.errors import ExecutionCancelledError, ExecutionError, ExecutionFailedError, LeaseHeldError, StoreError
 from divebook.events import Event, catalog
+from divebook.events.recorded import opened
 from divebook.execution.clock import Chance, Clock, Ids
 from divebook.execution.engine_thread import ENGINE
+from divebook.execution.farewell import FAREWELL
 from divebook.execution.journal import FIRST_TOKEN, Journal
 from divebook.execution.runner import Runner
 from divebook.execution.step_run import Services
+from divebook.execution.threads import lending_place
 from divebook.store.base import EventStore
+from divebook.store.durability import Durability
 from divebook.store.leases import Lease
 from divebook.store.owner import Owner
 from divebook.workflow.definition import Workflow
@@ -76,11 +81,16 @@ class Execution:
         self.workflow, self.store = workflow, store
         self.opening: catalog.ExecutionStarted | None = None
         """What its log begins with, while it is pending; for the environment."""
+        self.durability: Durability | None = None
+        """How its events are written; None as the store does by default."""
+        self.damage: StoreError | None = None
+        """What is wrong with the event after those that this was read from; None if the whole log can be read."""
         self._control = control
         self._state, self._is_stored = state, True
         self._journal: Journal | None = None
         self._runner: Runner | None = None
         self._future: Future[None] | None = None
+        self._process = os.getpid()
         self._cancel_reason: str | None = None
 
     # --- what it is ------------------------------------------------------------------------------------------------
@@ -107,18 +117,21 @@ class Execution:
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """The inputs, defaults included."""
-        return dict(self.state.inputs)
+        """The inputs, defaults included; a fresh copy each time."""
+        return _opened(self.state.inputs)
 
     @property
     def outputs(self) -> dict[str, Any]:
-        """The declared outputs; empty until it has completed."""
-        return dict(self.state.outputs)
+        """The declared outputs, a fresh copy each time; empty until it has completed.
+
+        What this process cannot make again, since its class is not allowed here, stays in its recorded form.
+        """
+        return _opened(self.state.outputs)
 
     @property
     def variables(self) -> dict[str, Any]:
-        """The workflow's named values as they stand, sorted by name."""
-        return dict(sorted(self.state.variables.items()))
+        """The workflow's named values as they stand, sorted by name; a fresh copy each time, as of `outputs`."""
+        return _opened(dict(sorted(self.state.variables.items())))
 
     @property
     def paths(self) -> dict[str, PathState]:
@@ -148,11 +161,22 @@ class Execution:
     @property
     def is_live(self) -> bool:
         """Whether this process is driving it now."""
-        return self._future is not None and not self._future.done()
+        return self._future is not None and not self._was_forked and not self._future.done()
+
+    @property
+    def _was_forked(self) -> bool:
+        """Whether this is a copy in a forked process, where nothing of it can go on."""
+        return self._process != os.getpid()
 
     def history(self, after: int = 0) -> list[Event]:
         """Return its events from the store, oldest first, those behind sequence number `after`."""
-        return self.store.read(self.id, after) if self.state.last_sequence else []
+        journal = self._journal
+        written = self._state.last_sequence if journal is None else journal.written
+        if not written:
+            return []
+        if self.damage is not None:
+            return self.store.read(self.id, after, max(written - after, 0))
+        return self.store.read(self.id, after)
 
     def subscribe(self, listener: Callable[[Sequence[Event]], None]) -> Callable[[], None]:
         """Call `listener` with new events after each commit, on the engine's thread; call the result to stop."""
@@ -174,7 +198,7 @@ class Execution:
         Parameters
         ----------
         timeout
-            Seconds; TimeoutError afterwards, while the execution goes on.
+            Seconds; TimeoutError afterwards, with its id and status, while the execution goes on.
         check
             Raise ExecutionFailedError or ExecutionCancelledError unless it completed.
 
@@ -185,7 +209,16 @@ class Execution:
         """
         if ENGINE.is_current():
             raise ExecutionError(f"wait() on the engine's own thread would wait for itself; use `await` for {self.id}")
-        self._driving().result(timeout)
+        driving = self._driving()
+        try:
+            with lending_place():
+                driving.result(timeout)
+        except TimeoutError as error:
+            if driving.done():  # its own
+                raise
+            raise TimeoutError(
+                f"execution {self.id} is {self.status} after {timeout:g} s, and goes on: wait() again, or cancel() it"
+            ) from error
         return self._checked() if check else self
 
     def __await__(self) -> Generator[Any, None, Execution]:
@@ -226,11 +259,13 @@ class Execution:
             self._runner.cancel(self._cancel_reason)
 
     def _driving(self) -> Future[None]:
-        if self._future is None:
+        if self._future is None or self._was_forked:
             if not self.state.is_over:
                 advice = "start it first" if self.opening is not None else "resume it, or answer its question, first"
+                if self._future is not None:
+                    advice = f"wait for it in process {self._process}, from which this one was forked"
                 raise ExecutionError(f"execution {self.id} is not running in this process; {advice}")
-            self._future = Future()
+            self._future, self._process = Future(), os.getpid()
             self._future.set_result(None)
         return self._future
 
@@ -253,13 +288,16 @@ class Execution:
 
         An execution that the store knows already needs a `lease`.
         """
-        self._future = ENGINE.submit(self._run(openings, services, clock, chance, lease))
+        FAREWELL.mind(self)
+        return self._drive(self._run(openings, services, clock, chance, lease))
+
+    def _drive(self, work: Coroutine[Any, Any, None]) -> Execution:
+        self._future, self._process = ENGINE.submit(work), os.getpid()
         return self
 
     def drive_cancellation(self, reason: str, clock: Clock, chance: Chance, lease: Lease) -> Execution:
         """Record that an execution which this process does not drive is cancelled; for the environment."""
-        self._future = ENGINE.submit(self._end_as_cancelled(reason, clock, chance, lease))
-        return self
+        return self._drive(self._end_as_cancelled(reason, clock, chance, lease))
 
     async def _end_as_cancelled(self, reason: str, clock: Clock, chance: Chance, lease: Lease) -> None:
         journal = self._open_journal(clock, chance, lease)
@@ -347,5 +385,10 @@ class Execution:
     def _open_journal(self, clock: Clock, chance: Chance, lease: Lease | None) -> Journal:
         token = None if lease is None else lease.token
         commit = ENGINE.group_commit(self.store)
-        self._journal = Journal(self._newest(), commit, clock, Ids(clock, chance), token=token)
+        ids = Ids(clock, chance)
+        self._journal = Journal(self._newest(), commit, clock, ids, token=token, durability=self.durability)
         return self._journal
+
+
+def _opened(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: opened(value, lenient=True) for name, value in values.items()}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Sequence
 
 import anyio.lowlevel
@@ -24,12 +25,14 @@ from divebook.events.catalog import Payload
 from divebook.execution.clock import Clock, Ids
 from divebook.store.base import EventStore
 from divebook.store.batches import Batch
+from divebook.store.durability import Durability
 from divebook.store.owner import Owner
 
 FIRST_TOKEN = 1
 """The token of the lease that comes with the first events."""
 CHECKPOINT_EVENTS = 2000
 """Events after which the state is kept as well, so that a reader need not fold the log from its beginning."""
+NEVER = sys.maxsize
 MOST_IN_A_ROW = 8
 """Commits of a single path between two turns of the loop."""
 
@@ -65,11 +68,15 @@ class GroupCommit:
         self._waiting.append(done)
         return done
 
-    def commit_if_alone(self) -> None:
-        """Write at once what is pending, if waiting for the end of the turn would most likely bring no company."""
-        if self._was_alone and not self._waiting and self._in_a_row < MOST_IN_A_ROW:
-            self._in_a_row += 1
-            self._write()
+    @property
+    def is_alone(self) -> bool:
+        """Whether waiting for the end of the turn would most likely bring no company."""
+        return self._was_alone and not self._waiting and self._in_a_row < MOST_IN_A_ROW
+
+    def commit_now(self) -> None:
+        """Write what is pending."""
+        self._in_a_row += 1
+        self._write()
 
     def _end_turn(self) -> None:
         self._is_scheduled = False
@@ -106,17 +113,26 @@ class Journal:
         The fold of what the store already holds.
     token
         The fencing token of the lease under which to write; a new execution gets its first lease with its first events.
+    durability
+        How events are written, if not as the store does by default.
     """
 
     def __init__(
-        self, state: ExecutionState, commit: GroupCommit, clock: Clock, ids: Ids, *, token: int | None = None
+        self,
+        state: ExecutionState,
+        commit: GroupCommit,
+        clock: Clock,
+        ids: Ids,
+        *,
+        token: int | None = None,
+        durability: Durability | None = None,
     ) -> None:
         self.state = state
         self.clock = clock
         self.written = state.last_sequence
         """Sequence number up to which events are durable."""
         self.error: Exception | None = None
-        self._ids, self._commit, self._token = ids, commit, token
+        self._ids, self._commit, self._token, self._durability = ids, commit, token, durability
         self._pending: list[Event] = []
         self._checkpointed = state.last_sequence
 
@@ -156,9 +172,9 @@ class Journal:
             It could not be; nothing recorded since the last success is in the store.
         """
         recorded = self.state.last_sequence
-        if self.written < recorded and self.error is None:
+        if self.written < recorded and self.error is None and self._commit.is_alone:
             await anyio.lowlevel.checkpoint_if_cancelled()  # what does not wait would not hear of it
-            self._commit.commit_if_alone()
+            self._commit.commit_now()
         while self.written < recorded and self.error is None:
             await self._commit.next_commit()
         if self.error is not None:
@@ -177,6 +193,7 @@ class Journal:
             status=state.status,
             wake_at=state.wake_at,
             taken=state.taken,
+            durability=self._durability,
         )
         if owner is not None:
             self._token = FIRST_TOKEN
@@ -197,6 +214,9 @@ class Journal:
     def _put_checkpoint(self) -> None:
         """Keep the state, which nothing depends on: an execution goes on where that fails."""
         try:
-            self._commit.store.put_checkpoint(self.execution_id, self.written, dump_state(self.state))
+            dumped = dump_state(self.state)
+            if dumped is not None:
+                self._commit.store.put_checkpoint(self.execution_id, self.written, dumped)
         except DivebookError as error:
+            self._checkpointed = NEVER  # a state only grows
             _log.warning("execution %s has no checkpoint at event %s: %s", self.execution_id, self.written, error)

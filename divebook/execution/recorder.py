@@ -24,7 +24,7 @@ from divebook.events.values import normalize
 from divebook.execution.breaking_off import leaves_outcome_unknown
 from divebook.execution.clock import Chance
 from divebook.execution.journal import Journal
-from divebook.execution.strands import Strands
+from divebook.execution.strands import Strands, Suspended
 
 HASH_DIGITS = 16
 MICROSECONDS = 1_000_000
@@ -67,17 +67,40 @@ async def contained(call: Awaitable[Any]) -> Any:
     Raises
     ------
     OperationError
-        The code called `sys.exit`, or raised KeyboardInterrupt, or a cancellation that nobody asked for.
+        The code called `sys.exit`, or raised KeyboardInterrupt or another error that derives from BaseException alone,
+        or a cancellation that nobody asked for.
     """
+    task = asyncio.current_task()
     try:
         return await call
-    except (SystemExit, KeyboardInterrupt) as error:
-        raise OperationError(f"it raised {type(error).__name__}({error}), which would end the engine") from error
+    except (Exception, Suspended):
+        raise
     except asyncio.CancelledError as error:
-        task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
         raise OperationError("it was cancelled from inside: something it awaited was cancelled") from error
+    except GeneratorExit as error:
+        if _running_task() is not task:  # nobody raised it: this very coroutine is being thrown away
+            raise
+        raise _ending(error) from error
+    except BaseExceptionGroup as group:
+        _, others = group.split(Suspended)  # from a task group of the code's own
+        if others is None:
+            raise Suspended from group
+        raise (others if isinstance(others, Exception) else _ending(group)) from group
+    except BaseException as error:
+        raise _ending(error) from error
+
+
+def _ending(error: BaseException) -> OperationError:
+    return OperationError(f"it raised {type(error).__name__}({error}), which would end the engine")
+
+
+def _running_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # there is no loop on this thread
+        return None
 
 
 class Recorder:

@@ -13,6 +13,7 @@ from divebook.engine.retries import Failure, retry_delay, text_of
 from divebook.engine.state import NO_FAILURE, OpenStep
 from divebook.errors import DivebookError, StepError
 from divebook.events import catalog
+from divebook.events.codec import storable
 from divebook.execution.context import StepContext
 from divebook.execution.iterations import Iterations, Outcome
 from divebook.execution.recorder import Recorder, contained
@@ -81,7 +82,7 @@ class StepRun:
         is_old = self._workflow.dialect == "dive"
         items = await self._services.evaluate_items(each.items, names, flatten=is_old)
         strands = self._recorder.strands[self._path]
-        iterations = Iterations(journal, self._path, self.step, each, items, strands=strands)
+        iterations = Iterations(journal, self._path, self.step, each, storable(items, "items"), strands=strands)
         return await iterations.run(self._run_item, texts_only=is_old)
 
     def _find_handler(self) -> Handler:

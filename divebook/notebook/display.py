@@ -70,10 +70,17 @@ def report_of(execution: Execution) -> Report:
         values_title=values_title,
         values=values,
         questions=tuple(_questions(execution)),
-        error=cut(value_text(execution.error or ""), MAX_ERROR) if execution.status == FAILED else "",
+        error=_error_text(execution),
         next=_next(execution),
         spans=spans,
     )
+
+
+def _error_text(execution: Execution) -> str:
+    if execution.damage is not None:
+        shown = f"the log is damaged; this is what its first {execution.state.last_sequence} events say. "
+        return cut(value_text(f"{shown}{execution.damage}"), MAX_ERROR)
+    return cut(value_text(execution.error or ""), MAX_ERROR) if execution.status == FAILED else ""
 
 
 def _facts(execution: Execution) -> Iterable[str]:
@@ -93,7 +100,7 @@ def _questions(execution: Execution) -> Iterable[tuple[str, str]]:
 
 
 def _next(execution: Execution) -> str:
-    if execution.interrupts and not execution.state.is_over:
+    if execution.damage is not None or (execution.interrupts and not execution.state.is_over):
         return ""
     if execution.status in (FAILED, CANCELLED) or not (execution.is_live or execution.state.is_over):
         return f"%dive resume {execution.id}"
@@ -142,8 +149,8 @@ def _outcome(step: Span) -> str:
 
 def _values(execution: Execution) -> tuple[str, tuple[tuple[str, str], ...]]:
     """Return the outputs, or the variables where the workflow declares no outputs, with a title."""
-    declared: Mapping[str, Any] = execution.outputs
-    kind, values = ("output", declared) if declared else ("variable", execution.variables)
+    declared: Mapping[str, Any] = execution.state.outputs
+    kind, values = ("output", declared) if declared else ("variable", dict(sorted(execution.state.variables.items())))
     if not values:
         return "", ()
     first = list(values.items())[:MAX_VALUES]

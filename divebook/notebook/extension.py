@@ -9,6 +9,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from divebook.notebook.awaiting import await_magics, help_for_commands, runs_inside
 from divebook.notebook.magics import DiveMagics
+from divebook.notebook.recovery import tell_on_load
 
 Transform: TypeAlias = Callable[[list[str]], list[str]]
 
@@ -26,11 +27,12 @@ class AwaitWherePossible:
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """Register the magics; loading twice is the same as once."""
+    """Register the magics, and say which executions were interrupted; loading twice is the same as once."""
     unload_ipython_extension(shell)
     shell.register_magics(DiveMagics)
     shell.input_transformers_cleanup.append(help_for_commands)
     shell.input_transformers_post.append(AwaitWherePossible(shell))
+    tell_on_load()
 
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:

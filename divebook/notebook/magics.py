@@ -63,11 +63,13 @@ class DiveMagics(Magics):
     def _define(self, line: str, cell: str) -> None:
         from divebook.notebook.cards import short_errors
         from divebook.notebook.cell import confirmation, parse_cell
+        from divebook.notebook.recovery import lines_after_defining
 
         parsed = parse_cell(line, cell, self._lines_above(cell))
         with short_errors(parsed.lines):
             change = self._session.define(parsed.read())
-        print(confirmation(change))  # noqa: T201 - what a magic prints is its answer
+            lines = [confirmation(change), *lines_after_defining(self._session)]
+        print("\n".join(lines))  # noqa: T201 - what a magic prints is its answer
 
     def _lines_above(self, text: str) -> int:
         """Return how many lines of the cell as written come before its body: blank ones, and the magic's own."""
@@ -109,6 +111,7 @@ class DiveMagics(Magics):
         --background   return at once; `await run` or `run.wait()` wait for the end
         --check        fail the cell unless the run completes
         --store PATH   keep the log there
+        --durability full|relaxed   relaxed: faster, but a power failure may take the latest events
 
         `r = %dive run ...` keeps the run. Interrupting the kernel cancels it; it can be resumed.
         """
@@ -121,7 +124,8 @@ class DiveMagics(Magics):
         types = {definition.name: definition.type for definition in workflow.inputs}
         variables = {} if self.shell is None else self.shell.user_ns
         given = values(arguments.inputs, types, variables)
-        return self._session.start(workflow, given, store=arguments.options.get("store"))
+        options = arguments.options
+        return self._session.start(workflow, given, store=options.get("store"), durability=options.get("durability"))
 
     def resume(self, arguments: Arguments) -> Run:
         """Take an execution up again where its log ends, and show the result.
@@ -173,6 +177,27 @@ class DiveMagics(Magics):
         from divebook.notebook.listing import questions
 
         print(questions(self._session.over(arguments.options.get("store"))))  # noqa: T201 - same
+
+    def recover(self, arguments: Arguments) -> None:
+        """List executions that were interrupted, or take them up in the background.
+
+        ID             take this one up; the beginning of its id is enough
+        --all          take all of them up, as far as what is defined allows it
+        --store PATH   where their logs are
+
+        The variable DIVEBOOK_RECOVER, or Recover in the Config of a definition, says what happens by itself:
+        ask (a line at %load_ext), auto (they are taken up), off (nothing).
+        """
+        from divebook.notebook.recovery import listing, refused_lines, resumed_lines
+
+        store = arguments.options.get("store")
+        if not (arguments.words or arguments.has("all")):
+            print(listing(self._session.interrupted(store=store)))  # noqa: T201 - same
+            return
+        chosen = None if arguments.has("all") else arguments.only_word("execution id")
+        recovered = self._session.recover(chosen, store=store)
+        lines = [*resumed_lines(recovered), *refused_lines(recovered)]
+        print("\n".join(lines or ["nothing to recover"]))  # noqa: T201 - same
 
     def runs(self, arguments: Arguments) -> Result:
         """List executions, newest first, as a DataFrame.
@@ -245,16 +270,18 @@ def _checked(run: Run, arguments: Arguments) -> Run:
 
 
 _STORE = {"--store": "store"}
+_RUNNING = {**_STORE, "--durability": "durability"}
 _FLAGS = {"--background": "background", "-b": "background", "--check": "check"}
 _LISTING = {"--status": "status", "--workflow": "workflow", "--limit": "limit", "-n": "limit", **_STORE}
 _FINISHED = (DiveMagics.run, DiveMagics.resume, DiveMagics.answer)
 """What returns a run that is waited for."""
 
 COMMANDS: dict[str, Command] = {
-    "run": Command("run [NAME] [KEY=VALUE ...] [--background]", DiveMagics.run, _FLAGS, _STORE, inputs=True),
+    "run": Command("run [NAME] [KEY=VALUE ...] [--background]", DiveMagics.run, _FLAGS, _RUNNING, inputs=True),
     "runs": Command("runs [--status STATUS] [--limit N]", DiveMagics.runs, {}, _LISTING),
     "show": Command("show ID", DiveMagics.show, {}, _STORE),
     "resume": Command("resume ID [--background]", DiveMagics.resume, _FLAGS, _STORE),
+    "recover": Command("recover [ID] [--all]", DiveMagics.recover, {"--all": "all"}, _STORE),
     "inbox": Command("inbox", DiveMagics.inbox, {}, _STORE),
     "answer": Command("answer ID ANSWER [--background]", DiveMagics.answer, _FLAGS, _STORE),
     "cancel": Command("cancel ID", DiveMagics.cancel, {}, _STORE),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from divebook.analysis.shown import plural, visible
 from divebook.config import Sources, load, resolve_content
+from divebook.config.recovery import Recovered, interrupted, take_up
 from divebook.environment import Environment
 from divebook.errors import NotFoundError, SetupError
 from divebook.notebook.run import Run
@@ -21,6 +22,8 @@ from divebook.workflow.reader import read_definitions
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from divebook.store import ExecutionRecord
 
 DEFINITION_FILES = (".yaml", ".yml", ".json")
 
@@ -136,11 +139,16 @@ class Session:
     # --- runs ------------------------------------------------------------------------------------------------------
 
     def start(
-        self, workflow: Workflow | str | None, inputs: Mapping[str, Any] | None = None, *, store: str | None = None
+        self,
+        workflow: Workflow | str | None,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        store: str | None = None,
+        durability: str | None = None,
     ) -> Run:
         """Start a workflow: a `Workflow`, the name of one, or None for the one that was defined last."""
         environment = self.over(store)
-        return Run(environment.start(self.workflow(workflow), inputs), environment)
+        return Run(environment.start(self.workflow(workflow), inputs, durability=durability), environment)
 
     def workflow(self, workflow: Workflow | str | None) -> Workflow:
         """Return the workflow of that name, the one defined last, or the one given."""
@@ -160,6 +168,15 @@ class Session:
         """Take a run up again where its log ends."""
         environment = self.over(store)
         return Run(environment.resume(execution_id), environment)
+
+    def interrupted(self, execution_id: str | None = None, *, store: str | None = None) -> list[ExecutionRecord]:
+        """Return the executions that can be recovered: all, or the one whose id begins so."""
+        return interrupted(self.over(store), execution_id)
+
+    def recover(self, execution_id: str | None = None, *, store: str | None = None) -> Recovered:
+        """Take up one interrupted execution, or all that the definitions allow; they go on in the background."""
+        environment = self.over(store)
+        return take_up(environment, interrupted(environment, execution_id))
 
     def answer(self, interrupt_id: str, response: Any, *, store: str | None = None) -> Run:
         """Answer a question; its run goes on."""
@@ -223,6 +240,7 @@ def run(
     *,
     name: str | None = None,
     store: str | None = None,
+    durability: str | None = None,
     dialect: Dialect = "divebook",
 ) -> Run:
     """Start a workflow and return at once; ``await`` the result, or call its `wait`.
@@ -237,6 +255,8 @@ def run(
         Which workflow of the file, folder or text; not needed if it has only one.
     store
         Where the execution rests, if not in the session's store.
+    durability
+        ``full`` or ``relaxed``: whether a power failure may take its latest events.
     dialect
         How a file or text is read.
 
@@ -248,7 +268,7 @@ def run(
     """
     session = current_session()
     chosen = workflow if isinstance(workflow, Workflow) else _chosen(session, workflow, name, dialect)
-    return session.start(chosen, inputs, store=store)
+    return session.start(chosen, inputs, store=store, durability=durability)
 
 
 def _chosen(session: Session, source: str | Path, name: str | None, dialect: Dialect) -> Workflow:

@@ -12,9 +12,10 @@ from divebook.scripting.contexts import MAKE_CODE
 ATTRIBUTE = "__divebook_attribute__"
 FORMAT = "__divebook_format__"
 RESULT = "__divebook_result__"
+CHECK = "__divebook_check__"
 DOCUMENT = "__divebook_document__"
 
-HELPERS = frozenset({ATTRIBUTE, FORMAT, RESULT, DOCUMENT})
+HELPERS = frozenset({ATTRIBUTE, FORMAT, RESULT, CHECK, DOCUMENT})
 """Names that rewritten code relies on, so scripts may not use them."""
 
 ERROR_FUNCTION = "error"
@@ -45,14 +46,33 @@ def {FORMAT}(value, conversion, specification, str=str, repr=repr):
     return f"{{value:{{specification}}}}" if specification else f"{{value}}"
 """,
     RESULT: f"""
-def {RESULT}(value, isinstance=isinstance, plain=(str, int, float, list, dict, set), str=str, type=type, list=list):
+def {CHECK}(value, above, isinstance=isinstance, nested=(list, dict, set, tuple), dict=dict, list=list, type=type):
+    if isinstance(value, nested):
+        for outer in above:
+            if outer is value:
+                raise ValueError("a script cannot return a value that is part of itself; leave that part out")
+        for item in list(value.values()) if isinstance(value, dict) else value:
+            {CHECK}(item, above + [value])
+    elif str(type(value)) == "<class 'coroutine'>":
+        raise TypeError("a script cannot return a coroutine; await it and return what it gives")
+
+
+def {RESULT}(value, isinstance=isinstance, plain=(str, int, float), nested=(list, dict, set, tuple), str=str, repr=repr,
+             type=type, list=list, check={CHECK}):
     if value is None or isinstance(value, plain):
+        return value
+    if isinstance(value, nested):
+        text = repr(value)  # written in the sandbox's own code: quick, and it shows whether a closer look is needed
+        if "..." in text or "<coroutine" in text:
+            check(value, [])
         return value
     kind = str(type(value))[8:-2]
     if kind in ("dict_keys", "dict_values", "dict_items", "range"):
         return list(value)
     if kind in ("function", "builtin_function_or_method", "method"):
         raise TypeError("a script cannot return a function; call it and return what it gives")
+    if kind == "coroutine":
+        check(value, [])
     if kind in ("type", "module"):
         kind = "class" if kind == "type" else kind
         raise TypeError(f"a script cannot return a {{kind}}; return text, numbers, lists or dicts")

@@ -21,6 +21,7 @@ _DATA = (
     *(ast.Constant, ast.Compare, ast.BinOp, ast.UnaryOp, ast.JoinedStr, ast.List, ast.Tuple, ast.Dict, ast.Set),
     *(ast.ListComp, ast.DictComp, ast.SetComp),
 )
+_TEXTS_AND_NUMBERS = (ast.Constant, ast.Compare, ast.UnaryOp, ast.JoinedStr)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ def _result_of(tree: ast.Expression | ast.Module) -> ast.expr | None:
     if isinstance(tree, ast.Expression):
         return tree.body if _may_be_code(tree.body, SAFE_NAMES) else None
     last = tree.body[-1] if tree.body else None
-    return last.value if isinstance(last, ast.Expr) and _may_be_code(last.value, None) else None
+    return last.value if isinstance(last, ast.Expr) and not isinstance(last.value, _TEXTS_AND_NUMBERS) else None
 
 
 def _may_be_code(node: ast.expr, code_names: frozenset[str] | None) -> bool:

@@ -108,6 +108,7 @@ def _syntax_error(error: SyntaxError, source: str) -> ScriptSyntaxError:
 def check_expression(tree: ast.AST) -> None:
     """Refuse what could make an expression change something, or answer differently another time."""
     _check_targets(tree)
+    _check_texts(tree)
     allowed_lambdas = {id(node) for node in _called_lambdas(tree)}
     for node in ast.walk(tree):
         reason = _refusal(node)
@@ -115,6 +116,21 @@ def check_expression(tree: ast.AST) -> None:
             reason = "a lambda may only be the key= of a call or the function given to map or filter"
         if reason:
             raise ScriptSyntaxError(reason, getattr(node, "lineno", None))
+
+
+def _check_texts(tree: ast.AST) -> None:
+    """Refuse half a character, which the sandbox would silently replace."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and not _is_unicode(node.value):
+            raise ScriptSyntaxError(
+                f"the text {node.value!a} holds half of a surrogate pair (line {node.lineno}); "
+                "write the whole character",
+                node.lineno,
+            )
+
+
+def _is_unicode(text: str) -> bool:
+    return not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def _check_targets(tree: ast.AST) -> None:
@@ -165,6 +181,7 @@ def check_script(tree: ast.AST, shadowed: frozenset[str]) -> None:
         Names that some function of the script binds itself: for those ``state.x = 1`` means something else.
     """
     _check_targets(tree)
+    _check_texts(tree)
     for node in _outside_functions(tree):
         if isinstance(node, ast.Return):
             advice = "end the script with the value instead: its last expression is the result"

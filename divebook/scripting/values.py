@@ -10,7 +10,8 @@ from datetime import date, datetime, time
 from enum import Enum
 from typing import Any
 
-from divebook.errors import ScriptError
+from divebook.errors import ScriptError, UnopenableValueError
+from divebook.events.recorded import Recorded
 
 _ATOMS = (type(None), bool, int, float, str, bytes)
 
@@ -57,6 +58,9 @@ def _checked(value: Any) -> Any:
 def sendable(value: Any, path: str) -> Any:
     """Return `value` rebuilt from types the sandbox takes; only used when it refused the value as it is.
 
+    A frame becomes a list of records, a series or array a list, an instance a mapping of its fields, an enum's member
+    its value, and a missing value None.
+
     Raises
     ------
     ScriptError
@@ -64,6 +68,8 @@ def sendable(value: Any, path: str) -> Any:
     """
     if isinstance(value, Enum):
         return sendable(value.value, path)
+    if isinstance(value, Recorded):
+        return sendable(_plain(value, path), path)
     if isinstance(value, str | bytes | bytearray):
         return bytes(value) if isinstance(value, bytearray) else value
     if isinstance(value, Mapping):
@@ -77,6 +83,15 @@ def sendable(value: Any, path: str) -> Any:
     raise ScriptError(
         f"{path} is a {type(value).__name__}, which scripts cannot take; keep text, numbers, lists and dicts instead"
     )
+
+
+def _plain(value: Recorded, path: str) -> Any:
+    try:
+        return value.plain()
+    except ValueError as error:
+        raise ScriptError(f"{path} {error}") from error
+    except UnopenableValueError as error:
+        raise ScriptError(f"{path}: {error}") from error
 
 
 def value_text(value: Any) -> str:
@@ -125,6 +140,8 @@ def scalar_text(value: Any) -> str:
         return value.decode("utf-8", "replace")
     if isinstance(value, datetime | date | time):
         return value.isoformat()
+    if isinstance(value, Recorded):
+        return value.summary()
     try:
         return str(value)
     except ValueError as error:  # Python refuses to write very long numbers

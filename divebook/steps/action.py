@@ -9,6 +9,7 @@ from divebook.engine.interrupts import CONFIRMATION
 from divebook.engine.operations import ACTION_EXECUTION
 from divebook.engine.retries import text_of
 from divebook.errors import ApprovalDeniedError, NotFoundError, StepError
+from divebook.events.recorded import opened
 from divebook.execution.context import StepContext
 from divebook.execution.iterations import Outcome
 from divebook.scripting import value_text
@@ -30,9 +31,9 @@ class ActionStep:
         if action.approval:
             parameters = await self._approved(action, parameters, context)
         recorded = {"action_name": action.name, "params": parameters}
-        arguments = action.arguments(parameters, context)
 
         async def call() -> Any:
+            arguments = action.arguments(opened(parameters), context)
             action.check(arguments)
             return await action.call(arguments)
 

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar, overload
 
-import anyio.to_thread
-
 from divebook.documents import DocumentRepository
 from divebook.errors import DivebookError, SetupError, StepError
 from divebook.execution.context import StepContext
+from divebook.execution.threads import in_thread
 
 IDEMPOTENCY_KEY = "idempotency_key"
 F = TypeVar("F", bound=Callable[..., Any])
@@ -56,7 +55,7 @@ class Action:
         """Call the function."""
         if _is_coroutine_function(self.function):
             return await self.function(**parameters)
-        return await anyio.to_thread.run_sync(lambda: self.function(**parameters))
+        return await in_thread(functools.partial(self.function, **parameters))
 
 
 @functools.lru_cache(maxsize=1024)

@@ -10,15 +10,16 @@ from datetime import datetime
 from typing import Any
 
 import anyio
-import anyio.to_thread
 
 from divebook.engine.retries import Failure, names_of, retry_delay_of
 from divebook.errors import DefinitionError, NotFoundError, OperationError, StepError
+from divebook.events.recorded import opened
 from divebook.execution.context import StepContext
 from divebook.execution.iterations import Outcome
 from divebook.execution.schemas import instance_of, schema_of
 from divebook.execution.step_run import failure_text
 from divebook.execution.strands import Suspended
+from divebook.execution.threads import in_thread
 from divebook.scripting import value_text
 from divebook.workflow.functions import CURRENT, RESULT, WORKFLOW_FUNCTIONS, StepFunction
 from divebook.workflow.problem import Problem
@@ -190,12 +191,12 @@ class WorkflowContext:
         OperationError
             It did not complete.
         """
-        given = dict(inputs or {})
+        given = self._context.storable(dict(inputs or {}), "inputs")
         parameters = {"workflow": workflow, "inputs": given}
         child: dict[str, Any] = await self._context.operation(
             CHILD_WORKFLOW, parameters, functools.partial(self._start_child, workflow, given), key=self._next_key()
         )
-        return dict(child["outputs"])
+        return dict(opened(child["outputs"]))
 
     def call(self, step: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Coroutine[Any, Any, Any]:
         """Give a call of a step function its place; for ``@step``."""
@@ -211,7 +212,7 @@ class WorkflowContext:
         while True:
             failures = await self._context.pause_before_retry(key)
             try:
-                return await self._context.operation(
+                result = await self._context.operation(
                     STEP_EXECUTION,
                     parameters,
                     make,
@@ -225,6 +226,8 @@ class WorkflowContext:
                 if delay is None:
                     raise as_operation_error(error) from error
                 self._context.note_retry(failures + 1, failure.message, delay, key)
+            else:
+                return opened(result)
 
 
 def as_operation_error(error: Exception) -> OperationError:
@@ -248,7 +251,7 @@ async def _make(step: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any
     try:
         if inspect.iscoroutinefunction(step.function):
             return await step.function(*args, **kwargs)
-        return await anyio.to_thread.run_sync(functools.partial(step.function, *args, **kwargs))
+        return await in_thread(functools.partial(step.function, *args, **kwargs))
     finally:
         CURRENT.reset(token)
 
@@ -267,7 +270,7 @@ class FunctionStep:
         workflow_context = WorkflowContext(context, self._start_child)
         token = CURRENT.set(workflow_context)
         try:
-            value = await WORKFLOW_FUNCTIONS[name].function(workflow_context, **context.inputs)
+            value = await WORKFLOW_FUNCTIONS[name].function(workflow_context, **opened(dict(context.inputs)))
         finally:
             CURRENT.reset(token)
         kept = context.storable(value, RESULT)

@@ -12,7 +12,14 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Self, TypeAlias
 
-from divebook.errors import ExecutionNotFoundError, InvalidEventError, NotFoundError, StoreError
+from divebook.errors import (
+    CorruptStoreError,
+    ExecutionNotFoundError,
+    InvalidEventError,
+    NewerStoreError,
+    NotFoundError,
+    StoreError,
+)
 from divebook.events.catalog import STATUSES, TERMINAL, WAITING
 from divebook.events.event import Event, to_datetime, to_microseconds
 from divebook.store.batches import Batch, PreparedBatch, prepare
@@ -26,6 +33,8 @@ Refusal: TypeAlias = StoreError | InvalidEventError
 
 UNENDED = tuple(status for status in STATUSES if status not in TERMINAL)
 
+SOUND_PAGE = 200
+"""Events read at once from a log that may be damaged."""
 MAX_CANDIDATES = 10
 """How many execution ids an error or a look-up names."""
 
@@ -152,6 +161,28 @@ class EventStore(LeaseBook, Mailbox, Upkeep):
         if limit is not None:
             _check_not_negative("limit", limit)
         return self._read(execution_id, max(after, 0), limit)
+
+    def read_sound(self, execution_id: str) -> tuple[list[Event], CorruptStoreError | NewerStoreError | None]:
+        """Return the events from the first one on, as far as they can be read, and why there are no more of them.
+
+        Raises
+        ------
+        ExecutionNotFoundError
+            There is no such log.
+        """
+        events: list[Event] = []
+        step = SOUND_PAGE
+        while True:
+            try:
+                page = self.read(execution_id, len(events), step)
+            except (CorruptStoreError, NewerStoreError) as error:
+                if step == 1:
+                    return events, error
+                step = 1  # now event by event, as far as the damaged one
+                continue
+            if not page:
+                return events, None
+            events += page
 
     def record(self, execution_id: str) -> ExecutionRecord:
         """Return the line of one execution; ExecutionNotFoundError if there is none."""

@@ -22,8 +22,9 @@ from divebook.events.catalog import (
 )
 from divebook.events.codec import encode
 from divebook.events.event import Event, validate
-from divebook.store.blobs import BLOB_BYTES, outsource
+from divebook.store.blobs import BLOB_BYTES, REPEATED_BYTES, outsource, share
 from divebook.store.checksums import chain, covered
+from divebook.store.durability import Durability, durability_called
 from divebook.store.leases import LEASE_SECONDS, Lease, Moment
 from divebook.store.owner import Owner
 
@@ -58,6 +59,8 @@ class Batch:
     """When a waiting execution has something to do by itself (a timer, a question that expires), microseconds."""
     taken: int = 0
     """Number of the last message that is in the log; it never goes down."""
+    durability: Durability | None = None
+    """How the batch is written; the first one settles what the record says. None: as the store does by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,7 @@ class PreparedBatch:
     """The large values among the payloads, by their hash."""
     token: int
     """The writer's fencing token; 0 if it has none."""
+    durability: Durability | None
     lease: Lease | None
     """The first lease of a new log, to be had together with it."""
 
@@ -123,8 +127,7 @@ def prepare(batch: Batch) -> PreparedBatch:
     InvalidEventError
         ``invalid event at index i: ...``, for the first event that is wrong.
     """
-    payloads, covers = [], []
-    blobs: dict[bytes, bytes] = {}
+    payloads: list[bytes] = []
     sequence = batch.expected_sequence
     started: ExecutionStarted | None = None
     turn: Turn | None = None
@@ -133,22 +136,17 @@ def prepare(batch: Batch) -> PreparedBatch:
         sequence += 1
         try:
             _check(event, batch.execution_id, sequence)
-            data = event.data.to_data()
-            payload = encode(data)
-            if len(payload) > BLOB_BYTES:
-                payload, found = outsource(data)
-                blobs |= found
-            covers.append(covered(event, payload))
-        except (InvalidEventError, UnstorableValueError, UnicodeEncodeError) as error:
-            raise InvalidEventError(f"invalid event at index {index}: {error}") from error
-        payloads.append(payload)
+            payloads.append(encode(event.data.to_data()))
+        except (InvalidEventError, UnstorableValueError) as error:
+            raise _invalid(index, error) from error
         if type(event.data) in STATUS_AFTER:
             turn = turn_after(event)
             if isinstance(event.data, ExecutionStarted):
                 started = event.data
     _check_distinct(batch.events)
     turn, status = _standing(batch, turn)
-    size = sum(map(len, payloads))
+    blobs = _outsource(batch.events, payloads)
+    covers, size = _covers(batch.events, payloads), sum(map(len, payloads))
     return PreparedBatch(
         batch.execution_id,
         batch.expected_sequence,
@@ -163,6 +161,7 @@ def prepare(batch: Batch) -> PreparedBatch:
         batch.taken,
         blobs,
         batch.token or 0,
+        durability_called(batch.durability),
         lease,
     )
 
@@ -188,6 +187,38 @@ def _standing(batch: Batch, turn: Turn | None) -> tuple[Turn | None, str | None]
     if turn is None or turn.status in TERMINAL:
         return turn, status
     return replace(turn, status=status), status
+
+
+def _invalid(index: int, error: Exception) -> InvalidEventError:
+    return InvalidEventError(f"invalid event at index {index}: {error}")
+
+
+def _outsource(events: Sequence[Event], payloads: list[bytes]) -> dict[bytes, bytes]:
+    """Put references in place of large values, and of middling ones that the batch holds several times; return them."""
+    blobs: dict[bytes, bytes] = {}
+    middling = [index for index, payload in enumerate(payloads) if len(payload) > REPEATED_BYTES]
+    if not middling:
+        return blobs
+    bodies = [events[index].data.to_data() for index in middling]
+    if len(middling) > 1:
+        bodies = share(bodies, blobs)
+    for index, body in zip(middling, bodies, strict=True):
+        if blobs:
+            payloads[index] = encode(body)
+        if len(payloads[index]) > BLOB_BYTES:
+            payloads[index], found = outsource(body)
+            blobs |= found
+    return blobs
+
+
+def _covers(events: Sequence[Event], payloads: Sequence[bytes]) -> list[bytes]:
+    covers: list[bytes] = []
+    for event, payload in zip(events, payloads, strict=True):
+        try:
+            covers.append(covered(event, payload))
+        except UnicodeEncodeError as error:
+            raise _invalid(len(covers), error) from error
+    return covers
 
 
 def _check(event: Event, execution_id: str, sequence: int) -> None:

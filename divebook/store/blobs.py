@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, TypeAlias
 
 from divebook.errors import CorruptStoreError
 from divebook.events.codec import encode
-from divebook.events.values import TAG, TaggedDict
+from divebook.events.recorded import TAG, Recorded, TaggedDict
 
 BLOB_BYTES = 64 * 1024
 """Values whose JSON is longer become blobs."""
+REPEATED_BYTES = 512
+"""Those that one batch holds several times become blobs above this length: what a step returns is the result of its
+operation, its output and the value of a variable."""
 
 Blobs: TypeAlias = Mapping[bytes, bytes]
 """From the SHA-256 of a content to the content, which is JSON."""
@@ -31,6 +35,7 @@ _MARK = f'{{"{TAG}":"blob",'.encode()
 _REFERENCE = re.compile(re.escape(_MARK) + rb'"value":\["([0-9a-f]{64})",[0-9]+\]\}')
 _SAMPLE = 16 * 1024
 _WORTH = 0.9  # of the size; what shrinks less is kept as it is
+_REPEATS = 0.7  # what shrinks to less than this repeats itself; of the rest, base64 above all, only the code is dense
 
 
 def outsource(data: Any) -> tuple[bytes, dict[bytes, bytes]]:
@@ -48,18 +53,55 @@ def _shrink(value: Any, blobs: dict[bytes, bytes]) -> Any:
         value = {key: _shrink(item, blobs) if _is_large(item) else item for key, item in value.items()}
     elif type(value) is list:
         value = [_shrink(item, blobs) if _is_large(item) else item for item in value]
+    elif isinstance(value, Recorded):
+        value = value.parts(lambda item: _shrink(item, blobs) if _is_large(item) else item)
     content = encode(value)
-    if len(content) <= BLOB_BYTES:
-        return value
+    return value if len(content) <= BLOB_BYTES else _reference(content, blobs)
+
+
+def _reference(content: bytes, blobs: dict[bytes, bytes]) -> dict[str, Any]:
+    """Note a content and return what stands for it."""
     digest = sha256(content).digest()
     blobs[digest] = content
     return {TAG: "blob", "value": [digest.hex(), len(content)]}
 
 
-def _is_large(value: Any) -> bool:
+def _is_large(value: Any, limit: int = BLOB_BYTES) -> bool:
     if isinstance(value, str | bytes):  # no character or byte takes more than six in JSON
-        return len(value) * 6 > BLOB_BYTES and len(encode(value)) > BLOB_BYTES
-    return isinstance(value, dict | list | TaggedDict) and len(encode(value)) > BLOB_BYTES
+        return len(value) * 6 > limit and len(encode(value)) > limit
+    if isinstance(value, Recorded) and value.least_bytes() > limit:
+        return True
+    return isinstance(value, dict | list | TaggedDict | Recorded) and len(encode(value)) > limit
+
+
+def share(bodies: Sequence[Any], blobs: dict[bytes, bytes]) -> list[Any]:
+    """Return the bodies of a batch with references in place of values that stand there more than once."""
+    counts = Counter(content for body in bodies for content in _middling(body))
+    repeated = {content for content, count in counts.items() if count > 1}
+    return [_shared(body, repeated, blobs) for body in bodies] if repeated else list(bodies)
+
+
+def _middling(value: Any) -> Iterator[bytes]:
+    """Give the JSON of every value in a body that is long enough to be worth a reference."""
+    parts = value.values() if type(value) is dict else value if type(value) is list else ()
+    for part in parts:
+        if _is_large(part, REPEATED_BYTES):
+            yield encode(part)
+            yield from _middling(part)
+
+
+def _shared(value: Any, repeated: Collection[bytes], blobs: dict[bytes, bytes]) -> Any:
+    """Replace the outermost repeated values."""
+
+    def shared(part: Any) -> Any:
+        if not _is_large(part, REPEATED_BYTES):
+            return part
+        content = encode(part)
+        return _reference(content, blobs) if content in repeated else _shared(part, repeated, blobs)
+
+    if type(value) is dict:
+        return {key: shared(part) for key, part in value.items()}
+    return [shared(part) for part in value] if type(value) is list else value
 
 
 def references(payload: bytes) -> list[bytes]:
@@ -98,9 +140,13 @@ class Packed:
 def pack(content: bytes) -> Packed:
     """Compress a content if it pays; a sample tells, so that pictures cost next to nothing."""
     sample = content[:_SAMPLE]
-    if len(zlib.compress(sample, 1)) > len(sample) * _WORTH:
+    left = len(zlib.compress(sample, 1)) / max(len(sample), 1)
+    if left > _WORTH:
         return Packed(compressed=False, data=content)
-    return Packed(compressed=True, data=zlib.compress(content, 1))
+    # looking for repeats takes thrice as long
+    strategy = zlib.Z_DEFAULT_STRATEGY if left < _REPEATS else zlib.Z_HUFFMAN_ONLY
+    compressor = zlib.compressobj(1, strategy=strategy)
+    return Packed(compressed=True, data=compressor.compress(content) + compressor.flush())
 
 
 def unpack(packed: Packed) -> bytes:

@@ -5,35 +5,73 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeAlias
 
-from divebook.errors import ConcurrentAppendError, InvalidEventError, NewerStoreError, StoreError
-from divebook.events.catalog import ExecutionStarted
+from divebook.errors import ConcurrentAppendError, DivebookError, InvalidEventError, NewerStoreError, StoreError
+from divebook.events.catalog import ExecutionStarted, Payload
 from divebook.events.codec import decode_line, encode_line
 from divebook.events.event import Event
 from divebook.events.ids import type_id
+from divebook.events.shapes import wrong_field
 from divebook.store.base import EventStore
+from divebook.workflow.definition import Workflow
 
 PAGE = 1000
 
 
-def export(store: EventStore, execution_id: str, file: str | Path | BinaryIO) -> int:
+def export(store: EventStore, execution_id: str, file: str | Path | BinaryIO, *, overwrite: bool = False) -> int:
     """Write an execution as JSON lines; return how many events it has.
 
-    A path is replaced only once everything has been written.
+    Parameters
+    ----------
+    overwrite
+        Put the file in the place of one that is there; it is replaced only once everything has been written.
+
+    Raises
+    ------
+    CorruptStoreError, NewerStoreError
+        An event cannot be read, and no file is left; `export_sound` writes what comes before it.
+    StoreError
+        There is such a file, or it cannot be written.
     """
+    return _export(store, execution_id, file, _events, overwrite=overwrite)
+
+
+def export_sound(
+    store: EventStore, execution_id: str, file: str | Path | BinaryIO, *, overwrite: bool = False
+) -> tuple[int, StoreError | None]:
+    """Write an execution as far as it can be read; return how many events that is, and what is wrong with the next."""
+    sound, damage = store.read_sound(execution_id)
+    if not sound and damage is not None:
+        raise damage
+    return _export(store, execution_id, file, lambda *_: iter([sound]), overwrite=overwrite), damage
+
+
+Pages: TypeAlias = Callable[[EventStore, str], Iterator[list[Event]]]
+
+
+def _export(store: EventStore, execution_id: str, file: str | Path | BinaryIO, pages: Pages, *, overwrite: bool) -> int:
     if isinstance(file, str | Path):
+        if not overwrite and Path(file).exists():
+            raise StoreError(f"{file} exists already; name another file, or say that it is to be overwritten (--force)")
         with _replacing(Path(file)) as stream:
-            return export(store, execution_id, stream)
+            return _export(store, execution_id, stream, pages, overwrite=overwrite)
+    count = 0
+    for page in pages(store, execution_id):
+        file.writelines(encode_line(event) + b"\n" for event in page)
+        count += len(page)
+    return count
+
+
+def _events(store: EventStore, execution_id: str) -> Iterator[list[Event]]:
     count = 0
     while page := store.read(execution_id, count, PAGE):
-        file.writelines(encode_line(event) + b"\n" for event in page)
+        yield page
         count = page[-1].sequence
-    return count
 
 
 @contextmanager
@@ -49,20 +87,22 @@ def _replacing(path: Path) -> Iterator[BinaryIO]:
         part.unlink(missing_ok=True)
 
 
-def import_(file: str | Path | BinaryIO, store: EventStore, *, rename: bool = False) -> str:
+def import_(file: str | Path | BinaryIO, store: EventStore | Callable[[], EventStore], *, rename: bool = False) -> str:
     """Append the execution in a file of JSON lines to a store; return its id.
 
     Everything is checked first: either the whole log arrives or nothing.
 
     Parameters
     ----------
+    store
+        A function that opens one is called once the file is known to be sound.
     rename
         Give the execution, and each of its events, a new id, so that it may stand beside the original.
 
     Raises
     ------
     InvalidEventError
-        Names the file and the line.
+        Names the file, the line, and the field that is wrong.
     StoreError
         The store has an execution of that id.
     """
@@ -73,6 +113,7 @@ def import_(file: str | Path | BinaryIO, store: EventStore, *, rename: bool = Fa
     if rename:
         events = _renamed(events)
     execution_id = events[0].execution_id
+    store = store if isinstance(store, EventStore) else store()
     try:
         store.append(execution_id, events, 0)
     except ConcurrentAppendError as error:
@@ -112,12 +153,29 @@ def _read_log(lines: Iterable[bytes], name: str) -> list[Event]:
 
 def _decode(line: bytes, place: str) -> Event:
     try:
-        return _typed(decode_line(line))
+        event = _typed(decode_line(line))
     except NewerStoreError as error:
         raise NewerStoreError(f"{place}: {error}") from error
     # The last four: sound JSON with a value of the wrong kind somewhere.
     except (InvalidEventError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise InvalidEventError(f"{place}: {error}") from error
+    wrong = wrong_field(event.data) or _wrong_definition(event.data)
+    if wrong is not None:
+        raise InvalidEventError(f"{place}: {event.event_type}: {wrong}")
+    return event
+
+
+def _wrong_definition(data: Payload) -> str | None:
+    if not isinstance(data, ExecutionStarted) or data.definition is None:
+        return None
+    if not isinstance(data.definition.get("name"), str):
+        return "definition is not a workflow: its name must be text"
+    try:
+        Workflow.from_dict(data.definition)
+    # The last four: plain data of another form than a workflow's.
+    except (DivebookError, AttributeError, KeyError, TypeError, ValueError) as error:
+        return f"definition is not a workflow: {type(error).__name__}: {error}"
+    return None
 
 
 def _typed(event: Event) -> Event:

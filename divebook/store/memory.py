@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from divebook.errors import ConcurrentAppendError, InvalidEventError, StoreError
 from divebook.events.catalog import RUNNING, TERMINAL
@@ -15,11 +16,16 @@ from divebook.events.event import Event, to_datetime
 from divebook.store.base import EventStore, Refusal, check_reached, first_sorted
 from divebook.store.batches import PreparedBatch, Turn, duplicate_id
 from divebook.store.blobs import embed
+from divebook.store.durability import FULL, Durability
 from divebook.store.leases import Lease, Moment
 from divebook.store.messages import Message
 from divebook.store.owner import Owner
 from divebook.store.records import ExecutionRecord
 from divebook.store.upkeep import StoredBlob, StoredEvent, StoredLog
+
+Head: TypeAlias = tuple[int, str, str, str, str]
+"""Time, type, id, path and step of an event. Plain tuples of plain values, so that Python's search for garbage does not
+look through all of a long log again and again."""
 
 
 @dataclass(slots=True)
@@ -28,7 +34,7 @@ class _Log:
     fingerprint: str | None
     created_at: int
     turn: Turn = field(default_factory=lambda: Turn(RUNNING, None, None))
-    events: list[Event] = field(default_factory=list)
+    events: list[Head] = field(default_factory=list)
     payloads: list[bytes] = field(default_factory=list)
     ids: set[str] = field(default_factory=set)
     checksums: list[int] = field(default_factory=list)
@@ -39,6 +45,7 @@ class _Log:
     checkpoint: tuple[int, bytes] | None = None
     wake_at: int | None = None
     taken: int = 0
+    durability: Durability = FULL
 
 
 class MemoryStore(EventStore):
@@ -71,7 +78,8 @@ class MemoryStore(EventStore):
                 raise self._unknown(batch.execution_id)
             if batch.token:
                 raise batch.fenced(0)
-            return _Log(batch.started.workflow_name, batch.started.fingerprint, batch.events[0].recorded_at)
+            begun = (batch.started.workflow_name, batch.started.fingerprint, batch.events[0].recorded_at)
+            return _Log(*begun, durability=batch.durability or FULL)
         if batch.token != log.token and batch.expected_sequence:
             raise batch.fenced(log.token)
         if len(log.events) != batch.expected_sequence:
@@ -83,7 +91,7 @@ class MemoryStore(EventStore):
 
     def _extend(self, log: _Log, batch: PreparedBatch) -> None:
         log.checksums.extend(batch.checksums(log.checksums[-1] if log.checksums else 0))
-        log.events.extend(batch.events)
+        log.events.extend(map(_head, batch.events))
         log.payloads.extend(batch.payloads)
         log.ids.update(event.id for event in batch.events)
         log.size += batch.size
@@ -110,12 +118,14 @@ class MemoryStore(EventStore):
         with self._lock:
             log = self._find(execution_id)
             wanted = slice(after, None if limit is None else after + limit)
-            events, payloads = log.events[wanted], log.payloads[wanted]
-        return [self._copy(event, payload) for event, payload in zip(events, payloads, strict=True)]
+            heads, payloads = log.events[wanted], log.payloads[wanted]
+        entries = enumerate(zip(heads, payloads, strict=True), after + 1)
+        return [self._event(execution_id, sequence, *entry) for sequence, entry in entries]
 
-    def _copy(self, event: Event, payload: bytes) -> Event:
-        data = decode_payload(event.event_type, embed(payload, self._contents.get))
-        return Event(event.id, event.execution_id, event.sequence, event.recorded_at, data, event.path, event.step)
+    def _event(self, execution_id: str, sequence: int, head: Head, payload: bytes) -> Event:
+        recorded_at, event_type, event_id, path, step = head
+        data = decode_payload(event_type, embed(payload, self._contents.get))
+        return Event(event_id, execution_id, sequence, recorded_at, data, path, step)
 
     def _record(self, execution_id: str) -> ExecutionRecord:
         with self._lock:
@@ -237,7 +247,8 @@ class MemoryStore(EventStore):
     def _stored_log(self, execution_id: str) -> StoredLog:
         with self._lock:
             log = self._find(execution_id)
-            events = [_stored(*entry) for entry in zip(log.events, log.payloads, log.checksums, strict=True)]
+            entries = enumerate(zip(log.events, log.payloads, log.checksums, strict=True), 1)
+            events = [StoredEvent(number, *head, payload, checksum) for number, (head, payload, checksum) in entries]
             return StoredLog(_record(execution_id, log), log.checksums[-1], events, frozenset(log.blobs))
 
     def _blobs(self, without: Collection[str]) -> list[StoredBlob]:
@@ -283,10 +294,8 @@ def _is_over(log: _Log, moment: Moment) -> bool:
     return log.turn.status in TERMINAL and not (log.lease and log.lease.keeps_out(moment))
 
 
-def _stored(event: Event, payload: bytes, checksum: int) -> StoredEvent:
-    return StoredEvent(
-        event.sequence, event.recorded_at, event.event_type, event.id, event.path, event.step, payload, checksum
-    )
+def _head(event: Event) -> Head:
+    return event.recorded_at, event.data.event_type, event.id, event.path, event.step
 
 
 def _ended_before(turn: Turn, before: int) -> bool:
@@ -308,4 +317,5 @@ def _record(execution_id: str, log: _Log) -> ExecutionRecord:
         size=log.size,
         wake_at=None if log.wake_at is None else to_datetime(log.wake_at),
         taken=log.taken,
+        durability=log.durability,
     )

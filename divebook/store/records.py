@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from divebook.store.durability import Durability
+
 
 @dataclass(frozen=True, slots=True)
 class ExecutionRecord:
@@ -25,6 +27,8 @@ class ExecutionRecord:
     """When it has something to do by itself, while it waits."""
     taken: int
     """Number of the last message that is in its log."""
+    durability: Durability
+    """What it was begun with."""
 
     def is_due(self, moment: datetime) -> bool:
         """Return whether it has something to do by itself at a moment."""

@@ -143,7 +143,8 @@ def step(name: Any = None, *, retry: Retry | int | None = None, idempotent: bool
     """Have the calls that a workflow makes of a function recorded: each is made once, its result kept.
 
     Inside a workflow function the call is awaited, also that of an ordinary function, which runs in a thread. Anywhere
-    else the function is what it was. Arguments and results must be plain data.
+    else the function is what it was. Arguments and results may be whatever a log can hold: plain data, dates, bytes,
+    frames and arrays, and instances of classes given to `divebook.allow`. The workflow gets a copy of the result.
 
     Parameters
     ----------

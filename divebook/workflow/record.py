@@ -27,6 +27,8 @@ def many(record: type[Record]) -> Any:
 
 def json_value(value: Any, name: str) -> Any:
     """Return `value` as plain JSON; raises `DefinitionError` with the path to the first part that is not."""
+    if not value and type(value) is dict:
+        return {}
     try:
         return json.loads(json.dumps(normalize(value, name), allow_nan=False))
     except (UnstorableValueError, TypeError, ValueError, RecursionError) as error:
@@ -75,9 +77,18 @@ def _is_default(entry: Field[Any], value: Any) -> bool:
     return type(value) is type(default) and bool(value == default)
 
 
+_STORED: dict[type[Record], dict[str, Field[Any]]] = {}
+
+
+def _stored_fields(cls: type[Record]) -> dict[str, Field[Any]]:
+    if cls not in _STORED:
+        _STORED[cls] = {entry.name: entry for entry in fields(cls) if _is_stored(entry)}
+    return _STORED[cls]
+
+
 def arguments(cls: type[Record], data: Mapping[str, Any]) -> dict[str, Any]:
     """Return the stored fields of `cls` as its constructor takes them."""
-    known = {entry.name: entry for entry in fields(cls) if _is_stored(entry)}
+    known = _stored_fields(cls)
     unknown = [key for key in data if key not in known]
     if unknown:
         raise DefinitionError(

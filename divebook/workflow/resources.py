@@ -13,6 +13,8 @@ DEFAULT_RESPONSE_TIMEOUT = 600.0
 DEFAULT_TOOL_ITERATIONS = 16
 CONFIRMATION_MODES = ("always", "if-not-read-only", "if-destructive", "never")
 LOG_LEVELS = ("debug", "info", "warn", "error")
+DURABILITIES = ("full", "relaxed")
+RECOVERIES = ("ask", "auto", "off")
 DIVE_PROVIDERS = ("anthropic", "openai", "openai-completions", "groq", "ollama")
 """The providers that exist in the dialect ``dive``."""
 
@@ -54,6 +56,10 @@ class Config(Record):
     default_workflow: str = ""
     confirmation_mode: str = ""
     log_level: str = ""
+    durability: str = ""
+    """``full`` or ``relaxed``: how the logs of executions are written."""
+    recover: str = ""
+    """What becomes of executions that a dead process left, as definitions are loaded: ``ask``, ``auto`` or ``off``."""
     providers: tuple[ProviderSettings, ...] = many(ProviderSettings)
 
 

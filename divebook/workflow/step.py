@@ -144,15 +144,24 @@ class Step(Record):
         signal: str | None = None,
     ) -> None:
         self._put(
-            name=name, agent=agent or None, prompt=prompt, script=script, action=action, store=store, end=end, join=join
+            name=name,
+            agent=agent or None,
+            prompt=prompt,
+            script=script,
+            action=action,
+            parameters=json_value(parameters or {}, "parameters"),
+            store=store,
+            each=None if each is None else Each.of(each),
+            edges=_edges(next if next is not None else edges),
+            end=end,
+            seconds=float(seconds) if isinstance(seconds, int | float) else seconds,
+            content=tuple(ContentEntry.of(entry) for entry in content) if content else (),
+            join=join,
+            retry=None if retry is None else Retry.of(retry),
+            catch=catches(catch) if catch else (),
+            ask=None if ask is None else Ask.of(ask),
+            signal=signal,
         )
-        self._put(parameters=json_value(parameters or {}, "parameters"))
-        self._put(seconds=float(seconds) if isinstance(seconds, int | float) else seconds)
-        self._put(each=None if each is None else Each.of(each))
-        self._put(content=tuple(ContentEntry.of(entry) for entry in content))
-        self._put(ask=None if ask is None else Ask.of(ask), signal=signal)
-        self._put(retry=None if retry is None else Retry.of(retry), catch=catches(catch))
-        self._put(edges=_edges(next if next is not None else edges))
         self._put(type=type if type is not None else inferred_type(self))
 
     def _put(self, **values: Any) -> None:

@@ -1,4 +1,6 @@
 import json
+import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -61,3 +63,55 @@ def test_a_log_of_a_newer_version_is_refused(divebook, folder, execution_id):
 def test_files_that_are_not_there_are_refused(divebook, execution_id):
     assert "nowhere.jsonl cannot be read: No such file" in divebook("import", "nowhere.jsonl").stderr
     assert "cannot be written: No such file" in divebook("export", execution_id, "no/such/folder/log.jsonl").stderr
+
+
+def test_a_damaged_file_makes_no_store(divebook, folder, execution_id):
+    write(folder / "log.jsonl", "{oops")
+    assert divebook("import", "log.jsonl", "--store", "other.db").exit_code == 2
+    assert not (folder / "other.db").exists()
+
+
+def test_an_export_overwrites_a_file_only_by_force(divebook, folder, execution_id):
+    write(folder / "log.jsonl", "mine")
+    refused = divebook("export", execution_id, "log.jsonl")
+    assert (refused.exit_code, (folder / "log.jsonl").read_text()) == (2, "mine")
+    assert "log.jsonl exists already" in refused.stderr
+    assert "--force" in refused.stderr
+    assert divebook("export", execution_id, "log.jsonl", "--force").exit_code == 0
+    assert divebook("import", "log.jsonl", "--store", "other.db").exit_code == 0
+
+
+@pytest.fixture
+def damaged(divebook, folder, execution_id):
+    """Damage event 5 of the execution; return its id."""
+    open_store().close()
+    with closing(sqlite3.connect(folder / ".divebook" / "executions.db")) as connection, connection:
+        connection.execute("UPDATE events SET data = '{oops' WHERE place & 4294967295 = 5")
+    return execution_id
+
+
+def test_of_a_damaged_log_the_sound_beginning_is_shown(divebook, damaged):
+    last = open_store().record(damaged).last_sequence
+    shown = divebook("show", damaged, "--events")
+    assert shown.exit_code == 1
+    assert "running  hello" in shown.stdout
+    assert "execution_started" in shown.stdout
+    assert f"this is what the first 4 of {last} events say" in shown.stderr
+    assert "event 5 of execution" in shown.stderr
+    told = json.loads(divebook("show", damaged, "--json", "--events").stdout)
+    assert (len(told["events"]), "is damaged" in told["damage"]) == (4, True)
+
+
+def test_of_a_damaged_log_the_sound_beginning_is_exported(divebook, damaged, folder):
+    exported = divebook("export", damaged, "log.jsonl")
+    assert exported.exit_code == 1
+    assert "this is what the first 4 of" in exported.stderr
+    assert len((folder / "log.jsonl").read_text().splitlines()) == 4
+    assert divebook("import", "log.jsonl", "--store", "other.db").exit_code == 0
+    assert len(divebook("export", damaged).stdout.splitlines()) == 4
+
+
+def test_a_damaged_execution_is_not_taken_up(divebook, damaged):
+    refused = divebook("resume", damaged)
+    assert refused.exit_code == 2
+    assert "is damaged" in refused.stderr

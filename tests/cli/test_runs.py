@@ -1,8 +1,10 @@
 import json
 from typing import get_args
 
+import pandas as pd
 import pytest
 
+from divebook import Environment, Step, Workflow
 from divebook.cli.runs import Status
 from divebook.events.catalog import STATUSES
 from divebook.store import open_store
@@ -157,3 +159,35 @@ Workflows:
     assert "poet" in refused.stderr
     assert "A log holds the workflow, not agents and actions" in refused.stderr
     assert divebook("resume", execution_id, path).exit_code == 1
+
+
+def test_show_describes_frames_and_writes_big_numbers_out(divebook, folder):
+    made = Workflow("w", [Step("s", script="10**30", store="big")], inputs=["frame"])
+    frame = pd.DataFrame({"a": range(10_000)})
+    execution = Environment().start(made, {"frame": frame}).wait(20, check=True)
+    for options in ((), ("--events",), ("--json",), ("--json", "--events")):
+        shown = divebook("show", execution.id, *options).stdout
+        assert "DataFrame 10,000 x 1" in shown
+        assert "1000000000000000000000000000000" in shown
+        assert "$type" not in shown
+        assert len(shown) < 10_000
+    assert json.loads(divebook("show", execution.id, "--json").stdout)["variables"] == {"big": 10**30}
+
+
+def test_the_size_of_a_log_is_listed(divebook, history):
+    listed = json.loads(divebook("runs", "--json").stdout)
+    assert all(entry["bytes"] > 100 for entry in listed)
+    assert divebook("runs").stdout.splitlines()[0].split()[-1] == "size"
+    assert " kB" in divebook("runs").stdout
+
+
+def test_what_is_not_fully_durable_is_said(divebook, hello, history):
+    assert "relaxed" not in divebook("runs").output + divebook("show", history[0]).output
+    run = json.loads(divebook("run", hello, "-v", "who=you", "--durability", "relaxed", "--json", "-q").stdout)
+    assert run["durability"] == "relaxed"
+    assert f"relaxed durability: {run['id']}" in divebook("runs").stderr
+    assert "durability: relaxed" in divebook("show", run["id"]).stdout
+
+
+def test_a_durability_that_does_not_exist_is_a_usage_error(divebook, hello):
+    assert divebook("run", hello, "-v", "who=you", "--durability", "fast").exit_code == 2

@@ -60,7 +60,7 @@ def test_an_execution_whose_process_was_killed_is_found_and_taken_up(folder, pro
     kill_once(process("run", *arguments), lambda: "action_execution" in operations())
     (orphan,) = json.loads(divebook("recover", "--json").stdout)
     assert orphan["workflow"] == "stuck"
-    assert "divebook resume" in divebook("recover").stderr
+    assert "divebook recover ID" in divebook("recover").stderr
     assert divebook("cancel", orphan["id"]).exit_code == 0
 
 

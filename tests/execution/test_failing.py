@@ -179,7 +179,22 @@ def test_missing_and_surplus_parameters_of_an_action_are_told():
     assert "it takes: value" in execution.error
 
 
-@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()])
+class OwnError(BaseException):
+    """What some libraries use to get past `except Exception`."""
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        SystemExit(3),
+        KeyboardInterrupt(),
+        asyncio.CancelledError(),
+        GeneratorExit(),
+        OwnError("out"),
+        BaseExceptionGroup("several", [ValueError("x"), KeyboardInterrupt()]),
+    ],
+    ids=repr,
+)
 @pytest.mark.parametrize("is_async", [True, False])
 def test_what_would_end_the_engine_is_an_ordinary_failure(error, is_async):
     async def bad_async():
@@ -189,7 +204,7 @@ def test_what_would_end_the_engine_is_an_ordinary_failure(error, is_async):
         raise error
 
     execution = run(Workflow("w", [Step("a", action="bad")]), actions=[Action("bad", bad_async if is_async else bad)])
-    assert execution.status == "failed"
+    assert (execution.status, event_types(execution)[-1]) == ("failed", "execution_failed")
     assert run(Workflow("after", [Step("a", script="1")])).status == "completed"
 
 

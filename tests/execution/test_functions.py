@@ -362,3 +362,20 @@ def test_a_step_function_that_breaks_off_is_asked_about():
     assert (execution.status, world.resume(execution.id).wait(20).status, calls) == ("waiting", "waiting", ["pay"])
     answered = world.answer(execution.interrupts[0].interrupt_id, {"choice": "fail", "error": "it did not"}).wait(20)
     assert (answered.outputs, calls) == ({"result": "it did not"}, ["pay"])
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_calls_in_a_task_group_of_its_own_are_asked_about_like_others(fails):
+    @step
+    async def pay(number):
+        raise (ValueError("no money") if fails and number else TimeoutError("no answer"))
+
+    @workflow
+    async def paying(ctx):
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(2):
+                tasks.create_task(pay(number))
+
+    execution = environment().start("paying").wait(20)
+    assert execution.status == ("failed" if fails else "waiting")
+    assert len(execution.interrupts) == (1 if fails else 2)

@@ -103,3 +103,32 @@ def test_an_interrupted_run_is_resumed(kernel):
     execution_id = error["traceback"][-1].split()[-1]
     status, outputs = kernel.run(f"%dive resume {execution_id}")
     assert (status, printed(outputs)) == ("ok", "end x\n")
+
+
+def test_a_model_defined_in_a_cell_comes_back_as_the_newest_class_of_that_name(kernel):
+    kernel.text("""
+import divebook
+from pydantic import BaseModel
+from divebook.workflow import step, workflow
+
+@divebook.allow
+class Order(BaseModel):
+    number: int
+
+@step
+def order():
+    return Order(number=1)
+
+@workflow
+async def ordering(ctx):
+    return await order()
+
+ordered = divebook.run("ordering").wait()
+0
+""")
+    assert kernel.text("type(ordered.outputs['result']) is Order") == "True"
+    assert (
+        kernel.text("class Order(BaseModel):\n    number: int\n    more: int = 4\nordered.outputs['result']")
+        == "Order(number=1, more=4)"
+    )
+    assert "Order(number=1)" in kernel.text("str(ordered)")

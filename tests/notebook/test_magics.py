@@ -308,3 +308,15 @@ def test_an_answer_needs_a_question(cell):
         cell("%dive answer ask_1")
     with pytest.raises(NotFoundError, match="question not found: ask_1"):
         cell("%dive answer ask_1 retry")
+
+
+def test_a_run_may_be_less_durable_and_says_so(cell):
+    cell(SUM)
+    run, _ = cell("%dive run sum --durability relaxed")
+    cell("%dive run sum")
+    frame, _ = cell("%dive runs")
+    assert dict(zip(frame["execution_id"], frame["durability"], strict=True))[run.id] == "relaxed"
+    assert sorted(frame["durability"]) == ["full", "relaxed"]
+    assert (frame["bytes"] > 100).all()
+    with pytest.raises(NotFoundError, match="durability not found: fast"):
+        cell("%dive run sum --durability fast")

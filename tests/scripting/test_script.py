@@ -250,3 +250,29 @@ def test_endless_and_greedy_scripts_are_stopped_and_cannot_prevent_it():
 
 def test_waiting_for_the_host_does_not_count_as_running():
     assert run("import time\nfor i in range(2000):\n    time.time()\ni", FixedHost(), seconds=5) == 1999
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("x = []\nx.append(x)\nx", "part of itself"),
+        ("x = {}\nx['a'] = [(x,)]\n[1, x]", "part of itself"),
+        ("async def f():\n    return 1\nf()", "cannot return a coroutine; await it"),
+        ("async def f():\n    return 1\n[{'a': f()}]", "cannot return a coroutine; await it"),
+    ],
+)
+def test_results_that_would_be_changed_in_silence_are_errors(script, message):
+    with pytest.raises(ScriptError, match=message):
+        default_interpreter().run_script(script, {})
+
+
+@pytest.mark.parametrize("script", ["'\\ud800'", "f'{1}\\udfff'", "len('\\ud83d\\ude00')"])
+def test_half_a_character_is_an_error_at_its_line(script):
+    with pytest.raises(ScriptSyntaxError, match=r"half of a surrogate pair \(line 2\)"):
+        default_interpreter().run_script(f"1\n{script}", {})
+
+
+def test_results_that_only_look_odd_stay():
+    script = "x = [1]\n[x, x, '[...]', '<coroutine object f>', {'...': (1, {2})}]"
+    expected = [[1], [1], "[...]", "<coroutine object f>", {"...": [1, [2]]}]
+    assert default_interpreter().run_script(script, {}) == expected

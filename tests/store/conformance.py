@@ -140,6 +140,12 @@ class StorePromises(RecordPromises, ListeningPromises, LeasePromises, MessagePro
         with pytest.raises(ExecutionNotFoundError, match="execution not found: exec_nobody"):
             store.read("exec_nobody")
 
+    def test_a_sound_log_is_read_whole_and_without_complaint(self, store):
+        store.append(ONE, log(450), 0)
+        assert store.read_sound(ONE) == (log(450), None)
+        with pytest.raises(ExecutionNotFoundError):
+            store.read_sound("exec_nobody")
+
     def test_ten_thousand_events_fit_in_one_batch(self, store):
         store.append(ONE, log(10_000), 0)
         assert len(store.read(ONE)) == 10_000

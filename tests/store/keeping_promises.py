@@ -47,6 +47,20 @@ class KeepingPromises:
         store.append(ONE, [*log(1), done(2, text(LIMIT - 20))], 0)
         assert store.blobs() == []
 
+    def test_what_a_batch_holds_several_times_is_stored_once(self, store):
+        result = {"text": text(2000), "rows": [{"n": number} for number in range(200)]}
+        operation = event(2, OperationCompleted("op", "x", 1, result))
+        mutation = event(3, StateMutated((Mutation("set", "a", result), Mutation("set", "b", "small"))))
+        batch = [*log(1), operation, mutation, done(4, result["text"])]
+        store.append(ONE, batch, 0)
+        assert store.read(ONE)[1:] == batch[1:]
+        assert sum(len(entry.payload) for entry in store.stored_log(ONE).events[1:]) < 1500
+        assert store.read(ONE, after=2) == batch[2:]
+
+    def test_what_a_batch_holds_once_stays_in_its_event(self, store):
+        store.append(ONE, [*log(1), done(2, text(2000)), done(3, text(2000, seed=2))], 0)
+        assert store.blobs() == []
+
     def test_large_collections_of_small_values_survive(self, store):
         table = {"rows": [{"name": f"row {number}", "value": number} for number in range(5000)]}
         store.append(ONE, [*log(1), event(2, OperationCompleted("op", "x", 1, table))], 0)

@@ -1,4 +1,6 @@
+import base64
 import io
+import random
 import sqlite3
 from contextlib import closing
 
@@ -6,6 +8,8 @@ import pytest
 
 from divebook.errors import CorruptStoreError, StoreError
 from divebook.events.catalog import StepCompleted
+from divebook.events.classes import Instance
+from divebook.events.codec import decode
 from divebook.store import MemoryStore, SqliteStore
 from divebook.store.blobs import Packed, embed, outsource, pack, references, unpack
 from divebook.store.jsonl import export, import_
@@ -29,6 +33,14 @@ def test_what_compresses_is_compressed():
     assert packed.compressed
     assert len(packed.data) < 10_000
     assert unpack(packed) == b"abc" * 100_000
+
+
+def test_what_is_dense_but_for_base64_gets_no_larger_than_its_bytes():
+    dense = random.Random(0).randbytes(300_000)
+    content = b'"' + base64.b64encode(dense) + b'"'
+    packed = pack(content)
+    assert unpack(packed) == content
+    assert len(packed.data) < 1.02 * len(dense)
 
 
 def test_what_does_not_compress_is_kept_as_it_is():
@@ -110,3 +122,11 @@ def test_two_stores_share_large_values(path):
         assert here.drop_blobs() == 1
         there.append(TWO, large_log(TWO), 0)
         assert here.read(TWO) == large_log(TWO)
+
+
+def test_a_large_field_of_an_instance_is_a_blob_of_its_own():
+    inside = Instance("dataclass", "app.Page", {"number": 1, "text": LARGE})
+    payload, blobs = outsource({"page": inside, "text": LARGE})
+    assert len(blobs) == 1
+    assert len(references(payload)) == 2
+    assert decode(embed(payload, blobs.get)) == {"page": inside, "text": LARGE}

@@ -14,7 +14,7 @@ import pytest
 from divebook.errors import CorruptStoreError, StoreError
 from divebook.store import SqliteStore
 from divebook.store.check import check
-from divebook.store.sqlite.backup import back_up
+from divebook.store.sqlite import back_up
 from tests.store.logs import ONE, log
 from tests.store.writing import examine, writing
 
@@ -135,7 +135,7 @@ def store(tmp_path):
 
 
 def test_a_backup_is_a_store_of_its_own(store, tmp_path):
-    backup = store.backup(tmp_path / "copy.db")
+    backup = back_up(store.path, tmp_path / "copy.db")
     store.append(ONE, log(4)[3:], 3)
     with SqliteStore(backup) as copy:
         assert copy.read(ONE) == log(3)
@@ -147,26 +147,26 @@ def test_a_backup_is_a_store_of_its_own(store, tmp_path):
 def test_a_backup_into_a_folder_keeps_the_name(store, tmp_path):
     folder = tmp_path / "backups"
     folder.mkdir()
-    assert store.backup(folder) == folder / "executions.db"
+    assert back_up(store.path, folder) == folder / "executions.db"
 
 
 def test_a_backup_is_as_private_as_the_store(store, tmp_path):
     store.path.chmod(0o640)
-    assert stat.S_IMODE(store.backup(tmp_path / "copy.db").stat().st_mode) == 0o640
+    assert stat.S_IMODE(back_up(store.path, tmp_path / "copy.db").stat().st_mode) == 0o640
 
 
 @pytest.mark.parametrize("name", ["copy.db", "copy.db-wal", "copy.db-journal"])
 def test_a_backup_replaces_nothing_and_is_mixed_with_nothing(store, tmp_path, name):
     (tmp_path / name).write_text("mine")
     with pytest.raises(StoreError, match=rf"{name} exists already; choose another name"):
-        store.backup(tmp_path / "copy.db")
+        back_up(store.path, tmp_path / "copy.db")
     assert (tmp_path / name).read_text() == "mine"
     assert sorted(path.name for path in tmp_path.glob("copy*")) == [name]
 
 
 def test_a_backup_needs_a_folder(store, tmp_path):
     with pytest.raises(StoreError, match=r"the folder .*nowhere does not exist"):
-        store.backup(tmp_path / "nowhere" / "copy.db")
+        back_up(store.path, tmp_path / "nowhere" / "copy.db")
 
 
 @pytest.mark.parametrize("content", [b"no database at all", b""])
@@ -192,7 +192,7 @@ def test_a_backup_that_cannot_be_finished_leaves_nothing(store, tmp_path, monkey
 
     monkeypatch.setattr(os, "chmod", disk_full)
     with pytest.raises(StoreError, match="No space left on device"):
-        store.backup(folder)
+        back_up(store.path, folder)
     assert list(folder.iterdir()) == []
 
 
@@ -201,5 +201,5 @@ def test_a_store_without_a_write_ahead_log_is_backed_up_in_portions_that_let_wri
         made = SqliteStore(tmp_path / "executions.db", network=lambda _: "nfs")
     with made:
         made.append(ONE, log(3), 0)
-        with SqliteStore(made.backup(tmp_path / "copy.db")) as copy:
+        with SqliteStore(back_up(made.path, tmp_path / "copy.db")) as copy:
             assert copy.read(ONE) == log(3)

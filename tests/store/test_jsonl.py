@@ -1,12 +1,14 @@
 import io
 import json
+import re
 
 import pytest
 
-from divebook.errors import ExecutionNotFoundError, InvalidEventError, NewerStoreError, StoreError
+from divebook.errors import CorruptStoreError, ExecutionNotFoundError, InvalidEventError, NewerStoreError, StoreError
 from divebook.store import MemoryStore, SqliteStore
-from divebook.store.jsonl import export, import_
+from divebook.store.jsonl import export, export_sound, import_
 from tests.store.logs import ONE, TWO, completed, log
+from tests.store.test_sqlite import tamper
 
 
 @pytest.fixture
@@ -64,7 +66,7 @@ def test_a_failed_export_leaves_the_old_file(store, tmp_path):
     path = tmp_path / "one.jsonl"
     path.write_text("precious")
     with pytest.raises(ExecutionNotFoundError):
-        export(store, TWO, path)
+        export(store, TWO, path, overwrite=True)
     assert path.read_text() == "precious"
 
 
@@ -141,3 +143,71 @@ def test_a_bad_file_is_refused_with_its_line(lines, message):
 def test_an_event_of_a_newer_version_is_named_with_its_line(lines):
     with pytest.raises(NewerStoreError, match="line 2: event type 'step_dreamt' is not known"):
         imported([lines[0], edited(lines[1], event_type="step_dreamt")])
+
+
+WRONG = [
+    (1, {"inputs": ["Ada"]}, "line 1: execution_started: inputs must be a mapping, got a list"),
+    (1, {"workflow_name": 7}, "line 1: execution_started: workflow_name must be text, got a whole number"),
+    (1, {"fingerprint": True}, "line 1: execution_started: fingerprint must be text or null, got true or false"),
+    (1, {"definition": {"name": "w", "steps": 5}}, "line 1: execution_started: definition is not a workflow: "),
+    (2, {"step_type": {"a": 1}}, "line 2: step_started: step_type must be text, got a mapping"),
+    (3, {"output": None}, "line 3: step_completed: output must be text, got null"),
+    (5, {"usage": {"requests": "1"}}, "usage must be a mapping to whole numbers or null, got a mapping"),
+]
+
+
+@pytest.mark.parametrize(("number", "data", "message"), WRONG)
+def test_a_field_of_the_wrong_shape_is_refused_with_its_line(lines, number, data, message):
+    record = json.loads(lines[number - 1])
+    lines[number - 1] = json.dumps(record | {"data": record["data"] | data}).encode()
+    store = MemoryStore()
+    with pytest.raises(InvalidEventError, match=re.escape(message)):
+        imported(lines, store)
+    assert store.records() == []
+
+
+def test_a_damaged_file_opens_no_store(lines):
+    with pytest.raises(InvalidEventError):
+        import_(io.BytesIO(b"\n".join([*lines[:2], b"{oops"])), lambda: pytest.fail("it was opened"))
+
+
+def test_a_store_may_be_opened_once_the_file_is_sound(lines):
+    store = MemoryStore()
+    assert import_(io.BytesIO(b"\n".join(lines)), lambda: store) == ONE
+    assert len(store.read(ONE)) == 5
+
+
+def test_a_file_that_is_there_is_not_overwritten_unasked(store, tmp_path):
+    path = tmp_path / "one.jsonl"
+    path.write_text("mine")
+    for write in (export, export_sound):
+        with pytest.raises(StoreError, match=r"one\.jsonl exists already; name another file"):
+            write(store, ONE, path)
+    assert path.read_text() == "mine"
+    assert export(store, ONE, path, overwrite=True) == 5
+
+
+def test_the_sound_beginning_of_a_damaged_log_is_exported(tmp_path):
+    with SqliteStore(tmp_path / "s.db", durability="relaxed") as store:
+        store.append(ONE, log(500), 0)
+        assert export_sound(store, ONE, io.BytesIO()) == (500, None)
+        store.close()
+    tamper(tmp_path / "s.db", "UPDATE events SET data = '{oops' WHERE place & 4294967295 = 347")
+    with SqliteStore(tmp_path / "s.db") as store:
+        stream = io.BytesIO()
+        count, damage = export_sound(store, ONE, stream)
+        with pytest.raises(CorruptStoreError):
+            export(store, ONE, io.BytesIO())
+    assert count == 346
+    assert f"event 347 of execution {ONE} is damaged" in str(damage)
+    target, _ = imported(stream.getvalue().splitlines())
+    assert target.read(ONE) == log(500)[:346]
+
+
+def test_a_log_of_which_nothing_can_be_read_is_not_exported(tmp_path):
+    with SqliteStore(tmp_path / "s.db", durability="relaxed") as store:
+        store.append(ONE, log(3), 0)
+    tamper(tmp_path / "s.db", "UPDATE events SET data = '{oops'")
+    with SqliteStore(tmp_path / "s.db") as store, pytest.raises(CorruptStoreError, match="event 1 "):
+        export_sound(store, ONE, tmp_path / "one.jsonl")
+    assert not (tmp_path / "one.jsonl").exists()

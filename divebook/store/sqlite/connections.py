@@ -10,12 +10,10 @@ import warnings
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, TypeAlias
 from urllib.parse import quote
 
 from divebook.errors import ReadOnlyStoreError, StoreError
-
-Durability: TypeAlias = Literal["full", "relaxed"]
+from divebook.store.durability import Durability
 
 BUSY_SECONDS = 5.0
 _SYNCHRONOUS: dict[Durability, str] = {"full": "FULL", "relaxed": "NORMAL"}
@@ -61,12 +59,17 @@ def open_writer(path: Path, durability: Durability, network: str | None = None) 
             _set_up_remote(connection, path, network)
             return connection
         _patiently(lambda: connection.execute("PRAGMA journal_mode = WAL"))
-        connection.execute(f"PRAGMA synchronous = {_SYNCHRONOUS[durability]}")
+        set_durability(connection, durability)
         connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def set_durability(connection: sqlite3.Connection, durability: Durability) -> None:
+    """Have the connection's transactions from now on written so; on a network file system they are always full."""
+    connection.execute(f"PRAGMA synchronous = {_SYNCHRONOUS[durability]}")
 
 
 def _set_up_remote(connection: sqlite3.Connection, path: Path, network: str) -> None:

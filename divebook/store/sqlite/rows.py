@@ -17,7 +17,7 @@ from divebook.store.sqlite.schema import place_of, places_of
 
 RECORD = """
 SELECT id, workflow_name, fingerprint, status, created_at, started_at, ended_at, last_sequence, error, size,
-  wake_at, taken
+  wake_at, taken, durability
 FROM executions
 """
 RECORDS = f"""{RECORD}
@@ -34,7 +34,7 @@ WHERE place > ? AND place <= ? ORDER BY place LIMIT ?
 def load_record(row: tuple[Any, ...]) -> ExecutionRecord:
     """Build a record from a row of `RECORD`."""
     execution_id, workflow_name, fingerprint, status, created, started, ended, last_sequence, error, *rest = row
-    size, wake_at, taken = rest
+    size, wake_at, taken, durability = rest
     return ExecutionRecord(
         execution_id=execution_id,
         workflow_name=workflow_name,
@@ -48,6 +48,7 @@ def load_record(row: tuple[Any, ...]) -> ExecutionRecord:
         size=size,
         wake_at=None if wake_at is None else to_datetime(wake_at),
         taken=taken,
+        durability=durability,
     )
 
 

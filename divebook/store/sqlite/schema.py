@@ -107,6 +107,7 @@ _SECOND: Migration = (
 _THIRD: Migration = (
     "ALTER TABLE executions ADD COLUMN wake_at INTEGER",
     "ALTER TABLE executions ADD COLUMN taken INTEGER NOT NULL DEFAULT 0",  # messages.number
+    "ALTER TABLE executions ADD COLUMN durability TEXT NOT NULL DEFAULT 'full'",
     # AUTOINCREMENT: numbers of deleted messages are not given again.
     """
     CREATE TABLE messages (

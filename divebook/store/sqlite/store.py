@@ -6,6 +6,7 @@ events, so of two writers, threads or processes, one is refused.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -17,15 +18,15 @@ from divebook.events.catalog import RUNNING, TERMINAL, ExecutionStarted
 from divebook.events.event import Event
 from divebook.store.base import MAX_CANDIDATES, EventStore, Refusal, check_reached
 from divebook.store.batches import PreparedBatch
+from divebook.store.durability import FULL, RELAXED, Durability
 from divebook.store.leases import Lease, Moment
 from divebook.store.messages import Message
 from divebook.store.owner import Owner
 from divebook.store.records import ExecutionRecord
 from divebook.store.sqlite import blobs, checkpoints, deletion, leases, messages
 from divebook.store.sqlite.audit import find_faults, load_stored
-from divebook.store.sqlite.backup import back_up
 from divebook.store.sqlite.compact import EventTypes, pack_id
-from divebook.store.sqlite.connections import Durability, Readers, open_reader, open_writer, why_read_only
+from divebook.store.sqlite.connections import Readers, open_reader, open_writer, set_durability, why_read_only
 from divebook.store.sqlite.faults import translated
 from divebook.store.sqlite.filesystem import network_type
 from divebook.store.sqlite.open_log import OpenLog
@@ -36,8 +37,9 @@ from divebook.store.upkeep import StoredBlob, StoredLog
 
 _INSERT_EXECUTION = """
 INSERT INTO executions
-  (id, workflow_name, fingerprint, status, created_at, started_at, last_sequence, size, checksum, token, wake_at, taken)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+  (id, workflow_name, fingerprint, status, created_at, started_at, last_sequence, size, checksum, token, wake_at, taken,
+  durability)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _TURN = "UPDATE executions SET status = ?, ended_at = ?, error = ? WHERE key = ?"
 _GROW = "UPDATE executions SET size = size + ? WHERE key = ?"
@@ -57,8 +59,9 @@ class SqliteStore(EventStore):
     path
         The file; it is created if need be, and so is its folder if that is called ``.divebook``.
     durability
-        ``full``: what is appended survives a power failure. ``relaxed``: it survives the death of the process, and a
-        power failure may take the latest events, but never leaves a log half written.
+        How it is written where a batch does not say: ``full``, so that it survives a power failure, or ``relaxed``, so
+        that it survives the death of the process, while a power failure may take the latest events, but never leaves a
+        log half written. A transaction with a batch that is to be full is full.
     network
         Returns the kind of network file system that a path is on, or None. There, events are always written with full
         durability and without a write-ahead log, and a RuntimeWarning says so.
@@ -83,7 +86,8 @@ class SqliteStore(EventStore):
         super().__init__()
         self.path = Path(path).expanduser().absolute()
         self.location = str(self.path)
-        self.durability = durability
+        self.durability: Durability = durability
+        self._process = os.getpid()
         self.read_only = why_read_only(self.path)
         """Why nothing can be written, or None."""
         self._types = EventTypes(self.location)
@@ -91,15 +95,20 @@ class SqliteStore(EventStore):
         self._readers = Readers(self._open_reader)
         self._writer: sqlite3.Connection | None = None
         self._watch: messages.Watch | None = None
+        self._network = None if self.read_only else network(self.path)
+        if self._network:
+            self.durability = FULL
+        self._present = self.durability
+        """What the writing connection is set to."""
         with translated(self.location):
-            self._open(None if self.read_only else network(self.path))
+            self._open()
         self._file = OpenFile(self.path)
 
-    def _open(self, network: str | None) -> None:
+    def _open(self) -> None:
         if self.read_only:
             self._types.load(self._readers.get())
             return
-        writer = open_writer(self.path, self.durability, network)
+        writer = open_writer(self.path, self.durability, self._network)
         try:
             migrate(writer, self.location)
             self._types.register(writer)
@@ -121,23 +130,36 @@ class SqliteStore(EventStore):
         """Whether the path still leads to the open file; if not, it can be read, but no longer written to."""
         return self._file.is_in_place()
 
-    def backup(self, destination: str | Path) -> Path:
-        """Copy the store into a new file, while others write to it; see `back_up`."""
-        return back_up(self.path, Path(destination).expanduser())
+    def _check_open(self) -> None:
+        super()._check_open()
+        if self._process != os.getpid():
+            raise StoreError(
+                f"{self.location} was opened by process {self._process}, from which this one was forked, and SQLite "
+                "does not survive that; open it again here, with open_store or a new Environment"
+            )
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
-    def _transaction(self) -> Transaction:
+    def _wanted(self, batches: Sequence[PreparedBatch]) -> Durability:
+        full = any((batch.durability or self.durability) == FULL for batch in batches)
+        return FULL if full or self._network else RELAXED
+
+    def _transaction(self, durability: Durability | None = None) -> Transaction:
         if self._writer is None:
             raise ReadOnlyStoreError(
                 f"nothing can be written to {self.location}: {self.read_only}. Make it writable, or choose another"
             )
+        wanted = durability or self.durability
+        if wanted != self._present:
+            with translated(self.location):
+                set_durability(self._writer, wanted)
+            self._present = wanted
         return Transaction(self._writer, self._file)
 
     def _write(self, batches: Sequence[PreparedBatch]) -> list[Refusal | None]:
         rows: list[tuple[Any, ...]] = []
         try:
-            with self._transaction() as cursor:
+            with self._transaction(self._wanted(batches)) as cursor:
                 answers = [self._enter(cursor, batch, rows) for batch in batches]
                 cursor.executemany(_INSERT_EVENT, rows)
         except BaseException:
@@ -202,7 +224,8 @@ class SqliteStore(EventStore):
         row = (batch.execution_id, started.workflow_name, started.fingerprint, RUNNING, created, created)
         token = batch.lease.token if batch.lease else 0
         extent = (batch.last_sequence, batch.size, checksums[-1])
-        cursor.execute(_INSERT_EXECUTION, (*row, *extent, token, batch.wake_at, batch.taken))
+        kept = (token, batch.wake_at, batch.taken, batch.durability or self.durability)
+        cursor.execute(_INSERT_EXECUTION, (*row, *extent, *kept))
         key = cursor.lastrowid or 0
         if batch.lease is not None:
             leases.insert(cursor, key, batch.lease)

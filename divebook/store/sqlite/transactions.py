@@ -54,15 +54,16 @@ class OpenFile:
     it. Asking costs 2 microseconds a transaction.
     """
 
-    __slots__ = ("_identity", "path")
+    __slots__ = ("_identity", "_name", "path")
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._name = str(path)  # asked for with every transaction, and a Path costs twice as much
         self._identity = self._look()
 
     def _look(self) -> tuple[int, int] | None:
         try:
-            found = os.stat(self.path)  # noqa: PTH116 - Path.stat costs twice as much
+            found = os.stat(self._name)  # noqa: PTH116 - a text, see above
         except FileNotFoundError:
             return None
         return found.st_dev, found.st_ino

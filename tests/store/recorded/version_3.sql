@@ -114,11 +114,11 @@ CREATE TABLE executions (
       ended_at      INTEGER,
       fingerprint   TEXT,
       error         TEXT
-    , token INTEGER NOT NULL DEFAULT 0, checksum INTEGER NOT NULL DEFAULT 0, wake_at INTEGER, taken INTEGER NOT NULL DEFAULT 0);
-INSERT INTO "executions" VALUES(1,'exec_01jxt21q02e008000000000002','greet','completed',28,1793,1750000001000000,1750000001000000,1750000028000000,'ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff',NULL,0,1469763118,NULL,0);
-INSERT INTO "executions" VALUES(2,'exec_01jxt21q03e008000000000003','other','running',3,179,1750000005000000,1750000005000000,NULL,'ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff',NULL,0,2841717058,NULL,0);
-INSERT INTO "executions" VALUES(3,'exec_01jxt21q09e008000000000009','greet','running',4,88458,1750000100000000,1750000100000000,NULL,'ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff',NULL,1,802859413,NULL,0);
-INSERT INTO "executions" VALUES(4,'exec_01jxt21q0me00800000000000m','greet','waiting',4,279,1750000001000000,1750000001000000,NULL,'ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff',NULL,0,2447495224,1750003600000000,1);
+    , token INTEGER NOT NULL DEFAULT 0, checksum INTEGER NOT NULL DEFAULT 0, wake_at INTEGER, taken INTEGER NOT NULL DEFAULT 0, durability TEXT NOT NULL DEFAULT 'full');
+INSERT INTO "executions" VALUES(1,'exec_01jxt21q02e008000000000002','greet','completed',28,1793,1750000001000000,1750000001000000,1750000028000000,'ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff',NULL,0,1469763118,NULL,0,'full');
+INSERT INTO "executions" VALUES(2,'exec_01jxt21q03e008000000000003','other','running',3,179,1750000005000000,1750000005000000,NULL,'ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff',NULL,0,2841717058,NULL,0,'full');
+INSERT INTO "executions" VALUES(3,'exec_01jxt21q09e008000000000009','greet','running',4,88458,1750000100000000,1750000100000000,NULL,'ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff',NULL,1,802859413,NULL,0,'full');
+INSERT INTO "executions" VALUES(4,'exec_01jxt21q0me00800000000000m','greet','waiting',4,279,1750000001000000,1750000001000000,NULL,'ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff',NULL,0,2447495224,1750003600000000,1,'full');
 CREATE TABLE leases (
       key            INTEGER PRIMARY KEY,  -- executions.key
       host           TEXT NOT NULL,

@@ -1,0 +1,94 @@
+"""``divebook recover``: executions that were interrupted, listed or taken up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from divebook.cli.options import Actions, Json, Store
+from divebook.errors import DivebookError
+
+if TYPE_CHECKING:
+    from divebook.environment import Environment
+    from divebook.store import ExecutionRecord
+
+FAILED, WAITING = 1, 3
+
+
+def recover(
+    execution_id: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="Take this one up; the beginning of its id is enough.")
+    ] = None,
+    *,
+    every: Annotated[bool, typer.Option("--all", help="Take all of them up, one after the other.")] = False,
+    definitions: Annotated[
+        Path | None,
+        typer.Option("--definitions", "-d", metavar="FILE|FOLDER", help="The agents that the workflows need."),
+    ] = None,
+    actions: Actions = None,
+    store: Store = None,
+    json: Json = False,
+) -> None:
+    """List executions whose process has died, or take them up.
+
+    Exit code 1 if one failed or cannot go on, 3 if one waits.
+    """
+    from divebook.cli.project import existing_store, open_environment, read
+    from divebook.cli.screen import note
+    from divebook.config.recovery import interrupted
+
+    existing_store(store)
+    environment = open_environment(store, actions or (), note)
+    if definitions is not None:
+        environment.define(read(definitions, "divebook"))
+    records = interrupted(environment, execution_id)
+    if every or execution_id is not None:
+        raise typer.Exit(_worst([_take_up(environment, record) for record in records]))
+    _list(records, json=json)
+
+
+def _worst(codes: Sequence[int]) -> int:
+    if set(codes) <= {0, WAITING}:
+        return max(codes, default=0)
+    return FAILED
+
+
+def _list(records: Sequence[ExecutionRecord], *, json: bool) -> None:
+    from divebook.cli.screen import columns, note, status_text, write
+    from divebook.cli.text import as_json, local, one_line
+
+    if json:
+        write(as_json([{"id": found.execution_id, "workflow": found.workflow_name} for found in records], indent=2))
+    elif records:
+        rows = [
+            (found.execution_id, one_line(found.workflow_name, 40), status_text(found.status), local(found.started_at))
+            for found in records
+        ]
+        columns(("id", "workflow", "status", "started"), rows, whole=("id",))
+        note("to go on: divebook recover ID, or divebook recover --all, or divebook resume ID FILE", "yellow")
+    else:
+        note("nothing to recover")
+
+
+def _take_up(environment: Environment, record: ExecutionRecord) -> int:
+    """Resume one execution and wait for its end; return the exit code that it means."""
+    from divebook.cli.interrupts import INTERRUPTED, Interrupts
+    from divebook.cli.result import EXIT_CODES
+    from divebook.cli.screen import note, say, status_text
+    from divebook.cli.text import one_line
+
+    try:
+        with Interrupts(note) as interrupts:
+            execution = environment.resume(record.execution_id)
+            interrupts.guard(execution)
+            execution.wait()
+    except DivebookError as error:
+        note(f"{record.execution_id} stays as it is: {one_line(str(error))}", "bold red")
+        return FAILED
+    say(status_text(execution.status), one_line(execution.workflow.name), execution.id)
+    if interrupts.count:
+        raise typer.Exit(INTERRUPTED)
+    return EXIT_CODES.get(execution.status, FAILED)

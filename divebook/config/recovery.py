@@ -1,0 +1,73 @@
+"""Taking up executions that were interrupted: their process has died, or they slept past their time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from divebook.environment import Environment
+from divebook.errors import DivebookError, ExecutionError, NotFoundError
+from divebook.execution import Execution
+from divebook.store import ExecutionRecord
+from divebook.workflow.definition import Config
+from divebook.workflow.resources import RECOVERIES
+
+VARIABLE = "DIVEBOOK_RECOVER"
+ASK, AUTO, OFF = RECOVERIES
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What came of it."""
+
+    resumed: tuple[Execution, ...] = ()
+    refused: tuple[tuple[ExecutionRecord, DivebookError], ...] = ()
+    """Those that cannot go on here, and why: an agent or action is missing, or another process was quicker."""
+
+
+def way_to_recover(config: Config | None = None) -> str:
+    """Return ``ask``, ``auto`` or ``off``: what the variable ``DIVEBOOK_RECOVER`` says, else the settings, else ask.
+
+    Raises
+    ------
+    NotFoundError
+        The variable has another value.
+    """
+    said = os.environ.get(VARIABLE) or (config.recover if config is not None else "") or ASK
+    if said not in RECOVERIES:
+        raise NotFoundError("way to recover", said, RECOVERIES, f"{VARIABLE} cannot be {said!r}")
+    return said
+
+
+def take_up(environment: Environment, records: Iterable[ExecutionRecord]) -> Recovered:
+    """Resume executions as far as their definitions allow it; they go on at once, and nobody waits for them."""
+    resumed: list[Execution] = []
+    refused: list[tuple[ExecutionRecord, DivebookError]] = []
+    for record in records:
+        try:
+            resumed.append(environment.resume(record.execution_id))
+        except DivebookError as error:
+            refused.append((record, error))
+    return Recovered(tuple(resumed), tuple(refused))
+
+
+def interrupted(environment: Environment, execution_id: str | None = None) -> list[ExecutionRecord]:
+    """Return the executions that can be recovered: all, or the one whose id begins so.
+
+    Raises
+    ------
+    ExecutionNotFoundError
+        There is none of that id.
+    ExecutionError
+        It is not interrupted.
+    """
+    records = environment.recoverable()
+    if execution_id is None:
+        return records
+    whole_id = environment.store.resolve(execution_id)
+    chosen = [record for record in records if record.execution_id == whole_id]
+    if not chosen:
+        status = environment.store.record(whole_id).status
+        raise ExecutionError(f"execution {whole_id} is {status}, but not interrupted; to go on all the same, resume it")
+    return chosen

@@ -1,0 +1,11 @@
+"""Frames, arrays and pandas' own scalars in the log, as Arrow IPC; the door to pandas, polars, numpy and pyarrow.
+
+A value is known by the module of its class, so that no library is imported only to look. Recording copies a frame
+once, into the stream; log, state and store share that text. Opening copies it once more, into memory that its reader
+may write to. Equal frames have equal bytes, so that a store keeps one of them.
+"""
+
+from divebook.events.arrow.foreign import LIBRARIES, record_foreign
+from divebook.events.arrow.stored import Arrow, Scalar
+
+__all__ = ["LIBRARIES", "Arrow", "Scalar", "record_foreign"]

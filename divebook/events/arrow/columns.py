@@ -1,0 +1,169 @@
+"""Columns of pandas as Arrow arrays and back, each with its exact dtype.
+
+A column is described by plain data: its dtype, and which arrays of the stream hold it. Objects are no Arrow type: they
+are recorded one by one, like anything else in the log, but for tuples, which stay tuples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from divebook.errors import UnstorableValueError
+from divebook.events.arrow.ipc import as_array, in_one_piece, without_residue
+from divebook.events.recorded import Normalize, opened
+
+Description = dict[str, Any]
+_NUMBERS, _MOMENTS = "biuf", "Mm"
+
+
+class ColumnWriter:
+    """Collects the arrays of one value."""
+
+    def __init__(self, normalize: Normalize) -> None:
+        self.arrays: list[Any] = []
+        self._normalize = normalize
+
+    def add(self, values: Any, path: str) -> Description:
+        """Take in a column, as `Series.array` gives it, and return its description.
+
+        Raises
+        ------
+        UnstorableValueError
+            Its dtype, or an object in it, cannot be stored.
+        """
+        if type(values) is pd.arrays.NumpyExtensionArray:
+            values = values.to_numpy()
+        dtype = values.dtype
+        if isinstance(dtype, np.dtype):  # what pandas keeps in arrays of its own, moments for example, as well
+            return self._numpy(np.asarray(values), path)
+        if isinstance(dtype, pd.CategoricalDtype):
+            codes = self._put(as_array(np.asarray(values.codes), path))
+            return {"categories": self.add(dtype.categories.array, path), "ordered": bool(dtype.ordered), "at": codes}
+        if isinstance(dtype, pd.IntervalDtype):
+            return {"ends": [self.add(end.array, path) for end in (values.left, values.right)], "closed": dtype.closed}
+        if isinstance(dtype, pd.DatetimeTZDtype):
+            return {"zone": zone_name(dtype.tz), "unit": dtype.unit, "at": self._put(as_array(values.asi8, path))}
+        if isinstance(dtype, pd.PeriodDtype):
+            return {"period": str(dtype), "at": self._put(as_array(values.asi8, path))}
+        return self._arrow_made(values, dtype, path)
+
+    def _put(self, array: Any) -> int:
+        self.arrays.append(array)
+        return len(self.arrays) - 1
+
+    def _numpy(self, values: np.ndarray[Any, Any], path: str) -> Description:
+        kind = values.dtype.kind
+        if kind == "O":
+            return {"objects": [self.label(cell, f"{path}[{row}]") for row, cell in enumerate(values.tolist())]}
+        if kind not in _NUMBERS + _MOMENTS or values.dtype.itemsize > 8:
+            raise _unknown(values.dtype, path)
+        numbers = values.astype(values.dtype.newbyteorder("="), copy=False)
+        return {
+            "numpy": values.dtype.str,
+            "at": self._put(as_array(numbers.view("i8") if kind in _MOMENTS else numbers, path)),
+        }
+
+    def _arrow_made(self, values: Any, dtype: Any, path: str) -> Description:
+        """Take in a column that turns into Arrow by itself."""
+        if isinstance(dtype, pd.StringDtype):
+            missing = "NA" if dtype.na_value is pd.NA else "nan"
+            at = self._put(as_array(values, path, "large_string"))
+            return {"string": dtype.storage, "missing": missing, "at": at}
+        if isinstance(dtype, pd.ArrowDtype):
+            return {"arrow": str(dtype), "at": self._put(in_one_piece(values.__arrow_array__()))}
+        if isinstance(getattr(dtype, "numpy_dtype", None), np.dtype) or isinstance(dtype, pd.BooleanDtype):
+            return {"nullable": str(dtype), "at": self._put(without_residue(as_array(values, path)))}
+        raise _unknown(dtype, path)
+
+    def label(self, value: Any, path: str) -> Any:
+        """Return a cell or a name as plain data that `label_of` undoes."""
+        if type(value) is tuple:
+            return {"tuple": [self.label(item, path) for item in value]}
+        plain = self._normalize(value, path)
+        return {"value": plain} if isinstance(plain, dict) else plain
+
+
+def _unknown(dtype: Any, path: str) -> UnstorableValueError:
+    return UnstorableValueError(path, f"columns of dtype {dtype} cannot be stored; convert it with astype() first")
+
+
+def label_of(recorded: Any) -> Any:
+    """Return the cell or name that `ColumnWriter.label` recorded."""
+    if not isinstance(recorded, dict):
+        return opened(recorded)
+    return tuple(map(label_of, recorded["tuple"])) if "tuple" in recorded else opened(recorded["value"])
+
+
+def zone_name(zone: Any) -> str:
+    """Return the name of a time zone as pandas reads it."""
+    for name in (getattr(zone, "key", None), getattr(zone, "zone", None), str(zone)):
+        try:
+            if name:
+                pd.DatetimeTZDtype("ns", name)
+                return str(name)
+        except (LookupError, TypeError, ValueError, OSError):
+            continue
+    offset = zone.utcoffset(None)
+    if offset is None:
+        raise UnstorableValueError("a time zone", f"{zone!r} has no name; use tz_convert with a name such as 'UTC'")
+    sign = "-" if offset < timedelta(0) else "+"
+    minutes = abs(offset) // timedelta(minutes=1)
+    return f"UTC{sign}{minutes // 60:02d}:{minutes % 60:02d}"
+
+
+def read_column(description: Description, arrays: Sequence[Any]) -> Any:
+    """Return the column as an array that pandas takes, in memory of its own."""
+    if "objects" in description:
+        return _objects(description["objects"])
+    if "ends" in description:
+        left, right = (pd.Index(read_column(end, arrays)) for end in description["ends"])
+        return pd.arrays.IntervalArray.from_arrays(left, right, closed=description["closed"])
+    array = arrays[description["at"]]
+    if "numpy" in description:
+        return _numbers(array, description["numpy"])
+    if "categories" in description:
+        categories = index_of(read_column(description["categories"], arrays))
+        dtype = pd.CategoricalDtype(categories, ordered=description["ordered"])
+        return pd.Categorical.from_codes(_numbers(array), dtype=dtype)
+    if "zone" in description:
+        naive = pd.DatetimeIndex(_numbers(array).view(f"M8[{description['unit']}]"))
+        return naive.tz_localize("UTC").tz_convert(description["zone"]).array
+    if "period" in description:
+        period: Any = pd.api.types.pandas_dtype(description["period"])
+        return pd.arrays.PeriodArray(_numbers(array), dtype=period)
+    return _arrow_dtype(description, array).__from_arrow__(array)
+
+
+def _objects(cells: Sequence[Any]) -> np.ndarray[Any, Any]:
+    values = np.empty(len(cells), dtype=object)
+    for row, cell in enumerate(cells):
+        values[row] = label_of(cell)
+    return values
+
+
+def _numbers(array: Any, dtype: str | None = None) -> np.ndarray[Any, Any]:
+    values: np.ndarray[Any, Any] = array.to_numpy(zero_copy_only=False, writable=True)
+    if dtype is None:
+        return values
+    wanted = np.dtype(dtype)
+    return values.view(wanted) if wanted.kind in _MOMENTS else values.astype(wanted, copy=False)
+
+
+def _arrow_dtype(description: Description, array: Any) -> Any:
+    if "string" in description:
+        missing = pd.NA if description["missing"] == "NA" else np.nan
+        return pd.StringDtype(description["string"], na_value=missing)
+    if "arrow" in description:
+        return pd.ArrowDtype(array.type)
+    return pd.api.types.pandas_dtype(description["nullable"])
+
+
+def index_of(values: Any) -> pd.Index[Any]:
+    """Return an index of just these values, their dtype not guessed."""
+    index: pd.Index[Any] = pd.Index(values, dtype=values.dtype, tupleize_cols=False, copy=False)
+    return index

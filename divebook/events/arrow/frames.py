@@ -1,0 +1,112 @@
+"""DataFrame, Series and Index: their columns, and how they are put together again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from divebook.events.arrow.columns import ColumnWriter, Description, index_of, label_of, read_column
+from divebook.events.arrow.ipc import read_arrays, write_arrays
+from divebook.events.arrow.scalars import plain_scalar
+from divebook.events.arrow.stored import Arrow
+from divebook.events.recorded import Normalize, opened
+
+
+def record_frame(frame: pd.DataFrame, path: str, normalize: Normalize) -> Arrow:
+    """Return what the log holds of a DataFrame."""
+    writer = ColumnWriter(normalize)
+    labels = [f"{path}[{label!r}]" for label in frame.columns]
+    layout = {
+        "columns": _index(writer, frame.columns, f"{path}.columns"),
+        "index": _index(writer, frame.index, f"{path}.index"),
+        "data": [writer.add(frame.iloc[:, at].array, label) for at, label in enumerate(labels)],
+        "attrs": normalize(dict(frame.attrs), f"{path}.attrs"),
+    }
+    return Arrow("pandas.DataFrame", frame.shape, layout, write_arrays(writer.arrays))
+
+
+def record_series(series: pd.Series[Any], path: str, normalize: Normalize) -> Arrow:
+    """Return what the log holds of a Series."""
+    writer = ColumnWriter(normalize)
+    layout = {
+        "name": writer.label(series.name, f"{path}.name"),
+        "index": _index(writer, series.index, f"{path}.index"),
+        "data": writer.add(series.array, path),
+        "attrs": normalize(dict(series.attrs), f"{path}.attrs"),
+    }
+    return Arrow("pandas.Series", series.shape, layout, write_arrays(writer.arrays))
+
+
+def record_index(index: pd.Index[Any], path: str, normalize: Normalize) -> Arrow:
+    """Return what the log holds of an Index of any kind."""
+    writer = ColumnWriter(normalize)
+    layout = {"index": _index(writer, index, path)}
+    return Arrow("pandas.Index", index.shape, layout, write_arrays(writer.arrays))
+
+
+def _index(writer: ColumnWriter, index: Any, path: str) -> Description:
+    names = [writer.label(name, f"{path}.names") for name in index.names]
+    if isinstance(index, pd.RangeIndex):
+        return {"names": names, "range": [index.start, index.stop, index.step]}
+    if isinstance(index, pd.MultiIndex):
+        levels = [index.get_level_values(level) for level in range(index.nlevels)]
+        return {"names": names, "levels": [writer.add(level.array, path) for level in levels]}
+    described: Description = {"names": names, "values": writer.add(index.array, path)}
+    frequency = getattr(index, "freqstr", None)
+    if isinstance(index, pd.DatetimeIndex | pd.TimedeltaIndex) and frequency:
+        described["frequency"] = frequency
+    return described
+
+
+# --- reading -------------------------------------------------------------------------------------------------------
+
+
+def open_value(stored: Arrow) -> Any:
+    """Make a DataFrame, Series or Index again."""
+    arrays = read_arrays(stored.content)
+    layout = stored.layout
+    index = _read_index(layout["index"], arrays)
+    if stored.kind == "pandas.Index":
+        return index
+    if stored.kind == "pandas.Series":
+        values = read_column(layout["data"], arrays)
+        series = pd.Series(values, index=index, dtype=values.dtype, name=label_of(layout["name"]), copy=False)
+        series.attrs = opened(layout["attrs"])
+        return series
+    return _read_frame(layout, index, arrays)
+
+
+def _read_frame(layout: Any, index: pd.Index[Any], arrays: Sequence[Any]) -> pd.DataFrame:
+    columns = (read_column(column, arrays) for column in layout["data"])
+    by_place = {at: pd.Series(v, index=index, dtype=v.dtype, copy=False) for at, v in enumerate(columns)}
+    frame = pd.DataFrame(by_place, index=index, copy=False)
+    frame.columns = _read_index(layout["columns"], arrays)
+    frame.attrs = opened(layout["attrs"])
+    return frame
+
+
+def _read_index(described: Description, arrays: Sequence[Any]) -> Any:
+    names = [label_of(name) for name in described["names"]]
+    if "range" in described:
+        start, stop, step = described["range"]
+        return pd.RangeIndex(start, stop, step, name=names[0])
+    if "levels" in described:
+        levels = [index_of(read_column(level, arrays)) for level in described["levels"]]
+        return pd.MultiIndex.from_arrays(levels, names=names)
+    index = index_of(read_column(described["values"], arrays))
+    if "frequency" in described:
+        index.freq = described["frequency"]  # type: ignore[attr-defined]
+    return index.set_names(names)
+
+
+def rows(value: Any) -> Any:
+    """Return a DataFrame as records, as ``to_dict("records")`` would, anything else as a list; missing is None."""
+    if not isinstance(value, pd.DataFrame):
+        return [plain_scalar(cell) for cell in value.tolist()]
+    labels = [str(label) for label in value.columns]
+    if len(set(labels)) < len(labels):
+        raise ValueError("has several columns of one name, which records cannot have; rename them in a step before")
+    columns = [rows(value.iloc[:, at]) for at in range(len(labels))]
+    return [dict(zip(labels, row, strict=True)) for row in zip(*columns, strict=True)]

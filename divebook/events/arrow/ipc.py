@@ -1,0 +1,94 @@
+"""Arrow arrays as an IPC stream and back, and pyarrow's tables, which need nothing more.
+
+Arrays of different lengths travel as one record batch of a single row, each as a list: so there is one stream, and no
+metadata of a library that would make the bytes of equal values differ.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from divebook.errors import UnstorableValueError
+from divebook.events.arrow.stored import Arrow
+from divebook.events.recorded import Normalize
+
+
+def write_arrays(arrays: Sequence[Any]) -> str:
+    """Return arrays as the text of a stream."""
+    columns = [pa.LargeListArray.from_arrays(pa.array([0, len(array)], pa.int64()), array) for array in arrays]
+    batch = pa.RecordBatch.from_arrays(columns, names=[str(number) for number in range(len(columns))])
+    return _written(batch.schema, [batch])
+
+
+def read_arrays(content: str) -> list[Any]:
+    """Return the arrays of a stream; their memory must not be written to."""
+    table = _read(content)
+    return [column.chunk(0).values for column in table.columns]
+
+
+def _written(schema: Any, batches: Sequence[Any]) -> str:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return base64.b64encode(sink.getvalue()).decode("ascii")
+
+
+def _read(content: str) -> Any:
+    with pa.ipc.open_stream(base64.b64decode(content)) as reader:
+        return reader.read_all()
+
+
+def as_array(values: Any, path: str, type_: Any = None, mask: Any = None) -> Any:
+    """Return one Arrow array of `values`, in one piece.
+
+    Raises
+    ------
+    UnstorableValueError
+        Arrow cannot hold them.
+    """
+    try:
+        array = pa.array(values, type=type_, mask=mask, from_pandas=False)
+    except (pa.ArrowException, UnicodeError) as error:
+        raise UnstorableValueError(path, f"Arrow cannot hold it: {error}") from error
+    return in_one_piece(array)
+
+
+def in_one_piece(array: Any) -> Any:
+    """Return a chunked array as one array."""
+    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+
+
+def without_residue(array: Any) -> Any:
+    """Return an array of numbers with zeros behind what is missing, so that equal arrays have equal bytes."""
+    if not array.null_count:
+        return array
+    filled = array.fill_null(pa.scalar(0).cast(array.type))
+    valid = array.is_valid().buffers()[1]
+    return pa.Array.from_buffers(array.type, len(array), [valid, filled.buffers()[1]])
+
+
+# --- tables --------------------------------------------------------------------------------------------------------
+
+
+def record_table(table: Any, path: str, _normalize: Normalize) -> Arrow:
+    """Return what the log holds of a table; its own metadata stay."""
+    try:
+        content = _written(table.schema, table.combine_chunks().to_batches())
+    except pa.ArrowException as error:
+        raise UnstorableValueError(path, f"Arrow cannot write it: {error}") from error
+    return Arrow("pyarrow.Table", table.shape, {}, content)
+
+
+def open_value(stored: Arrow) -> Any:
+    """Make a table again."""
+    return _read(stored.content)
+
+
+def rows(table: Any) -> Any:
+    """Return a table as records."""
+    return table.to_pylist()

@@ -1,0 +1,43 @@
+"""polars' frames and series, in the IPC stream that polars writes itself."""
+
+from __future__ import annotations
+
+import base64
+import io
+from typing import Any
+
+import polars as pl
+
+from divebook.errors import UnstorableValueError
+from divebook.events.arrow.stored import Arrow
+from divebook.events.recorded import Normalize
+
+
+def record_frame(frame: pl.DataFrame, path: str, _normalize: Normalize) -> Arrow:
+    """Return what the log holds of a DataFrame."""
+    return Arrow("polars.DataFrame", frame.shape, {}, _written(frame, path))
+
+
+def record_series(series: pl.Series, path: str, _normalize: Normalize) -> Arrow:
+    """Return what the log holds of a Series."""
+    return Arrow("polars.Series", series.shape, {}, _written(series.to_frame(), path))
+
+
+def _written(frame: pl.DataFrame, path: str) -> str:
+    objects = [name for name, dtype in frame.schema.items() if dtype == pl.Object]
+    if objects:
+        raise UnstorableValueError(f"{path}[{objects[0]!r}]", "columns of objects cannot be stored; cast it first")
+    sink = io.BytesIO()
+    frame.rechunk().write_ipc_stream(sink)
+    return base64.b64encode(sink.getvalue()).decode("ascii")
+
+
+def open_value(stored: Arrow) -> Any:
+    """Make a DataFrame or Series again."""
+    frame = pl.read_ipc_stream(base64.b64decode(stored.content), use_pyarrow=False)
+    return frame if stored.kind == "polars.DataFrame" else frame.to_series()
+
+
+def rows(value: Any) -> Any:
+    """Return a DataFrame as records, a Series as a list."""
+    return value.to_dicts() if isinstance(value, pl.DataFrame) else value.to_list()

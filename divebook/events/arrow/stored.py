@@ -1,0 +1,120 @@
+"""The recorded forms: a table, series, index or array, and a scalar of pandas or numpy."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from divebook.errors import UnopenableValueError
+from divebook.events.recorded import Recorded
+
+MOST_CELLS = 100_000
+"""Of a table that scripts are given."""
+
+_HOMES = {
+    "pandas": "divebook.events.arrow.frames",
+    "polars": "divebook.events.arrow.polars_frames",
+    "numpy": "divebook.events.arrow.arrays",
+    "pyarrow": "divebook.events.arrow.ipc",
+}
+"""Which module makes a library's values again; each has ``open_value(stored)`` and ``rows(value)``."""
+
+
+class Arrow(Recorded):
+    """A table, series, index or array.
+
+    Parameters
+    ----------
+    kind
+        Library and class, such as ``pandas.DataFrame``.
+    shape
+        Lengths, outermost first.
+    layout
+        Plain data that says how the columns make up the value.
+    content
+        The Arrow IPC stream in base64: as text, since it is written, hashed and compared more often than opened.
+    """
+
+    __slots__ = ("content", "kind", "layout", "shape")
+    tag = "arrow"
+
+    def __init__(self, kind: str, shape: Sequence[int], layout: Mapping[str, Any], content: str) -> None:
+        self.kind, self.shape, self.layout, self.content = kind, tuple(shape), layout, content
+
+    def data(self) -> Any:
+        """Return everything, the content last."""
+        return {"kind": self.kind, "shape": list(self.shape), "layout": self.layout, "data": self.content}
+
+    def open(self) -> Any:
+        """Make the value again, from a fresh copy of its content."""
+        return _home(self.kind).open_value(self)
+
+    def least_bytes(self) -> int:
+        """Return the length of the content."""
+        return len(self.content)
+
+    def plain(self) -> Any:
+        """Return a table as a list of records, anything else as a list."""
+        cells = math.prod(self.shape)
+        if cells > MOST_CELLS:
+            raise ValueError(
+                f"is a {self.summary()}, and scripts take at most {MOST_CELLS:,} cells; give it whole to an action, "
+                "or make what the script needs in a step before"
+            )
+        return _home(self.kind).rows(self.open())
+
+    def summary(self) -> str:
+        """Return class and shape: ``DataFrame 1,000 x 3``."""
+        lengths = " x ".join(f"{length:,}" for length in self.shape)
+        return f"{self.kind.rpartition('.')[2]} {lengths}".rstrip()
+
+
+class Scalar(Recorded):
+    """A moment, span, period, interval or missing value of pandas or numpy.
+
+    Parameters
+    ----------
+    kind
+        Library and class, such as ``pandas.Timestamp``.
+    parts
+        Plain data, the readable text first.
+    """
+
+    __slots__ = ("kind", "parts_")
+    tag = "scalar"
+
+    def __init__(self, kind: str, parts: Sequence[Any]) -> None:
+        self.kind, self.parts_ = kind, list(parts)
+
+    def data(self) -> Any:
+        """Return kind and parts."""
+        return {"kind": self.kind, "parts": self.parts_}
+
+    def open(self) -> Any:
+        """Make the value again."""
+        return _scalars(self.kind).open_scalar(self.kind, self.parts_)
+
+    def plain(self) -> Any:
+        """Return Python's own counterpart, None for a missing value."""
+        return _scalars(self.kind).plain_scalar(self.open())
+
+    def summary(self) -> str:
+        """Return it as text."""
+        return str(self.parts_[0])
+
+
+def _home(kind: str) -> Any:
+    return _loaded(kind, _HOMES[kind.partition(".")[0]])
+
+
+def _scalars(kind: str) -> Any:
+    return _loaded(kind, "divebook.events.arrow.scalars")
+
+
+def _loaded(kind: str, module: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise UnopenableValueError(kind, f"{error.name} is not installed here; pip install {error.name}") from error

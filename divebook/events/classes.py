@@ -1,0 +1,289 @@
+"""Dataclasses, pydantic models and enums: recorded by name and fields, made again only if a person allowed the class.
+
+Nothing is imported or called because a log says so: a name in a log finds a class that `allow` was given in this
+process, or none. Fields are put back as they were recorded; neither ``__init__`` nor a validator runs again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import reprlib
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum, Flag
+from typing import Any, TypeVar
+
+from divebook.errors import SetupError, UnopenableValueError, UnstorableValueError
+from divebook.events.recorded import Normalize, Recorded, opened
+
+C = TypeVar("C", bound=type)
+MISSING = dataclasses.MISSING
+_SHOWN = 200
+_BRIEF = reprlib.Repr()
+_BRIEF.maxstring = _BRIEF.maxother = 60
+
+_ALLOWED: dict[str, type] = {}
+
+
+def allow(*classes: C) -> C:
+    """Allow instances of these classes in logs; return the (last) class, so that it serves as a decorator as well.
+
+    Recorded is the qualified name, so that a class defined again, in a cell for example, takes the place of the
+    earlier one. A field that a class gained since takes its default; one that it lost is an error. Private attributes
+    of pydantic models are not recorded and start anew; a generic model is allowed as ``Box[int]``.
+
+    Parameters
+    ----------
+    classes
+        Dataclasses, pydantic models and enums.
+
+    Raises
+    ------
+    SetupError
+        Something else is among them.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> @allow
+    ... @dataclass
+    ... class Order:
+    ...     number: int
+    """
+    if not classes:
+        raise SetupError("allow() needs at least one class")
+    for cls in classes:
+        given: Any = cls  # whatever a caller passes
+        if not isinstance(given, type) or kind_of(given) is None:
+            raise SetupError(f"{cls!r} cannot be allowed: only dataclasses, pydantic models and enums can be recorded")
+        _ALLOWED[name_of(cls)] = cls
+    return classes[-1]
+
+
+def name_of(cls: type) -> str:
+    """Return the name under which a class is allowed."""
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def kind_of(cls: type) -> str | None:
+    """Return ``dataclass``, ``model`` or ``enum``; None for any other class."""
+    if issubclass(cls, Enum):
+        return "enum"
+    if "__dataclass_fields__" in cls.__dict__:
+        return "dataclass"
+    return "model" if isinstance(getattr(cls, "__pydantic_fields__", None), dict) else None
+
+
+def find(name: str) -> type | None:
+    """Return the allowed class of that name, in its newest form; None if it is not allowed."""
+    cls = _ALLOWED.get(name)
+    if cls is None:
+        return None
+    found: Any = sys.modules.get(cls.__module__)
+    for part in cls.__qualname__.split("."):
+        found = getattr(found, part, None)
+    is_newer = isinstance(found, type) and name_of(found) == name and kind_of(found) is not None
+    return found if is_newer else cls
+
+
+def _required(name: str) -> type:
+    cls = find(name)
+    if cls is None:
+        short = name.rpartition(".")[2]
+        raise UnopenableValueError(
+            name, f"its class is not allowed in this process; define or import it and call divebook.allow({short})"
+        )
+    return cls
+
+
+def record_instance(value: Any, path: str, normalize: Normalize) -> Recorded | None:
+    """Return what the log holds of an instance; None if it is of no kind of class that can be recorded.
+
+    Raises
+    ------
+    UnstorableValueError
+        Its class is not allowed, or a field cannot be stored.
+    """
+    cls = type(value)
+    kind = kind_of(cls)
+    if kind is None:
+        return None
+    name = name_of(cls)
+    if name not in _ALLOWED:
+        raise UnstorableValueError(
+            path, f"{name} is not allowed in logs; allow the class with divebook.allow({cls.__qualname__})"
+        )
+    return _RECORD[kind](name, value, path, normalize)
+
+
+def _record_enum(name: str, value: Enum, path: str, normalize: Normalize) -> Recorded:
+    label = value.name if value.name in type(value).__members__ else ""  # flags that are set together have no member
+    try:
+        plain = normalize(value.value, path)
+    except UnstorableValueError:
+        if not label:
+            raise
+        plain = label
+    return Member(name, label, plain)
+
+
+def _record_dataclass(name: str, value: Any, path: str, normalize: Normalize) -> Recorded:
+    fields = (entry.name for entry in dataclasses.fields(value) if hasattr(value, entry.name))
+    return Instance("dataclass", name, {key: normalize(getattr(value, key), f"{path}.{key}") for key in fields})
+
+
+def _record_model(name: str, value: Any, path: str, normalize: Normalize) -> Recorded:
+    held = vars(value)
+    fields = {key: normalize(held[key], f"{path}.{key}") for key in type(value).__pydantic_fields__ if key in held}
+    unset = [key for key in fields if key not in value.__pydantic_fields_set__]
+    extra = value.__pydantic_extra__
+    more = None if extra is None else {key: normalize(item, f"{path}.{key}") for key, item in extra.items()}
+    return Instance("model", name, fields, unset, more)
+
+
+_RECORD: dict[str, Callable[[str, Any, str, Normalize], Recorded]] = {
+    "enum": _record_enum,
+    "dataclass": _record_dataclass,
+    "model": _record_model,
+}
+
+
+class Instance(Recorded):
+    """The recorded fields of a dataclass or pydantic model."""
+
+    __slots__ = ("cls", "extra", "fields", "tag", "unset")
+
+    def __init__(
+        self,
+        tag: str,
+        cls: str,
+        fields: Mapping[str, Any],
+        unset: Iterable[str] = (),
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.tag = tag  # type: ignore[misc]
+        self.cls, self.fields, self.unset, self.extra = cls, dict(fields), list(unset), extra
+
+    def data(self) -> Any:
+        """Return class and fields, and of a model which fields were left to their defaults and what came on top."""
+        data: dict[str, Any] = {"class": self.cls, "fields": self.fields}
+        if self.unset:
+            data["unset"] = self.unset
+        return data if self.extra is None else {**data, "extra": self.extra}
+
+    def open(self) -> Any:
+        """Make the instance again, without running its constructor."""
+        cls = _required(self.cls)
+        if kind_of(cls) != self.tag:
+            raise UnopenableValueError(self.cls, f"it was a {self.tag} when it was recorded and is one no more")
+        return self._model(cls) if self.tag == "model" else self._dataclass(cls)
+
+    def _dataclass(self, cls: Any) -> Any:
+        known = {entry.name: entry for entry in dataclasses.fields(cls)}
+        values = self._values({name: _dataclass_default(entry) for name, entry in known.items()})
+        made = cls.__new__(cls)
+        for name, value in values.items():
+            object.__setattr__(made, name, value)
+        return made
+
+    def _model(self, cls: Any) -> Any:
+        known = cls.__pydantic_fields__
+        values = self._values({name: _model_default(field) for name, field in known.items()})
+        made = cls.__new__(cls)
+        state = {
+            "__dict__": values,
+            "__pydantic_extra__": None if self.extra is None else opened(self.extra),
+            "__pydantic_fields_set__": {name for name in self.plain() if name not in self.unset},
+            "__pydantic_private__": None,
+        }
+        made.__setstate__(state)
+        if cls.__private_attributes__:
+            made.model_post_init(None)
+        return made
+
+    def _values(self, known: Mapping[str, Callable[[], Any] | None]) -> dict[str, Any]:
+        """Return the fields' values: those recorded, and defaults for fields that the class did not have then."""
+        lost = [name for name in self.fields if name not in known]
+        if lost:
+            raise UnopenableValueError(
+                self.cls, f"the class has lost the field {lost[0]!r} since; give it back, or open the value's `fields`"
+            )
+        return {name: self._value(name, default) for name, default in known.items()}
+
+    def _value(self, name: str, default: Callable[[], Any] | None) -> Any:
+        if name in self.fields:
+            return opened(self.fields[name])
+        if default is None:
+            raise UnopenableValueError(
+                self.cls, f"the class has gained the field {name!r} since; give the field a default"
+            )
+        return default()
+
+    def plain(self) -> Any:
+        """Return the fields as a mapping, which needs no class."""
+        return {**self.fields, **(self.extra or {})}
+
+    def summary(self) -> str:
+        """Return the class and its fields, shortened, or that the class is not allowed."""
+        short = self.cls.rpartition(".")[2]
+        if find(self.cls) is None:
+            return f"<{short}: not allowed in this process>"
+        text = ", ".join(f"{name}={_BRIEF.repr(value)}" for name, value in self.plain().items())
+        return f"{short}({text if len(text) <= _SHOWN else f'{text[:_SHOWN]}...'})"
+
+    def parts(self, change: Callable[[Any], Any]) -> Recorded:
+        """Return itself with its fields changed one by one."""
+        fields = {name: change(value) for name, value in self.fields.items()}
+        return Instance(self.tag, self.cls, fields, self.unset, self.extra)
+
+    def __getattr__(self, name: str) -> Any:
+        """Say why there is no such attribute, where code meets the recorded form instead of the instance."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        try:
+            _required(self.cls)
+        except UnopenableValueError as error:
+            raise AttributeError(str(error)) from None
+        raise AttributeError(f"this is the recorded form of a {self.cls}; its open() returns the instance")
+
+
+def _dataclass_default(entry: dataclasses.Field[Any]) -> Callable[[], Any] | None:
+    if entry.default_factory is not MISSING:
+        return entry.default_factory
+    return None if entry.default is MISSING else lambda: entry.default
+
+
+def _model_default(field: Any) -> Callable[[], Any] | None:
+    return None if field.is_required() else lambda: field.get_default(call_default_factory=True, validated_data={})
+
+
+class Member(Recorded):
+    """A member of an enum, by its name; flags that are set together by their value."""
+
+    __slots__ = ("cls", "name", "value")
+    tag = "enum"
+
+    def __init__(self, cls: str, name: str, value: Any) -> None:
+        self.cls, self.name, self.value = cls, name, value
+
+    def data(self) -> Any:
+        """Return class, name and value."""
+        return {"class": self.cls, "name": self.name, "value": self.value}
+
+    def open(self) -> Any:
+        """Return the member."""
+        cls: Any = _required(self.cls)
+        if self.name in getattr(cls, "__members__", ()):
+            return cls.__members__[self.name]
+        if not self.name and issubclass(cls, Flag):
+            return cls(opened(self.value))
+        raise UnopenableValueError(self.cls, f"the enum has lost its member {self.name!r} since; give it back")
+
+    def plain(self) -> Any:
+        """Return the member's value."""
+        return self.value
+
+    def summary(self) -> str:
+        """Return class and name, or that the class is not allowed."""
+        short = self.cls.rpartition(".")[2]
+        return f"{short}.{self.name or self.value}" if find(self.cls) else f"<{short}: not allowed in this process>"

@@ -1,0 +1,60 @@
+"""Interrupted executions on the command line."""
+
+import json
+
+import pytest
+
+from divebook.store import open_store
+from tests.cli.conftest import write
+from tests.left_behind import PAID, leave
+
+ACTIONS = """
+from divebook import action
+
+@action('pay')
+def pay():
+    return 'receipt'
+"""
+
+
+@pytest.fixture
+def store(folder):
+    return open_store()
+
+
+def test_interrupted_executions_are_listed_with_how_to_go_on(store, divebook):
+    execution_id = leave(store)
+    listed = divebook("recover")
+    assert execution_id in listed.stdout
+    assert "divebook recover ID" in listed.stderr
+    assert json.loads(divebook("recover", "--json").stdout) == [{"id": execution_id, "workflow": "hello"}]
+
+
+def test_one_is_taken_up_and_waited_for(store, divebook):
+    chosen, other = leave(store), leave(store)
+    done = divebook("recover", chosen)
+    assert (done.exit_code, done.stdout) == (0, f"completed  hello  {chosen}\n")
+    assert [record.execution_id for record in store.orphans()] == [other]
+
+
+def test_all_are_taken_up_as_far_as_they_can_be(store, folder, divebook):
+    sound, lacking = leave(store), leave(store, PAID)
+    done = divebook("recover", "--all")
+    assert done.exit_code == 1
+    assert f"completed  hello  {sound}" in done.stdout
+    assert f'{lacking} stays as it is: action "pay" of step "pay" not found' in done.stderr
+    again = divebook("recover", "--all", "--actions", write(folder / "pay.py", ACTIONS))
+    assert (again.exit_code, again.stdout) == (0, f"completed  paid  {lacking}\n")
+    assert "nothing to recover" in divebook("recover").stderr
+
+
+def test_what_was_not_interrupted_is_refused(store, divebook):
+    execution_id = leave(store)
+    divebook("recover", execution_id)
+    refused = divebook("recover", execution_id)
+    assert refused.exit_code == 2
+    assert "is completed, but not interrupted" in refused.stderr
+
+
+def test_recovering_all_of_nothing_is_no_fault(store, divebook):
+    assert divebook("recover", "--all").exit_code == 0

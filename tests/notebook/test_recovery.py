@@ -1,0 +1,156 @@
+"""What a notebook says and does about executions that a dead process left."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from divebook.config import recovery as settings
+from divebook.errors import ExecutionError, NotFoundError
+from divebook.notebook import recovery
+from divebook.notebook.session import current_session, open_session, reset_session
+from divebook.steps.actions import REGISTERED, Action
+from divebook.store import open_store, registry
+from tests.left_behind import HELLO, PAID, leave, pay
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Work in an empty folder, with its usual store."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(recovery.STORE_VARIABLE, raising=False)
+    monkeypatch.delenv(recovery.RECOVER_VARIABLE, raising=False)
+    reset_session()
+    yield tmp_path
+    reset_session()
+
+
+@pytest.fixture
+def usual(folder, shell):
+    """Have the shell use the usual store of the folder."""
+    reset_session()
+    yield open_store()
+    reset_session()
+
+
+def told(capsys):
+    recovery.tell_on_load()
+    return capsys.readouterr().out
+
+
+def test_nothing_is_said_and_no_store_is_made_where_there_is_none(folder, capsys):
+    assert told(capsys) == ""
+    assert list(folder.iterdir()) == []
+
+
+def test_nothing_is_said_where_nothing_was_interrupted(folder, capsys):
+    open_session().start(HELLO).wait(20)
+    assert told(capsys) == ""
+
+
+def test_interrupted_executions_are_counted(folder, capsys):
+    leave(open_store())
+    assert told(capsys) == "1 execution was interrupted: %dive recover\n"
+    leave(open_store())
+    assert told(capsys) == "2 executions were interrupted: %dive recover\n"
+
+
+def test_the_store_may_be_named_by_the_environment(folder, capsys, monkeypatch):
+    monkeypatch.setenv(recovery.STORE_VARIABLE, str(folder / "elsewhere.db"))
+    leave(open_store())
+    assert "1 execution was interrupted" in told(capsys)
+
+
+def test_nothing_is_looked_for_if_that_is_not_wished(folder, capsys, monkeypatch):
+    leave(open_store())
+    monkeypatch.setenv(recovery.RECOVER_VARIABLE, "off")
+    assert told(capsys) == ""
+
+
+def test_a_file_that_is_no_store_does_not_stop_the_loading(folder, capsys):
+    (folder / ".divebook").mkdir()
+    (folder / recovery.STORE_FILE).write_text("my diary " * 200)
+    printed = told(capsys)
+    assert printed.startswith("interrupted executions cannot be looked for")
+    assert "is not a divebook store" in printed
+
+
+def test_what_can_go_on_goes_on_by_itself(folder, capsys, monkeypatch):
+    monkeypatch.setenv(recovery.RECOVER_VARIABLE, "auto")
+    sound, lacking = leave(open_store()), leave(open_store(), PAID)
+    assert told(capsys).splitlines() == [
+        f"resumed {sound} of hello: %dive show {sound}",
+        "1 execution was interrupted: %dive recover",
+    ]
+    assert current_session().run_of(sound).wait(20).variables == {"n": 1, "m": 2}
+    assert open_store().record(lacking).status == "running"
+
+
+def test_a_wrong_setting_is_named(folder, capsys, monkeypatch):
+    leave(open_store())
+    monkeypatch.setenv(recovery.RECOVER_VARIABLE, "autoo")
+    assert "DIVEBOOK_RECOVER cannot be 'autoo' (did you mean 'auto'?)" in told(capsys)
+
+
+def test_the_names_are_those_of_the_modules_that_own_them():
+    assert recovery.STORE_VARIABLE == registry.VARIABLE
+    assert str(registry.DEFAULT) == recovery.STORE_FILE
+    assert recovery.RECOVER_VARIABLE == settings.VARIABLE
+
+
+def test_the_magic_lists_and_takes_up(usual, cell):
+    assert cell("%dive recover")[1] == "nothing to recover\n"
+    execution_id = leave(usual)
+    listed = cell("%dive recover")[1]
+    assert f"  {execution_id}  hello  running" in listed
+    assert "to go on: %dive recover ID, or %dive recover --all" in listed
+    assert cell(f"%dive recover {execution_id[:-3]}")[1].startswith(f"resumed {execution_id} of hello")
+    assert current_session().run_of(execution_id).wait(20).status == "completed"
+    assert cell("%dive recover --all")[1] == "nothing to recover\n"
+
+
+def test_the_magic_says_what_an_execution_lacks(usual, cell):
+    lacking, sound = leave(usual, PAID), leave(usual)
+    printed = cell("%dive recover --all")[1]
+    assert f"resumed {sound}" in printed
+    assert f'{lacking} stays as it is: action "pay" of step "pay" not found' in printed
+
+
+def test_what_was_not_interrupted_is_not_recovered(usual, cell):
+    execution_id = leave(usual)
+    cell("%dive recover --all")
+    current_session().run_of(execution_id).wait(20)
+    with pytest.raises(ExecutionError, match="is completed, but not interrupted"):
+        cell(f"%dive recover {execution_id}")
+    with pytest.raises(NotFoundError):
+        cell("%dive recover exec_nobody")
+
+
+def test_a_definition_may_ask_for_recovery_by_itself(usual, cell, monkeypatch):
+    monkeypatch.setitem(REGISTERED, "pay", Action("pay", pay))
+    execution_id = leave(usual, PAID)
+    assert "resumed" not in cell("%%dive agent a\nGoal: write\n")[1]
+    assert f"resumed {execution_id} of paid" in cell("%%dive\nConfig: {Recover: auto}\n")[1]
+    assert current_session().run_of(execution_id).wait(20).variables == {"n": 1, "receipt": "receipt"}
+
+
+PROGRAM = """
+import json, sys
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+before = set(sys.modules)
+shell.run_line_magic("load_ext", "divebook")
+print(json.dumps(sorted({name.partition(".")[0] for name in set(sys.modules) - before})))
+"""
+
+
+def test_telling_loads_no_heavy_library(folder):
+    leave(open_store())
+    environ = {**os.environ, "IPYTHONDIR": str(folder), "PYTHONPATH": ":".join(sys.path)}
+    command = [sys.executable, "-c", PROGRAM]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60, env=environ, cwd=folder)
+    line, loaded = done.stdout.splitlines()
+    assert line == "1 execution was interrupted: %dive recover"
+    assert not {"pandas", "pydantic", "pydantic_ai", "pydantic_monty", "ruamel"} & set(json.loads(loaded))
