@@ -83,7 +83,11 @@ def _unfit(question: Interrupt, why: str) -> InterruptError:
 
 def _is_empty(value: Any) -> bool:
     if isinstance(value, Mapping) and set(value) <= FIELDS:
-        return all(entry in (None, "", {}) for entry in value.values())
+        return all(entry == {} or _says_nothing(entry) for entry in value.values())
+    return _says_nothing(value)
+
+
+def _says_nothing(value: Any) -> bool:
     return value is None or (isinstance(value, str) and not value.strip())
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
 from datetime import datetime
 from typing import Any
 
@@ -19,6 +21,8 @@ from divebook.workflow.definition import Workflow
 from divebook.workflow.step import Step
 
 JITTER_BITS = 32
+STRAND: ContextVar[str] = ContextVar("divebook_strand", default="")
+"""Which of several calls side by side the present code belongs to, and which of those around it; else empty."""
 
 
 class StepContext:
@@ -57,7 +61,7 @@ class StepContext:
         self.iteration_index = iteration_index
         self.local: Mapping[str, Any] = local or {}
         self._recorder = recorder
-        self._calls = 0
+        self._calls: Counter[str] = Counter()
 
     @property
     def execution_id(self) -> str:
@@ -179,9 +183,14 @@ class StepContext:
 
     def place(self, key: str | None = None) -> Place:
         """Return the place of the next operation: the one named `key`, else the next in number."""
-        if key is None:
-            self._calls += 1
-        return Place(self.path, self.step.name, self.visit, self.iteration_index, key or self._calls, self.attempt)
+        found = self._next_key() if key is None else key
+        return Place(self.path, self.step.name, self.visit, self.iteration_index, found, self.attempt)
+
+    def _next_key(self) -> str | int:
+        """Return the number of the next operation; each strand counts its own, so that their speed does not matter."""
+        strand = STRAND.get()
+        self._calls[strand] += 1
+        return f"{strand}{self._calls[strand]}" if strand else self._calls[strand]
 
     @property
     def idempotency_key(self) -> str:
