@@ -56,8 +56,8 @@ class Exhausted(NamedTuple):
         return REASONS[self.bound]
 
     def __str__(self) -> str:
-        what = f"{_SAID[self.bound]} of the edge {self.edge}" if self.edge else _SAID[self.bound]
-        return f"{self.bound} is reached: {self.used} {what} spent, at most {self.limit} allowed"
+        name = f"the bound of the edge {self.edge}" if self.edge else self.bound
+        return f"{name} is reached: {self.used} {_SAID[self.bound]} spent, at most {self.limit} allowed"
 
 
 def step_bound(state: ExecutionState, path: PathState, step: Step, kinds: frozenset[str]) -> Exhausted | None:
@@ -120,7 +120,7 @@ def facts_about(state: ExecutionState, found: Exhausted, path: str, step: str) -
     interrupt_id = question_about(state, found)
     asked = state.interrupts.get(interrupt_id)
     if asked is None:
-        question = f"{str(found)[:1].upper()}{str(found)[1:]}. Raise the bound and go on, or stop?"
+        question = f"{found}. Raise the bound and go on, or stop?"
         told = {"bound": found.bound, "limit": found.limit, "used": found.used, "edge": found.edge}
         told["reason"] = found.reason
         data = {key: value for key, value in told.items() if value is not None} | {"choices": [RAISE, STOP]}

@@ -199,6 +199,7 @@ def _path_branched(state: ExecutionState, event: Event, data: catalog.PathBranch
             parent=parent.id,
             came_from=parent.current_step,
             before=entered,
+            repeats=parent.repeats,
         )
         paths = paths.set(child.id, child)
     count = len(data.new_paths)

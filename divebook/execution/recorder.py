@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from divebook.engine.bounds import call_bound, facts_about, fails_at_bounds, question_about
-from divebook.engine.interrupts import DONE, FAIL, OUTCOME_UNKNOWN, RETRY, STOP
+from divebook.engine.interrupts import DONE, FAIL, OUTCOME_UNKNOWN, RETRY
 from divebook.engine.operations import SIGNAL_WAIT, TIMER, Place, Reserved
 from divebook.engine.retries import names_of, text_of
 from divebook.engine.state import COMPLETED, EXPIRED, FAILED, PENDING, RUNNING, Interrupt, OperationRecord
@@ -288,11 +288,11 @@ class Recorder:
         while (found := call_bound(self.journal.state, reserved)) is not None:
             if fails_at_bounds(self.journal.state):
                 raise BoundExceededError(str(found), found.bound, found.reason)
+            if self.journal.state.stopped is not None:
+                raise BoundExceededError(self.journal.state.stopped[0], found.bound, self.journal.state.stopped[1])
             interrupt_id = question_about(self.journal.state, found)
             self.journal.record_all(facts_about(self.journal.state, found, place.path, place.step))
-            answered = await self._answer_to(place.path, interrupt_id)
-            if (answered.response or {}).get("decision") == STOP:
-                raise BoundExceededError(str(found), found.bound, found.reason)
+            await self._answer_to(place.path, interrupt_id)
 
     async def signal(self, place: Place, name: str, within: float | None) -> Any:
         """Return the payload of the next signal of that name that nobody has taken yet.
