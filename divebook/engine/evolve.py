@@ -7,7 +7,7 @@ The functions named there return only what changes, so that an event makes one n
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from immutables import Map
@@ -21,7 +21,7 @@ from divebook.engine.answers import (
 )
 from divebook.engine.changes import SLEEPS, Changes, is_sleeping, open_step_of, path_of, put, sleeps
 from divebook.engine.ledger import NO_BOUNDS, Hop, Ledger
-from divebook.engine.operations import AGENT_RESPONSE, Reserved
+from divebook.engine.operations import AGENT_RESPONSE, CHILD_WORKFLOW, Reserved
 from divebook.engine.state import (
     BRANCHED,
     CANCELLED,
@@ -91,6 +91,7 @@ def _execution_started(_state: ExecutionState, event: Event, data: catalog.Execu
         "started_us": event.recorded_at,
         "bounds": Bounds.from_dict(data.bounds) if data.bounds else NO_BOUNDS,
         "identity": data.identity or EMPTY,
+        "parent": data.parent,
     }
 
 
@@ -419,10 +420,19 @@ def _operation_completed(state: ExecutionState, event: Event, data: catalog.Oper
         changes["usage"] = state.usage.plus(data.usage)
     if begun.reserved is not None:
         changes["ledger"] = state.ledger.holding(begun.reserved, -1)
-    if begun.signal is not None:
+    if begun.operation_type == CHILD_WORKFLOW:
+        changes |= _child_ended(state, begun, data.usage)
+    elif begun.signal is not None:
         left = state.signals.get(begun.signal, ())[1:]
         changes["signals"] = state.signals.set(begun.signal, left) if left else state.signals.delete(begun.signal)
     return changes
+
+
+def _child_ended(state: ExecutionState, begun: OperationRecord, usage: Mapping[str, int] | None) -> Changes:
+    """Return what the end of an execution that this one started changes: its calls count, its signals are done with."""
+    child, calls = begun.signal or "", (usage or {}).get("requests", 0)
+    changes: Changes = {"ledger": state.ledger.with_child(child, calls)}
+    return changes | ({"signals": state.signals.delete(child)} if child in state.signals else {})
 
 
 def _operation_failed(state: ExecutionState, event: Event, data: catalog.OperationFailed) -> Changes:
@@ -432,9 +442,15 @@ def _operation_failed(state: ExecutionState, event: Event, data: catalog.Operati
     record = begun._replace(
         ended_sequence=event.sequence, status=FAILED, error=data.error, error_names=names, reserved=None
     )
+    if data.usage:
+        opened = opened._replace(usage=opened.usage.plus(data.usage))
     changes = _put_operation(state, path, opened, record)
+    if data.usage:
+        changes["usage"] = state.usage.plus(data.usage)
     if begun.reserved is not None:
         changes["ledger"] = state.ledger.holding(begun.reserved, -1)
+    if begun.operation_type == CHILD_WORKFLOW:
+        changes |= _child_ended(state, begun, data.usage)
     return changes
 
 

@@ -14,6 +14,7 @@ from divebook.engine.state import NO_FAILURE, Interrupt, OpenStep, Usage
 from divebook.events import catalog
 from divebook.events.codec import storable
 from divebook.events.event import to_datetime
+from divebook.execution.children import DriveChild
 from divebook.execution.recorder import Call, Question, Recorder
 from divebook.execution.schemas import complaint
 from divebook.execution.strands import Strands
@@ -257,6 +258,16 @@ class StepContext:
             None came within so many seconds.
         """
         return await self._recorder.signal(self.place(), name, within)
+
+    async def child(self, workflow: str, inputs: Mapping[str, Any], drive: DriveChild, *, key: str) -> Any:
+        """Run another workflow as an execution of its own; return its id, status and outputs as they are recorded.
+
+        Raises
+        ------
+        OperationError
+            It did not complete.
+        """
+        return await self._recorder.child(self.place(key), workflow, inputs, drive)
 
     async def now(self) -> datetime:
         """Return the time, recorded, UTC."""

@@ -15,6 +15,7 @@ import anyio
 from divebook.engine.retries import Failure, names_of, retry_delay_of
 from divebook.errors import DefinitionError, NotFoundError, OperationError, StepError
 from divebook.events.recorded import opened
+from divebook.execution.children import DriveChild
 from divebook.execution.context import STRAND, StepContext
 from divebook.execution.iterations import Outcome
 from divebook.execution.schemas import instance_of, schema_of
@@ -27,12 +28,8 @@ from divebook.workflow.functions import CURRENT, RESULT, WORKFLOW_FUNCTIONS, Ste
 from divebook.workflow.problem import Problem
 
 STEP_EXECUTION = "step_execution"
-CHILD_WORKFLOW = "child_workflow"
 VERSION_DECISION = "version_decision"
 RANDOM_BITS = 53
-
-StartChild = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
-"""Runs another workflow to its end and returns its id, status, outputs and error."""
 
 
 class WorkflowContext:
@@ -42,8 +39,8 @@ class WorkflowContext:
     again. Calls get their place in the order in which they are made, not in which they end.
     """
 
-    def __init__(self, context: StepContext, start_child: StartChild) -> None:
-        self._context, self._start_child = context, start_child
+    def __init__(self, context: StepContext, drive_child: DriveChild) -> None:
+        self._context, self._drive_child = context, drive_child
         self._calls: Counter[str] = Counter()
 
     @property
@@ -190,16 +187,16 @@ class WorkflowContext:
     async def run(self, workflow: str, inputs: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Run another workflow of the environment to its end as an execution of its own; return its outputs.
 
+        It is started once. While it waits for an answer, so does this one; what it consumes counts in the bounds of
+        this one as well.
+
         Raises
         ------
         OperationError
             It did not complete.
         """
         given = self._context.storable(dict(inputs or {}), "inputs")
-        parameters = {"workflow": workflow, "inputs": given}
-        child: dict[str, Any] = await self._context.operation(
-            CHILD_WORKFLOW, parameters, functools.partial(self._start_child, workflow, given), key=self._next_key()
-        )
+        child = await self._context.child(workflow, given, self._drive_child, key=self._next_key())
         return dict(opened(child["outputs"]))
 
     def call(self, step: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Coroutine[Any, Any, Any]:
@@ -280,21 +277,20 @@ async def _make(step: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any
 class FunctionStep:
     """Carries out function steps."""
 
-    def __init__(self, start_child: StartChild) -> None:
-        self._start_child = start_child
+    def __init__(self, drive_child: DriveChild) -> None:
+        self._drive_child = drive_child
 
     async def __call__(self, context: StepContext) -> Outcome:
         """Run the workflow function; what it returns is the step's value."""
         name = context.workflow.name
         if name not in WORKFLOW_FUNCTIONS:
             raise NotFoundError("workflow function", name, WORKFLOW_FUNCTIONS, missing_function(name))
-        workflow_context = WorkflowContext(context, self._start_child)
-        token, strand = CURRENT.set(workflow_context), STRAND.set("")
+        workflow_context = WorkflowContext(context, self._drive_child)
+        token = CURRENT.set(workflow_context)
         try:
             value = await WORKFLOW_FUNCTIONS[name].function(workflow_context, **opened(dict(context.inputs)))
         finally:
             CURRENT.reset(token)
-            STRAND.reset(strand)
         kept = context.storable(value, RESULT)
         return Outcome(value_text(kept), kept)
 
