@@ -395,6 +395,10 @@ class Environment:
         """
         return self._control.signal(execution_id, name, payload, by)
 
+    def question(self, interrupt_id: str, execution_id: str | None = None) -> Interrupt:
+        """Return a question, answered or not, of an execution that has not ended; raises `NotFoundError`."""
+        return self._control.question(interrupt_id, execution_id)
+
     def interrupts(self) -> list[tuple[str, Interrupt]]:
         """Return every question that waits for an answer, with the id of its execution, newest execution first."""
         return self._control.questions()

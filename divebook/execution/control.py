@@ -251,6 +251,10 @@ class Control:
     def _message(self, execution_id: str, kind: str, key: str, payload: Any, source: str) -> Message:
         return Message(execution_id, kind, key, payload, source, self.clock.now())
 
+    def question(self, interrupt_id: str, execution_id: str | None = None) -> Interrupt:
+        """Return a question; see `Environment.question`."""
+        return self._asked(interrupt_id, execution_id).state.interrupts[interrupt_id]
+
     def questions(self) -> list[tuple[str, Interrupt]]:
         """Return every question that waits for an answer, with the id of its execution, newest execution first."""
         return [(found.id, question) for found in self._unfinished() for question in found.interrupts]
