@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def inbox(store: Store = None, *, json: Json = False) -> None:
-    """List the questions that executions ask, and the command that answers each."""
+    """List the questions that wait for an answer."""
     from divebook.cli.project import existing_store
     from divebook.cli.screen import note, say, write
     from divebook.cli.text import as_json

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # loading the extension must be quick
 
 AWAIT = "await"
 """Sub-command before another one: return a coroutine instead of blocking."""
-AWAITED = ("run", "resume", "answer")
+AWAITED = ("run", "resume", "answer", "signal")
 PATIENCE = 10
 """Seconds that an interrupted run gets for coming to rest."""
 
