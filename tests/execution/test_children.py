@@ -15,11 +15,15 @@ ASKS = Workflow(
 TALKS = Workflow("talks", [Step("talk", prompt="hello", store="said")], outputs=["said"])
 
 
-@workflow("parent_of_asks")
-async def parent_of_asks(ctx):
-    first = await ctx.run("asks")
-    second = await ctx.run("asks")
-    return [first["who"], second["who"]]
+@pytest.fixture
+def parent_of_asks():
+    @workflow("parent_of_asks")
+    async def parent_of_asks(ctx):
+        first = await ctx.run("asks")
+        second = await ctx.run("asks")
+        return [first["who"], second["who"]]
+
+    return parent_of_asks
 
 
 def family(calls, *more, store=None, **settings):
@@ -40,7 +44,7 @@ def answer_next(world, text):
     return world.answer(question.interrupt_id, text).wait(20)
 
 
-def test_a_child_that_asks_makes_its_parent_wait_and_both_go_on():
+def test_a_child_that_asks_makes_its_parent_wait_and_both_go_on(parent_of_asks):
     calls = Calls()
     world = family(calls)
     parent = world.start(parent_of_asks).wait(20)
@@ -55,7 +59,7 @@ def test_a_child_that_asks_makes_its_parent_wait_and_both_go_on():
     assert event_types(done).count("operation_started") == 2
 
 
-def test_an_answer_in_a_later_process_lets_both_go_on():
+def test_an_answer_in_a_later_process_lets_both_go_on(parent_of_asks):
     calls = Calls()
     world = family(calls)
     parent = world.start(parent_of_asks).wait(20)
@@ -70,7 +74,7 @@ def test_an_answer_in_a_later_process_lets_both_go_on():
 
 
 @pytest.mark.parametrize("length", range(3, 8))
-def test_wherever_the_parent_died_the_child_is_started_once(length):
+def test_wherever_the_parent_died_the_child_is_started_once(length, parent_of_asks):
     calls = Calls()
     world = family(calls)
     parent = world.start(parent_of_asks).wait(20)
@@ -130,7 +134,7 @@ def test_a_child_that_fails_fails_the_call_and_is_taken_up_with_its_parent():
     assert len(world.executions()) == 2
 
 
-def test_cancelling_the_parent_cancels_the_child_and_resuming_takes_both_up():
+def test_cancelling_the_parent_cancels_the_child_and_resuming_takes_both_up(parent_of_asks):
     calls = Calls()
     world = family(calls)
     parent = world.start(parent_of_asks).wait(20)
@@ -188,7 +192,7 @@ def test_what_a_child_consumes_counts_in_the_bounds_of_its_parent():
     assert (asked.wait(20).status, asked.envelope.token_count) == ("completed", 15)
 
 
-def test_a_process_that_finds_no_parent_definition_leaves_it_recoverable():
+def test_a_process_that_finds_no_parent_definition_leaves_it_recoverable(parent_of_asks):
     calls = Calls()
     world = family(calls)
     parent = world.start(parent_of_asks).wait(20)
