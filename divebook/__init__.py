@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from divebook.events.classes import allow
     from divebook.execution import Execution, StepContext
     from divebook.notebook.run import Run
-    from divebook.notebook.session import define, run, runs
+    from divebook.notebook.session import answer, define, inbox, run, runs
     from divebook.pipeline import AgentStage, Pipeline, PipelineConfig
     from divebook.steps.actions import Action, action
     from divebook.store import MemoryStore, SqliteStore, open_store
@@ -79,9 +79,11 @@ _HOMES = {
     "TerminalReason": "divebook.envelope",
     "Workflow": "divebook.workflow.definition",
     "action": "divebook.steps.actions",
+    "answer": "divebook.notebook.session",
     "create_envelope": "divebook.envelope",
     "allow": "divebook.events.classes",
     "define": "divebook.notebook.session",
+    "inbox": "divebook.notebook.session",
     "load": "divebook.config",
     "open_store": "divebook.store",
     "run": "divebook.notebook.session",
@@ -126,8 +128,10 @@ __all__ = [
     "__version__",
     "action",
     "allow",
+    "answer",
     "create_envelope",
     "define",
+    "inbox",
     "load",
     "open_store",
     "run",

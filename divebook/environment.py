@@ -11,18 +11,19 @@ from divebook._version import __version__
 from divebook.agents import Agent
 from divebook.agents.models import is_known_provider
 from divebook.documents import DocumentRepository, FileDocuments
-from divebook.engine.state import Interrupt
+from divebook.engine.bounds import within
+from divebook.engine.state import ExecutionState, Interrupt
 from divebook.envelope.bounds import Bounds
 from divebook.errors import (
     AlreadyRegisteredError,
     DefinitionError,
-    ExecutionError,
     NotFoundError,
     SetupError,
 )
 from divebook.events import catalog
 from divebook.events.codec import storable
 from divebook.events.event import to_datetime
+from divebook.execution.children import Child
 from divebook.execution.clock import Chance, Clock, SystemChance, SystemClock
 from divebook.execution.control import Control
 from divebook.execution.execution import Execution
@@ -40,7 +41,7 @@ from divebook.steps.stages import StageFunctions, StageStep
 from divebook.steps.stages.work import Work
 from divebook.steps.wait import wait_step
 from divebook.store import EventStore, ExecutionRecord, open_store
-from divebook.store.durability import durability_called
+from divebook.store.durability import Durability, durability_called
 from divebook.workflow.definition import Config, Definitions, Problem, Workflow
 from divebook.workflow.functions import FUNCTION, WORKFLOW_FUNCTIONS
 from divebook.workflow.graph import missing_agents
@@ -129,7 +130,7 @@ class Environment:
             "script": ScriptStep(interpreter, self.documents, printer),
             "wait": wait_step,
             "interrupt": interrupt_step,
-            "function": FunctionStep(self._run_child),
+            "function": FunctionStep(self._drive_child),
             STAGE: StageStep(self._stage_functions.get, Work(self._agent_for, lambda: self.actions)),
         }
         return Services(handlers, condition_holds, items_of, control.claim_expired)
@@ -298,8 +299,10 @@ class Environment:
             _read_bounds(bounds if bounds is not None else found.bounds),
             storable(identity, "identity") if identity else None,
         )
-        kept = durability_called(durability or self._durability or self.config.durability or None)
-        return self._control.create(found, opening, kept)
+        return self._control.create(found, opening, self._kept(durability))
+
+    def _kept(self, durability: str | None = None) -> Durability | None:
+        return durability_called(durability or self._durability or self.config.durability or None)
 
     def _check(self, workflow: Workflow) -> None:
         """Raise unless the agents, and in our own dialect the actions, that the steps name exist."""
@@ -330,12 +333,25 @@ class Environment:
             hint = "make its Pipeline with this environment first"
             raise DefinitionError([Problem(message, hint=hint)], f"workflow {workflow.name!r}")
 
-    async def _run_child(self, workflow: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    async def _drive_child(self, child: Child, *, again: bool) -> ExecutionState:
         """Run a workflow that another one asks for; see `WorkflowContext.run`."""
-        child = await self.start(workflow, inputs)
-        if child.status != catalog.COMPLETED:
-            raise ExecutionError(f"child execution {child.id} of {workflow!r} is {child.status}: {child.error}")
-        return {"execution_id": child.id, "status": child.status, "outputs": child.state.outputs}
+        return await self._control.drive_child(child.id, functools.partial(self._opening_of, child), again=again)
+
+    def _opening_of(self, child: Child) -> tuple[Workflow, catalog.ExecutionStarted, Durability | None]:
+        found = self.workflow(child.workflow)
+        self._check(found)
+        bounds = within(_as_bounds(found.bounds or {}), child.bounds).to_dict() or None
+        opening = catalog.ExecutionStarted(
+            found.name,
+            storable(bind_inputs(found, child.inputs), "inputs"),
+            found.to_dict(),
+            found.fingerprint,
+            found.source or None,
+            __version__,
+            bounds,
+            parent=child.parent,
+        )
+        return found, opening, self._kept()
 
     def resume(self, execution_id: str, bounds: Bounds | Mapping[str, Any] | None = None) -> Execution:
         """Take an execution up again where its log ends.
@@ -400,6 +416,10 @@ class Environment:
             The execution has ended.
         """
         return self._control.signal(execution_id, name, payload, by)
+
+    def question(self, interrupt_id: str, execution_id: str | None = None) -> Interrupt:
+        """Return a question, answered or not, of an execution that has not ended; raises `NotFoundError`."""
+        return self._control.question(interrupt_id, execution_id)
 
     def interrupts(self) -> list[tuple[str, Interrupt]]:
         """Return every question that waits for an answer, with the id of its execution, newest execution first."""

@@ -20,7 +20,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     help="Run workflows of agents, actions and scripts; look at what they did, and take them up again.",
-    epilog="Exit codes: 0 completed, 1 failed, 2 bad input or usage, 3 waiting, 130 cancelled.",
+    epilog="Exit codes: 0 completed, 1 failed, 2 bad input or usage, 3 waiting for an answer, 130 cancelled.",
 )
 app.command("run", epilog="Example: divebook run audit.yaml -v limit=20")(run.run)
 app.command("resume", epilog="Example: divebook resume exec_01k8 audit.yaml")(run.resume)
@@ -28,6 +28,7 @@ app.command("runs", epilog="Example: divebook runs --status failed --limit 5")(r
 app.command("show", epilog="Example: divebook show exec_01k8 --events")(runs.show)
 app.command("inbox", epilog="Example: divebook inbox")(questions.inbox)
 app.command("answer", epilog="Example: divebook answer ask_1f0c retry audit.yaml")(run.answer)
+app.command("signal", epilog='Example: divebook signal exec_01k8 approved \'{"by": "ann"}\' audit.yaml')(run.signal)
 app.command("cancel", epilog="Example: divebook cancel exec_01k8")(runs.cancel)
 app.command("recover", epilog="Example: divebook recover --all -d audit.yaml")(recovery.recover)
 app.command("check", epilog="Example: divebook check")(upkeep.check)

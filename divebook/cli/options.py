@@ -25,6 +25,24 @@ Durability = Annotated[
         help="full: every event survives a power failure. relaxed: faster, a power failure may take the latest ones.",
     ),
 ]
+Answer = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--answer",
+        metavar="STEP=VALUE",
+        help="An answer up front, for the questions of a step, its second one (STEP:2=...), or one by id; "
+        "STEP:=JSON for data. Also in $DIVEBOOK_ANSWERS, as YAML.",
+    ),
+]
+AnswersFile = Annotated[
+    Path | None, typer.Option("--answers", metavar="FILE", help="Answers up front: YAML that maps steps to answers.")
+]
+BoundsText = Annotated[
+    str | None,
+    typer.Option("--bounds", metavar="NAME=N,...", help="What it may spend: max_cost=2.50,max_llm_calls=40."),
+]
+Strict = Annotated[bool, typer.Option("--strict", help="To have to wait for an answer is an error: exit code 1.")]
+By = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who says so; default: you@this-machine.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 Actions = Annotated[

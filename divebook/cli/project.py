@@ -14,6 +14,7 @@ from typing import Any
 from divebook.cli.screen import note
 from divebook.config import Sources, load, resolve_content
 from divebook.documents import FileDocuments
+from divebook.engine.state import Interrupt
 from divebook.environment import Environment
 from divebook.errors import InputError, SetupError, StoreError
 from divebook.store import EventStore, open_store
@@ -52,6 +53,36 @@ def choose_workflow(environment: Environment, wanted: str | None) -> str:
     if not names:
         raise SetupError("there is no workflow in it; add one under Workflows")
     raise SetupError(f"there are several workflows in it: {', '.join(names)}. Choose one with -w NAME")
+
+
+def assignments(option: str, written: Iterable[str]) -> list[tuple[str, Any]]:
+    """Return names and values from ``name=text`` and ``name:=json``."""
+    pairs = []
+    for assignment in written:
+        key, equals, value = assignment.partition("=")
+        name = key.removesuffix(":")
+        if not (equals and name):
+            raise InputError(f"{option} {assignment!r} is not understood; write {option} name=value, or name:=JSON")
+        pairs.append((name, parsed_json(f"{option} {name!r}", value) if key.endswith(":") else value))
+    return pairs
+
+
+def parsed_answer(question: Interrupt, text: str, way: str) -> Any:
+    """Return an answer as it is meant: as JSON where the question asks for data, or where it is an object or list."""
+    if way == "text":
+        return text
+    if way == "json":
+        return parsed_json("the answer", text)
+    wants_data = question.schema is not None or text[:1] in ("{", "[")
+    return json_or_text(text) if wants_data else text
+
+
+def json_or_text(text: str) -> Any:
+    """Return the value of a JSON text; any other text as it is."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def inputs_from(assignments: Iterable[str]) -> dict[str, Any]:

@@ -1,23 +1,61 @@
-"""``divebook inbox``: the questions that wait for an answer."""
+"""``divebook inbox``: the questions that wait for an answer, and the commands that give it."""
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
 from divebook.cli.options import Json, Store
+
+if TYPE_CHECKING:
+    from divebook.engine.state import Interrupt
 
 
 def inbox(store: Store = None, *, json: Json = False) -> None:
-    """List the questions that executions ask."""
+    """List the questions that wait for an answer."""
     from divebook.cli.project import existing_store
-    from divebook.cli.screen import columns, note, write
-    from divebook.cli.text import as_json, one_line
+    from divebook.cli.screen import note, say, write
+    from divebook.cli.text import as_json
     from divebook.environment import Environment
 
     asked = Environment(store=existing_store(store)).interrupts()
     if json:
         write(as_json([{"execution": execution, **question._asdict()} for execution, question in asked], indent=2))
-    elif asked:
-        rows = [(question.interrupt_id, execution, one_line(question.question, 120)) for execution, question in asked]
-        columns(("question", "execution", "text"), rows, whole=("question", "execution"))
-        note("to answer: divebook answer QUESTION retry|done|fail", "yellow")
-    else:
+    elif not asked:
         note("no questions")
+    again = [] if store is None else ["--store", store]
+    for execution, question in asked if not json else ():
+        for line in _described(execution, question):
+            say(line)
+        for line in commands([question], again):
+            note(line, "yellow")
+
+
+def _described(execution_id: str, question: Interrupt) -> Iterator[str]:
+    from divebook.cli.text import as_json, local, one_line
+    from divebook.engine.interrupts import schema_in_words
+
+    yield f"{question.interrupt_id}  {question.kind}  {execution_id}, step {one_line(question.step, 60)}"
+    yield f"  {one_line(question.question, 400)}"
+    if question.message:
+        yield f"  {one_line(question.message, 400)}"
+    choices = (question.data or {}).get("choices")
+    if choices:
+        yield f"  choices: {one_line(', '.join(map(str, choices)), 200)}"
+    shown = {key: value for key, value in (question.data or {}).items() if key != "choices"}
+    if shown:
+        yield f"  data: {one_line(as_json(shown), 400)}"
+    if question.schema is not None:
+        yield f"  asks for: {one_line(schema_in_words(question.schema), 200)}"
+    if question.expires_at is not None:
+        yield f"  expires {local(question.expires_at)}"
+
+
+def commands(questions: Iterable[Interrupt], again: Sequence[str]) -> Iterator[str]:
+    """Yield for each question the command that answers it; `again` is what that needs beside the answer."""
+    from divebook.engine.interrupts import example_answer, wanted_answer
+
+    for question in questions:
+        words = ["divebook", "answer", question.interrupt_id, example_answer(question), *again]
+        yield f"to answer with {wanted_answer(question)}: {shlex.join(words)}"

@@ -10,7 +10,20 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from divebook.cli.options import Actions, Agents, Durability, ExecutionId, Json, Quiet, Store
+from divebook.cli.options import (
+    Actions,
+    Agents,
+    Answer,
+    AnswersFile,
+    BoundsText,
+    By,
+    Durability,
+    ExecutionId,
+    Json,
+    Quiet,
+    Store,
+    Strict,
+)
 from divebook.errors import (
     ConcurrentAppendError,
     DefinitionError,
@@ -20,8 +33,13 @@ from divebook.errors import (
     SetupError,
 )
 
+STRICT = 1
+"""Exit code of what has to wait, where it may not."""
+
 if TYPE_CHECKING:
     from divebook.cli.progress import Progress
+    from divebook.config.answers import Answers
+    from divebook.envelope import Bounds
     from divebook.environment import Environment
     from divebook.execution import Execution
 
@@ -37,26 +55,33 @@ def run(
     actions: Actions = None,
     store: Store = None,
     durability: Durability = None,
+    bounds: BoundsText = None,
+    answer: Answer = None,
+    answers: AnswersFile = None,
+    strict: Strict = False,
     dialect: Annotated[Literal["divebook", "dive"], typer.Option(help="dive: as the old system read it.")] = "divebook",
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Run a workflow and print its result.
 
-    Ctrl-C cancels it in such a way that it can be resumed.
+    Where it has to wait for an answer it ends with exit code 3, and says which command answers. Ctrl-C cancels it in
+    such a way that it can be resumed.
     """
     from divebook.cli.progress import make_progress
-    from divebook.cli.project import choose_workflow, inputs_from, open_environment, read
+    from divebook.cli.project import assignments, choose_workflow, inputs_from, open_environment, read
+    from divebook.config.answers import answers_from, bounds_from
 
-    given = inputs_from(inputs or ())
+    given, limits = inputs_from(inputs or ()), bounds_from(bounds)
+    known = answers_from(assignments("--answer", answer or ()), answers)
     with make_progress(quiet=quiet) as progress:
         definitions = read(file, dialect)
         environment = open_environment(store, actions or (), progress.print)
         environment.define(definitions)
         chosen = choose_workflow(environment, workflow)
-        started = partial(environment.start, chosen, given, coerce_text=True, durability=durability)
-        ended = _finish(started, environment, progress)
-    _conclude(*ended, [str(file), *_again(actions, store)], json=json)
+        started = partial(environment.start, chosen, given, coerce_text=True, durability=durability, bounds=limits)
+        ended = _finish(started, environment, progress, known)
+    _conclude(*ended, [str(file), *_again(actions, store)], json=json, strict=strict)
 
 
 def resume(
@@ -65,6 +90,10 @@ def resume(
     actions: Actions = None,
     store: Store = None,
     *,
+    bounds: BoundsText = None,
+    answer: Answer = None,
+    answers: AnswersFile = None,
+    strict: Strict = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -73,51 +102,103 @@ def resume(
     What completed is not run again. Prints the result, as run does.
     """
     from divebook.cli.progress import make_progress
-    from divebook.cli.project import existing_store, open_environment, read
+    from divebook.cli.project import assignments, existing_store, open_environment, read
+    from divebook.config.answers import answers_from, bounds_from
 
     existing_store(store)
+    limits, known = bounds_from(bounds), answers_from(assignments("--answer", answer or ()), answers)
     with make_progress(quiet=quiet) as progress:
         environment = open_environment(store, actions or (), progress.print)
         if file is not None:
             environment.define(read(file, environment.execution(execution_id).workflow.dialect))
-        ended = _finish(lambda: _resumed(environment, execution_id, has_file=file is not None), environment, progress)
+        resumed = partial(_resumed, environment, execution_id, limits, has_file=file is not None)
+        ended = _finish(resumed, environment, progress, known)
     names = [] if file is None else [str(file)]
-    _conclude(*ended, [*names, *_again(actions, store)], json=json)
+    _conclude(*ended, [*names, *_again(actions, store)], json=json, strict=strict)
 
 
 def answer(
     question: Annotated[str, typer.Argument(metavar="QUESTION", help="Id of the question, as inbox shows it.")],
     response: Annotated[
-        str, typer.Argument(metavar="ANSWER", help="The answer; for unknown outcomes retry, done, fail.")
+        str, typer.Argument(metavar="ANSWER", help="Text, yes or no, a number, JSON: what the question asks for.")
     ],
     file: Agents = None,
     *,
     result: Annotated[
         str | None, typer.Option("--result", metavar="JSON", help="With done: what the call returned.")
     ] = None,
+    as_: Annotated[
+        Literal["auto", "text", "json"],
+        typer.Option("--as", help="How ANSWER is read; auto: as JSON where the question asks for data."),
+    ] = "auto",
+    by: By = None,
     actions: Actions = None,
     store: Store = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Answer a question and finish its execution."""
+    """Answer a question and carry its execution on."""
+    from divebook.cli.project import parsed_answer, parsed_json
+
+    def send(environment: Environment) -> Execution:
+        if result is not None:
+            given = {"choice": response, "result": parsed_json("--result", result)}
+        else:
+            given = parsed_answer(environment.question(question), response, as_)
+        return environment.answer(question, given, by=by)
+
+    _carry_on(send, file, actions, store, json=json, quiet=quiet)
+
+
+def signal(
+    execution_id: ExecutionId,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the signal, as the step awaits it.")],
+    payload: Annotated[str | None, typer.Argument(metavar="PAYLOAD", help="JSON, or else a text.")] = None,
+    file: Agents = None,
+    *,
+    by: By = None,
+    actions: Actions = None,
+    store: Store = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Send a signal to an execution and carry it on."""
+    from divebook.cli.project import json_or_text
+
+    given = None if payload is None else json_or_text(payload)
+
+    def send(environment: Environment) -> Execution:
+        return environment.signal(execution_id, name, given, by)
+
+    _carry_on(send, file, actions, store, json=json, quiet=quiet)
+
+
+def _carry_on(
+    send: Callable[[Environment], Execution],
+    file: Path | None,
+    actions: list[str] | None,
+    store: str | None,
+    *,
+    json: bool,
+    quiet: bool,
+) -> None:
+    """Send something to an execution, wait for what becomes of it and print that."""
     from divebook.cli.progress import make_progress
-    from divebook.cli.project import existing_store, open_environment, parsed_json, read
+    from divebook.cli.project import existing_store, open_environment, read
 
     existing_store(store)
-    given = {"choice": response, "result": parsed_json("--result", result)} if result is not None else response
     with make_progress(quiet=quiet) as progress:
         environment = open_environment(store, actions or (), progress.print)
         if file is not None:
             environment.define(read(file, "divebook"))
-        ended = _finish(lambda: environment.answer(question, given), environment, progress)
+        ended = _finish(lambda: send(environment), environment, progress)
     names = [] if file is None else [str(file)]
     _conclude(*ended, [*names, *_again(actions, store)], json=json)
 
 
-def _resumed(environment: Environment, execution_id: str, *, has_file: bool) -> Execution:
+def _resumed(environment: Environment, execution_id: str, bounds: Bounds | None, *, has_file: bool) -> Execution:
     try:
-        return environment.resume(execution_id)
+        return environment.resume(execution_id, bounds)
     except ExecutionNotFoundError:
         raise
     except (DefinitionError, NotFoundError) as error:
@@ -129,7 +210,9 @@ def _resumed(environment: Environment, execution_id: str, *, has_file: bool) -> 
         ) from error
 
 
-def _finish(start: Callable[[], Execution], environment: Environment, progress: Progress) -> tuple[Execution, bool]:
+def _finish(
+    start: Callable[[], Execution], environment: Environment, progress: Progress, answers: Answers | None = None
+) -> tuple[Execution, bool]:
     """Start an execution and wait for its end; return whether somebody pressed Ctrl-C as well."""
     from divebook.cli.interrupts import Interrupts
 
@@ -138,12 +221,20 @@ def _finish(start: Callable[[], Execution], environment: Environment, progress: 
         execution = start()
         interrupts.guard(execution)
         try:
-            execution.wait()
+            if execution.is_live or execution.state.is_over:  # else another process drives it
+                execution = execution.wait() if answers is None else _answered(execution, answers, progress)
         except (ConcurrentAppendError, FencedError):
             if environment.store.record(execution.id).ended_at is None:
                 raise
             execution = _as_recorded(environment, execution)  # another process cancelled it
         return execution, bool(interrupts.count)
+
+
+def _answered(execution: Execution, answers: Answers, progress: Progress) -> Execution:
+    settled = answers.settle(execution)
+    for key in answers.unused:
+        progress.print(f"nobody asked what is answered for {key!r}")
+    return settled
 
 
 def _as_recorded(environment: Environment, execution: Execution) -> Execution:
@@ -158,13 +249,27 @@ def _again(actions: Sequence[str] | None, store: str | None) -> list[str]:
     return [*named, *(("--store", store) if store else ())]
 
 
-def _conclude(execution: Execution, interrupted: bool, again: Sequence[str], *, json: bool) -> None:  # noqa: FBT001
+def _conclude(
+    execution: Execution,
+    interrupted: bool,  # noqa: FBT001
+    again: Sequence[str],
+    *,
+    json: bool,
+    strict: bool = False,
+) -> None:
     """Print the result, and how to go on if there is something to go on with; leave with the exit code."""
     from divebook.cli.interrupts import INTERRUPTED
+    from divebook.cli.questions import commands
     from divebook.cli.result import print_result
     from divebook.cli.screen import note
+    from divebook.events.catalog import WAITING
 
     code = print_result(execution, json=json)
-    if code and execution.store.location != "memory:":
+    is_kept = execution.store.location != "memory:"
+    asked = execution.interrupts if execution.status == WAITING and is_kept else []
+    for line in commands(asked, again):
+        note(line, "yellow")
+    if code and is_kept and not asked:
         note(f"to go on: {shlex.join(['divebook', 'resume', execution.id, *again])}", "yellow")
+    code = STRICT if strict and execution.status == WAITING else code
     raise typer.Exit(INTERRUPTED if code and interrupted else code)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from decimal import Decimal
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from divebook.engine.instructions import Fact
 from divebook.engine.interrupts import RAISE, RESOURCE_EXHAUSTED, STOP
 from divebook.engine.operations import Reserved
 from divebook.engine.state import PENDING, ExecutionState, PathState
-from divebook.envelope.bounds import FAIL, edge_key
+from divebook.envelope.bounds import ASK, FAIL, Bounds, edge_key
 from divebook.events import catalog
 from divebook.workflow.step import Step
 
@@ -56,8 +57,8 @@ class Exhausted(NamedTuple):
         return REASONS[self.bound]
 
     def __str__(self) -> str:
-        what = f"{_SAID[self.bound]} of the edge {self.edge}" if self.edge else _SAID[self.bound]
-        return f"{self.bound} is reached: {self.used} {what} spent, at most {self.limit} allowed"
+        name = f"the bound of the edge {self.edge}" if self.edge else self.bound
+        return f"{name} is reached: {self.used} {_SAID[self.bound]} spent, at most {self.limit} allowed"
 
 
 def step_bound(state: ExecutionState, path: PathState, step: Step, kinds: frozenset[str]) -> Exhausted | None:
@@ -101,6 +102,30 @@ def call_bound(state: ExecutionState, reserved: Reserved) -> Exhausted | None:
     return None
 
 
+def left_of(state: ExecutionState) -> Bounds:
+    """Return what an execution may still spend, for one that it starts; edges and repeats are its own affair."""
+    bounds, ledger, used = state.bounds, state.ledger, state.usage
+    tokens = used.input_tokens + used.output_tokens + ledger.reserved_tokens
+    cost, seconds = dollars(used.cost + ledger.reserved_cost), state.running_us / MICROSECONDS
+    return Bounds(
+        max_llm_calls=None if bounds.max_llm_calls is None else max(0, bounds.max_llm_calls - ledger.llm_calls),
+        max_agent_hops=bounds.max_agent_hops,
+        max_tokens=None if bounds.max_tokens is None else max(0, bounds.max_tokens - tokens),
+        max_cost=None if bounds.max_cost is None else max(Decimal(0), bounds.max_cost - cost),
+        max_seconds=None if bounds.max_seconds is None else max(0.0, bounds.max_seconds - seconds),
+        on_exhausted=bounds.on_exhausted,
+    )
+
+
+def within(own: Bounds, given: Bounds) -> Bounds:
+    """Return bounds of which each is the tighter of two; how they are met is that of `own`, unless that asks."""
+    tighter: dict[str, Any] = {
+        name: min((limit for limit in (getattr(own, name), getattr(given, name)) if limit is not None), default=None)
+        for name in ("max_llm_calls", "max_agent_hops", "max_tokens", "max_cost", "max_seconds")
+    }
+    return replace(own, **tighter, on_exhausted=FAIL if FAIL in (own.on_exhausted, given.on_exhausted) else ASK)
+
+
 def dollars(nanodollars: int) -> Decimal:
     """Return an amount in US dollars."""
     return (Decimal(nanodollars) / NANODOLLARS).normalize()
@@ -120,7 +145,7 @@ def facts_about(state: ExecutionState, found: Exhausted, path: str, step: str) -
     interrupt_id = question_about(state, found)
     asked = state.interrupts.get(interrupt_id)
     if asked is None:
-        question = f"{str(found)[:1].upper()}{str(found)[1:]}. Raise the bound and go on, or stop?"
+        question = f"{found}. Raise the bound and go on, or stop?"
         told = {"bound": found.bound, "limit": found.limit, "used": found.used, "edge": found.edge}
         told["reason"] = found.reason
         data = {key: value for key, value in told.items() if value is not None} | {"choices": [RAISE, STOP]}

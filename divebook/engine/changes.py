@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from divebook.engine.operations import SIGNAL_WAIT, TIMER
+from divebook.engine.operations import CHILD_WORKFLOW, SIGNAL_WAIT, TIMER
 from divebook.engine.state import RUNNING, ExecutionState, OpenStep, PathState
 from divebook.errors import CorruptStoreError
 from divebook.events.event import Event
@@ -12,7 +12,7 @@ from divebook.events.event import Event
 Changes: TypeAlias = dict[str, Any]
 """Fields of the next `ExecutionState` that differ from the present one."""
 
-SLEEPS = (TIMER, SIGNAL_WAIT)
+SLEEPS = (TIMER, SIGNAL_WAIT, CHILD_WORKFLOW)
 """Operations in which nothing happens."""
 
 

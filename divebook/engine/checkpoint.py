@@ -109,7 +109,13 @@ def _path(data: Mapping[str, Any]) -> PathState:
 
 def _ledger(data: Mapping[str, Any]) -> Ledger:
     return Ledger(
-        **_with(data, edges=_map, history=lambda pairs: _map(pairs, lambda fields: Hop(**fields)), errors=_map)
+        **_with(
+            data,
+            edges=_map,
+            children=_map,
+            history=lambda pairs: _map(pairs, lambda fields: Hop(**fields)),
+            errors=_map,
+        )
     )
 
 

@@ -7,7 +7,7 @@ The functions named there return only what changes, so that an event makes one n
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from immutables import Map
@@ -21,7 +21,7 @@ from divebook.engine.answers import (
 )
 from divebook.engine.changes import SLEEPS, Changes, is_sleeping, open_step_of, path_of, put, sleeps
 from divebook.engine.ledger import NO_BOUNDS, Hop, Ledger
-from divebook.engine.operations import AGENT_RESPONSE, Reserved
+from divebook.engine.operations import AGENT_RESPONSE, CHILD_WORKFLOW, Reserved
 from divebook.engine.state import (
     BRANCHED,
     CANCELLED,
@@ -91,16 +91,19 @@ def _execution_started(_state: ExecutionState, event: Event, data: catalog.Execu
         "started_us": event.recorded_at,
         "bounds": Bounds.from_dict(data.bounds) if data.bounds else NO_BOUNDS,
         "identity": data.identity or EMPTY,
+        "parent": data.parent,
     }
 
 
 def _execution_resumed(state: ExecutionState, event: Event, data: catalog.ExecutionResumed) -> Changes:
-    paths = state.paths
+    paths, ledger = state.paths, state.ledger
     for path in state.paths.values():
         if path.status in (FAILED, CANCELLED) or path.phase != ENDED:
-            paths = paths.set(path.id, _reopened(path))
+            reopened, ledger = _within_its_hop(_reopened(path), ledger)
+            paths = paths.set(path.id, reopened)
     active = [path for path in paths.values() if path.phase != ENDED]
     return {
+        "ledger": ledger,
         "lifecycle": RUNNING,
         "error": None,
         "failed_path": None,
@@ -127,6 +130,16 @@ def _reopened(path: PathState) -> PathState:
     opened = path.open if path.phase != ENDED else path.open._replace(operations=_without_failures(path.open))
     inside = {"status": RUNNING, "phase": IN_STEP, "open": opened, "variables": opened.entry_variables}
     return path.changed(again | inside)
+
+
+def _within_its_hop(path: PathState, ledger: Ledger) -> tuple[PathState, Ledger]:
+    """Return a path that is taken up again inside an agent step as on the same hop as before: it counts once."""
+    if path.hop is not None or path.open is None or path.open.step_type != PROMPT:
+        return path, ledger
+    place = (path.id, path.current_step)
+    number = max(number for number, hop in ledger.history.items() if (hop.path, hop.step) == place)
+    hop = ledger.history[number]._replace(ended_us=None, status="running", error=None)
+    return path.changed({"hop": number}), ledger._replace(history=ledger.history.set(number, hop))
 
 
 def _without_failures(opened: OpenStep) -> Map[str, OperationRecord]:
@@ -192,6 +205,7 @@ def _path_branched(state: ExecutionState, event: Event, data: catalog.PathBranch
             parent=parent.id,
             came_from=parent.current_step,
             before=entered,
+            repeats=parent.repeats,
         )
         paths = paths.set(child.id, child)
     count = len(data.new_paths)
@@ -218,11 +232,19 @@ def _path_ended(state: ExecutionState, event: Event, status: str, error: str | N
     path = path_of(state, event)
     at_last.setdefault("open", _letting_go(path.open))
     changes = put(
-        state, path, status=status, phase=ENDED, left=path.phase, error=error, ended_us=event.recorded_at, **at_last
+        state,
+        path,
+        status=status,
+        phase=ENDED,
+        left=path.phase,
+        error=error,
+        ended_us=event.recorded_at,
+        hop=None,
+        **at_last,
     )
     return {
         **changes,
-        "ledger": _without(state, path),
+        "ledger": _without(state, path, error or status, event.recorded_at),
         "active": state.active - 1,
         "joining": state.joining - (path.phase == JOINING),
         "sleeping": state.sleeping - is_sleeping(path),
@@ -230,9 +252,11 @@ def _path_ended(state: ExecutionState, event: Event, status: str, error: str | N
     }
 
 
-def _without(state: ExecutionState, path: PathState) -> Ledger:
+def _without(state: ExecutionState, path: PathState, why: str, at: int) -> Ledger:
     """Return the ledger once a path has ended: it holds nothing back any more, and is in no agent step."""
     ledger = state.ledger
+    if path.hop is not None:
+        ledger = ledger.with_hop(path.hop, status="error", error=why, ended_us=at)
     for record in path.open.operations.values() if path.open is not None else ():
         ledger = ledger.holding(record.reserved, -1)
     return ledger
@@ -401,10 +425,19 @@ def _operation_completed(state: ExecutionState, event: Event, data: catalog.Oper
         changes["usage"] = state.usage.plus(data.usage)
     if begun.reserved is not None:
         changes["ledger"] = state.ledger.holding(begun.reserved, -1)
-    if begun.signal is not None:
+    if begun.operation_type == CHILD_WORKFLOW:
+        changes |= _child_ended(state, begun, data.usage)
+    elif begun.signal is not None:
         left = state.signals.get(begun.signal, ())[1:]
         changes["signals"] = state.signals.set(begun.signal, left) if left else state.signals.delete(begun.signal)
     return changes
+
+
+def _child_ended(state: ExecutionState, begun: OperationRecord, usage: Mapping[str, int] | None) -> Changes:
+    """Return what the end of an execution that this one started changes: its calls count, its signals are done with."""
+    child, calls = begun.signal or "", (usage or {}).get("requests", 0)
+    changes: Changes = {"ledger": state.ledger.with_child(child, calls)}
+    return changes | ({"signals": state.signals.delete(child)} if child in state.signals else {})
 
 
 def _operation_failed(state: ExecutionState, event: Event, data: catalog.OperationFailed) -> Changes:
@@ -414,9 +447,15 @@ def _operation_failed(state: ExecutionState, event: Event, data: catalog.Operati
     record = begun._replace(
         ended_sequence=event.sequence, status=FAILED, error=data.error, error_names=names, reserved=None
     )
+    if data.usage:
+        opened = opened._replace(usage=opened.usage.plus(data.usage))
     changes = _put_operation(state, path, opened, record)
+    if data.usage:
+        changes["usage"] = state.usage.plus(data.usage)
     if begun.reserved is not None:
         changes["ledger"] = state.ledger.holding(begun.reserved, -1)
+    if begun.operation_type == CHILD_WORKFLOW:
+        changes |= _child_ended(state, begun, data.usage)
     return changes
 
 

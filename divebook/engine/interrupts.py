@@ -83,7 +83,11 @@ def _unfit(question: Interrupt, why: str) -> InterruptError:
 
 def _is_empty(value: Any) -> bool:
     if isinstance(value, Mapping) and set(value) <= FIELDS:
-        return all(entry in (None, "", {}) for entry in value.values())
+        return all(entry == {} or _says_nothing(entry) for entry in value.values())
+    return _says_nothing(value)
+
+
+def _says_nothing(value: Any) -> bool:
     return value is None or (isinstance(value, str) and not value.strip())
 
 
@@ -251,6 +255,47 @@ def _wanted(question: Interrupt) -> str:
 def wanted_answer(question: Interrupt) -> str:
     """Return in a few words what a person may answer, for lists and prompts."""
     return _wanted(question)
+
+
+_EXAMPLES = {
+    CLARIFICATION: "TEXT",
+    CONFIRMATION: "yes",
+    AGENT_REVIEW: APPROVE,
+    CHECKPOINT: "seen",
+    RESOURCE_EXHAUSTED: RAISE,
+    TIMEOUT: "TEXT",
+    SYSTEM_ERROR: "TEXT",
+    OUTCOME_UNKNOWN: RETRY,
+}
+
+
+def example_answer(question: Interrupt) -> str:
+    """Return an answer as it can be typed; in capitals what is to be replaced."""
+    return (
+        "JSON"
+        if question.schema is not None and question.kind not in (CONFIRMATION, AGENT_REVIEW)
+        else (_EXAMPLES[question.kind])
+    )
+
+
+def schema_in_words(schema: Mapping[str, Any]) -> str:
+    """Return what a JSON schema asks for in a few words: ``name (string), risk (low, high; may be left out)``."""
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping):
+        return _type_in_words(schema)
+    required = schema.get("required") or ()
+    return ", ".join(
+        f"{name} ({_type_in_words(entry)}{'' if name in required else '; may be left out'})"
+        for name, entry in properties.items()
+    )
+
+
+def _type_in_words(schema: Any) -> str:
+    if not isinstance(schema, Mapping):
+        return "anything"
+    if "enum" in schema:
+        return ", ".join(map(str, schema["enum"]))
+    return str(schema.get("type") or "anything")
 
 
 def value_of(question: Interrupt) -> Any:

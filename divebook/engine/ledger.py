@@ -47,6 +47,8 @@ class Ledger(NamedTuple):
     """Passages by ``"from->to"``, of the edges that have a bound."""
     history: Map[int, Hop] = NO_HOPS
     """The agent steps, by number."""
+    children: Map[str, int] = NO_EDGES
+    """Model calls of the executions that it started, by id; they count in `llm_calls` as well."""
     errors: Map[int, Mapping[str, Any]] = NO_ERRORS
     """Errors of steps: ``agent``, ``error``, ``error_type``, ``timestamp`` (microseconds)."""
 
@@ -58,6 +60,11 @@ class Ledger(NamedTuple):
             reserved_tokens=self.reserved_tokens + sign * reserved.tokens,
             reserved_cost=self.reserved_cost + sign * reserved.cost,
         )
+
+    def with_child(self, child: str, calls: int) -> Ledger:
+        """Return the ledger with more model calls of an execution that this one started."""
+        counted = self.children.set(child, self.children.get(child, 0) + calls)
+        return self._replace(llm_calls=self.llm_calls + calls, children=counted)
 
     def with_error(self, step: str, error: str, at: int) -> Ledger:
         """Return the ledger with one more error."""

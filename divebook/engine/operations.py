@@ -21,6 +21,8 @@ TIMER = "timer"
 """Lets time pass."""
 SIGNAL_WAIT = "signal_wait"
 """Takes the next signal of a name."""
+CHILD_WORKFLOW = "child_workflow"
+"""Runs another workflow as an execution of its own, whose end comes as a signal with the id of that execution."""
 
 
 class Place(NamedTuple):

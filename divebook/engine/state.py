@@ -292,6 +292,8 @@ class ExecutionState(Snapshot):
     """How long it has waited for people, or nobody has driven it."""
     identity: Mapping[str, Any] = EMPTY
     """Who asked for it."""
+    parent: str | None = None
+    """The execution that started it and waits for its end."""
     bounds: Bounds = NO_BOUNDS
     ledger: Ledger = NOTHING_SPENT
     stops: int = 0

@@ -84,6 +84,8 @@ class ExecutionStarted(Payload):
     """What may be spent (`Bounds.to_dict`); without it there is no bound."""
     identity: Mapping[str, Any] | None = None
     """Who asked: ``user_id``, ``session_id``, ``request_id``, ``metadata``."""
+    parent: str | None = None
+    """The execution that started this one and waits for its end."""
 
 
 @_event("execution_resumed")
@@ -352,6 +354,8 @@ class OperationFailed(Payload):
     error: str = ""
     error_names: Sequence[str] | None = None
     """The class of the error and those it derives from, so that policies that name one fit after a restart as well."""
+    usage: Mapping[str, int] | None = None
+    """What was consumed all the same."""
 
 
 @_event("time_accessed", "accessed_at", "value")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
 from datetime import datetime
 from typing import Any
 
@@ -12,6 +14,7 @@ from divebook.engine.state import NO_FAILURE, Interrupt, OpenStep, Usage
 from divebook.events import catalog
 from divebook.events.codec import storable
 from divebook.events.event import to_datetime
+from divebook.execution.children import DriveChild
 from divebook.execution.recorder import Call, Question, Recorder
 from divebook.execution.schemas import complaint
 from divebook.execution.strands import Strands
@@ -19,6 +22,8 @@ from divebook.workflow.definition import Workflow
 from divebook.workflow.step import Step
 
 JITTER_BITS = 32
+STRAND: ContextVar[str] = ContextVar("divebook_strand", default="")
+"""Which of several calls side by side the present code belongs to, and which of those around it; else empty."""
 
 
 class StepContext:
@@ -57,7 +62,7 @@ class StepContext:
         self.iteration_index = iteration_index
         self.local: Mapping[str, Any] = local or {}
         self._recorder = recorder
-        self._calls = 0
+        self._calls: Counter[str] = Counter()
 
     @property
     def execution_id(self) -> str:
@@ -179,9 +184,14 @@ class StepContext:
 
     def place(self, key: str | None = None) -> Place:
         """Return the place of the next operation: the one named `key`, else the next in number."""
-        if key is None:
-            self._calls += 1
-        return Place(self.path, self.step.name, self.visit, self.iteration_index, key or self._calls, self.attempt)
+        found = self._next_key() if key is None else key
+        return Place(self.path, self.step.name, self.visit, self.iteration_index, found, self.attempt)
+
+    def _next_key(self) -> str | int:
+        """Return the number of the next operation; each strand counts its own, so that their speed does not matter."""
+        strand = STRAND.get()
+        self._calls[strand] += 1
+        return f"{strand}{self._calls[strand]}" if strand else self._calls[strand]
 
     @property
     def idempotency_key(self) -> str:
@@ -248,6 +258,16 @@ class StepContext:
             None came within so many seconds.
         """
         return await self._recorder.signal(self.place(), name, within)
+
+    async def child(self, workflow: str, inputs: Mapping[str, Any], drive: DriveChild, *, key: str) -> Any:
+        """Run another workflow as an execution of its own; return its id, status and outputs as they are recorded.
+
+        Raises
+        ------
+        OperationError
+            It did not complete.
+        """
+        return await self._recorder.child(self.place(key), workflow, inputs, drive)
 
     async def now(self, key: str | None = None) -> datetime:
         """Return the time, recorded, UTC; `key` names the place, where calls are repeated or run side by side."""

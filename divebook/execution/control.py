@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import getpass
+import logging
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeAlias
 
 from divebook.engine.checkpoint import load_state
 from divebook.engine.evolve import fold
-from divebook.engine.inbox import ANSWER, EXPIRED, SIGNAL, answer_payload, signal_payload
+from divebook.engine.inbox import ANSWER, EXPIRED, SIGNAL, answer_payload, facts_of, signal_payload
 from divebook.engine.instructions import Fact
 from divebook.engine.interrupts import checked_response
 from divebook.engine.state import PENDING, ExecutionState, Interrupt
 from divebook.envelope.bounds import Bounds
 from divebook.errors import (
     CorruptStoreError,
+    DivebookError,
     ExecutionError,
+    ExecutionNotFoundError,
     InterruptError,
     LeaseHeldError,
     NewerStoreError,
@@ -26,6 +29,7 @@ from divebook.errors import (
 )
 from divebook.events import Event, catalog
 from divebook.events.codec import storable
+from divebook.execution.children import running_children
 from divebook.execution.clock import Chance, Clock, Ids
 from divebook.execution.engine_thread import ENGINE
 from divebook.execution.execution import CANCELLED, Execution
@@ -35,6 +39,11 @@ from divebook.store import EventStore, ExecutionRecord, Lease, Owner
 from divebook.store.durability import Durability
 from divebook.store.messages import Message
 from divebook.workflow.definition import Workflow
+
+_log = logging.getLogger(__name__)
+
+Opening: TypeAlias = Callable[[], tuple[Workflow, catalog.ExecutionStarted, Durability | None]]
+"""Returns what an execution begins with."""
 
 
 class Control:
@@ -64,10 +73,14 @@ class Control:
     # --- starting and finding --------------------------------------------------------------------------------------
 
     def create(
-        self, workflow: Workflow, opening: catalog.ExecutionStarted, durability: Durability | None = None
+        self,
+        workflow: Workflow,
+        opening: catalog.ExecutionStarted,
+        durability: Durability | None = None,
+        execution_id: str | None = None,
     ) -> Execution:
         """Return a pending execution, of which nothing is recorded before it is started."""
-        execution_id = Ids(self.clock, self.chance).execution()
+        execution_id = execution_id or Ids(self.clock, self.chance).execution()
         execution = Execution(workflow, ExecutionState(execution_id), self.store, self)
         execution.opening, execution.durability = opening, durability
         self._live[execution_id] = execution
@@ -149,6 +162,51 @@ class Control:
 
         return ENGINE.submit(deliver()).result()
 
+    # --- executions that others start --------------------------------------------------------------------------------
+
+    async def drive_child(self, child: str, opening: Opening, *, again: bool) -> ExecutionState:
+        """Begin an execution that another one asks for, or take it up; return its state once it has ended, or rests.
+
+        With `again` one that failed or was cancelled is taken up as well. Call it on the engine's loop.
+        """
+        try:
+            execution = self.find(child)
+        except ExecutionNotFoundError:
+            workflow, started, durability = opening()
+            execution = self.create(workflow, started, durability, child).start()
+        if not execution.is_live and self._can_go_on(execution, again=again):
+            self.go_on(execution)
+        if execution.is_live:
+            await execution
+        return execution.refresh().state
+
+    def _can_go_on(self, execution: Execution, *, again: bool) -> bool:
+        state = execution.state
+        if state.is_over:
+            return again and state.lifecycle != catalog.COMPLETED
+        return state.status != catalog.WAITING or bool(facts_of(state, self.store.inbox(execution.id, state.taken)))
+
+    def ended(self, execution: Execution) -> None:
+        """Tell whoever started an execution that it has ended, and cancel what it started itself; on the loop."""
+        for child in running_children(execution.state):
+            with suppress(DivebookError):  # it ends at this moment, or never began
+                self.cancel(child, f"its parent {execution.id} is {execution.status}")
+        if execution.state.parent is not None:
+            self._tell(execution.state.parent, execution)
+
+    def _tell(self, parent_id: str, child: Execution) -> None:
+        try:
+            parent = self.find(parent_id)
+            if parent.state.is_over:
+                return
+            key = f"{child.id}/{child.state.last_sequence}"
+            payload = signal_payload(child.id, child.status)
+            self.store.post(self._message(parent_id, SIGNAL, key, payload, child.id))
+            if not ENGINE.mailroom(self.store).deliver(parent_id) and not parent.is_live:
+                self.go_on(parent)
+        except DivebookError as error:  # without what it needs in this process it is taken up in another one
+            _log.warning("execution %s waits for %s, which has ended, and cannot go on: %s", parent_id, child.id, error)
+
     # --- questions -------------------------------------------------------------------------------------------------
 
     def answer(
@@ -192,6 +250,10 @@ class Control:
 
     def _message(self, execution_id: str, kind: str, key: str, payload: Any, source: str) -> Message:
         return Message(execution_id, kind, key, payload, source, self.clock.now())
+
+    def question(self, interrupt_id: str, execution_id: str | None = None) -> Interrupt:
+        """Return a question; see `Environment.question`."""
+        return self._asked(interrupt_id, execution_id).state.interrupts[interrupt_id]
 
     def questions(self) -> list[tuple[str, Interrupt]]:
         """Return every question that waits for an answer, with the id of its execution, newest execution first."""

@@ -9,14 +9,17 @@ from concurrent.futures import Future
 from datetime import datetime
 from typing import Any, Protocol
 
+from divebook.engine.envelope import envelope_of
 from divebook.engine.evolve import fold
 from divebook.engine.inbox import facts_of
 from divebook.engine.instructions import Fact
 from divebook.engine.state import ExecutionState, Interrupt, PathState, Usage
+from divebook.envelope import Envelope
 from divebook.errors import ExecutionCancelledError, ExecutionError, ExecutionFailedError, LeaseHeldError, StoreError
 from divebook.events import Event, catalog
 from divebook.events.recorded import opened
 from divebook.execution.clock import Chance, Clock, Ids
+from divebook.execution.context import STRAND
 from divebook.execution.engine_thread import ENGINE
 from divebook.execution.farewell import FAREWELL
 from divebook.execution.journal import FIRST_TOKEN, Journal
@@ -28,6 +31,7 @@ from divebook.store.durability import Durability
 from divebook.store.leases import Lease
 from divebook.store.owner import Owner
 from divebook.workflow.definition import Workflow
+from divebook.workflow.functions import CURRENT
 
 MICROSECONDS = 1_000_000
 CANCELLED = "cancelled by a person"
@@ -53,6 +57,9 @@ class Controls(Protocol):
 
     def cancel(self, execution_id: str, reason: str) -> Execution:
         """Cancel an execution."""
+
+    def ended(self, execution: Execution) -> None:
+        """Hear that an execution which this process drove has ended."""
 
 
 class Execution:
@@ -141,6 +148,11 @@ class Execution:
     def usage(self) -> Usage:
         """What model calls have consumed."""
         return self.state.usage
+
+    @property
+    def envelope(self) -> Envelope:
+        """The request as it stands: identity, bounds and what is spent of them, history, questions; a copy."""
+        return envelope_of(self.state, [step.name for step in self.workflow.steps])
 
     @property
     def started_at(self) -> datetime | None:
@@ -316,6 +328,7 @@ class Execution:
         await journal.durable()
         self.store.release(lease)
         self._settle(journal)
+        self._control.ended(self)
 
     def refresh(self) -> Execution:
         """Read on in the log if another process has written to it; for the environment."""
@@ -338,11 +351,15 @@ class Execution:
         self, openings: Sequence[Fact], services: Services, clock: Clock, chance: Chance, lease: Lease | None
     ) -> None:
         """Drive it until it has ended or rests, and on if something came while it was coming to rest."""
+        STRAND.set("")  # another execution may have started this one, from among its own calls
+        CURRENT.set(None)
         await self._drive_once(openings, services, clock, chance, lease)
         while (again := self._taken_up_again()) is not None:
             resumed = Fact(catalog.ExecutionResumed(self._state.status))
             await self._drive_once((resumed,), services, clock, chance, again)
         self._set_alarm(clock)
+        if self._state.is_over:
+            self._control.ended(self)
 
     async def _drive_once(
         self, openings: Sequence[Fact], services: Services, clock: Clock, chance: Chance, lease: Lease | None

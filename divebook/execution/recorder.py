@@ -7,21 +7,32 @@ only if it is repeatable. Otherwise nobody can know whether it took effect, and 
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from divebook.engine.bounds import call_bound, facts_about, fails_at_bounds, question_about
-from divebook.engine.interrupts import DONE, FAIL, OUTCOME_UNKNOWN, RETRY, STOP
-from divebook.engine.operations import SIGNAL_WAIT, TIMER, Place, Reserved
+from divebook.engine.bounds import call_bound, facts_about, fails_at_bounds, left_of, question_about
+from divebook.engine.interrupts import DONE, FAIL, OUTCOME_UNKNOWN, RETRY
+from divebook.engine.operations import CHILD_WORKFLOW, SIGNAL_WAIT, TIMER, Place, Reserved
 from divebook.engine.retries import names_of, text_of
-from divebook.engine.state import COMPLETED, EXPIRED, FAILED, PENDING, RUNNING, Interrupt, OperationRecord
-from divebook.errors import BoundExceededError, DivergenceError, InterruptExpiredError, OperationError
+from divebook.engine.state import (
+    COMPLETED,
+    EXPIRED,
+    FAILED,
+    PENDING,
+    RUNNING,
+    ExecutionState,
+    Interrupt,
+    OperationRecord,
+)
+from divebook.errors import BoundExceededError, DivergenceError, ExecutionError, InterruptExpiredError, OperationError
 from divebook.events import catalog
 from divebook.events.codec import canonical_hash, storable
 from divebook.events.values import normalize
 from divebook.execution.breaking_off import leaves_outcome_unknown
+from divebook.execution.children import Child, DriveChild, child_id
 from divebook.execution.clock import Chance
 from divebook.execution.journal import Journal
 from divebook.execution.strands import Strands, Suspended
@@ -101,6 +112,10 @@ def _running_task() -> asyncio.Task[Any] | None:
         return asyncio.current_task()
     except RuntimeError:  # there is no loop on this thread
         return None
+
+
+def _is_more(count: Callable[[], int], than: int) -> bool:
+    return count() > than
 
 
 class Recorder:
@@ -314,11 +329,11 @@ class Recorder:
         while (found := call_bound(self.journal.state, reserved)) is not None:
             if fails_at_bounds(self.journal.state):
                 raise BoundExceededError(str(found), found.bound, found.reason)
+            if self.journal.state.stopped is not None:
+                raise BoundExceededError(self.journal.state.stopped[0], found.bound, self.journal.state.stopped[1])
             interrupt_id = question_about(self.journal.state, found)
             self.journal.record_all(facts_about(self.journal.state, found, place.path, place.step))
-            answered = await self._answer_to(place.path, interrupt_id)
-            if (answered.response or {}).get("decision") == STOP:
-                raise BoundExceededError(str(found), found.bound, found.reason)
+            await self._answer_to(place.path, interrupt_id)
 
     async def signal(self, place: Place, name: str, within: float | None) -> Any:
         """Return the payload of the next signal of that name that nobody has taken yet.
@@ -359,6 +374,79 @@ class Recorder:
 
         while not is_ready():  # another strand may have taken what this one was woken for
             await self.strands[path].park(is_ready)
+
+    # --- executions that this one starts -----------------------------------------------------------------------------
+
+    async def child(self, place: Place, workflow: str, inputs: Mapping[str, Any], drive: DriveChild) -> Any:
+        """Return the outputs of another workflow, run as an execution of its own that is started once.
+
+        Raises
+        ------
+        OperationError
+            It did not complete.
+        Suspended
+            It waits for something from outside, and nothing else can happen here.
+        """
+        operation_id = place.operation_id
+        asked = Child(
+            child_id(self.journal.state, operation_id),
+            self.journal.execution_id,
+            workflow,
+            inputs,
+            left_of(self.journal.state),
+        )
+        parameters = {"workflow": workflow, "inputs": inputs, "signal": asked.id}
+        self._met.add(operation_id)
+        digest = canonical_hash(parameters)[:HASH_DIGITS]
+        known = self._known(place, operation_id, CHILD_WORKFLOW, digest)
+        if known is not None and known.status == COMPLETED:
+            return known.result
+        if known is not None and known.status == FAILED:
+            raise OperationError(known.error or "failed", operation_id, CHILD_WORKFLOW, known.error_names)
+        if known is None:
+            self._begin(place, operation_id, CHILD_WORKFLOW, parameters, digest)
+        await self.journal.durable()
+        ended = await self._ended(place.path, asked, drive, is_new=known is None)
+        return self._taken(place, self._records(place)[operation_id], ended)
+
+    async def _ended(self, path: str, asked: Child, drive: DriveChild, *, is_new: bool) -> ExecutionState:
+        """Return the last state of a child; whoever drives it to its end sends a signal."""
+
+        def heard() -> int:
+            return len(self.journal.state.signals.get(asked.id, ()))
+
+        seen = heard()
+        child = await drive(asked, again=is_new or not seen)
+        while not child.is_over:
+            await self.strands[path].park(functools.partial(_is_more, heard, seen))
+            seen = heard()
+            child = await drive(asked, again=False)
+        return child
+
+    def _taken(self, place: Place, record: OperationRecord, child: ExecutionState) -> Any:
+        """Record how a child ended, and count what it has consumed since that was last counted."""
+        duration, used = self._since(record.started_at), self._not_counted(child)
+        if child.lifecycle == COMPLETED:
+            result = {"execution_id": child.execution_id, "status": child.lifecycle, "outputs": child.outputs}
+            completed = catalog.OperationCompleted(record.operation_id, CHILD_WORKFLOW, duration, result, used)
+            self._record(place, completed)
+            return result
+        error = ExecutionError(
+            f"child execution {child.execution_id} of {child.workflow_name!r} is {child.lifecycle}: {child.error}"
+        )
+        names = names_of(error)
+        self._record(
+            place,
+            catalog.OperationFailed(record.operation_id, CHILD_WORKFLOW, duration, str(error), names, usage=used),
+        )
+        raise OperationError(str(error), record.operation_id, CHILD_WORKFLOW, names)
+
+    def _not_counted(self, child: ExecutionState) -> dict[str, int] | None:
+        counted = self.journal.state.ledger.children.get(child.execution_id)
+        used = child.usage.to_dict() | {"requests": child.ledger.llm_calls}
+        if counted is None:
+            return {name: value for name, value in used.items() if value} or None
+        return {"requests": used["requests"] - counted} if used["requests"] > counted else None
 
     # --- making the call -------------------------------------------------------------------------------------------
 

@@ -16,9 +16,13 @@ from divebook.workflow.reading import Reading
 from divebook.workflow.yaml_text import parse_yaml
 
 _KEY = re.compile(r"([^\W\d][\w.-]*)=")
+_LONG_KEY = re.compile(r"([^\W\d][\w.:-]*)=")
+"""Also the second question of a step, ``step:2=``."""
 _VARIABLE = re.compile(r"\$([^\W\d]\w*)")
 _CLOSING = {"[": "]", "{": "}"}
 _QUOTES = "\"'"
+REPEATED = ("answer",)
+"""Options that may be given several times: their values are joined by line breaks."""
 _TEXT_TYPES = ("string", "str", "text")
 
 
@@ -64,7 +68,7 @@ def split(line: str) -> list[str]:
 
 
 def _word_end(line: str, start: int) -> int:
-    key = _KEY.match(line, start)
+    key = _LONG_KEY.match(line, start)
     position = key.end() if key else start
     if position < len(line) and line[position] in _QUOTES:
         return _quote_end(line, position)
@@ -124,7 +128,8 @@ def parse(words: Iterable[str], flags: Mapping[str, str], valued: Mapping[str, s
         key = _KEY.match(word)
         spelled, equals, value = word.partition("=")
         if word.startswith("-") and word != "-":
-            options.update([_option(spelled, value if equals else None, remaining, flags, valued)])
+            name, found = _option(spelled, value if equals else None, remaining, flags, valued)
+            options[name] = f"{options[name]}\n{found}" if name in REPEATED and name in options else found
         elif key and inputs:
             if key[1] in given:
                 raise UsageError(f"input {key[1]!r} is given twice")
@@ -186,6 +191,17 @@ def _variable(name: str, variable: str, variables: Mapping[str, Any]) -> Any:
         advice = f"did you mean ${close}?" if close else "define it in a cell, or quote the value if it is text"
         raise UsageError(f"input {name!r}: there is no variable {variable!r} ({advice})")
     return variables[variable]
+
+
+def answers_of(arguments: Arguments) -> list[tuple[str, Any]]:
+    """Return what ``--answer`` says: steps, or questions, with their answers in YAML."""
+    pairs = []
+    for written in filter(None, arguments.options.get("answer", "").split("\n")):
+        key, equals, text = written.partition("=")
+        if not (key and equals):
+            raise UsageError(f"--answer {written!r} is not understood; write --answer step=value")
+        pairs.append((key, yaml_value(text)))
+    return pairs
 
 
 def yaml_value(text: str) -> Any:

@@ -17,6 +17,9 @@ from divebook.analysis.shown import cut, local_time, one_line, plural, seconds, 
 from divebook.analysis.spans import Span, spans_of
 from divebook.analysis.timeline import layout, svg, svg_data_uri
 from divebook.analysis.usage import usage_text
+from divebook.engine.bounds import dollars
+from divebook.engine.interrupts import schema_in_words, wanted_answer
+from divebook.engine.state import EXPIRED, Interrupt
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, WAITING
 from divebook.execution import Execution
 
@@ -48,6 +51,8 @@ class Report:
     values: tuple[tuple[str, str], ...]
     questions: tuple[tuple[str, str], ...]
     """What it waits for people to answer, and how."""
+    answers: tuple[tuple[str, str], ...]
+    """Questions with their answers, and who gave them."""
     error: str
     next: str
     """What to type in order to go on; empty if there is nothing to do."""
@@ -70,6 +75,7 @@ def report_of(execution: Execution) -> Report:
         values_title=values_title,
         values=values,
         questions=tuple(_questions(execution)),
+        answers=tuple(_answers(execution)),
         error=_error_text(execution),
         next=_next(execution),
         spans=spans,
@@ -90,13 +96,50 @@ def _facts(execution: Execution) -> Iterable[str]:
     if started and ended:
         yield f"took {seconds((ended - started).total_seconds())}"
     yield usage_text(execution.usage)
+    yield from _budget(execution)
 
 
 def _questions(execution: Execution) -> Iterable[tuple[str, str]]:
     for asked in execution.interrupts[:MAX_VALUES]:
-        choices = (asked.data or {}).get("choices") or ["..."]
-        answers = " or ".join(repr(choice) for choice in choices) if len(choices) > 1 else choices[0]
-        yield one_line(asked.question, MAX_ERROR), f"run.answer({asked.interrupt_id!r}, {one_line(answers, MAX_CELL)})"
+        choices = (asked.data or {}).get("choices")
+        told = one_line(" or ".join(map(repr, choices)), MAX_CELL) if choices else "..."
+        wanted = wanted_answer(asked)
+        if asked.schema is not None:
+            wanted = f"{wanted}: {one_line(schema_in_words(asked.schema), MAX_CELL)}"
+        until = "" if asked.expires_at is None else f", until {local_time(asked.expires_at)}"
+        question = f"{one_line(asked.question, MAX_ERROR)} ({asked.kind}: {wanted}{until})"
+        yield question, f"run.answer({asked.interrupt_id!r}, {told})"
+
+
+def _answers(execution: Execution) -> Iterable[tuple[str, str]]:
+    """Yield the latest answers: the question, what was answered, and by whom."""
+    settled = [found for found in execution.state.interrupts.values() if found.status != PENDING]
+    latest = sorted(settled, key=lambda found: (found.settled_us or 0, found.interrupt_id))[-MAX_VALUES:]
+    for found in latest:
+        what = value_text(_said(found)) if found.response else "nothing"
+        by = "nobody in time" if found.status == EXPIRED else found.answered_by or "somebody"
+        yield one_line(found.question, MAX_CELL), f"{one_line(what, MAX_CELL)} (by {one_line(by, 60)})"
+
+
+def _said(found: Interrupt) -> Any:
+    """Return what an answer says, without the form around it where it has one part only."""
+    response = dict(found.response or {})
+    return next(iter(response.values())) if len(response) == 1 else response
+
+
+def _budget(execution: Execution) -> Iterable[str]:
+    """Yield each bound with what is spent of it."""
+    state = execution.state
+    used, ledger, bounds = state.usage, state.ledger, state.bounds
+    spent = (
+        ("model calls", bounds.max_llm_calls, ledger.llm_calls),
+        ("agent steps", bounds.max_agent_hops, ledger.agent_hops),
+        ("loops", bounds.max_iterations, ledger.iterations),
+        ("tokens", bounds.max_tokens, used.input_tokens + used.output_tokens),
+        ("US dollars", bounds.max_cost, dollars(used.cost)),
+        ("seconds", bounds.max_seconds, round(state.running_us / 1e6, 1)),
+    )
+    return (f"{count} of {limit} {name}" for name, limit, count in spent if limit is not None)
 
 
 def _next(execution: Execution) -> str:
@@ -168,6 +211,8 @@ def as_text(report: Report) -> str:
     lines += [f"  {', '.join(report.facts)}", "", *_text_table(report.rows)]
     if report.values:
         lines += ["", f"{report.values_title}:", *_text_values(report.values)]
+    for question, answer in report.answers:
+        lines += ["", f"asked: {question}", f"answered: {answer}"]
     for question, answer in report.questions:
         lines += ["", f"asks: {question}", f"to answer: {answer}"]
     if report.error:
@@ -266,7 +311,11 @@ def _details(report: Report) -> str:
 
 
 def _asked(report: Report) -> str:
-    return "".join(
+    answered = "".join(
+        f'<p style="margin:6px 0"><strong>asked:</strong> {_safe(question)}<br>answered: {_safe(answer)}</p>'
+        for question, answer in report.answers
+    )
+    return answered + "".join(
         f'<p style="margin:6px 0"><strong>asks:</strong> {_safe(question)}<br>'
         f"to answer: <code>{_safe(answer)}</code></p>"
         for question, answer in report.questions

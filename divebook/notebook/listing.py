@@ -5,7 +5,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable
 
-from divebook.analysis.shown import one_line, plural
+from divebook.analysis.shown import local_time, one_line, plural
+from divebook.engine.interrupts import example_answer, schema_in_words, wanted_answer
+from divebook.engine.state import Interrupt
 from divebook.environment import Environment
 from divebook.workflow.definition import InputDefinition, Workflow
 
@@ -22,12 +24,22 @@ def contents(environment: Environment) -> str:
 
 def questions(environment: Environment) -> str:
     """Return the questions that wait for an answer, and how to give it."""
-    asked = [
-        f"{question.interrupt_id}  ({execution_id})\n    {one_line(question.question, 200)}"
-        for execution_id, question in environment.interrupts()
-    ]
-    advice = ["to answer: %dive answer ID ANSWER"] if asked else []
-    return "\n".join([*_section("questions", asked or ["none"]), *advice])
+    asked = ["\n    ".join(_question(*found)) for found in environment.interrupts()]
+    return "\n".join(_section("questions", asked or ["none"]))
+
+
+def _question(execution_id: str, question: Interrupt) -> Iterable[str]:
+    """Yield the lines of one question: who asks, what, what fits, until when, and what to type."""
+    yield f"{question.interrupt_id}  {question.kind}  ({execution_id}, step {one_line(question.step, 40)})"
+    yield one_line(question.question, 200)
+    if question.message:
+        yield one_line(question.message, 200)
+    wanted = wanted_answer(question)
+    if question.schema is not None:
+        wanted = f"{wanted}: {one_line(schema_in_words(question.schema), 200)}"
+    until = "" if question.expires_at is None else f", until {local_time(question.expires_at)}"
+    yield f"answer with {wanted}{until}"
+    yield f"to answer: %dive answer {question.interrupt_id} {example_answer(question)}"
 
 
 def _section(title: str, lines: Iterable[str]) -> list[str]:

@@ -118,6 +118,8 @@ class DiveMagics(Magics):
         --new          begin afresh, where this cell has begun a run before
         --store PATH   keep the log there
         --durability full|relaxed   relaxed: faster, but a power failure may take the latest events
+        --bounds max_cost=2.50,max_llm_calls=40   what it may spend
+        --answer STEP=VALUE         an answer up front, in YAML; STEP:2 for its second question, or an id
 
         `r = %dive run ...` keeps the run. Interrupting the kernel pauses it. The same cell with the same workflow and
         inputs goes on with the run that it began, or shows it if it has completed: Run All repeats nothing.
@@ -131,12 +133,12 @@ class DiveMagics(Magics):
         types = {definition.name: definition.type for definition in workflow.inputs}
         variables = {} if self.shell is None else self.shell.user_ns
         given = values(arguments.inputs, types, variables)
-        store, durability = arguments.options.get("store"), arguments.options.get("durability")
+        options: dict[str, Any] = {name: arguments.options.get(name) for name in ("store", "durability")}
+        options |= _spared(arguments)
         place = self._session.ordinals.next(present_front_end(self.shell), workflow.name)
         if place is None:
-            return self._session.start(workflow, given, store=store, durability=durability)
-        anew = arguments.has("new")
-        run = self._session.start_at(place, workflow, given, store=store, durability=durability, anew=anew)
+            return self._session.start(workflow, given, **options)
+        run = self._session.start_at(place, workflow, given, anew=arguments.has("new"), **options)
         if run.note:
             print(run.note)  # noqa: T201 - what a magic prints is its answer
         return run
@@ -148,8 +150,11 @@ class DiveMagics(Magics):
         --background   return at once
         --check        fail the cell unless it completes
         --store PATH   where its log is
+        --bounds max_cost=2.50,...  bounds in place of those it had
+        --answer STEP=VALUE         an answer up front, in YAML
         """
-        return self._session.resume(arguments.only_word("execution id"), store=arguments.options.get("store"))
+        execution_id, store = arguments.only_word("execution id"), arguments.options.get("store")
+        return self._session.resume(execution_id, store=store, **_spared(arguments))
 
     def show(self, arguments: Arguments) -> Run:
         """Show an execution, running or past.
@@ -171,7 +176,8 @@ class DiveMagics(Magics):
         """Answer a question, and show what becomes of its run.
 
         ID             the question, as `%dive inbox` shows it
-        ANSWER         in YAML: retry, done or fail where an outcome is unknown, or {choice: done, result: 3}
+        ANSWER         in YAML: a text, yes or no, a number, {a: 1}; what fits, %dive inbox says
+        --by NAME      who answers
         --background   return at once
         --check        fail the cell unless the run completes
         --store PATH   where its log is
@@ -181,7 +187,28 @@ class DiveMagics(Magics):
         if len(arguments.words) != 2:
             raise UsageError("%dive answer needs the id of a question and an answer; %dive inbox lists the questions")
         question, response = arguments.words
-        return self._session.answer(question, yaml_value(response), store=arguments.options.get("store"))
+        options = arguments.options
+        return self._session.answer(question, yaml_value(response), by=options.get("by"), store=options.get("store"))
+
+    def signal(self, arguments: Arguments) -> Run:
+        """Send a signal to an execution, and show what becomes of it.
+
+        ID             the execution; the beginning of its id is enough
+        NAME           the signal, as the step awaits it
+        PAYLOAD        in YAML; may be left out
+        --by NAME      who sends it
+        --background   return at once
+        --check        fail the cell unless the run completes
+        --store PATH   where its log is
+        """
+        from divebook.notebook.arguments import yaml_value
+
+        if len(arguments.words) not in (2, 3):
+            raise UsageError("%dive signal needs the id of an execution, the name of a signal, and perhaps a payload")
+        execution_id, name, *payload = arguments.words
+        given = yaml_value(payload[0]) if payload else None
+        options = arguments.options
+        return self._session.signal(execution_id, name, given, by=options.get("by"), store=options.get("store"))
 
     def inbox(self, arguments: Arguments) -> None:
         """List the questions that wait for an answer.
@@ -257,6 +284,14 @@ def _command_called(name: str) -> Command:
     return COMMANDS[name]
 
 
+def _spared(arguments: Arguments) -> dict[str, Any]:
+    """Return the bounds and the answers up front that a line names."""
+    from divebook.config.answers import answers_from, bounds_from
+    from divebook.notebook.arguments import answers_of
+
+    return {"bounds": bounds_from(arguments.options.get("bounds")), "answers": answers_from(answers_of(arguments))}
+
+
 def _in_background(run: Run, front_end: FrontEnd, *, awaited: bool) -> Result:
     """Show a run that nobody waits for."""
     if front_end.shows_widgets:
@@ -293,21 +328,24 @@ def _checked(run: Run, arguments: Arguments) -> Run:
 
 
 _STORE = {"--store": "store"}
-_RUNNING = {**_STORE, "--durability": "durability"}
+_SPARING = {**_STORE, "--bounds": "bounds", "--answer": "answer"}
+_RUNNING = {**_SPARING, "--durability": "durability"}
+_SENDING = {**_STORE, "--by": "by"}
 _FLAGS = {"--background": "background", "-b": "background", "--check": "check"}
 _STARTING = {**_FLAGS, "--new": "new"}
 _LISTING = {"--status": "status", "--workflow": "workflow", "--limit": "limit", "-n": "limit", **_STORE}
-_FINISHED = (DiveMagics.run, DiveMagics.resume, DiveMagics.answer)
+_FINISHED = (DiveMagics.run, DiveMagics.resume, DiveMagics.answer, DiveMagics.signal)
 """What returns a run that is waited for."""
 
 COMMANDS: dict[str, Command] = {
     "run": Command("run [NAME] [KEY=VALUE ...] [--background]", DiveMagics.run, _STARTING, _RUNNING, inputs=True),
     "runs": Command("runs [--status STATUS] [--limit N]", DiveMagics.runs, {}, _LISTING),
     "show": Command("show ID", DiveMagics.show, {}, _STORE),
-    "resume": Command("resume ID [--background]", DiveMagics.resume, _FLAGS, _STORE),
+    "resume": Command("resume ID [--background]", DiveMagics.resume, _FLAGS, _SPARING),
     "recover": Command("recover [ID] [--all]", DiveMagics.recover, {"--all": "all"}, _STORE),
     "inbox": Command("inbox", DiveMagics.inbox, {}, _STORE),
-    "answer": Command("answer ID ANSWER [--background]", DiveMagics.answer, _FLAGS, _STORE),
+    "answer": Command("answer ID ANSWER [--background]", DiveMagics.answer, _FLAGS, _SENDING),
+    "signal": Command("signal ID NAME [PAYLOAD] [--background]", DiveMagics.signal, _FLAGS, _SENDING),
     "cancel": Command("cancel ID", DiveMagics.cancel, {}, _STORE),
     "list": Command("list", DiveMagics.list),
     "help": Command("help [COMMAND]", DiveMagics.help),

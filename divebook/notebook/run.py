@@ -13,6 +13,8 @@ from divebook.execution import Execution
 if TYPE_CHECKING:
     import pandas as pd
 
+    from divebook.config.answers import Answers
+
 TICK = 0.1
 """Seconds between two looks of whoever awaits: an idle event loop does not see that its kernel is interrupted."""
 
@@ -31,8 +33,9 @@ class Run:
     ('completed', {'n': 2})
     """
 
-    def __init__(self, execution: Execution, environment: Environment) -> None:
+    def __init__(self, execution: Execution, environment: Environment, answers: Answers | None = None) -> None:
         self._execution, self._environment = execution, environment
+        self._answers = answers
         self.shown_in: int | None = None
         """Number of the execution of a cell that shows it already."""
         self.note = ""
@@ -125,7 +128,11 @@ class Run:
         check
             Raise ExecutionFailedError or ExecutionCancelledError unless it completed.
         """
-        self._execution.wait(timeout, check=check)
+        self._execution.wait(timeout)
+        if self._answers is not None:
+            self._answers.settle(self._execution)
+        if check:
+            self._execution.wait(check=True)
         return self
 
     def __await__(self) -> Generator[Any, None, Self]:
@@ -133,7 +140,7 @@ class Run:
         return self._settled().__await__()
 
     async def _settled(self) -> Self:
-        waiter = asyncio.ensure_future(_wait(self._execution))
+        waiter = asyncio.ensure_future(_wait(self._execution, self._answers))
         while not waiter.done():
             await asyncio.wait((waiter,), timeout=TICK)
         waiter.result()
@@ -149,11 +156,6 @@ class Run:
         self._execution.refresh()
         return self
 
-    def signal(self, name: str, payload: Any = None) -> Self:
-        """Send it a signal."""
-        self._execution = self._environment.signal(self.id, name, payload)
-        return self
-
     def cancel(self) -> Self:
         """Stop it in such a way that it can be resumed; returns at once, `wait` for the end."""
         self._environment.cancel(self.id)
@@ -164,9 +166,14 @@ class Run:
         self._execution = self._environment.resume(self.id)
         return self
 
-    def answer(self, interrupt_id: str, response: Any) -> Self:
+    def answer(self, interrupt_id: str, response: Any, by: str | None = None) -> Self:
         """Answer one of its questions; it goes on at once, `wait` for the end."""
-        self._execution = self._environment.answer(interrupt_id, response, self.id)
+        self._execution = self._environment.answer(interrupt_id, response, self.id, by)
+        return self
+
+    def signal(self, name: str, payload: Any = None, by: str | None = None) -> Self:
+        """Send it a signal; it goes on at once if it waited for that, `wait` for the end."""
+        self._execution = self._environment.signal(self.id, name, payload, by)
         return self
 
     # --- how it shows ----------------------------------------------------------------------------------------------
@@ -202,5 +209,7 @@ class Run:
         return {"text/plain": as_text(report), "text/html": as_html(report)}
 
 
-async def _wait(execution: Execution) -> None:
+async def _wait(execution: Execution, answers: Answers | None) -> None:
     await execution
+    if answers is not None:
+        await asyncio.to_thread(answers.settle, execution)

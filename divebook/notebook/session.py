@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from divebook.analysis.shown import plural, visible
 from divebook.config import Sources, load, resolve_content
+from divebook.config.answers import Answers, answers_from
 from divebook.config.recovery import Recovered, interrupted, take_up
+from divebook.engine.state import Interrupt
+from divebook.envelope import Bounds
 from divebook.environment import Environment
 from divebook.errors import ExecutionError, NotFoundError, SetupError
 from divebook.notebook.reattach import CELL, Ordinals, Place, earlier_run, note_of
@@ -148,12 +151,15 @@ class Session:
         *,
         store: str | None = None,
         durability: str | None = None,
+        bounds: Bounds | Mapping[str, Any] | None = None,
+        answers: Answers | None = None,
         identity: Mapping[str, Any] | None = None,
     ) -> Run:
         """Start a workflow: a `Workflow`, the name of one, or None for the one that was defined last."""
         environment = self.over(store)
         found = self.workflow(workflow)
-        return Run(environment.start(found, inputs, durability=durability, identity=identity), environment)
+        execution = environment.start(found, inputs, durability=durability, bounds=bounds, identity=identity)
+        return Run(execution, environment, answers)
 
     def start_at(
         self,
@@ -162,8 +168,9 @@ class Session:
         inputs: Mapping[str, Any],
         *,
         store: str | None = None,
-        durability: str | None = None,
         anew: bool = False,
+        answers: Answers | None = None,
+        **options: Any,
     ) -> Run:
         """Go on with what a cell began before, or start a workflow there; see `divebook.notebook.reattach`.
 
@@ -176,7 +183,7 @@ class Session:
         earlier = None if anew else earlier_run(environment, workflow, inputs, place)
         if earlier is None or (earlier.changed and earlier.is_over):
             identity = {CELL: place.to_dict()}
-            return self.start(workflow, inputs, store=store, durability=durability, identity=identity)
+            return self.start(workflow, inputs, store=store, answers=answers, identity=identity, **options)
         execution_id = earlier.record.execution_id
         if earlier.changed:
             changed = " and ".join(earlier.changed)
@@ -188,7 +195,7 @@ class Session:
         if earlier.has_completed:
             run.note = note_of(run.execution)
         elif not run.execution.is_live:
-            run = self.resume(execution_id, store=store)
+            run = self.resume(execution_id, store=store, answers=answers)
             run.note = (
                 f"this cell's run {execution_id} goes on where it was {earlier.record.status}; --new begins afresh"
             )
@@ -208,10 +215,17 @@ class Session:
         environment = self.over(store)
         return Run(environment.execution(execution_id), environment)
 
-    def resume(self, execution_id: str, *, store: str | None = None) -> Run:
+    def resume(
+        self,
+        execution_id: str,
+        *,
+        store: str | None = None,
+        bounds: Bounds | Mapping[str, Any] | None = None,
+        answers: Answers | None = None,
+    ) -> Run:
         """Take a run up again where its log ends."""
         environment = self.over(store)
-        return Run(environment.resume(execution_id), environment)
+        return Run(environment.resume(execution_id, bounds), environment, answers)
 
     def interrupted(self, execution_id: str | None = None, *, store: str | None = None) -> list[ExecutionRecord]:
         """Return the executions that can be recovered: all, or the one whose id begins so."""
@@ -222,10 +236,21 @@ class Session:
         environment = self.over(store)
         return take_up(environment, interrupted(environment, execution_id))
 
-    def answer(self, interrupt_id: str, response: Any, *, store: str | None = None) -> Run:
+    def answer(self, interrupt_id: str, response: Any, *, by: str | None = None, store: str | None = None) -> Run:
         """Answer a question; its run goes on."""
         environment = self.over(store)
-        return Run(environment.answer(interrupt_id, response), environment)
+        return Run(environment.answer(interrupt_id, response, by=by), environment)
+
+    def signal(
+        self, execution_id: str, name: str, payload: Any = None, *, by: str | None = None, store: str | None = None
+    ) -> Run:
+        """Send a signal; its run goes on if it waited for that."""
+        environment = self.over(store)
+        return Run(environment.signal(execution_id, name, payload, by), environment)
+
+    def inbox(self, *, store: str | None = None) -> list[Interrupt]:
+        """Return the questions that wait for an answer, those of the newest run first."""
+        return [question for _, question in self.over(store).interrupts()]
 
     def cancel(self, execution_id: str, *, store: str | None = None) -> Run:
         """Cancel a run of this process, or one that nobody drives any more."""
@@ -285,6 +310,8 @@ def run(
     name: str | None = None,
     store: str | None = None,
     durability: str | None = None,
+    bounds: Bounds | Mapping[str, Any] | None = None,
+    answers: Mapping[str, Any] | None = None,
     dialect: Dialect = "divebook",
 ) -> Run:
     """Start a workflow and return at once; ``await`` the result, or call its `wait`.
@@ -301,6 +328,10 @@ def run(
         Where the execution rests, if not in the session's store.
     durability
         ``full`` or ``relaxed``: whether a power failure may take its latest events.
+    bounds
+        What it may spend: ``{"max_cost": 2.50}``.
+    answers
+        Answers up front, for whoever waits for the run: by id, by step, or ``step:2`` for its second question.
     dialect
         How a file or text is read.
 
@@ -312,7 +343,18 @@ def run(
     """
     session = current_session()
     chosen = workflow if isinstance(workflow, Workflow) else _chosen(session, workflow, name, dialect)
-    return session.start(chosen, inputs, store=store, durability=durability)
+    known = answers_from((answers or {}).items())
+    return session.start(chosen, inputs, store=store, durability=durability, bounds=bounds, answers=known)
+
+
+def inbox(*, store: str | None = None) -> list[Interrupt]:
+    """Return the questions that wait for an answer, those of the newest run first."""
+    return current_session().inbox(store=store)
+
+
+def answer(interrupt_id: str, response: Any, *, by: str | None = None, store: str | None = None) -> Run:
+    """Answer a question; its run goes on. What fits which question: `divebook.Environment.answer`."""
+    return current_session().answer(interrupt_id, response, by=by, store=store)
 
 
 def _chosen(session: Session, source: str | Path, name: str | None, dialect: Dialect) -> Workflow:

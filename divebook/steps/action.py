@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from divebook.engine.interrupts import CONFIRMATION
 from divebook.engine.operations import ACTION_EXECUTION
 from divebook.engine.retries import text_of
-from divebook.errors import ApprovalDeniedError, NotFoundError, StepError
+from divebook.errors import NotFoundError, StepError
 from divebook.events.recorded import opened
 from divebook.execution.context import StepContext
 from divebook.execution.iterations import Outcome
 from divebook.scripting import value_text
 from divebook.steps.actions import Action
+from divebook.steps.approval import approved
 from divebook.steps.evaluation import render_texts, values_of
 from divebook.workflow.rules import is_expression
 
@@ -29,7 +29,8 @@ class ActionStep:
         action = self._find(context)
         parameters = await self._parameters(context)
         if action.approval:
-            parameters = await approved(action, parameters, context)
+            told = action.description
+            parameters = await approved(context, "action", action.name, parameters, description=told, key="approval")
         recorded = {"action_name": action.name, "params": parameters}
 
         async def call() -> Any:
@@ -70,30 +71,3 @@ class ActionStep:
             rendered = await render_texts(list(templates.values()), context.names)
             parameters.update(zip(templates, rendered, strict=True))
         return parameters
-
-
-async def approved(
-    action: Action, parameters: dict[str, Any], context: StepContext, key: str = "approval"
-) -> dict[str, Any]:
-    """Ask a person whether to call an action; return the parameters that were approved.
-
-    Parameters
-    ----------
-    key
-        Name of the question within the step.
-
-    Raises
-    ------
-    ApprovalDeniedError
-        The answer is anything but an approval.
-    """
-    question = f"Run {action.name}?"
-    data = {"action": action.name, "parameters": parameters}
-    answered = await context.interrupt(CONFIRMATION, question, message=action.description or None, data=data, key=key)
-    response = answered.response or {}
-    if response.get("approved") is not True:
-        raise ApprovalDeniedError(question, response.get("text") or "")
-    edited = (response.get("data") or {}).get("parameters", parameters)
-    if not isinstance(edited, dict):
-        raise StepError(f"parameters of {action.name} must be a mapping, not {edited!r}")
-    return edited

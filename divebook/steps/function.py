@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
@@ -14,23 +15,21 @@ import anyio
 from divebook.engine.retries import Failure, names_of, retry_delay_of
 from divebook.errors import DefinitionError, NotFoundError, OperationError, StepError
 from divebook.events.recorded import opened
-from divebook.execution.context import StepContext
+from divebook.execution.children import DriveChild
+from divebook.execution.context import STRAND, StepContext
 from divebook.execution.iterations import Outcome
 from divebook.execution.schemas import instance_of, schema_of
 from divebook.execution.step_run import failure_text
 from divebook.execution.strands import Suspended
 from divebook.execution.threads import in_thread
 from divebook.scripting import value_text
+from divebook.steps.approval import approved
 from divebook.workflow.functions import CURRENT, RESULT, WORKFLOW_FUNCTIONS, StepFunction
 from divebook.workflow.problem import Problem
 
 STEP_EXECUTION = "step_execution"
-CHILD_WORKFLOW = "child_workflow"
 VERSION_DECISION = "version_decision"
 RANDOM_BITS = 53
-
-StartChild = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
-"""Runs another workflow to its end and returns its id, status, outputs and error."""
 
 
 class WorkflowContext:
@@ -40,9 +39,9 @@ class WorkflowContext:
     again. Calls get their place in the order in which they are made, not in which they end.
     """
 
-    def __init__(self, context: StepContext, start_child: StartChild) -> None:
-        self._context, self._start_child = context, start_child
-        self._calls = 0
+    def __init__(self, context: StepContext, drive_child: DriveChild) -> None:
+        self._context, self._drive_child = context, drive_child
+        self._calls: Counter[str] = Counter()
 
     @property
     def execution_id(self) -> str:
@@ -136,7 +135,7 @@ class WorkflowContext:
             expires_in=expires_in,
             default=default,
         )
-        return dict(answered.response or {})
+        return dict(opened(answered.response or {}))
 
     async def ask(self, question: str, answer: Any = None, **options: Any) -> Any:
         """Ask for a clarification; return the text, or an instance of the type `answer`. Options as in `interrupt`."""
@@ -155,7 +154,7 @@ class WorkflowContext:
         OperationError
             None came within so many seconds.
         """
-        return await self._context.signal(name, within)
+        return opened(await self._context.signal(name, within))
 
     async def gather(self, *calls: Awaitable[Any]) -> list[Any]:
         """Await several calls side by side; return their results in order.
@@ -164,8 +163,10 @@ class WorkflowContext:
         """
         results: list[Any] = [None] * len(calls)
         suspended: list[Suspended] = []
+        gathering = self._next_key("gather")
 
         async def keep(strand: Callable[[], AbstractContextManager[None]], index: int, call: Awaitable[Any]) -> None:
+            STRAND.set(f"{gathering}.{index}-")
             with strand():
                 try:
                     results[index] = await call
@@ -186,28 +187,32 @@ class WorkflowContext:
     async def run(self, workflow: str, inputs: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Run another workflow of the environment to its end as an execution of its own; return its outputs.
 
+        It is started once. While it waits for an answer, so does this one; what it consumes counts in the bounds of
+        this one as well.
+
         Raises
         ------
         OperationError
             It did not complete.
         """
         given = self._context.storable(dict(inputs or {}), "inputs")
-        parameters = {"workflow": workflow, "inputs": given}
-        child: dict[str, Any] = await self._context.operation(
-            CHILD_WORKFLOW, parameters, functools.partial(self._start_child, workflow, given), key=self._next_key()
-        )
+        child = await self._context.child(workflow, given, self._drive_child, key=self._next_key())
         return dict(opened(child["outputs"]))
 
     def call(self, step: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Coroutine[Any, Any, Any]:
         """Give a call of a step function its place; for ``@step``."""
         return self._call(step, args, kwargs, self._next_key())
 
-    def _next_key(self) -> str:
-        self._calls += 1
-        return f"call-{self._calls}"
+    def _next_key(self, kind: str = "call") -> str:
+        """Return the name of the next call; each strand counts its own, so that their speed does not matter."""
+        name = f"{STRAND.get()}{kind}-"
+        self._calls[name] += 1
+        return f"{name}{self._calls[name]}"
 
     async def _call(self, step: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any], key: str) -> Any:
-        parameters = {"step": step.name, "arguments": _arguments(step, args, kwargs)}
+        if step.approval:
+            args, kwargs = await self._approved(step, args, kwargs, key)
+        parameters = {"step": step.name, "arguments": dict(_bound(step, args, kwargs).arguments)}
         make = functools.partial(_make, step, args, kwargs)
         while True:
             failures = await self._context.pause_before_retry(key)
@@ -229,6 +234,20 @@ class WorkflowContext:
             else:
                 return opened(result)
 
+    async def _approved(
+        self, step: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any], key: str
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments that a person approved."""
+        bound = _bound(step, args, kwargs)
+        bound.apply_defaults()
+        own = dict(bound.arguments)
+        told = step.description
+        edited = await approved(self._context, "step", step.name, own, description=told, key=f"{key}-approval")
+        for name in edited.keys() - own.keys():
+            raise StepError(f"step {step.name} has no parameter {name!r}; it takes: {', '.join(own) or 'nothing'}")
+        bound.arguments.update(opened(edited))
+        return bound.args, bound.kwargs
+
 
 def as_operation_error(error: Exception) -> OperationError:
     """Return the error in the form in which the log gives it back, so that code meets the same one on every run."""
@@ -237,12 +256,11 @@ def as_operation_error(error: Exception) -> OperationError:
     return OperationError(str(error) or type(error).__name__, error_names=names_of(error))
 
 
-def _arguments(step: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+def _bound(step: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> inspect.BoundArguments:
     try:
-        bound = inspect.signature(step.function).bind(*args, **kwargs)
+        return inspect.signature(step.function).bind(*args, **kwargs)
     except TypeError as error:
         raise StepError(f"step {step.name}: {error}") from error
-    return dict(bound.arguments)
 
 
 async def _make(step: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -259,15 +277,15 @@ async def _make(step: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any
 class FunctionStep:
     """Carries out function steps."""
 
-    def __init__(self, start_child: StartChild) -> None:
-        self._start_child = start_child
+    def __init__(self, drive_child: DriveChild) -> None:
+        self._drive_child = drive_child
 
     async def __call__(self, context: StepContext) -> Outcome:
         """Run the workflow function; what it returns is the step's value."""
         name = context.workflow.name
         if name not in WORKFLOW_FUNCTIONS:
             raise NotFoundError("workflow function", name, WORKFLOW_FUNCTIONS, missing_function(name))
-        workflow_context = WorkflowContext(context, self._start_child)
+        workflow_context = WorkflowContext(context, self._drive_child)
         token = CURRENT.set(workflow_context)
         try:
             value = await WORKFLOW_FUNCTIONS[name].function(workflow_context, **opened(dict(context.inputs)))

@@ -218,15 +218,23 @@ class EventStore(LeaseBook, Mailbox, Upkeep):
     def orphans(self, now: int | None = None) -> list[ExecutionRecord]:
         """Return the executions that have something to do and that nobody drives, newest first.
 
-        One that waits has something to do once its time has come, or a message for it is there.
+        One that waits has something to do once its time has come, or a message for it is there, or whoever drove it
+        died before it had come to rest.
         """
-        driven = {lease.execution_id for lease in self.leases() if lease.is_live(now)}
+        leases = self.leases()
+        driven = {lease.execution_id for lease in leases if lease.is_live(now)}
+        left = {lease.execution_id for lease in leases} - driven
         moment, untaken = to_datetime(Moment.at(now).wall), self.untaken()
         return [
             record
             for record in self.unended()
             if record.execution_id not in driven
-            and (record.status != WAITING or record.is_due(moment) or record.execution_id in untaken)
+            and (
+                record.status != WAITING
+                or record.is_due(moment)
+                or record.execution_id in untaken
+                or record.execution_id in left
+            )
         ]
 
     def resolve(self, prefix: str) -> str:

@@ -48,6 +48,13 @@ class StepFunction:
     function: Callable[..., Any]
     retry: Retry | None = None
     idempotent: bool = False
+    approval: bool = False
+    """A person must approve every call first, and may change its arguments."""
+
+    @property
+    def description(self) -> str:
+        """What it does, for people."""
+        return inspect.getdoc(self.function) or ""
 
 
 class Calls(Protocol):
@@ -137,9 +144,11 @@ _TYPES_BY_NAME = {cls.__name__: text for cls, text in _TYPES.items()}
 def step(name: F) -> F: ...
 @overload
 def step(
-    name: str | None = None, *, retry: Retry | int | None = None, idempotent: bool = False
+    name: str | None = None, *, retry: Retry | int | None = None, idempotent: bool = False, approval: bool = False
 ) -> Callable[[F], F]: ...
-def step(name: Any = None, *, retry: Retry | int | None = None, idempotent: bool = False) -> Any:
+def step(
+    name: Any = None, *, retry: Retry | int | None = None, idempotent: bool = False, approval: bool = False
+) -> Any:
     """Have the calls that a workflow makes of a function recorded: each is made once, its result kept.
 
     Inside a workflow function the call is awaited, also that of an ordinary function, which runs in a thread. Anywhere
@@ -155,11 +164,15 @@ def step(name: Any = None, *, retry: Retry | int | None = None, idempotent: bool
     idempotent
         Calling it twice does no more than calling it once: it is then simply called again where a process died during
         the call. For any other a person is asked.
+    approval
+        A person must approve every call first, and may change its arguments; else ApprovalDeniedError is raised.
     """
     if callable(name):
         return _make_step(name, StepFunction(name.__name__, name))
     policy = None if retry is None else Retry.of(retry)
-    return lambda function: _make_step(function, StepFunction(name or function.__name__, function, policy, idempotent))
+    return lambda function: _make_step(
+        function, StepFunction(name or function.__name__, function, policy, idempotent, approval)
+    )
 
 
 def _make_step(function: Callable[..., Any], made: StepFunction) -> Callable[..., Any]:

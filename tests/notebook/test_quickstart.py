@@ -15,6 +15,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::R
 @pytest.fixture(scope="module")
 def executed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("quickstart")
+    unclear = folder / "mystery-1.0.dist-info"  # found in the folder the kernel runs in; it tells of no licence
+    unclear.mkdir()
+    (unclear / "METADATA").write_text("Metadata-Version: 2.1\nName: mystery\nVersion: 1.0\n")
     notebook = nbformat.read(shutil.copy(QUICKSTART, folder), as_version=4)
     NotebookClient(notebook, timeout=60, resources={"metadata": {"path": str(folder)}}).execute()
     return notebook, folder
@@ -34,10 +37,19 @@ def test_it_writes_the_report(executed):
 
 def test_the_run_is_shown_with_a_table_and_a_picture(executed):
     notebook, _ = executed
-    (shown,) = outputs(notebook, "run = %dive run licence-audit")
+    (shown,) = outputs(notebook, "for question in run.interrupts")
     assert "✓ completed" in shown.data["text/plain"]
     assert shown.data["text/html"].count("<table") == 1
     assert "data:image/svg+xml;base64," in shown.data["text/html"]
+
+
+def test_what_the_rules_cannot_tell_is_asked_and_the_answer_is_reported(executed):
+    notebook, folder = executed
+    (shown,) = outputs(notebook, "run = %dive run licence-audit")
+    assert "… waiting" in shown.data["text/plain"]
+    assert "mystery 1.0" in shown.data["text/plain"].partition("asks: No clear licence")[2]
+    report = (folder / "licence-report.md").read_text()
+    assert "They stay, until our lawyer has read their licences." in report
 
 
 def test_the_log_is_explored(executed):

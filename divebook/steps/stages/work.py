@@ -19,8 +19,8 @@ from divebook.errors import (
     StoreError,
     UnstorableValueError,
 )
-from divebook.steps.action import approved
 from divebook.steps.actions import IDEMPOTENCY_KEY, Action
+from divebook.steps.approval import approved
 from divebook.steps.evaluation import render_texts
 from divebook.steps.stages.answers import object_in
 from divebook.steps.stages.functions import StageFunctions, StageResult
@@ -124,7 +124,8 @@ class Work:
             raise StepError(f"parameters of {tool} must be a mapping, not {parameters!r:.100}")
         action = known[tool]
         if action.approval:
-            parameters = await approved(action, parameters, trial.context, f"approval-{number}")
+            told, key = action.description, f"approval-{number}"
+            parameters = await approved(trial.context, "action", action.name, parameters, description=told, key=key)
         arguments = action.arguments(parameters, trial.context)
         if IDEMPOTENCY_KEY in arguments and IDEMPOTENCY_KEY not in parameters:
             arguments = {**arguments, IDEMPOTENCY_KEY: f"{arguments[IDEMPOTENCY_KEY]}-{number}"}

@@ -1,0 +1,202 @@
+"""An execution as the envelope of one request: read off its state, so that it is a fold of the log like the state.
+
+What the envelope calls stages are the steps of the workflow, and its slots are the outputs of the agent steps. Goals
+have no part in an execution.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from divebook.engine.bounds import dollars
+from divebook.engine.ledger import Hop
+from divebook.engine.state import ENDED, EXPIRED, FAILED, IN_STEP, PENDING, ExecutionState, Interrupt
+from divebook.envelope import Envelope
+from divebook.envelope.audit import Audit, ProcessingRecord
+from divebook.envelope.copying import copied_map
+from divebook.envelope.enums import InterruptKind, ProcessingStatus, TerminalReason
+from divebook.envelope.identity import Identity
+from divebook.envelope.interrupt import FlowInterrupt, Interruption, InterruptResponse
+from divebook.envelope.slots import Slots
+from divebook.envelope.stages import END, START, Stages
+from divebook.envelope.termination import Termination
+from divebook.envelope.times import to_text
+from divebook.envelope.usage import Usage
+from divebook.events.event import to_datetime
+
+NEVER = datetime(1970, 1, 1, tzinfo=UTC)
+"""Stands for the beginning of what has not begun."""
+PARTS = ("text", "approved", "decision", "data")
+
+
+def envelope_of(state: ExecutionState, steps: Sequence[str] = ()) -> Envelope:
+    """Return the envelope of an execution as it stands: the same for the same events, however they were folded.
+
+    Parameters
+    ----------
+    steps
+        The steps of the workflow, as they are written.
+    """
+    envelope = Envelope(bounds=state.bounds, clock=lambda: to_datetime(state.last_us), new_id=lambda _: "")
+    envelope.identity = _identity(state)
+    envelope.usage = _usage(state)
+    envelope.termination = _termination(state)
+    envelope.interruption = _interruption(state)
+    envelope.audit = Audit(_history(state, steps), _errors(state))
+    envelope.slots = Slots(_outputs(state))
+    envelope.stages = _stages(state, steps)
+    return envelope
+
+
+def _moment(microseconds: int | None) -> datetime:
+    return NEVER if microseconds is None else to_datetime(microseconds)
+
+
+def _identity(state: ExecutionState) -> Identity:
+    given, began = state.identity, _moment(state.started_us)
+    return Identity(
+        envelope_id=state.execution_id,
+        request_id=str(given.get("request_id") or state.execution_id),
+        session_id=str(given.get("session_id") or ""),
+        created_at=began,
+        received_at=began,
+        user_id=str(given.get("user_id") or "anonymous"),
+        raw_input=str(given.get("raw_input") or ""),
+        metadata=copied_map(given.get("metadata") or {}, "metadata"),
+    )
+
+
+def _usage(state: ExecutionState) -> Usage:
+    ledger, used = state.ledger, state.usage
+    return Usage(
+        iteration=ledger.iterations,
+        llm_call_count=ledger.llm_calls,
+        agent_hop_count=ledger.agent_hops,
+        token_count=used.input_tokens + used.output_tokens,
+        cost=dollars(used.cost),
+        edge_counts=dict(sorted(ledger.edges.items())),
+    )
+
+
+def _termination(state: ExecutionState) -> Termination:
+    """Return how it ended; before that, the bound at which it waits."""
+    if not state.is_over:
+        asked = (question.data or {} for question in state.pending_interrupts())
+        reason = next((data["reason"] for data in asked if "bound" in data and data.get("reason")), None)
+        return Termination(terminal_reason=None if reason is None else TerminalReason.read(reason))
+    ended = None if state.ended_us is None else to_datetime(state.ended_us)
+    reason = None if state.reason is None else TerminalReason.read(state.reason)
+    return Termination(
+        terminated=True,
+        termination_reason=state.error or state.lifecycle,
+        terminal_reason=reason,
+        completed_at=ended,
+    )
+
+
+# --- questions -----------------------------------------------------------------------------------------------------
+
+
+def _interruption(state: ExecutionState) -> Interruption:
+    """Return the oldest open question and those behind it; where none is open, the one that was settled last."""
+    pending = [_question(found) for found in state.pending_interrupts()]
+    if pending and not state.is_over:
+        return Interruption(interrupt_pending=True, interrupt=pending[0], interrupt_queue=pending[1:])
+    settled = [found for found in state.interrupts.values() if found.status != PENDING]
+    if not settled:
+        return Interruption()
+    last = max(settled, key=lambda found: (found.settled_us or 0, found.raised_us, found.interrupt_id))
+    return Interruption(interrupt=_question(last))
+
+
+def _question(found: Interrupt) -> FlowInterrupt:
+    return FlowInterrupt(
+        kind=InterruptKind.read(found.kind),
+        id=found.interrupt_id,
+        created_at=found.raised_at,
+        question=found.question,
+        message=found.message or "",
+        data=None if found.data is None else copied_map(found.data, "interrupt.data"),
+        response=_response(found),
+        expires_at=found.expires_at,
+    )
+
+
+def _response(found: Interrupt) -> InterruptResponse | None:
+    given = found.response
+    if found.status == PENDING or (found.status == EXPIRED and given is None):
+        return None
+    parts = {key: given[key] for key in PARTS if key in given}
+    if not parts and given:  # the answer about an unknown outcome has other parts
+        parts = {"decision": str(given.get("choice")), "data": dict(given)}
+    if "data" in parts and not isinstance(parts["data"], dict):
+        parts["data"] = {"value": parts["data"]}
+    return InterruptResponse(**copied_map(parts, "response"), received_at=_moment(found.settled_us))
+
+
+# --- agent steps ---------------------------------------------------------------------------------------------------
+
+
+def _history(state: ExecutionState, steps: Sequence[str]) -> list[ProcessingRecord]:
+    order = {name: number for number, name in enumerate(steps)}
+    return [_record(hop, order.get(hop.step, 0)) for _, hop in sorted(state.ledger.history.items())]
+
+
+def _record(hop: Hop, stage_order: int) -> ProcessingRecord:
+    began, ended = _moment(hop.started_us), None if hop.ended_us is None else to_datetime(hop.ended_us)
+    took = 0 if ended is None else (ended - began) // timedelta(milliseconds=1)
+    status = ProcessingStatus.read(hop.status)
+    return ProcessingRecord(hop.step, stage_order, began, ended, max(took, 0), status, hop.error, hop.llm_calls)
+
+
+def _errors(state: ExecutionState) -> list[dict[str, Any] | None]:
+    errors = (error for _, error in sorted(state.ledger.errors.items()))
+    return [{**error, "timestamp": to_text(to_datetime(error["timestamp"]))} for error in errors]
+
+
+def _outputs(state: ExecutionState) -> dict[str, dict[str, Any]]:
+    """Return a slot for each agent step that has completed: the mapping that its text is in JSON, else the text."""
+    outputs: dict[str, dict[str, Any]] = {}
+    for _, hop in sorted(state.ledger.history.items()):
+        text = state.paths[hop.path].step_outputs.get(hop.step)
+        if text is not None:
+            outputs[hop.step] = _slot(text)
+    return outputs
+
+
+def _slot(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text, parse_constant=_refuse) if text.startswith("{") else None
+    except (ValueError, RecursionError):
+        found = None
+    return found if isinstance(found, dict) else {"text": text}
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
+
+
+# --- stages --------------------------------------------------------------------------------------------------------
+
+
+def _stages(state: ExecutionState, steps: Sequence[str]) -> Stages:
+    paths = sorted(state.paths.values(), key=lambda path: path.number)
+    active = [path for path in paths if path.phase != ENDED]
+    failed = {path.current_step: path.error for path in paths if path.status == FAILED and path.error}
+    return Stages(
+        current_stage=active[0].current_step if active else END if state.paths else START,
+        stage_order=list(steps),
+        active_stages={path.current_step: True for path in active if path.phase == IN_STEP},
+        completed_stage_set=_completed(state, steps),
+        failed_stages=failed,
+        parallel_mode=len(active) > 1,
+    )
+
+
+def _completed(state: ExecutionState, steps: Sequence[str]) -> dict[str, bool]:
+    done = {step for path in state.paths.values() for step in path.step_outputs}
+    order = {name: number for number, name in enumerate(steps)}
+    return dict.fromkeys(sorted(done, key=lambda name: (order.get(name, len(order)), name)), True)

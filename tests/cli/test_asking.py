@@ -1,0 +1,157 @@
+"""Runs that ask, on the command line: answered up front or later, by command; bounds and signals."""
+
+import json
+import re
+import shlex
+
+import pytest
+
+DEPLOY = """
+Workflows:
+  - Name: deploy
+    Outputs: [{Name: note}]
+    Steps:
+      - Name: version
+        Ask: {Question: Which version?, Schema: {type: object, properties: {n: {type: integer}}, required: [n]}}
+        Store: version
+      - Name: sure
+        Ask: {Question: "Deploy ${state.version}?", Kind: confirmation, ExpiresIn: 2h}
+        Store: sure
+      - {Name: note, Script: '[state.version["n"], state.sure]', Store: note}
+"""
+
+WAIT = """
+Workflows:
+  - Name: wait
+    Steps:
+      - {Name: wait, Type: wait, Signal: go, Store: payload}
+"""
+
+TALK = """
+Agents: [{Name: ann}]
+Workflows:
+  - Name: talk
+    Steps:
+      - {Name: one, Prompt: a}
+      - {Name: two, Prompt: b}
+"""
+
+
+@pytest.fixture
+def deploy(folder):
+    (folder / "deploy.yaml").write_text(DEPLOY)
+    return folder / "deploy.yaml"
+
+
+def result(ran):
+    return json.loads(ran.stdout)
+
+
+def test_a_run_that_has_to_wait_names_the_command_that_answers(deploy, divebook):
+    ran = divebook("run", deploy, "-q")
+    assert ran.exit_code == 3
+    assert "Which version?" in ran.stdout
+    command = re.search(r"to answer with a value that fits its schema: divebook (.*)", ran.stderr)[1]
+    words = shlex.split(command.replace("JSON", shlex.quote('{"n": 3}')))
+    answered = divebook(*words, "-q")
+    assert (answered.exit_code, "Deploy" in answered.stdout) == (3, True)
+    command = re.search(r"to answer with yes or no: divebook (.*)", answered.stderr)[1]
+    done = divebook(*shlex.split(command), "--json", "-q")
+    assert (done.exit_code, result(done)["outputs"]) == (0, {"note": [3, True]})
+
+
+@pytest.mark.parametrize("strict", [[], ["--strict"]])
+def test_strict_makes_waiting_an_error(deploy, divebook, strict):
+    assert divebook("run", deploy, "-q", *strict).exit_code == (1 if strict else 3)
+
+
+def test_answers_given_up_front_by_step_and_number(deploy, divebook):
+    ran = divebook("run", deploy, "--answer", 'version:={"n": 3}', "--answer", "sure:1=no", "--json", "-q")
+    assert (ran.exit_code, result(ran)["outputs"]) == (0, {"note": [3, False]})
+
+
+def test_answers_from_a_file_and_the_environment(deploy, divebook, folder, monkeypatch):
+    (folder / "answers.yaml").write_text("version: {n: 4}\nsure: false\n")
+    monkeypatch.setenv("DIVEBOOK_ANSWERS", "{version: {n: 1}, sure: true}")
+    ran = divebook("run", deploy, "--json", "-q")
+    assert result(ran)["outputs"] == {"note": [1, True]}
+    ran = divebook("run", deploy, "--answers", "answers.yaml", "--answer", "sure=yes", "--json", "-q")
+    assert result(ran)["outputs"] == {"note": [4, True]}
+    monkeypatch.setenv("DIVEBOOK_ANSWERS", "answers.yaml")
+    assert result(divebook("run", deploy, "--json", "-q"))["outputs"] == {"note": [4, False]}
+
+
+def test_an_answer_by_id_when_resuming(deploy, divebook):
+    ran = divebook("run", deploy, "-q", "--json")
+    ((asked, _),) = result(ran)["questions"].items()
+    resumed = divebook(
+        "resume", result(ran)["id"], "--answer", f'{asked}:={{"n": 9}}', "--answer", "sure=y", "--json", "-q"
+    )
+    assert (resumed.exit_code, result(resumed)["outputs"]) == (0, {"note": [9, True]})
+
+
+def test_an_answer_up_front_that_does_not_fit_leaves_the_question_open(deploy, divebook):
+    ran = divebook("run", deploy, "--answer", "version=three", "-q")
+    assert (ran.exit_code, "does not fit" in ran.stderr) == (2, True)
+    assert "Which version?" in divebook("inbox").stdout
+
+
+def test_an_answer_that_nobody_asked_for_is_told(hello, divebook):
+    ran = divebook("run", hello, "-v", "who=Ann", "--answer", "sure=yes")
+    assert (ran.exit_code, "nobody asked what is answered for 'sure'" in ran.stderr) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--answer", "sure"), "--answer 'sure' is not understood"),
+        (("--answer", "sure:={"), "is not JSON"),
+        (("--answers", "nothing.yaml"), "no file of answers"),
+        (("--bounds", "max_cost"), "write max_cost=2.50"),
+        (("--bounds", "max_cots=3"), "did you mean max_cost"),
+        (("--bounds", "max_llm_calls=many"), "whole number"),
+    ],
+)
+def test_what_is_not_understood_is_refused_before_anything_runs(deploy, divebook, arguments, message):
+    ran = divebook("run", deploy, *arguments)
+    assert (ran.exit_code, message in ran.stderr) == (2, True), ran.stderr
+    assert divebook("runs").exit_code == 2
+
+
+def test_the_inbox_tells_kind_data_expiry_and_the_command(deploy, divebook):
+    divebook("run", deploy, "-q")
+    listed = divebook("inbox")
+    assert "clarification" in listed.stdout
+    assert "asks for: n (integer)" in listed.stdout
+    divebook("run", deploy, "--answer", 'version:={"n": 3}', "-q")
+    listed = divebook("inbox")
+    assert "confirmation" in listed.stdout
+    assert "expires 2" in listed.stdout
+    assert "divebook answer ask_" in listed.stderr
+
+
+def test_who_answers_is_kept(deploy, divebook):
+    divebook("run", deploy, "-q")
+    (asked,) = json.loads(divebook("inbox", "--json").stdout)
+    answered = divebook("answer", asked["interrupt_id"], '{"n": 1}', "--by", "ann", "--as", "json", "-q")
+    assert answered.exit_code == 3
+    again = divebook("answer", asked["interrupt_id"], '{"n": 2}', "-q")
+    assert (again.exit_code, "answered already by ann" in again.stderr) == (2, True)
+
+
+def test_a_signal_carries_a_run_on(folder, divebook):
+    (folder / "wait.yaml").write_text(WAIT)
+    ran = divebook("run", "wait.yaml", "-q", "--json")
+    assert ran.exit_code == 3
+    sent = divebook("signal", result(ran)["id"], "go", '{"by": "ann"}', "--json", "-q")
+    assert (sent.exit_code, result(sent)["variables"]) == (0, {"payload": {"by": "ann"}})
+
+
+def test_bounds_are_kept_and_can_be_raised_by_answer_or_resume(folder, divebook):
+    (folder / "talk.yaml").write_text(TALK)
+    ran = divebook("run", "talk.yaml", "--bounds", "max_llm_calls=1", "-q")
+    assert (ran.exit_code, "to answer with raise, the new bound as a number, or stop" in ran.stderr) == (3, True)
+    raised = divebook("run", "talk.yaml", "--bounds", "max_llm_calls=1", "--answer", "two=5", "-q")
+    assert raised.exit_code == 0
+    (asked,) = json.loads(divebook("inbox", "--json").stdout)
+    assert divebook("resume", asked["execution"], "talk.yaml", "--bounds", "max_llm_calls=2", "-q").exit_code == 0

@@ -1,0 +1,203 @@
+"""Executions that others start: begun once, waited for without cost, cancelled and counted with their parent."""
+
+import pytest
+
+from divebook import Agent, Environment, ScriptedModel, Step, Workflow
+from divebook.workflow.functions import step, workflow
+from tests.execution.test_resuming import cut
+from tests.execution.worlds import Calls, Gate, environment, event_types
+
+ASKS = Workflow(
+    "asks",
+    [Step("note", action="note"), Step("ask", type="interrupt", ask="Who?", store="who")],
+    outputs=["who"],
+)
+TALKS = Workflow("talks", [Step("talk", prompt="hello", store="said")], outputs=["said"])
+
+
+@pytest.fixture
+def parent_of_asks():
+    @workflow("parent_of_asks")
+    async def parent_of_asks(ctx):
+        first = await ctx.run("asks")
+        second = await ctx.run("asks")
+        return [first["who"], second["who"]]
+
+    return parent_of_asks
+
+
+def family(calls, *more, store=None, **settings):
+    chosen = {} if store is None else {"store": store}
+    return environment(ASKS, TALKS, *more, actions=[calls.action()], **chosen, **settings)
+
+
+def children_of(world, parent):
+    return [found for found in map(world.execution, _ids(world)) if found.state.parent == parent.id]
+
+
+def _ids(world):
+    return [record.execution_id for record in world.executions()][::-1]
+
+
+def answer_next(world, text):
+    ((_, question),) = world.interrupts()
+    return world.answer(question.interrupt_id, text).wait(20)
+
+
+def test_a_child_that_asks_makes_its_parent_wait_and_both_go_on(parent_of_asks):
+    calls = Calls()
+    world = family(calls)
+    parent = world.start(parent_of_asks).wait(20)
+    (child,) = children_of(world, parent)
+    assert (parent.status, child.status, parent.interrupts) == ("waiting", "waiting", [])
+    answer_next(world, "ann")
+    assert parent.wait(20).status == "waiting"
+    answer_next(world, "bob")
+    done = parent.wait(20)
+    assert (done.status, done.outputs) == ("completed", {"result": ["ann", "bob"]})
+    assert (len(calls), len(children_of(world, parent))) == (2, 2)
+    assert event_types(done).count("operation_started") == 2
+
+
+def test_an_answer_in_a_later_process_lets_both_go_on(parent_of_asks):
+    calls = Calls()
+    world = family(calls)
+    parent = world.start(parent_of_asks).wait(20)
+    for text in ("ann", "bob"):
+        later = family(calls, store=world.store)
+        answer_next(later, text)
+        found = later.execution(parent.id)
+        if found.is_live:
+            found.wait(20)
+    assert world.execution(parent.id).outputs == {"result": ["ann", "bob"]}
+    assert (len(calls), len(world.executions())) == (2, 3)
+
+
+@pytest.mark.parametrize("length", range(3, 8))
+def test_wherever_the_parent_died_the_child_is_started_once(length, parent_of_asks):
+    calls = Calls()
+    world = family(calls)
+    parent = world.start(parent_of_asks).wait(20)
+    if length > parent.state.last_sequence:
+        length = parent.state.last_sequence
+    answer_next(world, "ann")
+    store = cut(world.store, world.execution(parent.id).wait(20), length)
+    later = family(calls, store=store)
+    resumed = later.resume(parent.id).wait(20)
+    while resumed.status == "waiting":
+        answer_next(later, "ann")
+        resumed = later.execution(parent.id).wait(20)
+    assert (resumed.status, resumed.outputs) == ("completed", {"result": ["ann", "ann"]})
+    assert len(children_of(later, resumed)) == 2
+
+
+def test_children_side_by_side_wait_side_by_side():
+    @workflow("two_children")
+    async def two_children(ctx):
+        found = await ctx.gather(ctx.run("asks"), ctx.run("asks"))
+        return [child["who"] for child in found]
+
+    calls = Calls()
+    world = family(calls)
+    parent = world.start(two_children).wait(20)
+    asked = dict(world.interrupts())
+    assert (parent.status, len(asked)) == ("waiting", 2)
+    for number, question in enumerate(asked.values()):
+        world.answer(question.interrupt_id, f"n{number}").wait(20)
+    done = parent.wait(20)
+    assert (done.status, sorted(done.outputs["result"]), len(calls)) == ("completed", ["n0", "n1"], 2)
+
+
+def test_a_child_that_fails_fails_the_call_and_is_taken_up_with_its_parent():
+    broken = [True]
+
+    @step
+    async def flaky() -> str:
+        if broken:
+            raise ValueError("not today")
+        return "fine"
+
+    @workflow("frail")
+    async def frail(ctx):
+        return await flaky()
+
+    @workflow("parent_of_frail")
+    async def parent_of_frail(ctx):
+        return (await ctx.run("frail"))["result"]
+
+    world = environment()
+    failed = world.start(parent_of_frail).wait(20)
+    assert (failed.status, "is failed" in failed.error, "not today" in failed.error) == ("failed", True, True)
+    broken.clear()
+    done = world.resume(failed.id).wait(20)
+    assert (done.status, done.outputs) == ("completed", {"result": "fine"})
+    assert len(world.executions()) == 2
+
+
+def test_cancelling_the_parent_cancels_the_child_and_resuming_takes_both_up(parent_of_asks):
+    calls = Calls()
+    world = family(calls)
+    parent = world.start(parent_of_asks).wait(20)
+    (child,) = children_of(world, parent)
+    world.cancel(parent.id).wait(20)
+    world.execution(child.id).wait(20)
+    assert {record.status for record in world.executions()} == {"cancelled"}
+    assert world.resume(parent.id).wait(20).status == "waiting"
+    answer_next(world, "ann")
+    answer_next(world, "bob") if parent.wait(20).status == "waiting" else None
+    assert world.execution(parent.id).wait(20).outputs == {"result": ["ann", "bob"]}
+    assert len(calls) == 2
+
+
+def test_a_running_child_stops_with_its_parent():
+    gate = Gate()
+
+    @workflow("parent_of_slow")
+    async def parent_of_slow(ctx):
+        await ctx.run("slow")
+
+    slow = Workflow("slow", [Step("gate", action="gate"), Step("after", action="note")])
+    calls = Calls()
+    world = environment(slow, actions=[gate.action(), calls.action()])
+    parent = world.start(parent_of_slow)
+    assert gate.reached.wait(20)
+    parent.cancel().wait(20)
+    gate.opened.set()
+    (child,) = children_of(world, parent)
+    assert (parent.status, child.wait(20).status, len(calls)) == ("cancelled", "cancelled", 0)
+
+
+def test_what_a_child_consumes_counts_in_the_bounds_of_its_parent():
+    @workflow("talkative")
+    async def talkative(ctx, n: int):
+        for _ in range(n):
+            await ctx.run("talks")
+
+    script = ScriptedModel(["hi"], usage={"input_tokens": 5}, price=0.5)
+    world = environment(TALKS, agents=[Agent("ann", model=script)])
+    done = world.start(talkative, {"n": 3}).wait(20)
+    envelope = done.envelope
+    assert (done.status, envelope.llm_call_count, envelope.token_count, str(envelope.cost)) == (
+        "completed",
+        3,
+        15,
+        "1.5",
+    )
+    bounded = world.start(talkative, {"n": 3}, bounds={"max_llm_calls": 2, "on_exhausted": "fail"}).wait(20)
+    assert (bounded.status, bounded.envelope.llm_call_count, script.calls) == ("failed", 2, 5)
+    asked = world.start(talkative, {"n": 3}, bounds={"max_tokens": 12}).wait(20)
+    ((asking, question),) = world.interrupts()
+    assert (asked.status, question.data["limit"], script.calls) == ("waiting", 2, 7)
+    world.answer(question.interrupt_id, 10, asking).wait(20)
+    assert (asked.wait(20).status, asked.envelope.token_count) == ("completed", 15)
+
+
+def test_a_process_that_finds_no_parent_definition_leaves_it_recoverable(parent_of_asks):
+    calls = Calls()
+    world = family(calls)
+    parent = world.start(parent_of_asks).wait(20)
+    other = Environment(store=world.store)
+    ((_, question),) = world.interrupts()
+    with pytest.raises(Exception, match="note"):
+        other.answer(question.interrupt_id, "ann")
+    assert world.execution(parent.id).status == "waiting"
