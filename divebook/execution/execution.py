@@ -91,7 +91,7 @@ class Execution:
         self.damage: StoreError | None = None
         """What is wrong with the event after those that this was read from; None if the whole log can be read."""
         self._control = control
-        self._state, self._is_stored = state, True
+        self._state, self._is_stored, self._written = state, True, state.last_sequence
         self._journal: Journal | None = None
         self._runner: Runner | None = None
         self._future: Future[None] | None = None
@@ -177,7 +177,8 @@ class Execution:
     def history(self, after: int = 0) -> list[Event]:
         """Return its events from the store, oldest first, those behind sequence number `after`."""
         journal = self._journal
-        written = self._state.last_sequence if journal is None else journal.written
+        kept = self._state.last_sequence if self._is_stored else self._written
+        written = kept if journal is None else journal.written
         if not written:
             return []
         if self.damage is not None:
@@ -384,7 +385,7 @@ class Execution:
 
     def _settle(self, journal: Journal) -> None:
         """Keep the last state, once this process has stopped driving; without its log it may not be what is stored."""
-        self._state, self._is_stored = journal.state, journal.error is None
+        self._state, self._is_stored, self._written = journal.state, journal.error is None, journal.written
         self._journal, self._runner, self._cancel_reason, self._pause_reason = None, None, None, None
 
     def _taken_up_again(self) -> Lease | None:
