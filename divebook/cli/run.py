@@ -221,7 +221,7 @@ def _finish(
         execution = start()
         interrupts.guard(execution)
         try:
-            if execution.is_live or execution.state.is_over:  # else another process drives it
+            if execution.was_driven or execution.state.is_over:  # else another process drives it
                 execution = execution.wait() if answers is None else _answered(execution, answers, progress)
         except (ConcurrentAppendError, FencedError):
             if environment.store.record(execution.id).ended_at is None:

@@ -170,6 +170,11 @@ class Execution:
         return self._future is not None and not self._was_forked and not self._future.done()
 
     @property
+    def was_driven(self) -> bool:
+        """Whether this process drives it, or has driven it: `wait` then tells how that ended."""
+        return self._future is not None and not self._was_forked
+
+    @property
     def _was_forked(self) -> bool:
         """Whether this is a copy in a forked process, where nothing of it can go on."""
         return self._process != os.getpid()
