@@ -202,9 +202,9 @@ def _purpose(report: Report) -> str:
 # --- HTML ----------------------------------------------------------------------------------------------------------
 
 _LINE = "border:0;border-bottom:1px solid rgba(128,128,128,.35)"
-_CELL = f"text-align:left;vertical-align:top;padding:3px 14px 3px 0;overflow-wrap:anywhere;{_LINE}"
+_CELL = f"text-align:left;vertical-align:top;padding:3px 14px 3px 0;overflow-wrap:anywhere;word-break:break-word;{_LINE}"
 _NARROW = f"text-align:left;vertical-align:top;padding:3px 14px 3px 0;white-space:nowrap;{_LINE}"
-_WRAPPED = "white-space:pre-wrap;overflow-wrap:anywhere;word-break:normal"
+_WRAPPED = "white-space:pre-wrap;overflow-wrap:anywhere;word-break:break-word"
 _PRE = f"{_WRAPPED};margin:2px 0 8px 0;padding:0;background:none;color:inherit"
 
 

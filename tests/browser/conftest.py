@@ -115,14 +115,18 @@ def pytest_runtest_makereport(item, call):
     report = yield
     tab = item.funcargs.get("tab") if hasattr(item, "funcargs") else None
     if report.when == "call" and report.failed and tab is not None:
+        name = re.sub(r"\W+", "-", item.name)
         for number, lab in enumerate(tab.opened):
-            path = lab.shot(f"failed-{re.sub(r'[^a-z0-9-]+', '-', item.name)}-{number}")
+            path = lab.shot(f"failed-{name}-{number}")
             report.sections.append((f"page {number}", f"{path}\n{lab.errors}\n{lab.server.log()}"))
     return report
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Say where the pictures are."""
+    """Say what was seen, and where the pictures are."""
+    for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed"):
+        for _, seen in report.user_properties if report.when == "call" else ():
+            terminalreporter.write_line(str(seen))
     pictures = sorted(Path(SHOTS).glob("*.png"))
     if pictures:
         terminalreporter.write_line(f"{len(pictures)} pictures in {SHOTS}")

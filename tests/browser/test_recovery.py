@@ -11,22 +11,36 @@ def kill_kernel(notebook):
     notebook.until_calls("began", ["first", "second"])
     before = notebook.pids()[-1]
     os.kill(before, signal.SIGKILL)
-    notebook.page.get_by_role("button", name="Ok").click()
+    notebook.page.locator(".jp-Dialog .jp-mod-accept").click()
     notebook.until("inLab.kernel().status === 'idle'")
 
 
-def test_a_killed_kernel_costs_no_finished_call(lab):
-    notebook = lab(WORKFLOW, "%dive run held", "%dive recover --all")
+def test_run_all_after_a_killed_kernel_repeats_no_finished_call(lab):
+    notebook = lab(WORKFLOW, "%dive run held", "%dive runs")
     notebook.run_through(1)
     notebook.run(2)
     kill_kernel(notebook)
     (notebook.folder / "go").touch()
-    notebook.run_through(0)
-    notebook.see(0, "interrupted")
-    notebook.run_through(1)
-    notebook.run_through(3)
-    notebook.until_calls("ended", ["first", "second", "third"])
+    notebook.run_all()
+    notebook.see(3, "completed")
+    notebook.wait_idle()
+    notebook.see(2, "completed")
     assert notebook.calls("began") == ["first", "second", "second", "third"]
+    assert notebook.calls("ended") == ["first", "second", "third"]
+    assert notebook.output(3).locator("tbody tr").count() == 1
+
+
+def test_run_all_once_more_makes_no_call(lab):
+    notebook = lab(WORKFLOW, "%dive run held")
+    (notebook.folder / "go").touch()
+    notebook.run_through(1)
+    notebook.run_through(2)
+    notebook.command("notebook:restart-run-all")
+    notebook.page.locator(".jp-Dialog .jp-mod-accept").click()
+    notebook.until("inLab.outputs(2).length === 0")
+    notebook.see(2, "completed")
+    notebook.wait_idle()
+    assert notebook.calls("began") == ["first", "second", "third"]
 
 
 def test_an_interrupt_pauses_the_run_and_stops_run_all(lab):

@@ -106,4 +106,5 @@ def test_a_hostile_answer_is_shown_and_does_nothing(lab, tab):
         again = reopened(tab, notebook.folder, trusted=trusted)
         again.see(3, "completed")
         assert_harmless(again)
+        assert again.output(3).evaluate("(area) => area.scrollWidth <= area.clientWidth")
     again.shot("hostile-saved")
