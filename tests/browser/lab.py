@@ -24,7 +24,8 @@ window.inLab = (() => {
     start,
     ready: () => panel()?.context.isReady && ["idle", "busy"].includes(kernel()?.status),
     connected: () => panel()?.context.isReady && kernel()?.connectionStatus === "connected",
-    idle: () => pending.size === 0 && kernel()?.status === "idle" && panel().content.widgets.every((cell) => cell.model.executionState !== "running"),
+    idle: () => pending.size === 0 && kernel()?.status === "idle" &&
+      panel().content.widgets.every((cell) => cell.model.executionState !== "running"),
     runCell: (index) => {
       const notebook = panel().content;
       notebook.deselectAll();

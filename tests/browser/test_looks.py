@@ -16,7 +16,11 @@ Workflows:
 - Name: shown
   Bounds: {MaxLLMCalls: 20}
   Steps:
-  - {Name: gather, Each: {Items: [a, b, c, d, e, f], As: letter, Parallel: 3}, Agent: writer, Prompt: "about ${letter}", Store: said}
+  - Name: gather
+    Each: {Items: [a, b, c, d, e, f], As: letter, Parallel: 3}
+    Agent: writer
+    Prompt: "about ${letter}"
+    Store: said
   - {Name: call, Action: Test.Call, Parameters: {name: call}}
   - {Name: held, Action: Test.Call, Parameters: {name: held, gate: go}}
   - {Name: fail, Script: "1 // 0"}
@@ -26,11 +30,17 @@ QUESTIONS = """\
 Steps:
   - Name: fork
     Script: "1"
-    Next: [{Step: text}, {Step: choice}, {Step: flag}, {Step: number}, {Step: date}, {Step: record}, {Step: approval}, {Step: review}]
-  - {Name: text, Ask: "What should it be called, and why that name and not another one that is more widely used?", End: true}
-  - {Name: choice, Ask: {Question: "Which licence?", Schema: {type: string, enum: [MIT, Apache-2.0, MPL-2.0], title: Licence}}, End: true}
+    Next:
+      [{Step: text}, {Step: choice}, {Step: flag}, {Step: number},
+       {Step: date}, {Step: record}, {Step: approval}, {Step: review}]
+  - {Name: text, Ask: "What should it be called, and why that name and not one that is more widely used?", End: true}
+  - Name: choice
+    Ask: {Question: "Which licence?", Schema: {type: string, enum: [MIT, Apache-2.0, MPL-2.0], title: Licence}}
+    End: true
   - {Name: flag, Ask: {Question: "Public?", Schema: {type: boolean, title: Public}}, End: true}
-  - {Name: number, Ask: {Question: "How many?", Schema: {type: integer, minimum: 1, maximum: 9, title: Number}}, End: true}
+  - Name: number
+    Ask: {Question: "How many?", Schema: {type: integer, minimum: 1, maximum: 9, title: Number}}
+    End: true
   - {Name: date, Ask: {Question: "When?", Schema: {type: string, format: date, title: Day}}, End: true}
   - Name: record
     Ask:

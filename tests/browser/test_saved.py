@@ -57,8 +57,11 @@ def test_a_run_whose_cell_ended_first_is_saved_with_its_end(lab, tab):
 HOSTILE = (
     "<script>window.owned = 1</script><img src=x onerror='window.owned = 2'><svg onload='window.owned = 3'></svg>"
     "<iframe srcdoc='<script>parent.owned = 4</script>'></iframe><style>* { display: none }</style>"
-    "[click](javascript:window.owned=5) \x1b[31mred\x1b[0m \x1b]0;title\x07 \u202ereversed\u202c \u2066isolated\u2069 \u200f end"
+    "[click](javascript:window.owned=5) \x1b[31mred\x1b[0m \x1b]0;title\x07 "
+    "\u202ereversed\u202c \u2066isolated\u2069 \u200f end"
 )
+
+
 def hostile_notebook(lab):
     text = base64.b64encode(HOSTILE.encode()).decode()
     cell = f"""\
@@ -68,12 +71,12 @@ hostile = base64.b64decode("{text}").decode()
 model = divebook.ScriptedModel([hostile, "x" * 5_000_000])
 current_session().environment.add_agent(divebook.Agent("writer", model=model))
 """
-    workflow = f"""\
+    workflow = """\
 %%dive workflow hostile
 Steps:
-  - {{Name: say, Agent: writer, Prompt: Say it, Store: said}}
-  - {{Name: long, Agent: writer, Prompt: Say more, Store: more}}
-  - {{Name: approve, Ask: {{Kind: confirmation, Question: "${{state.said}}", Message: "${{state.more}}"}}}}
+  - {Name: say, Agent: writer, Prompt: Say it, Store: said}
+  - {Name: long, Agent: writer, Prompt: Say more, Store: more}
+  - {Name: approve, Ask: {Kind: confirmation, Question: "${state.said}", Message: "${state.more}"}}
 """
     return lab(cell, workflow, "%dive run hostile")
 
@@ -106,5 +109,6 @@ def test_a_hostile_answer_is_shown_and_does_nothing(lab, tab):
         again = reopened(tab, notebook.folder, trusted=trusted)
         again.see(3, "completed")
         assert_harmless(again)
-        assert again.output(3).evaluate("(area) => area.scrollWidth <= area.clientWidth")
+        table, area = again.output(3).locator("table").first.bounding_box(), again.output(3).bounding_box()
+        assert table["x"] + table["width"] <= area["x"] + area["width"]
     again.shot("hostile-saved")
