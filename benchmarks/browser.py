@@ -25,7 +25,7 @@ FRAMES = 120
 CELLS = (
     f"from benchmarks.viewed import Log\nlog = Log({LENGTH})",
     "view = log.view()\nview",
-    "live = Log(20)\nlive_view = live.view()\nlive_view",
+    "view.close()\nlive = Log(20)\nlive_view = live.view()\nlive_view",
     f"import asyncio\nshare = await asyncio.to_thread(live.grow_steadily, {RATE}, {SECONDS})\nprint(share)",
 )
 

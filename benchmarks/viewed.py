@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import cast
 
 from divebook.events import Event, catalog
 from divebook.widgets.feed import Feed
@@ -67,8 +66,10 @@ class Log:
         return (self._publisher_seconds() - before) / (time.monotonic() - started)
 
     def _publisher_seconds(self) -> float:
-        (thread,) = (one for one in threading.enumerate() if one.name == "divebook-publisher")
-        return time.clock_gettime(time.pthread_getcpuclockid(cast("int", thread.ident)))
+        thread = self.publisher._thread  # noqa: SLF001 - nobody else needs to know it
+        assert thread is not None
+        assert thread.ident is not None
+        return time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
 
     def _read(self, after: int, limit: int) -> list[Event]:
         return self._events[after : after + limit]
