@@ -68,7 +68,7 @@ def build() -> None:
 
 def check() -> None:
     """Build, then check types and style and run the unit tests."""
-    if any(_installed(name) != _locked(name) for name in ("esbuild", "typescript", "eslint", "vitest")):
+    if any(_installed(name) != _locked(name) for name in ("axe-core", "esbuild", "typescript", "eslint", "vitest")):
         _install()
     build()
     for name, command in CHECKS.items():

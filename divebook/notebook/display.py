@@ -8,6 +8,7 @@ model, script or user wrote is escaped, cut, and freed of control characters (`d
 from __future__ import annotations
 
 import html
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -246,6 +247,8 @@ def _purpose(report: Report) -> str:
 
 # --- HTML ----------------------------------------------------------------------------------------------------------
 
+LONGEST = 30
+"""Characters of a word behind which it may be broken."""
 _LINE = "border:0;border-bottom:1px solid rgba(128,128,128,.35)"
 _CELL = f"text-align:left;vertical-align:top;padding:3px 14px 3px 0;overflow-wrap:anywhere;{_LINE}"
 _NARROW = f"text-align:left;vertical-align:top;padding:3px 14px 3px 0;white-space:nowrap;{_LINE}"
@@ -282,12 +285,19 @@ def _caption(report: Report) -> str:
 
 
 def _table_row(cells: Sequence[str]) -> str:
-    step, path, status, took, outcome = map(_safe, cells)
+    step, path, status, took = map(_safe, cells[:-1])
+    outcome = _breakable(cells[-1])
     return (
         f'<tr><th scope="row" style="{_NARROW};font-weight:normal">{step}</th>'
         f'<td style="{_NARROW}">{path}</td><td style="{_NARROW}">{status}</td><td style="{_NARROW}">{took}</td>'
         f'<td dir="auto" style="{_CELL}">{outcome}</td></tr>'
     )
+
+
+def _breakable(text: str) -> str:
+    """Return a text whose long words may be broken: styles that say so are taken away where there is no trust."""
+    pieces = re.findall(rf"\S{{1,{LONGEST}}}(?=\S)|.", text, re.DOTALL)
+    return "".join(f"{_safe(piece)}<wbr>" if len(piece) == LONGEST else _safe(piece) for piece in pieces)
 
 
 def _picture(report: Report) -> str:

@@ -74,7 +74,7 @@ class LiveOutput:
         if self._static is not None:
             self._static.update(NOTHING, raw=True)
         self._detach()
-        self.view.close()
+        self.view.retire()
 
 
 def _display(bundle: dict[str, Any]) -> Any:

@@ -61,6 +61,8 @@ class LiveView(anywidget.AnyWidget):
         self._detach: Callable[[], None] = lambda: None
         self._intents = Intents(handlers, lambda ack: self._reply(lambda: ack, urgent=True))
         self._asked: dict[str, Question] = {}
+        self._views: set[str] = set()
+        self._is_retired = False
         self.greeted = threading.Event()
         """Set once a browser shows the view and its messages arrive."""
         super().__init__()
@@ -79,6 +81,12 @@ class LiveView(anywidget.AnyWidget):
     def stream(self, operation_id: str, text: str) -> None:
         """Show a piece of text that a model is writing; any thread."""
         self._publisher.stream(operation_id, text)
+
+    def retire(self) -> None:
+        """Close as soon as no page shows it: pages that were loaded later do not hear that their output is replaced."""
+        self._is_retired = True
+        if not self._views:
+            self.close()
 
     def close(self) -> None:
         """Stop following, and take the view off the page."""
@@ -109,8 +117,13 @@ class LiveView(anywidget.AnyWidget):
         feed = self._publisher.feed
         match dict(message):
             case {"type": "hello", "view": view, "since": since}:
+                self._views.add(view)
                 self.greeted.set()
                 self._reply(lambda: feed.welcome(view, since), urgent=True)
+            case {"type": "bye", "view": view}:
+                self._views.discard(view)
+                if self._is_retired:
+                    self.retire()
             case {"type": "range", "view": view, "first": first, "stop": stop}:
                 self._reply(lambda: feed.history(view, first, stop), urgent=False)
             case {"type": "detail", "view": view, "id": index}:

@@ -243,6 +243,13 @@ class Hello(TypedDict):
     """Sequence number of the last event it knows of; 0 for none."""
 
 
+class Bye(TypedDict):
+    """A view is taken off its page."""
+
+    type: Literal["bye"]
+    view: str
+
+
 class Range(TypedDict):
     """A view asks for spans it does not have."""
 
@@ -278,7 +285,7 @@ class Control(TypedDict):
 
 
 ToBrowser: TypeAlias = Welcome | Delta | History | Detail | Ack
-ToKernel: TypeAlias = Hello | Range | DetailRequest | Answer | Control
+ToKernel: TypeAlias = Hello | Bye | Range | DetailRequest | Answer | Control
 
 
 # --- stepping through a log ----------------------------------------------------------------------------------------

@@ -90,6 +90,21 @@ def test_a_bundle_that_was_not_built_says_how_to_build_it(tmp_path, monkeypatch)
         live.built("live.js")
 
 
+def test_a_retired_view_stays_until_the_last_page_has_let_go_of_it(page):
+    for view in ("first", "second"):
+        page.say(type="hello", view=view, since=0)
+    page.view.retire()
+    page.say(type="bye", view="first")
+    assert page.view.comm is not None
+    page.say(type="bye", view="second")
+    assert page.view.comm is None
+
+
+def test_a_view_that_nobody_looks_at_retires_at_once(page):
+    page.view.retire()
+    assert page.view.comm is None
+
+
 def test_a_kernel_that_remembers_the_busy_shell_is_made_to_forget_it():
     comm = types.SimpleNamespace(_reply_subshell_for="main")
     live._answer_while_busy(comm)

@@ -203,6 +203,12 @@ export interface Hello {
   since: number;
 }
 
+/** A view is taken off its page. */
+export interface Bye {
+  type: "bye";
+  view: string;
+}
+
 /** A view asks for spans it does not have. */
 export interface Range {
   type: "range";
@@ -235,7 +241,7 @@ export interface Control {
 
 export type ToBrowser = Welcome | Delta | History | Detail | Ack;
 
-export type ToKernel = Hello | Range | DetailRequest | Answer | Control;
+export type ToKernel = Hello | Bye | Range | DetailRequest | Answer | Control;
 
 /** Events by columns of equal length, without gaps; texts are positions in `names`, which belongs to this block. */
 export interface EventBlock {

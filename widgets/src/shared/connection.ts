@@ -50,6 +50,7 @@ export class Connection {
 
   /** Ends the conversation. */
   close(): void {
+    this.wire.send({ type: "bye", view: this.#view });
     this.wire.off("msg:custom", this.#receive);
     clearInterval(this.#helloTimer);
     for (const { timer } of this.#pending.values()) clearInterval(timer);

@@ -1,0 +1,140 @@
+"""A JupyterLab of one's own: a free port, a random token, throw-away settings, kernels of this interpreter."""
+
+import contextlib
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+START_WITHIN = 60
+
+SETTINGS = {
+    # every cell stays in the page, and nothing pops up or saves by itself
+    "@jupyterlab/notebook-extension/tracker": {"windowingMode": "none"},
+    "@jupyterlab/docmanager-extension/plugin": {"autosave": False},
+    "@jupyterlab/apputils-extension/notification": {
+        "fetchNews": "false",
+        "checkForUpdates": False,
+        "doNotDisturbMode": True,
+    },
+}
+
+
+class JupyterServer:
+    """A server that serves one folder.
+
+    Parameters
+    ----------
+    folder
+        Where notebooks lie; settings, logs and kernel specifications go beside it.
+    settings
+        JupyterLab's settings by plugin, besides those that keep it quiet.
+    """
+
+    def __init__(self, folder, settings=None):
+        self.folder, self.home = folder / "notebooks", folder / "jupyter"
+        self.folder.mkdir()
+        self._write_settings({**SETTINGS, **(settings or {})})
+        self.token = secrets.token_hex(16)
+        self.url = f"http://127.0.0.1:{_free_port()}"
+        self._log = folder / "server.log"
+        self._process = None
+
+    def _write_settings(self, settings):
+        for plugin, values in settings.items():
+            path = self.home / "settings" / f"{plugin}.jupyterlab-settings"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(values))
+
+    def __enter__(self):
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                self._command(), stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=self._environ(), cwd=self.folder
+            )
+        self._wait_until_it_answers()
+        return self
+
+    def __exit__(self, *_):
+        with contextlib.suppress(OSError):
+            for kernel in self.ask("/api/kernels"):
+                self.ask(f"/api/kernels/{kernel['id']}", "DELETE")
+        self._process.terminate()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _command(self):
+        options = {
+            "ServerApp.ip": "127.0.0.1",
+            "ServerApp.port": self.url.rpartition(":")[2],
+            "ServerApp.port_retries": 0,
+            "ServerApp.open_browser": False,
+            "ServerApp.root_dir": self.folder,
+            "ServerApp.allow_root": True,
+            "IdentityProvider.token": self.token,
+            "FileCheckpoints.checkpoint_dir": self.home / "checkpoints",
+            "LabApp.expose_app_in_browser": True,
+        }
+        return [sys.executable, "-m", "jupyterlab", *(f"--{name}={value}" for name, value in options.items())]
+
+    def _environ(self):
+        places = {
+            "JUPYTERLAB_SETTINGS_DIR": "settings",
+            "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
+            "JUPYTER_CONFIG_DIR": "config",
+            "JUPYTER_RUNTIME_DIR": "runtime",
+            "JUPYTER_DATA_DIR": "data",
+            "IPYTHONDIR": "ipython",
+        }
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("DIVEBOOK_")}
+        here = {name: str(self.home / place) for name, place in places.items()}
+        return {**inherited, **here, "PYTHONPATH": str(ROOT)}
+
+    def _wait_until_it_answers(self):
+        pause, deadline = threading.Event(), time.monotonic() + START_WITHIN
+        while self._process.poll() is None and time.monotonic() < deadline:
+            with contextlib.suppress(OSError):
+                self.ask("/api/status")
+                return
+            pause.wait(0.05)
+        if self._process.poll() is None:
+            self._process.kill()
+        raise RuntimeError(f"JupyterLab did not start:\n{self.log()}")
+
+    def log(self):
+        """Return the end of what the server has said."""
+        return self._log.read_text(errors="replace")[-4000:]
+
+    def ask(self, path, method="GET", body=None):
+        """Send a request to the server's interface; return what it answers."""
+        headers = {"Authorization": f"token {self.token}", "Content-Type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data, headers, method=method)
+        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with direct.open(request, timeout=10) as answer:
+            text = answer.read()
+        return json.loads(text) if text else None
+
+    def add_kernel(self, name, python):
+        """Let notebooks choose a kernel that another interpreter runs."""
+        folder = self.home / "data" / "kernels" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        arguments = [str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+        specification = {"argv": arguments, "display_name": name, "language": "python"}
+        (folder / "kernel.json").write_text(json.dumps(specification))
+
+
+def _free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

@@ -1,0 +1,126 @@
+"""Runs in a browser: what moves, what is answered where, and what outlasts reloading the page."""
+
+WORKFLOW = """\
+%%dive workflow held
+Steps:
+  - {Name: first, Action: Test.Call, Parameters: {name: first}}
+  - {Name: second, Action: Test.Call, Parameters: {name: second, gate: go}}
+  - {Name: third, Action: Test.Call, Parameters: {name: third}, Store: last}
+"""
+ASKING = """\
+%%dive workflow asking
+Steps:
+  - {Name: before, Action: Test.Call, Parameters: {name: before}}
+  - {Name: approve, Ask: {Kind: confirmation, Question: "Publish it?"}, Store: approved}
+  - {Name: after, Action: Test.Call, Parameters: {name: after}}
+"""
+MANY = """\
+%%dive workflow many
+Steps:
+  - Name: ask
+    Each: {Items: "$(list(range(20)))", As: number, Parallel: 20}
+    Ask: {Kind: confirmation, Question: "Publish number ${number}?"}
+    Store: approved
+"""
+
+
+def approve(lab, index):
+    lab.output(index).locator("article.card").get_by_role("button", name="Approve", exact=True).click()
+
+
+def test_bars_appear_while_a_workflow_runs(lab):
+    notebook = lab(WORKFLOW, "%dive run held")
+    notebook.run_through(1)
+    notebook.run(2)
+    notebook.output(2).locator(".db-status[data-status=running]").wait_for()
+    notebook.output(2).locator(".db-table summary").click()
+    table = notebook.output(2).locator(".db-table")
+    table.get_by_text("second").first.wait_for()
+    assert table.get_by_text("third").count() == 0
+    assert notebook.is_busy(2)
+    (notebook.folder / "go").touch()
+    notebook.wait_idle()
+    notebook.see(2, "completed")
+    assert notebook.output(2).locator(".db-root").count() == 0
+
+
+def test_a_question_is_answered_while_its_cell_waits(lab):
+    notebook = lab(ASKING, "r = %dive run asking", "print('then', r.status)")
+    notebook.run_through(1)
+    notebook.run(2)
+    notebook.run(3)
+    notebook.see(2, "Publish it?")
+    assert notebook.is_busy(2)
+    approve(notebook, 2)
+    notebook.see(3, "then completed")
+    assert notebook.calls("ended") == ["before", "after"]
+
+
+def test_a_question_is_answered_after_its_cell_has_ended(lab):
+    notebook = lab(ASKING, "r = %dive run asking --background", "print('then', r.wait().status)")
+    notebook.run_through(1)
+    notebook.run_through(2)
+    notebook.see(2, "Publish it?")
+    approve(notebook, 2)
+    notebook.output(2).locator(".db-root").wait_for(state="detached")
+    notebook.see(2, "completed")
+    notebook.run_through(3)
+    notebook.see(3, "then completed")
+    assert notebook.calls("ended") == ["before", "after"]
+
+
+def test_a_page_that_is_loaded_anew_shows_the_run_and_its_question(lab):
+    notebook = lab(ASKING, "r = %dive run asking", "print('then', r.status)")
+    notebook.run_through(1)
+    notebook.run(2)
+    notebook.see(2, "Publish it?")
+    notebook.save()
+    notebook.reload()
+    notebook.see(2, "Publish it?")
+    approve(notebook, 2)
+    notebook.output(2).locator(".db-status[data-status=completed]").wait_for()
+    notebook.wait_idle()
+    notebook.run_through(3)
+    notebook.see(3, "then completed")
+    assert notebook.calls("ended") == ["before", "after"]
+
+
+def test_two_tabs_show_one_run_and_either_answers(lab, tab):
+    notebook = lab(ASKING, "r = %dive run asking --background")
+    notebook.run_through(1)
+    notebook.run_through(2)
+    notebook.see(2, "Publish it?")
+    notebook.save()
+    other = tab(notebook.folder / "test.ipynb")
+    other.see(2, "Publish it?")
+    approve(other, 2)
+    other.output(2).locator(".db-status[data-status=completed]").wait_for()
+    notebook.output(2).locator(".db-root").wait_for(state="detached")
+    notebook.see(2, "completed")
+    assert notebook.calls("ended") == ["before", "after"]
+
+
+def test_twenty_questions_are_answered_one_after_the_other(lab):
+    notebook = lab(MANY, "r = %dive run many")
+    notebook.run_through(1)
+    notebook.run(2)
+    notebook.see(2, "20 open questions")
+    cards = notebook.output(2).locator(".divebook-prompt article.card:not([hidden])")
+    for left in range(20, 0, -1):
+        card = cards.first
+        if card.locator(".head").get_attribute("aria-expanded") == "false":
+            card.locator(".head").click()
+        card.get_by_role("button", name="Approve", exact=True).click()
+        notebook.until(f"document.querySelectorAll('.divebook-prompt article.card').length < {left}")
+    notebook.wait_idle()
+    notebook.see(2, "completed")
+
+
+def test_the_view_is_dark_in_a_dark_theme(lab):
+    notebook = lab(ASKING, "r = %dive run asking --background")
+    notebook.be("Dark")
+    notebook.run_through(1)
+    notebook.run_through(2)
+    notebook.see(2, "Publish it?")
+    paper = notebook.output(2).locator(".db-root").evaluate("(root) => getComputedStyle(root).backgroundColor")
+    assert max(int(part) for part in paper.removeprefix("rgb(").removesuffix(")").split(",")) < 80
