@@ -75,6 +75,11 @@ class Session:
         """The environment, made when first asked for."""
         return self._over(None)
 
+    @property
+    def present(self) -> Environment | None:
+        """The environment if it was made already."""
+        return self._environments.get(None)
+
     def over(self, store: str | None) -> Environment:
         """Return the environment, or one with the same contents over another store."""
         environment = self._over(store)
@@ -216,6 +221,11 @@ def open_session(store: str | None = None) -> Session:
     reset_session()
     _sessions.append(Session(store))
     return _sessions[-1]
+
+
+def present_environment() -> Environment | None:
+    """Return the environment of this process's session, if it has one already."""
+    return _sessions[-1].present if _sessions else None
 
 
 def reset_session() -> None:

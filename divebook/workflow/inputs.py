@@ -24,6 +24,8 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "dict": (dict,),
     "object": (dict,),
 }
+INPUT_TYPES = tuple(_TYPES)
+"""What `Type` of an input may say, in any case of letters; without it everything fits."""
 _TRUE, _FALSE = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
 
 
