@@ -60,7 +60,7 @@ def finish_blocking(run: Run, front_end: FrontEnd) -> Run:
 @contextmanager
 def _shown(run: Run, front_end: FrontEnd) -> Iterator[LiveOutput | None]:
     """Show the live view while the block runs, and what lasts afterwards."""
-    if not front_end.shows_widgets:
+    if not front_end.shows_widgets or (run.execution.state.is_over and not run.execution.is_live):
         yield None
         return
     output = run.show_live(front_end)
@@ -157,9 +157,7 @@ def _interrupted(run: Run) -> ExecutionPausedError:
     elif run.execution.state.is_over:
         told = [f"interrupted, but {run.id} had {run.status} already", f"to see it: %dive show {run.id}"]
     else:
-        told = [
-            f"interrupted: {run.id} is paused; {kept} kept",
-            f"to go on: %dive resume {run.id}, or run the cell again",
-        ]
+        told = [f"interrupted: {run.id} is paused; {kept} kept", f"to go on: %dive resume {run.id}"]
+        told += ["or run the cell again"]
     show_as(error, told)
     return error

@@ -115,10 +115,12 @@ class DiveMagics(Magics):
         KEY=$NAME      an input whose value is a variable of the kernel
         --background   return at once; `await run` or `run.wait()` wait for the end
         --check        fail the cell unless the run completes
+        --new          begin afresh, where this cell has begun a run before
         --store PATH   keep the log there
         --durability full|relaxed   relaxed: faster, but a power failure may take the latest events
 
-        `r = %dive run ...` keeps the run. Interrupting the kernel pauses it.
+        `r = %dive run ...` keeps the run. Interrupting the kernel pauses it. The same cell with the same workflow and
+        inputs goes on with the run that it began, or shows it if it has completed: Run All repeats nothing.
         """
         from divebook.notebook.arguments import values
 
@@ -129,8 +131,15 @@ class DiveMagics(Magics):
         types = {definition.name: definition.type for definition in workflow.inputs}
         variables = {} if self.shell is None else self.shell.user_ns
         given = values(arguments.inputs, types, variables)
-        options = arguments.options
-        return self._session.start(workflow, given, store=options.get("store"), durability=options.get("durability"))
+        store, durability = arguments.options.get("store"), arguments.options.get("durability")
+        place = self._session.ordinals.next(present_front_end(self.shell), workflow.name)
+        if place is None:
+            return self._session.start(workflow, given, store=store, durability=durability)
+        anew = arguments.has("new")
+        run = self._session.start_at(place, workflow, given, store=store, durability=durability, anew=anew)
+        if run.note:
+            print(run.note)  # noqa: T201 - what a magic prints is its answer
+        return run
 
     def resume(self, arguments: Arguments) -> Run:
         """Take an execution up again where its log ends, and show the result.
@@ -286,12 +295,13 @@ def _checked(run: Run, arguments: Arguments) -> Run:
 _STORE = {"--store": "store"}
 _RUNNING = {**_STORE, "--durability": "durability"}
 _FLAGS = {"--background": "background", "-b": "background", "--check": "check"}
+_STARTING = {**_FLAGS, "--new": "new"}
 _LISTING = {"--status": "status", "--workflow": "workflow", "--limit": "limit", "-n": "limit", **_STORE}
 _FINISHED = (DiveMagics.run, DiveMagics.resume, DiveMagics.answer)
 """What returns a run that is waited for."""
 
 COMMANDS: dict[str, Command] = {
-    "run": Command("run [NAME] [KEY=VALUE ...] [--background]", DiveMagics.run, _FLAGS, _RUNNING, inputs=True),
+    "run": Command("run [NAME] [KEY=VALUE ...] [--background]", DiveMagics.run, _STARTING, _RUNNING, inputs=True),
     "runs": Command("runs [--status STATUS] [--limit N]", DiveMagics.runs, {}, _LISTING),
     "show": Command("show ID", DiveMagics.show, {}, _STORE),
     "resume": Command("resume ID [--background]", DiveMagics.resume, _FLAGS, _STORE),

@@ -15,7 +15,8 @@ from divebook.analysis.shown import plural, visible
 from divebook.config import Sources, load, resolve_content
 from divebook.config.recovery import Recovered, interrupted, take_up
 from divebook.environment import Environment
-from divebook.errors import NotFoundError, SetupError
+from divebook.errors import ExecutionError, NotFoundError, SetupError
+from divebook.notebook.reattach import CELL, Ordinals, Place, earlier_run, note_of
 from divebook.notebook.run import Run
 from divebook.workflow.definition import Definitions, Dialect, Problem, Workflow
 from divebook.workflow.reader import read_definitions
@@ -69,6 +70,8 @@ class Session:
         self._environments: dict[str | None, Environment] = {}
         self.last_workflow: str | None = None
         """The workflow that was defined last."""
+        self.ordinals = Ordinals()
+        """Of the runs of the present cell."""
 
     @property
     def environment(self) -> Environment:
@@ -150,10 +153,51 @@ class Session:
         *,
         store: str | None = None,
         durability: str | None = None,
+        identity: Mapping[str, Any] | None = None,
     ) -> Run:
         """Start a workflow: a `Workflow`, the name of one, or None for the one that was defined last."""
         environment = self.over(store)
-        return Run(environment.start(self.workflow(workflow), inputs, durability=durability), environment)
+        found = self.workflow(workflow)
+        return Run(environment.start(found, inputs, durability=durability, identity=identity), environment)
+
+    def start_at(
+        self,
+        place: Place,
+        workflow: Workflow,
+        inputs: Mapping[str, Any],
+        *,
+        store: str | None = None,
+        durability: str | None = None,
+        anew: bool = False,
+    ) -> Run:
+        """Go on with what a cell began before, or start a workflow there; see `divebook.notebook.reattach`.
+
+        Raises
+        ------
+        ExecutionError
+            Its last run has not ended, and the definition or the inputs have changed since.
+        """
+        environment = self.over(store)
+        earlier = None if anew else earlier_run(environment, workflow, inputs, place)
+        if earlier is None or (earlier.changed and earlier.is_over):
+            identity = {CELL: place.to_dict()}
+            return self.start(workflow, inputs, store=store, durability=durability, identity=identity)
+        execution_id = earlier.record.execution_id
+        if earlier.changed:
+            changed = " and ".join(earlier.changed)
+            raise ExecutionError(
+                f"this cell's last run {execution_id} is {earlier.record.status}, and its {changed} changed since. "
+                f"%dive resume {execution_id} goes on with it as it was; --new begins afresh"
+            )
+        run = self.run_of(execution_id, store=store)
+        if earlier.has_completed:
+            run.note = note_of(run.execution)
+        elif not run.execution.is_live:
+            run = self.resume(execution_id, store=store)
+            run.note = (
+                f"this cell's run {execution_id} goes on where it was {earlier.record.status}; --new begins afresh"
+            )
+        return run
 
     def workflow(self, workflow: Workflow | str | None) -> Workflow:
         """Return the workflow of that name, the one defined last, or the one given."""

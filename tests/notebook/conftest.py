@@ -55,16 +55,22 @@ class Kernel:
     def __init__(self, manager, client):
         self.manager, self.client = manager, client
 
-    def run(self, code, hook=lambda content: None):
+    def run(self, code, hook=lambda content: None, *, allow_stdin=True):
         """Run a cell; return the status of the reply, and the contents of its output messages."""
         outputs = []
 
         def collect(message):
+            content = message["content"]
             if message["header"]["msg_type"] in ("stream", "display_data", "execute_result", "error"):
-                outputs.append(message["content"])
-                hook(message["content"])
+                outputs.append(content)
+                hook(content)
+            if message["header"]["msg_type"] == "update_display_data":
+                name = content["transient"]["display_id"]
+                places = [n for n, shown in enumerate(outputs) if shown.get("transient", {}).get("display_id") == name]
+                for place in places:
+                    outputs[place] = content
 
-        reply = self.client.execute_interactive(code, output_hook=collect, timeout=40)
+        reply = self.client.execute_interactive(code, output_hook=collect, timeout=40, allow_stdin=allow_stdin)
         return reply["content"]["status"], outputs
 
     def run_and_interrupt(self, code, when):

@@ -30,6 +30,57 @@ def test_a_run_is_awaited_and_shown_once(kernel):
     assert status == "ok"
     (shown,) = [output["data"] for output in outputs if "data" in output]
     assert set(shown) == {"text/plain", "text/html"}
+    assert "talker: ✓ completed" in shown["text/plain"]
+
+
+def test_a_front_end_gets_a_live_view_that_is_replaced_at_the_end(kernel):
+    begun = []
+    kernel.run("%dive run talker word=x --new", lambda content: begun.append(content.get("data", {})))
+    assert any("application/vnd.jupyter.widget-view+json" in data for data in begun)
+
+
+def test_programs_that_run_notebooks_get_no_live_view(kernel):
+    begun = []
+    code = "%dive run talker word=x --new"
+    kernel.run(code, lambda content: begun.append(content.get("data", {})), allow_stdin=False)
+    assert [set(data) for data in begun if data] == [{"text/plain", "text/html"}]
+
+
+def test_the_same_cell_shows_its_run_again_and_runs_nothing(kernel):
+    first, again, anew = (kernel.run(f"%dive run talker word=again {flag}".strip()) for flag in ("", "", "--new"))
+    assert (printed(first[1]), printed(anew[1])) == ("begin again\nend again\n", "begin again\nend again\n")
+    assert printed(again[1]).startswith("this cell's run had completed at ")
+    shown = [[output["data"] for output in outputs if "data" in output] for _, outputs in (first, again)]
+    assert shown[0] == shown[1]
+
+
+def test_a_loop_in_a_cell_makes_several_runs_and_gets_each_back(kernel):
+    code = "ids = []\nfor _ in range(2):\n    r = %dive run talker word=loop\n    ids.append(r.id)"
+    kernel.run(code)
+    first = kernel.text("ids")
+    assert len(set(eval(first))) == 2
+    kernel.run(code)
+    assert kernel.text("ids") == first
+
+
+def test_the_same_cell_goes_on_with_a_run_that_was_interrupted(kernel):
+    kernel.run_and_interrupt("%dive run talker word=y seconds=0.7", when="begin y")
+    status, outputs = kernel.run("%dive run talker word=y seconds=0.7")
+    assert status == "ok"
+    assert "goes on where it was waiting" in printed(outputs)
+    assert printed(outputs).endswith("end y\n")
+    assert "begin y" not in printed(outputs)
+
+
+def test_a_definition_that_changed_under_an_unfinished_run_is_told(kernel):
+    kernel.run_and_interrupt("%dive run talker word=z seconds=0.7", when="begin z")
+    kernel.text(WORKFLOW.replace("print('end'", "print('the end'"))
+    status, outputs = kernel.run("%dive run talker word=z seconds=0.7")
+    (error,) = [output for output in outputs if "traceback" in output]
+    assert status == "error"
+    assert "its definition changed since" in error["traceback"][0]
+    status, outputs = kernel.run("%dive run talker word=z seconds=0.7")
+    assert status == "error"
 
 
 def test_the_kernels_loop_stays_free_while_a_cell_waits(kernel):
@@ -75,17 +126,18 @@ def test_a_problem_in_a_cell_is_an_error_without_traceback(kernel):
     assert error["traceback"][0].startswith("DefinitionError: cell line 3, column 15: unknown key 'Scrip'")
 
 
-def test_an_interrupt_cancels_the_run_durably_and_fails_the_cell(kernel):
+def test_an_interrupt_pauses_the_run_durably_and_fails_the_cell(kernel):
     status, outputs = kernel.run_and_interrupt("%dive run talker word=x seconds=60", when="begin x")
     assert status == "error"
     (error,) = [output for output in outputs if "traceback" in output]
-    assert error["ename"] == "ExecutionCancelledError"
-    told, advice = error["traceback"]
+    assert error["ename"] == "ExecutionPausedError"
+    told, advice, again = error["traceback"]
+    assert again == "or run the cell again"
     assert told.startswith("interrupted: exec_")
-    assert told.endswith(" is cancelled; 1 completed step kept")
+    assert told.endswith(" is paused; 1 completed step kept")
     execution_id = advice.removeprefix("to go on: %dive resume ")
     assert kernel.text(f"r = %dive show {execution_id}\nr.status, list(r.steps.status)") == (
-        "('cancelled', ['completed', 'cancelled'])"
+        "('waiting', ['completed', 'running'])"
     )
 
 
@@ -94,13 +146,13 @@ def test_an_interrupt_while_the_kernel_is_blocked_does_the_same(kernel):
     status, outputs = kernel.run_and_interrupt(code, when="begin x")
     assert status == "error"
     (error,) = [output for output in outputs if "traceback" in output]
-    assert error["ename"] == "ExecutionCancelledError"
+    assert error["ename"] == "ExecutionPausedError"
 
 
 def test_an_interrupted_run_is_resumed(kernel):
     _, outputs = kernel.run_and_interrupt("%dive run talker word=x seconds=0.5", when="begin x")
     (error,) = [output for output in outputs if "traceback" in output]
-    execution_id = error["traceback"][-1].split()[-1]
+    execution_id = error["traceback"][1].split()[-1]
     status, outputs = kernel.run(f"%dive resume {execution_id}")
     assert (status, printed(outputs)) == ("ok", "end x\n")
 

@@ -1,0 +1,124 @@
+"""Run All after a restart: the same cell finds the execution it began, and nothing that is done is done again.
+
+An execution that a cell begins keeps which cell that was (``identity.cell``): notebook and cell as far as the front end
+names them, a digest of the cell's text, and which of the runs of that cell it is. The same cell with the same workflow
+and inputs gets it back: shown if it has completed, resumed if it has not. Where the definition or the inputs have
+changed, one that has ended is left alone and a new one begins; for one that has not, somebody must say what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from divebook.environment import Environment
+from divebook.errors import StoreError
+from divebook.events.catalog import COMPLETED, TERMINAL, ExecutionStarted
+from divebook.events.codec import canonical_hash, storable
+from divebook.notebook.frontend import FrontEnd
+from divebook.store import ExecutionRecord
+from divebook.workflow.definition import Workflow
+from divebook.workflow.inputs import bind_inputs
+
+if TYPE_CHECKING:
+    from divebook.execution import Execution
+
+CELL = "cell"
+"""Where an execution's identity keeps the cell that began it."""
+MOST_LOOKED_AT = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A run in a cell: the cell, and which of the runs that it makes of one workflow this is."""
+
+    cell: Mapping[str, str]
+    ordinal: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as the log keeps it."""
+        return {**self.cell, "ordinal": self.ordinal}
+
+    def is_that_of(self, kept: Mapping[str, Any]) -> bool:
+        """Return whether an earlier run was begun here; what a front end does not name is not compared."""
+        if kept.get("ordinal") != self.ordinal or not _agree(kept.get("notebook"), self.cell["notebook"]):
+            return False
+        names = kept.get("cell"), self.cell["cell"]
+        return names[0] == names[1] if all(names) else bool(kept.get("source") == self.cell["source"])
+
+
+def _agree(one: str | None, other: str | None) -> bool:
+    return not (one and other) or one == other
+
+
+class Ordinals:
+    """Counts the runs of one workflow within one execution of a cell, so that a loop makes several."""
+
+    def __init__(self) -> None:
+        self._count, self._runs = -1, dict[str, int]()
+
+    def next(self, front_end: FrontEnd, workflow: str) -> Place | None:
+        """Return the place of a run that begins now; None where the front end names no cell."""
+        if front_end.cell is None:
+            return None
+        if front_end.count != self._count:
+            self._count, self._runs = front_end.count, {}
+        self._runs[workflow] = self._runs.get(workflow, 0) + 1
+        return Place(front_end.cell, self._runs[workflow])
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """What a cell began before."""
+
+    record: ExecutionRecord
+    changed: tuple[str, ...]
+    """What differs now: ``definition``, ``inputs``."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        return self.record.status in TERMINAL
+
+    @property
+    def has_completed(self) -> bool:
+        """Whether it has ended well."""
+        return self.record.status == COMPLETED
+
+
+def earlier_run(
+    environment: Environment, workflow: Workflow, inputs: Mapping[str, Any], place: Place
+) -> Earlier | None:
+    """Return the newest execution of the workflow that was begun at a place."""
+    for record in environment.executions(workflow=workflow.name, limit=MOST_LOOKED_AT):
+        opening = _opening(environment, record)
+        kept = (opening.identity or {}).get(CELL) if opening is not None else None
+        if opening is not None and isinstance(kept, Mapping) and place.is_that_of(kept):
+            return Earlier(record, _changes(opening, workflow, inputs))
+    return None
+
+
+def _opening(environment: Environment, record: ExecutionRecord) -> ExecutionStarted | None:
+    try:
+        events = environment.store.read(record.execution_id, limit=1)
+    except StoreError:  # a damaged log is none to go on with
+        return None
+    data = events[0].data if events else None
+    return data if isinstance(data, ExecutionStarted) else None
+
+
+def _changes(opening: ExecutionStarted, workflow: Workflow, inputs: Mapping[str, Any]) -> tuple[str, ...]:
+    bound = storable(bind_inputs(workflow, inputs), "inputs")
+    changed = [] if opening.fingerprint == workflow.fingerprint else ["definition"]
+    if canonical_hash(dict(opening.inputs), "inputs") != canonical_hash(dict(bound), "inputs"):
+        changed.append("inputs")
+    return tuple(changed)
+
+
+def note_of(execution: Execution) -> str:
+    """Return what is said beside a run that is shown and was not run again."""
+    from divebook.analysis.shown import local_time
+
+    ended = f" at {local_time(execution.ended_at)}" if execution.ended_at else ""
+    return f"this cell's run had completed{ended}, and was not run again; --new runs it anew"
