@@ -39,7 +39,7 @@ from divebook.steps.script import ScriptStep
 from divebook.steps.wait import wait_step
 from divebook.store import EventStore, ExecutionRecord, open_store
 from divebook.store.durability import durability_called
-from divebook.workflow.definition import Config, Definitions, Workflow
+from divebook.workflow.definition import AgentDefinition, Config, Definitions, Workflow
 from divebook.workflow.functions import FUNCTION, WORKFLOW_FUNCTIONS
 from divebook.workflow.graph import missing_agents
 from divebook.workflow.inputs import bind_inputs
@@ -205,15 +205,20 @@ class Environment:
         for document in definitions.documents:
             if document.path:
                 self.documents.register(document.name, document.path)
-        for definition in definitions.agents:
-            agent = Agent(
+        for agent in [self._agent_of(definition, index) for index, definition in enumerate(definitions.agents)]:
+            self.add_agent(agent, replace=True)
+        for workflow in definitions.workflows:
+            self.add_workflow(workflow, replace=True)
+
+    def _agent_of(self, definition: AgentDefinition, index: int) -> Agent:
+        try:
+            return Agent(
                 with_defaults(definition, self.config),
                 default_provider=self.config.default_provider,
                 default_model=self.config.default_model,
             )
-            self.add_agent(agent, replace=True)
-        for workflow in definitions.workflows:
-            self.add_workflow(workflow, replace=True)
+        except SetupError as error:
+            raise SetupError(str(error), ("Agents", index, *error.place)) from error
 
     # --- executions ------------------------------------------------------------------------------------------------
 

@@ -90,7 +90,9 @@ def missing_agents(workflow: Workflow, known: Iterable[str]) -> list[Problem]:
 
 
 def _no_agent(name: str, known: Iterable[str]) -> Problem:
-    return Problem(f"agent {name} not found", key="Agent", hint=_did_you_mean(name, known))
+    names = sorted(known)
+    others = f"there is {', '.join(names[:10])}" if names else "no agent is defined"
+    return Problem(f"agent {name} not found", key="Agent", hint=_did_you_mean(name, names) or others)
 
 
 def _did_you_mean(name: str, candidates: Iterable[str]) -> str | None:
