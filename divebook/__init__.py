@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from divebook.events import Event
     from divebook.events.classes import allow
     from divebook.execution import Execution, StepContext
+    from divebook.notebook.functions import answer, inbox, resume, show
     from divebook.notebook.run import Run
     from divebook.notebook.session import define, run, runs
     from divebook.steps.actions import Action, action
@@ -77,11 +78,15 @@ _HOMES = {
     "action": "divebook.steps.actions",
     "create_envelope": "divebook.envelope",
     "allow": "divebook.events.classes",
+    "answer": "divebook.notebook.functions",
     "define": "divebook.notebook.session",
+    "inbox": "divebook.notebook.functions",
     "load": "divebook.config",
     "open_store": "divebook.store",
+    "resume": "divebook.notebook.functions",
     "run": "divebook.notebook.session",
     "runs": "divebook.notebook.session",
+    "show": "divebook.notebook.functions",
 }
 
 __all__ = [
@@ -119,12 +124,16 @@ __all__ = [
     "__version__",
     "action",
     "allow",
+    "answer",
     "create_envelope",
     "define",
+    "inbox",
     "load",
     "open_store",
+    "resume",
     "run",
     "runs",
+    "show",
 ]
 
 

@@ -1,4 +1,4 @@
-"""What Binder does with this repository, in a clean environment: it takes minutes, so only where everything is asked for."""
+"""What Binder does with this repository, in a clean environment; it takes minutes, so only on demand."""
 
 import os
 import shutil

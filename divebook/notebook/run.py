@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from divebook.notebook.frontend import FrontEnd
     from divebook.notebook.output import LiveOutput
+    from divebook.widgets.live import LiveView
 
 TICK = 0.1
 """Seconds between two looks of whoever awaits: an idle event loop does not see that its kernel is interrupted."""
@@ -187,6 +188,19 @@ class Run:
 
         self._output = LiveOutput(self, front_end)
         return self._output
+
+    def view(self) -> LiveView:
+        """Return a live view of it, an anywidget, for front ends that show widgets by themselves.
+
+        marimo needs no more than the run as the last value of a cell; `marimo.ui.anywidget(run.view())` does the same.
+        """
+        from divebook.notebook.output import view_of
+
+        return view_of(self)
+
+    def _display_(self) -> LiveView:
+        """Return what marimo shows of it."""
+        return self.view()
 
     def _ipython_display_(self) -> None:
         """Show nothing more where this cell has shown it already; otherwise leave it to the bundle."""
