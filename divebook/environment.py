@@ -36,6 +36,7 @@ from divebook.steps.function import FunctionStep, require_function
 from divebook.steps.interrupt import interrupt_step
 from divebook.steps.prompt import PromptStep
 from divebook.steps.script import ScriptStep
+from divebook.steps.syntax import syntax_problems
 from divebook.steps.wait import wait_step
 from divebook.store import EventStore, ExecutionRecord, open_store
 from divebook.store.durability import durability_called
@@ -198,6 +199,9 @@ class Environment:
         Agents named by steps must be known by the time an execution starts, not before, so that cells can come in any
         order.
         """
+        problems = syntax_problems(definitions)
+        if problems:
+            raise DefinitionError(problems, "definition")
         check_providers(definitions, is_known_provider)
         self.name = definitions.name or self.name
         self.description = definitions.description or self.description

@@ -10,8 +10,7 @@ from divebook.envelope import bounds
 from divebook.notebook.outline import Outline, Spot, keys_below
 from divebook.workflow import schema
 from divebook.workflow.ask import KINDS
-from divebook.workflow.inputs import INPUT_TYPES
-from divebook.workflow.kinds import Flag, Many, One, Text, Texts
+from divebook.workflow.kinds import INPUT_TYPES, Flag, Many, One, Text, Texts
 from divebook.workflow.problem import Place
 from divebook.workflow.step import STEP_TYPES
 from divebook.workflow.table import Key, Table

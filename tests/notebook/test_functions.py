@@ -46,7 +46,8 @@ def test_a_run_shows_itself_as_a_widget(session):
     run = divebook.run(ASKING).wait()
     shown, again = run._display_(), run.view()
     try:
-        assert type(shown) is type(again) is LiveView
+        assert isinstance(shown, LiveView)
+        assert isinstance(again, LiveView)
         assert shown.model_id != again.model_id
     finally:
         shown.close()
