@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     from divebook.events import Event
     from divebook.events.classes import allow
     from divebook.execution import Execution, StepContext
+    from divebook.notebook.functions import answer, inbox, resume, show
     from divebook.notebook.run import Run
-    from divebook.notebook.session import answer, define, inbox, run, runs
+    from divebook.notebook.session import define, run, runs
     from divebook.pipeline import AgentStage, Pipeline, PipelineConfig
     from divebook.steps.actions import Action, action
     from divebook.store import MemoryStore, SqliteStore, open_store
@@ -79,15 +80,17 @@ _HOMES = {
     "TerminalReason": "divebook.envelope",
     "Workflow": "divebook.workflow.definition",
     "action": "divebook.steps.actions",
-    "answer": "divebook.notebook.session",
     "create_envelope": "divebook.envelope",
     "allow": "divebook.events.classes",
+    "answer": "divebook.notebook.functions",
     "define": "divebook.notebook.session",
-    "inbox": "divebook.notebook.session",
+    "inbox": "divebook.notebook.functions",
     "load": "divebook.config",
     "open_store": "divebook.store",
+    "resume": "divebook.notebook.functions",
     "run": "divebook.notebook.session",
     "runs": "divebook.notebook.session",
+    "show": "divebook.notebook.functions",
 }
 
 __all__ = [
@@ -134,8 +137,10 @@ __all__ = [
     "inbox",
     "load",
     "open_store",
+    "resume",
     "run",
     "runs",
+    "show",
 ]
 
 

@@ -39,10 +39,11 @@ from divebook.steps.prompt import PromptStep
 from divebook.steps.script import ScriptStep
 from divebook.steps.stages import StageFunctions, StageStep
 from divebook.steps.stages.work import Work
+from divebook.steps.syntax import syntax_problems
 from divebook.steps.wait import wait_step
 from divebook.store import EventStore, ExecutionRecord, open_store
 from divebook.store.durability import Durability, durability_called
-from divebook.workflow.definition import Config, Definitions, Problem, Workflow
+from divebook.workflow.definition import AgentDefinition, Config, Definitions, Problem, Workflow
 from divebook.workflow.functions import FUNCTION, WORKFLOW_FUNCTIONS
 from divebook.workflow.graph import missing_agents
 from divebook.workflow.inputs import bind_inputs
@@ -209,6 +210,9 @@ class Environment:
         Agents named by steps must be known by the time an execution starts, not before, so that cells can come in any
         order.
         """
+        problems = syntax_problems(definitions)
+        if problems:
+            raise DefinitionError(problems, "definition")
         check_providers(definitions, is_known_provider)
         self.name = definitions.name or self.name
         self.description = definitions.description or self.description
@@ -216,15 +220,20 @@ class Environment:
         for document in definitions.documents:
             if document.path:
                 self.documents.register(document.name, document.path)
-        for definition in definitions.agents:
-            agent = Agent(
+        for agent in [self._agent_of(definition, index) for index, definition in enumerate(definitions.agents)]:
+            self.add_agent(agent, replace=True)
+        for workflow in definitions.workflows:
+            self.add_workflow(workflow, replace=True)
+
+    def _agent_of(self, definition: AgentDefinition, index: int) -> Agent:
+        try:
+            return Agent(
                 with_defaults(definition, self.config),
                 default_provider=self.config.default_provider,
                 default_model=self.config.default_model,
             )
-            self.add_agent(agent, replace=True)
-        for workflow in definitions.workflows:
-            self.add_workflow(workflow, replace=True)
+        except SetupError as error:
+            raise SetupError(str(error), ("Agents", index, *error.place)) from error
 
     # --- executions ------------------------------------------------------------------------------------------------
 

@@ -129,7 +129,17 @@ class AlreadyRegisteredError(DivebookError):
 
 
 class SetupError(DivebookError):
-    """An environment's settings contradict each other or miss something."""
+    """An environment's settings contradict each other or miss something.
+
+    Parameters
+    ----------
+    place
+        Keys and positions that lead to what is wrong, where it stands in a definition: ``("Agents", 0, "Provider")``.
+    """
+
+    def __init__(self, message: str, place: tuple[str | int, ...] = ()) -> None:
+        self.place = place
+        super().__init__(message)
 
 
 class InvalidEventError(DivebookError):

@@ -35,11 +35,14 @@ def model_name(provider: str | None, model: str | None, default_provider: str = 
     if model == SCRIPTED or (not model and not provider):
         return SCRIPTED
     if not model:
-        raise SetupError(f'provider "{provider}" is named without a model; add for example `Model: <name>`')
+        raise SetupError(
+            f'provider "{provider}" is named without a model; add for example `Model: <name>`', ("Provider",)
+        )
     if ":" in model:
         return model
     if not provider:
         raise SetupError(
-            f'model "{model}" is named without a provider; write `Model: <provider>:{model}` or add `Provider`'
+            f'model "{model}" is named without a provider; write `Model: <provider>:{model}` or add `Provider`',
+            ("Model",),
         )
     return f"{_PROVIDERS.get(provider, provider)}:{model}"

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from divebook.analysis.spans import Span, spans_of
-from divebook.engine.state import PathState
+from divebook.engine.state import Interrupt, PathState
 from divebook.events import Event, catalog
 from divebook.events.event import to_datetime
 from divebook.store import ExecutionRecord
@@ -88,6 +88,15 @@ RUN_COLUMNS = {
     "bytes": COUNT,
     "error": TEXT,
     "durability": TEXT,
+}
+QUESTION_COLUMNS = {
+    "interrupt_id": TEXT,
+    "execution_id": TEXT,
+    "step": TEXT,
+    "kind": TEXT,
+    "question": TEXT,
+    "asked": MOMENT,
+    "expires": MOMENT,
 }
 
 
@@ -257,6 +266,29 @@ def runs_frame(records: Iterable[ExecutionRecord]) -> pd.DataFrame:
     ==============  ===================  ====================================================================
     """
     return _frame(RUN_COLUMNS, [_run_row(record) for record in records])
+
+
+def questions_frame(asked: Iterable[tuple[str, Interrupt]]) -> pd.DataFrame:
+    """Return one row per question, given with the id of its execution.
+
+    ============  ===================  ===================================================
+    column        dtype                content
+    ============  ===================  ===================================================
+    interrupt_id  str                  ``ask_...``, what answering needs
+    execution_id  str                  ``exec_...``
+    step          str                  which step asks
+    kind          str                  ``clarification``, ``confirmation`` ...
+    question      str                  its text
+    asked         datetime64[us, UTC]  when
+    expires       datetime64[us, UTC]  when it expires; missing if never
+    ============  ===================  ===================================================
+    """
+    return _frame(QUESTION_COLUMNS, [_question_row(execution_id, question) for execution_id, question in asked])
+
+
+def _question_row(execution_id: str, asked: Interrupt) -> tuple[Any, ...]:
+    expires = None if asked.expires_us is None else to_datetime(asked.expires_us)
+    return asked.interrupt_id, execution_id, asked.step, asked.kind, asked.question, asked.raised_at, expires
 
 
 def _run_row(record: ExecutionRecord) -> tuple[Any, ...]:

@@ -182,7 +182,10 @@ def _pascal_case(name: str) -> str:
     return "".join(word.upper() if word == "llm" else word.capitalize() for word in name.split("_"))
 
 
-_NAMES: Final = {name: name for name in _READERS} | {_pascal_case(name): name for name in _READERS}
+KEYS: Final = tuple(_pascal_case(name) for name in _READERS)
+"""The bounds as definitions write them."""
+
+_NAMES: Final = {name: name for name in _READERS} | dict(zip(KEYS, _READERS, strict=True))
 
 DEFAULT_BOUNDS: Final = Bounds(max_iterations=3, max_llm_calls=10, max_agent_hops=21)
 """Those of an envelope that is used alone."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -159,7 +159,12 @@ def _unquoted(word: str) -> str:
     return str(yaml_value(word)) if word[:1] in _QUOTES else word
 
 
-def values(written: Mapping[str, str], types: Mapping[str, str | None], variables: Mapping[str, Any]) -> dict[str, Any]:
+def values(
+    written: Mapping[str, str],
+    types: Mapping[str, str | None],
+    variables: Mapping[str, Any],
+    own: Iterable[str] | None = None,
+) -> dict[str, Any]:
     """Return the inputs that were written.
 
     Parameters
@@ -168,14 +173,17 @@ def values(written: Mapping[str, str], types: Mapping[str, str | None], variable
         Declared types by input; a plain word is a text where one is declared (``version=1.10``).
     variables
         The kernel's, for ``$name``.
+    own
+        Which of them are worth suggesting; all, if None.
     """
-    return {name: _value(name, text, types.get(name), variables) for name, text in written.items()}
+    suggested = tuple(variables if own is None else own)
+    return {name: _value(name, text, types.get(name), variables, suggested) for name, text in written.items()}
 
 
-def _value(name: str, text: str, declared: str | None, variables: Mapping[str, Any]) -> Any:
+def _value(name: str, text: str, declared: str | None, variables: Mapping[str, Any], own: Sequence[str]) -> Any:
     reference = _VARIABLE.fullmatch(text)
     if reference:
-        return _variable(name, reference[1], variables)
+        return _variable(name, reference[1], variables, own)
     if (declared or "").lower() in _TEXT_TYPES and text[:1] not in {*_QUOTES, *_CLOSING}:
         return text
     try:
@@ -185,9 +193,9 @@ def _value(name: str, text: str, declared: str | None, variables: Mapping[str, A
         raise UsageError(f"input {name!r}: {problem.message} in {text!r}") from None
 
 
-def _variable(name: str, variable: str, variables: Mapping[str, Any]) -> Any:
+def _variable(name: str, variable: str, variables: Mapping[str, Any], own: Sequence[str]) -> Any:
     if variable not in variables:
-        close = nearest(variable, (known for known in variables if not known.startswith("_")))
+        close = nearest(variable, (known for known in own if not known.startswith("_")))
         advice = f"did you mean ${close}?" if close else "define it in a cell, or quote the value if it is text"
         raise UsageError(f"input {name!r}: there is no variable {variable!r} ({advice})")
     return variables[variable]

@@ -20,6 +20,7 @@ AWAITED = ("run", "resume", "answer", "signal")
 
 _CALL = "run_line_magic('dive', "
 _HELP = re.compile(r"^(\s*%dive\s+)([a-z]+)\s*\?{1,2}\s*$")
+_OVERVIEW = re.compile(r"^(\s*)%%?dive\s*\?{1,2}\s*$")
 _NO_WAY_IN = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
@@ -62,7 +63,7 @@ def _command(call: ast.Call) -> int | None:
 
 def help_for_commands(lines: list[str]) -> list[str]:
     """Turn ``%dive run?`` into ``%dive help run``: IPython alone would look for an object called ``run``."""
-    return [_HELP.sub(r"\1help \2", line) for line in lines]
+    return [_OVERVIEW.sub(r"\1%dive help", _HELP.sub(r"\1help \2", line)) for line in lines]
 
 
 def runs_inside(code: CodeType) -> bool:

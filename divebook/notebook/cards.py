@@ -2,31 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import TypeAlias
+
+from IPython.core.error import UsageError
 
 from divebook.analysis.shown import one_line, visible
-from divebook.errors import DefinitionError, DivebookError
-from divebook.workflow.definition import Problem
+from divebook.errors import DefinitionError, DivebookError, SetupError
+from divebook.workflow.problem import Place, Problem, nearest_position
+
+Positions: TypeAlias = Mapping[Place, tuple[int, int]]
 
 MAX_PROBLEMS = 12
 WIDTH = 110
 
 
 @contextmanager
-def short_errors(cell: Sequence[str] = ()) -> Iterator[None]:
+def located(line: tuple[int, str] | None) -> Iterator[None]:
+    """Say in errors which line of the cell they are about, where it has several.
+
+    Parameters
+    ----------
+    line
+        Its number and its text.
+    """
+    try:
+        yield
+    except UsageError as error:
+        if line is None:
+            raise
+        raise UsageError(f"cell line {line[0]}: {error}") from None
+    except DivebookError as error:
+        if line is not None and not hasattr(error, "_render_traceback_"):
+            name = type(error).__name__
+            told = card(error)[0].removeprefix(f"{name}: ")
+            show_as(error, [f"{name}: cell line {line[0]}: {told}", f"    {one_line(line[1], WIDTH)}"])
+        raise
+
+
+@contextmanager
+def short_errors(cell: Sequence[str] = (), positions: Positions | None = None) -> Iterator[None]:
     """Let our own errors appear as a card instead of a traceback; they are raised on, so that the cell fails.
 
     Parameters
     ----------
     cell
         The lines of the cell, if problems are to be pointed at in it.
+    positions
+        Where in it the parts of a definition stand, for errors that know only which part they are about.
     """
     try:
         yield
     except DivebookError as error:
         if not hasattr(error, "_render_traceback_"):
-            show_as(error, card(error, cell))
+            show_as(error, card(error, cell, positions))
         raise
 
 
@@ -35,9 +65,12 @@ def show_as(error: BaseException, lines: Sequence[str]) -> None:
     error.__dict__["_render_traceback_"] = lambda: list(lines)
 
 
-def card(error: DivebookError, cell: Sequence[str] = ()) -> list[str]:
+def card(error: DivebookError, cell: Sequence[str] = (), positions: Positions | None = None) -> list[str]:
     """Return an error as lines of text."""
     kind = type(error).__name__
+    if isinstance(error, SetupError) and error.place and positions:
+        problem = Problem(str(error)).at(*nearest_position(error.place, positions))
+        return [f"{kind}: {problem_text(problem)}", *_pointer(problem, cell)]
     if not (isinstance(error, DefinitionError) and cell):
         return [f"{kind}: {visible(str(error))}"]
     problems = error.problems[:MAX_PROBLEMS]

@@ -1,4 +1,4 @@
-"""``%load_ext divebook`` and ``%unload_ext divebook``: the magics, and two changes to the text of cells."""
+"""``%load_ext divebook`` and ``%unload_ext divebook``: magics, completion, and two changes to the text of cells."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from IPython.core.interactiveshell import InteractiveShell
 
+from divebook.notebook import completion
 from divebook.notebook.awaiting import await_magics, help_for_commands, runs_inside
 from divebook.notebook.magics import DiveMagics
 from divebook.notebook.recovery import tell_on_load
@@ -32,6 +33,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
     shell.register_magics(DiveMagics)
     shell.input_transformers_cleanup.append(help_for_commands)
     shell.input_transformers_post.append(AwaitWherePossible(shell))
+    completion.install(shell)
     tell_on_load()
 
 
@@ -39,6 +41,8 @@ def unload_ipython_extension(shell: InteractiveShell) -> None:
     """Take away all that loading added; the session, and what it runs, stay."""
     _remove(shell.input_transformers_cleanup, lambda transform: transform is help_for_commands)
     _remove(shell.input_transformers_post, lambda transform: isinstance(transform, AwaitWherePossible))
+    completion.remove(shell)
+    shell.configurables[:] = [found for found in shell.configurables if not isinstance(found, DiveMagics)]
     shell.magics_manager.registry.pop(DiveMagics.__name__, None)
     for kind in ("line", "cell"):
         shell.magics_manager.magics[kind].pop("dive", None)

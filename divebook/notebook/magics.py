@@ -12,8 +12,10 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_exp
 
 from divebook.errors import ExecutionCancelledError, ExecutionFailedError, nearest
 from divebook.notebook.awaiting import AWAIT
+from divebook.notebook.caller import line_in_cell
 from divebook.notebook.finishing import finish_awaited, finish_blocking, show_live
 from divebook.notebook.frontend import FrontEnd, present_front_end
+from divebook.notebook.variables import own_variables
 
 if TYPE_CHECKING:
     from divebook.notebook.arguments import Arguments
@@ -39,6 +41,7 @@ class Command:
     flags: Mapping[str, str] = field(default_factory=dict)
     valued: Mapping[str, str] = field(default_factory=dict)
     inputs: bool = False
+    most_words: int = 0
 
     @property
     def help(self) -> str:
@@ -54,12 +57,12 @@ class DiveMagics(Magics):
     @line_cell_magic
     def dive(self, line: str, cell: str | None = None) -> Result:
         """Define and run workflows; ``%dive help`` lists what can be done."""
-        from divebook.notebook.cards import short_errors
+        from divebook.notebook.cards import located, short_errors
 
         if cell is not None:
             self._define(line, cell)
             return None
-        with short_errors():
+        with short_errors(), located(line_in_cell(self.shell)):
             return self._command(line)
 
     def _define(self, line: str, cell: str) -> None:
@@ -69,7 +72,9 @@ class DiveMagics(Magics):
 
         parsed = parse_cell(line, cell, self._lines_above(cell))
         with short_errors(parsed.lines):
-            change = self._session.define(parsed.read())
+            definitions = parsed.read()
+        with short_errors(parsed.lines, definitions.positions):
+            change = self._session.define(definitions)
             lines = [confirmation(change), *lines_after_defining(self._session)]
         print("\n".join(lines))  # noqa: T201 - what a magic prints is its answer
 
@@ -88,7 +93,11 @@ class DiveMagics(Magics):
         awaited = words[:1] == [AWAIT]
         name, *rest = words[awaited:] or ("help",)
         command = _command_called(name)
+        if not HELP_OPTIONS.isdisjoint(rest):
+            _print_help(name)
+            return _at_once(None) if awaited else None
         arguments = parse(rest, command.flags, command.valued, inputs=command.inputs)
+        _check_words(name, command, arguments)
         if command.method not in _FINISHED:
             return command.method(self, arguments)
         front_end = present_front_end(self.shell)
@@ -114,25 +123,24 @@ class DiveMagics(Magics):
         KEY=VALUE      an input, in YAML: n=3  names=[a, b]  title='two words'
         KEY=$NAME      an input whose value is a variable of the kernel
         --background   return at once; `await run` or `run.wait()` wait for the end
-        --check        fail the cell unless the run completes
+        --no-check     let the cell succeed although the run fails or is cancelled
+        --check        fail the cell also if the run waits for an answer
         --new          begin afresh, where this cell has begun a run before
         --store PATH   keep the log there
         --durability full|relaxed   relaxed: faster, but a power failure may take the latest events
         --bounds max_cost=2.50,max_llm_calls=40   what it may spend
         --answer STEP=VALUE         an answer up front, in YAML; STEP:2 for its second question, or an id
 
-        `r = %dive run ...` keeps the run. Interrupting the kernel pauses it. The same cell with the same workflow and
+        `r = %dive run ...` keeps the run. Interrupting the kernel pauses it. A run that fails is shown, and fails the
+        cell, so that Run All stops there: `r = %dive show ID` gets hold of it. The same cell with the same workflow and
         inputs goes on with the run that it began, or shows it if it has completed: Run All repeats nothing.
         """
         from divebook.notebook.arguments import values
 
-        if len(arguments.words) > 1:
-            extra = " ".join(arguments.words[1:])
-            raise UsageError(f"unexpected {extra!r}; write inputs as key=value, and texts with spaces in quotes")
         workflow = self._session.workflow(arguments.words[0] if arguments.words else None)
         types = {definition.name: definition.type for definition in workflow.inputs}
         variables = {} if self.shell is None else self.shell.user_ns
-        given = values(arguments.inputs, types, variables)
+        given = values(arguments.inputs, types, variables, [*own_variables(self.shell)])
         options: dict[str, Any] = {name: arguments.options.get(name) for name in ("store", "durability")}
         options |= _spared(arguments)
         place = self._session.ordinals.next(present_front_end(self.shell), workflow.name)
@@ -148,7 +156,8 @@ class DiveMagics(Magics):
 
         ID             the execution; the beginning of its id is enough
         --background   return at once
-        --check        fail the cell unless it completes
+        --no-check     let the cell succeed although the run fails or is cancelled
+        --check        fail the cell also if the run waits for an answer
         --store PATH   where its log is
         --bounds max_cost=2.50,...  bounds in place of those it had
         --answer STEP=VALUE         an answer up front, in YAML
@@ -179,7 +188,8 @@ class DiveMagics(Magics):
         ANSWER         in YAML: a text, yes or no, a number, {a: 1}; what fits, %dive inbox says
         --by NAME      who answers
         --background   return at once
-        --check        fail the cell unless the run completes
+        --no-check     let the cell succeed although the run fails or is cancelled
+        --check        fail the cell also if the run waits for an answer
         --store PATH   where its log is
         """
         from divebook.notebook.arguments import yaml_value
@@ -235,6 +245,8 @@ class DiveMagics(Magics):
         if not (arguments.words or arguments.has("all")):
             print(listing(self._session.interrupted(store=store)))  # noqa: T201 - same
             return
+        if arguments.words and arguments.has("all"):
+            raise UsageError("%dive recover takes an execution id or --all, not both")
         chosen = None if arguments.has("all") else arguments.only_word("execution id")
         recovered = self._session.recover(chosen, store=store)
         lines = [*resumed_lines(recovered), *refused_lines(recovered)]
@@ -264,12 +276,10 @@ class DiveMagics(Magics):
     def help(self, arguments: Arguments) -> None:
         """Explain a sub-command, or list all.
 
-        COMMAND        the sub-command; `%dive COMMAND?` does the same
+        COMMAND        the sub-command; `%dive COMMAND?` and `%dive COMMAND --help` do the same
         """
         if arguments.words:
-            name = arguments.only_word("sub-command")
-            command = _command_called(name)
-            print(f"%dive {command.usage}\n\n{command.help}")  # noqa: T201 - same
+            _print_help(arguments.words[0])
             return
         width = max(len(entry.usage) for entry in COMMANDS.values())
         lines = [f"%dive {entry.usage:<{width}}  {entry.help.partition(chr(10))[0]}" for entry in COMMANDS.values()]
@@ -292,15 +302,33 @@ def _spared(arguments: Arguments) -> dict[str, Any]:
     return {"bounds": bounds_from(arguments.options.get("bounds")), "answers": answers_from(answers_of(arguments))}
 
 
+def _print_help(name: str) -> None:
+    command = _command_called(name)
+    print(f"%dive {command.usage}\n\n{command.help}")  # noqa: T201 - what a magic prints is its answer
+
+
+def _check_words(name: str, command: Command, arguments: Arguments) -> None:
+    """Refuse words that would be ignored."""
+    extra = " ".join(arguments.words[command.most_words :])
+    if not extra:
+        return
+    if command.inputs:
+        raise UsageError(f"unexpected {extra!r}; write inputs as key=value, and texts with spaces in quotes")
+    if command.most_words:
+        raise UsageError(f"unexpected {extra!r} behind %dive {name}; put texts with spaces in quotes")
+    raise UsageError(f"%dive {name} takes no words, found {extra!r}; %dive {name}? lists its options")
+
+
 def _in_background(run: Run, front_end: FrontEnd, *, awaited: bool) -> Result:
     """Show a run that nobody waits for."""
     if front_end.shows_widgets:
         show_live(run, front_end).leave()
+    return _at_once(run) if awaited else run
 
-    async def at_once() -> Run:
-        return run
 
-    return at_once() if awaited else run
+async def _at_once(value: Result) -> Result:
+    """Return a value to a cell that awaits it."""
+    return value
 
 
 def _finish_in_cell(run: Run, arguments: Arguments, front_end: FrontEnd) -> Coroutine[Any, Any, Run]:
@@ -314,39 +342,47 @@ def _finish_in_cell(run: Run, arguments: Arguments, front_end: FrontEnd) -> Coro
 
 
 def _checked(run: Run, arguments: Arguments) -> Run:
-    """Return the run, or show it and fail the cell if `--check` asks for that and it did not complete."""
-    if not arguments.has("check") or run.status == "completed":
+    """Return the run; or show it and fail the cell, if it failed, so that Run All does not go on without it."""
+    if run.status == "completed" or not (run.status in FAILING or arguments.has("check")) or arguments.has("no-check"):
         return run
     from IPython.display import display
 
+    from divebook.notebook.cards import card, show_as
+
     display(run)  # type: ignore[no-untyped-call]
-    raise (
+    error = (
         ExecutionCancelledError(run.id)
         if run.status == "cancelled"
         else ExecutionFailedError(run.id, run.error or run.status)
     )
+    show_as(error, [*card(error), "to let the notebook go on all the same: --no-check"])
+    raise error
 
 
+FAILING = ("failed", "cancelled")
+HELP_OPTIONS = frozenset({"--help", "-h"})
 _STORE = {"--store": "store"}
 _SPARING = {**_STORE, "--bounds": "bounds", "--answer": "answer"}
 _RUNNING = {**_SPARING, "--durability": "durability"}
 _SENDING = {**_STORE, "--by": "by"}
-_FLAGS = {"--background": "background", "-b": "background", "--check": "check"}
+_FLAGS = {"--background": "background", "-b": "background", "--check": "check", "--no-check": "no-check"}
 _STARTING = {**_FLAGS, "--new": "new"}
 _LISTING = {"--status": "status", "--workflow": "workflow", "--limit": "limit", "-n": "limit", **_STORE}
 _FINISHED = (DiveMagics.run, DiveMagics.resume, DiveMagics.answer, DiveMagics.signal)
 """What returns a run that is waited for."""
 
 COMMANDS: dict[str, Command] = {
-    "run": Command("run [NAME] [KEY=VALUE ...] [--background]", DiveMagics.run, _STARTING, _RUNNING, inputs=True),
+    "run": Command(
+        "run [NAME] [KEY=VALUE ...] [--background]", DiveMagics.run, _STARTING, _RUNNING, inputs=True, most_words=1
+    ),
     "runs": Command("runs [--status STATUS] [--limit N]", DiveMagics.runs, {}, _LISTING),
-    "show": Command("show ID", DiveMagics.show, {}, _STORE),
-    "resume": Command("resume ID [--background]", DiveMagics.resume, _FLAGS, _SPARING),
-    "recover": Command("recover [ID] [--all]", DiveMagics.recover, {"--all": "all"}, _STORE),
+    "show": Command("show ID", DiveMagics.show, {}, _STORE, most_words=1),
+    "resume": Command("resume ID [--background]", DiveMagics.resume, _FLAGS, _SPARING, most_words=1),
+    "recover": Command("recover [ID] [--all]", DiveMagics.recover, {"--all": "all"}, _STORE, most_words=1),
     "inbox": Command("inbox", DiveMagics.inbox, {}, _STORE),
-    "answer": Command("answer ID ANSWER [--background]", DiveMagics.answer, _FLAGS, _SENDING),
-    "signal": Command("signal ID NAME [PAYLOAD] [--background]", DiveMagics.signal, _FLAGS, _SENDING),
-    "cancel": Command("cancel ID", DiveMagics.cancel, {}, _STORE),
+    "answer": Command("answer ID ANSWER [--background]", DiveMagics.answer, _FLAGS, _SENDING, most_words=2),
+    "signal": Command("signal ID NAME [PAYLOAD] [--background]", DiveMagics.signal, _FLAGS, _SENDING, most_words=3),
+    "cancel": Command("cancel ID", DiveMagics.cancel, {}, _STORE, most_words=1),
     "list": Command("list", DiveMagics.list),
-    "help": Command("help [COMMAND]", DiveMagics.help),
+    "help": Command("help [COMMAND]", DiveMagics.help, most_words=1),
 }

@@ -29,11 +29,9 @@ class LiveOutput:
     """The output of one run in one cell, for front ends that show widgets."""
 
     def __init__(self, run: Run, front_end: FrontEnd) -> None:
-        from divebook.widgets.live import LiveView
-
         self.run, self.front_end = run, front_end
         self._publisher: Publisher = publisher_of(run.execution)
-        self.view: LiveView = LiveView(self._publisher, _handlers(run))
+        self.view: LiveView = view_of(run)
         self._lock = threading.Lock()
         self._is_final = False
         self._static: Any = None
@@ -75,6 +73,13 @@ class LiveOutput:
             self._static.update(NOTHING, raw=True)
         self._detach()
         self.view.retire()
+
+
+def view_of(run: Run) -> LiveView:
+    """Return a live view of a run, as a widget of its own."""
+    from divebook.widgets.live import LiveView
+
+    return LiveView(publisher_of(run.execution), _handlers(run))
 
 
 def _display(bundle: dict[str, Any]) -> Any:

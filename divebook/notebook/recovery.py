@@ -12,7 +12,7 @@ from divebook.errors import DivebookError
 if TYPE_CHECKING:  # loading the extension must be quick
     from divebook.config.recovery import Recovered
     from divebook.notebook.session import Session
-    from divebook.store import ExecutionRecord
+    from divebook.store import EventStore, ExecutionRecord
 
 STORE_VARIABLE = "DIVEBOOK_STORE"
 STORE_FILE = ".divebook/executions.db"
@@ -22,7 +22,7 @@ RECOVER_VARIABLE = "DIVEBOOK_RECOVER"
 
 def tell_on_load() -> None:
     """Print a line if the usual store has interrupted executions; look at nothing if there is no such file."""
-    if os.environ.get(RECOVER_VARIABLE) == "off" or not Path(_location()).expanduser().is_file():
+    if os.environ.get(RECOVER_VARIABLE) == "off" or not _is_there():
         return
     try:
         lines = _lines_on_load()
@@ -32,8 +32,15 @@ def tell_on_load() -> None:
         print(line)  # noqa: T201 - what loading has to say
 
 
-def _location() -> str:
-    return os.environ.get(STORE_VARIABLE) or STORE_FILE
+def existing_store() -> EventStore | None:
+    """Return the usual store, or None if there is no such file."""
+    from divebook.store import open_store
+
+    return open_store() if _is_there() else None
+
+
+def _is_there() -> bool:
+    return Path(os.environ.get(STORE_VARIABLE) or STORE_FILE).expanduser().is_file()
 
 
 def _lines_on_load() -> list[str]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from divebook.config.answers import Answers
+    from divebook.widgets.live import LiveView
 
 TICK = 0.1
 """Seconds between two looks of whoever awaits: an idle event loop does not see that its kernel is interrupted."""
@@ -185,6 +186,19 @@ class Run:
         from divebook.notebook.display import as_text, report_of
 
         return as_text(report_of(self._execution))
+
+    def view(self) -> LiveView:
+        """Return a live view of it, an anywidget, for front ends that show widgets by themselves.
+
+        marimo needs no more than the run as the last value of a cell; `marimo.ui.anywidget(run.view())` does the same.
+        """
+        from divebook.notebook.output import view_of
+
+        return view_of(self)
+
+    def _display_(self) -> LiveView:
+        """Return what marimo shows of it."""
+        return self.view()
 
     def _ipython_display_(self) -> None:
         """Show nothing more where this cell has shown it already; otherwise leave it to the bundle."""

@@ -81,6 +81,11 @@ class Session:
         """The environment, made when first asked for."""
         return self._over(None)
 
+    @property
+    def present(self) -> Environment | None:
+        """The environment if it was made already."""
+        return self._environments.get(None)
+
     def over(self, store: str | None) -> Environment:
         """Return the environment, or one with the same contents over another store."""
         environment = self._over(store)
@@ -287,6 +292,11 @@ def open_session(store: str | None = None) -> Session:
     return _sessions[-1]
 
 
+def present_environment() -> Environment | None:
+    """Return the environment of this process's session, if it has one already."""
+    return _sessions[-1].present if _sessions else None
+
+
 def reset_session() -> None:
     """Forget the session; runs that it started go on."""
     _sessions.clear()
@@ -345,16 +355,6 @@ def run(
     chosen = workflow if isinstance(workflow, Workflow) else _chosen(session, workflow, name, dialect)
     known = answers_from((answers or {}).items())
     return session.start(chosen, inputs, store=store, durability=durability, bounds=bounds, answers=known)
-
-
-def inbox(*, store: str | None = None) -> list[Interrupt]:
-    """Return the questions that wait for an answer, those of the newest run first."""
-    return current_session().inbox(store=store)
-
-
-def answer(interrupt_id: str, response: Any, *, by: str | None = None, store: str | None = None) -> Run:
-    """Answer a question; its run goes on. What fits which question: `divebook.Environment.answer`."""
-    return current_session().answer(interrupt_id, response, by=by, store=store)
 
 
 def _chosen(session: Session, source: str | Path, name: str | None, dialect: Dialect) -> Workflow:

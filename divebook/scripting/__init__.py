@@ -4,6 +4,7 @@
 `Interpreter.run_script` the full one. Only `sandbox` imports Monty, and only when the first expression runs.
 """
 
+from divebook.scripting.checks import check_condition, check_expression, check_script, check_template
 from divebook.scripting.conditions import evaluate_condition, evaluate_conditions, truth
 from divebook.scripting.contexts import Context, Limits
 from divebook.scripting.each import evaluate_items
@@ -17,6 +18,10 @@ __all__ = [
     "Host",
     "Interpreter",
     "Limits",
+    "check_condition",
+    "check_expression",
+    "check_script",
+    "check_template",
     "default_interpreter",
     "evaluate_condition",
     "evaluate_conditions",

@@ -49,6 +49,11 @@ def render_templates(
     return ["".join(next(values) if isinstance(part, _Slot) else part for part in parts) for parts in templates]
 
 
+def expressions_of(text: str) -> list[str]:
+    """Return the expressions of a template; raises `TemplateError` if one is not closed."""
+    return [part.expression for part in _split(text) if isinstance(part, _Slot)]
+
+
 def _literals(parts: tuple[str | _Slot, ...]) -> Iterator[str]:
     return (part for part in parts if isinstance(part, str))
 

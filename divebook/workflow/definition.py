@@ -6,7 +6,7 @@ three give equal objects with equal fingerprints. Agents are referred to by name
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -16,7 +16,7 @@ from divebook.workflow.content import ContentEntry
 from divebook.workflow.fingerprint import fingerprint_of
 from divebook.workflow.graph import check_workflow, reachable_from
 from divebook.workflow.problem import Place, Problem, Severity
-from divebook.workflow.record import Record, arguments, json_value, many
+from divebook.workflow.record import Record, arguments, json_value, many, require_text
 from divebook.workflow.resources import (
     AgentDefinition,
     ApprovalFilterDefinition,
@@ -154,6 +154,10 @@ class Workflow(Record):
         dialect: Dialect = "divebook",
         source: str = "",
     ) -> None:
+        require_text(name, "the name of a workflow", 'write Workflow("name", [Step("name", ...)])')
+        if isinstance(steps, str | Step) or not isinstance(steps, Iterable):
+            hint = 'write Workflow("name", [Step("name", ...)])'
+            raise DefinitionError([Problem(f"a workflow holds a list of steps, got {steps!r}", hint=hint)])
         written = tuple(require_step(step) for step in steps)
         self._fill(
             name=name,

@@ -5,6 +5,7 @@ Works on steps alone, so that a definition text and a `Workflow` written in Pyth
 
 from __future__ import annotations
 
+import keyword
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ from divebook.workflow.step import Dialect, Step, chained
 
 if TYPE_CHECKING:
     from divebook.workflow.definition import Definitions, Workflow
+
+NAME_HINT = "write letters, digits and _, beginning with a letter, and no word of Python's own"
 
 
 def reachable_from(steps: Mapping[str, Step], name: str) -> frozenset[str]:
@@ -42,6 +45,8 @@ def check_workflow(
     given = tuple(inputs)
     problems += duplicate_names("input", given, ("Inputs",))
     problems += duplicate_names("output", outputs, ("Outputs",))
+    if dialect == "divebook":
+        problems += [*_no_names("input", given, ("Inputs",)), *_stores(steps)]
     if not steps:
         return [*problems, Problem("no steps found", key="Steps", place=("Steps",), hint="add at least one step")]
     problems += duplicate_names("step", (step.name for step in steps), ("Steps",))
@@ -50,6 +55,29 @@ def check_workflow(
     linked = chained(steps)
     doubts = (*_unreachable(linked), *_falling_through(steps, linked), *bare_names(steps, given))
     return [*problems, *_dangling(linked), *doubts]
+
+
+def _no_names(kind: str, names: Iterable[str], place: Place) -> Iterable[Problem]:
+    for index, name in enumerate(names):
+        if not is_name(name):
+            yield Problem(f"{kind} {name!r} is no name", key="Name", hint=NAME_HINT, place=(*place, index, "Name"))
+
+
+def _stores(steps: Sequence[Step]) -> Iterable[Problem]:
+    """Find names of variables and items that no expression could mention."""
+    for index, step in enumerate(steps):
+        named: list[tuple[str | None, Place]] = [(step.store, ("Store",))]
+        named += [(step.each.as_, ("Each", "As"))] if step.each else []
+        named += [(policy.store, ("Catch", number, "Store")) for number, policy in enumerate(step.catch)]
+        for name, place in named:
+            if name and not is_name(name):
+                key = str(place[-1])
+                yield Problem(f"{key} {name!r} is no name", key=key, hint=NAME_HINT, place=("Steps", index, *place))
+
+
+def is_name(text: str) -> bool:
+    """Whether expressions can mention it, as in ``state.text``."""
+    return text.isidentifier() and not keyword.iskeyword(text)
 
 
 def duplicate_names(kind: str, names: Iterable[str], place: Place = (), severity: Severity = "error") -> list[Problem]:
@@ -90,7 +118,9 @@ def missing_agents(workflow: Workflow, known: Iterable[str]) -> list[Problem]:
 
 
 def _no_agent(name: str, known: Iterable[str]) -> Problem:
-    return Problem(f"agent {name} not found", key="Agent", hint=_did_you_mean(name, known))
+    names = sorted(known)
+    others = f"there is {', '.join(names[:10])}" if names else "no agent is defined"
+    return Problem(f"agent {name} not found", key="Agent", hint=_did_you_mean(name, names) or others)
 
 
 def _did_you_mean(name: str, candidates: Iterable[str]) -> str | None:

@@ -7,23 +7,8 @@ from typing import Any
 
 from divebook.errors import InputError, nearest
 from divebook.workflow.definition import InputDefinition, Workflow
+from divebook.workflow.kinds import INPUT_TYPES
 
-_TYPES: dict[str, tuple[type, ...]] = {
-    "string": (str,),
-    "text": (str,),
-    "str": (str,),
-    "int": (int,),
-    "integer": (int,),
-    "float": (int, float),
-    "number": (int, float),
-    "bool": (bool,),
-    "boolean": (bool,),
-    "list": (list, tuple),
-    "array": (list, tuple),
-    "map": (dict,),
-    "dict": (dict,),
-    "object": (dict,),
-}
 _TRUE, _FALSE = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
 
 
@@ -67,7 +52,7 @@ def _bound(workflow: Workflow, definition: InputDefinition, given: Mapping[str, 
 
 
 def _checked(definition: InputDefinition, value: Any) -> Any:
-    types = _TYPES.get((definition.type or "").lower())
+    types = INPUT_TYPES.get((definition.type or "").lower())
     if value is None or types is None:
         return value
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
@@ -80,7 +65,7 @@ def _checked(definition: InputDefinition, value: Any) -> Any:
 
 def _from_text(definition: InputDefinition, text: str) -> Any:
     """Return what a text means for a number or a truth value; other types keep it."""
-    types = _TYPES.get((definition.type or "").lower(), (str,))
+    types = INPUT_TYPES.get((definition.type or "").lower(), (str,))
     try:
         if bool in types:
             return {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False)}[text.strip().lower()]

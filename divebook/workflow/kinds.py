@@ -25,6 +25,16 @@ class _Invalid:
 
 INVALID: Any = _Invalid()
 
+INPUT_TYPES = {
+    **dict.fromkeys(("string", "text", "str"), (str,)),
+    **dict.fromkeys(("int", "integer"), (int,)),
+    **dict.fromkeys(("float", "number"), (int, float)),
+    **dict.fromkeys(("bool", "boolean"), (bool,)),
+    **dict.fromkeys(("list", "array"), (list, tuple)),
+    **dict.fromkeys(("map", "dict", "object"), (dict,)),
+}
+"""What `Type` of an input may say, in any case of letters, and the Python types that fit it."""
+
 
 class Kind(Protocol):
     """Reads one kind of value."""
@@ -78,6 +88,20 @@ class Text(Plain):
             reading.add(self.complaint.format(text), node.start, place, key=_key_of(place), hint=hint)
             return INVALID
         return text
+
+
+class InputType(Plain):
+    """What an input must be, in any case of letters; the dialect ``dive`` takes any word, and checks nothing then."""
+
+    def read(self, node: Node, place: Place, reading: Reading) -> Any:
+        """Return the type as written, or `INVALID` after noting what is wrong."""
+        text = Text().read(node, place, reading)
+        if text is INVALID or not reading.strict or not text or text.lower() in INPUT_TYPES:
+            return text
+        match = nearest(text, INPUT_TYPES)
+        hint = f"did you mean {match!r}?" if match else f"one of {', '.join(INPUT_TYPES)}; without Type everything fits"
+        reading.add(f"unknown type of input: {text!r}", node.start, place, key="Type", hint=hint)
+        return INVALID
 
 
 class Flag(Plain):

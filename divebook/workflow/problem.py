@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -42,3 +43,11 @@ class Problem:
     def _spot(self) -> str:
         spot = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in self.place).lstrip(".")
         return f" at {spot}" if spot else ""
+
+
+def nearest_position(place: Place, positions: Mapping[Place, tuple[int, int]]) -> tuple[int, int]:
+    """Return line and column of a place, or of the nearest one above it that is known; (0, 0) if none is."""
+    for length in range(len(place), -1, -1):
+        if place[:length] in positions:
+            return positions[place[:length]]
+    return (0, 0)

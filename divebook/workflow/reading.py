@@ -8,7 +8,7 @@ from typing import Literal, NoReturn
 
 from divebook.errors import DefinitionError
 from divebook.workflow.located import Mapping, Mark, Node, Scalar
-from divebook.workflow.problem import Place, Problem, Severity
+from divebook.workflow.problem import Place, Problem, Severity, nearest_position
 from divebook.workflow.step import Dialect
 
 Format = Literal["yaml", "json"]
@@ -73,7 +73,7 @@ class Reading:
     def add_found(self, found: Iterable[Problem]) -> None:
         """Note problems that know only their place; the nearest known position above it is filled in."""
         for problem in found:
-            self.problems.append(problem.at(*self._near(problem.place)))
+            self.problems.append(problem.at(*nearest_position(problem.place, self.positions)))
 
     def find_duplicates(self, entries: Sequence[tuple[Scalar, Node]]) -> None:
         """Note every key that its mapping has already; lax JSON lets the last one win."""
@@ -114,9 +114,3 @@ class Reading:
     def _error(self) -> DefinitionError:
         ordered = sorted(self.errors, key=lambda problem: (problem.line, problem.column))
         return DefinitionError(ordered, self.source_name)
-
-    def _near(self, place: Place) -> tuple[int, int]:
-        for length in range(len(place), -1, -1):
-            if place[:length] in self.positions:
-                return self.positions[place[:length]]
-        return (0, 0)

@@ -35,6 +35,12 @@ def json_value(value: Any, name: str) -> Any:
         raise DefinitionError([Problem(f"{error}", key=name, hint="definitions hold JSON values only")]) from error
 
 
+def require_text(value: Any, what: str, hint: str) -> None:
+    """Raise `DefinitionError` unless `value` is a text."""
+    if not isinstance(value, str):
+        raise DefinitionError([Problem(f"{what} must be a text, got {value!r}", hint=hint)])
+
+
 def plain(value: Any) -> Any:
     """Return `value` with records as dicts and tuples as lists."""
     if isinstance(value, Record):

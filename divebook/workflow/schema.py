@@ -22,6 +22,7 @@ from divebook.workflow.kinds import (
     Flag,
     FreeMapping,
     Headers,
+    InputType,
     Many,
     Number,
     One,
@@ -150,7 +151,7 @@ INPUT = Table(
     "input",
     (
         Key("Name", "name", TEXT, required="input name is required"),
-        Key("Type", "type", TEXT),
+        Key("Type", "type", InputType()),
         Key("Description", "description", TEXT),
         Key("Required", "required", FLAG),
         Key("Default", "default", ANYTHING),

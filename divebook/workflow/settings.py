@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from divebook.errors import SetupError
 from divebook.workflow.definition import AgentDefinition, Config, Definitions, ModelSettings, ProviderSettings
+from divebook.workflow.problem import Place
 
 DEFAULT_PROVIDER = "anthropic"
 
@@ -20,10 +21,12 @@ def require_name(definitions: Definitions) -> str:
 
 def check_providers(definitions: Definitions, is_known: Callable[[str], bool]) -> None:
     """Raise `SetupError` if an agent, or the settings, name a provider that is not known."""
-    named = [definitions.config.default_provider, *(agent.provider for agent in definitions.agents)]
-    for name in filter(None, named):
-        if not is_known(name):
-            raise SetupError(f'unsupported provider: "{name}". Use a provider that pydantic-ai has, such as openai')
+    named: dict[Place, str | None] = {("Config", "DefaultProvider"): definitions.config.default_provider}
+    named |= {("Agents", index, "Provider"): agent.provider for index, agent in enumerate(definitions.agents)}
+    for place, name in named.items():
+        if name and not is_known(name):
+            message = f'unsupported provider: "{name}". Use a provider that pydantic-ai has, such as openai'
+            raise SetupError(message, place)
 
 
 def check_default_workflow(config: Config, workflows: Collection[str]) -> None:

@@ -16,7 +16,7 @@ from divebook.workflow.ask import Ask
 from divebook.workflow.content import ContentEntry
 from divebook.workflow.policies import Catch, Retry, catches
 from divebook.workflow.problem import Problem
-from divebook.workflow.record import Record, json_value, many, one
+from divebook.workflow.record import Record, json_value, many, one, require_text
 
 STAGE = "stage"
 """Type of the steps that a pipeline becomes; only `divebook.Pipeline` makes them."""
@@ -80,7 +80,7 @@ class Each(Record):
             return value
         if isinstance(value, Mapping):
             return cls.from_dict(value)
-        return cls(value if isinstance(value, str) else list(value))
+        return cls(value if isinstance(value, str | int | float) else list(value))
 
 
 class _Undecided(tuple[Edge, ...]):
@@ -145,6 +145,7 @@ class Step(Record):
         ask: Ask | str | Mapping[str, Any] | None = None,
         signal: str | None = None,
     ) -> None:
+        require_text(name, "the name of a step", 'write Step("name", ...)')
         self._put(
             name=name,
             agent=agent or None,

@@ -95,6 +95,10 @@ class Table:
         values = {name: value for name, value in values.items() if name not in failed}
         return self.make(Made(values, node, place, frozenset(failed), len(reading.errors) == before), reading)
 
+    def key(self, spelling: str) -> Key | None:
+        """Return the key that is written so, in either of its spellings."""
+        return self._spellings.get(spelling)
+
     def write(self, value: Any) -> dict[str, Any]:
         """Return the record as a mapping of written keys, without what is at its default."""
         data = value.to_dict()

@@ -4,7 +4,7 @@ import pytest
 from IPython.core.error import UsageError
 
 import divebook
-from divebook.errors import DefinitionError, ExecutionFailedError, InputError, NotFoundError
+from divebook.errors import DefinitionError, ExecutionFailedError, InputError, NotFoundError, SetupError
 from divebook.notebook.magics import COMMANDS
 from divebook.steps.actions import REGISTERED, Action
 
@@ -159,15 +159,32 @@ def test_in_the_background_it_returns_at_once(cell):
     assert cell(f"%dive cancel {run.id}")[0].status == "cancelled"
 
 
-def test_a_failed_run_is_a_value_unless_it_is_checked(cell):
+def test_a_failed_run_is_shown_and_fails_its_cell(cell):
     cell("%%dive workflow w\nSteps:\n  - {Name: s, Script: 1 / 0}\n")
-    run, printed = cell("%dive run w")
+    with pytest.raises(ExecutionFailedError) as caught:
+        cell("%dive run w")
+    assert card(caught.value)[0].startswith("ExecutionFailedError: execution exec_")
+    assert "--no-check" in card(caught.value)[1]
+    assert "✕ failed" in caught.value.shown
+    execution_id = caught.value.execution_id
+    assert f"%dive resume {execution_id}" in caught.value.shown
+    assert cell(f"r = %dive show {execution_id}\nr.status")[0] == "failed"
+    with pytest.raises(ExecutionFailedError):
+        cell(f"%dive resume {execution_id}")
+
+
+def test_a_failed_run_is_a_value_where_that_is_asked_for(cell):
+    cell("%%dive workflow w\nSteps:\n  - {Name: s, Script: 1 / 0}\n")
+    run, printed = cell("%dive run w --no-check")
     assert run.status == "failed"
     assert f"%dive resume {run.id}" in printed
-    with pytest.raises(ExecutionFailedError) as caught:
+
+
+def test_a_run_that_waits_fails_its_cell_only_if_that_is_asked_for(cell):
+    cell("%%dive workflow w\nSteps:\n  - {Name: s, Ask: ok?}\n")
+    assert cell("%dive run w")[0].status == "waiting"
+    with pytest.raises(ExecutionFailedError):
         cell("%dive run w --check")
-    assert card(caught.value)[0].startswith("ExecutionFailedError: execution exec_")
-    assert "✕ failed" in caught.value.shown
 
 
 @pytest.mark.parametrize(
@@ -187,6 +204,13 @@ def test_a_failed_run_is_a_value_unless_it_is_checked(cell):
         ("resume exec_none", NotFoundError, "execution not found: exec_none"),
         ("runs --limit many", UsageError, "--limit needs a number, not 'many'"),
         ("runs --status lost", NotFoundError, "status not found: lost"),
+        ("runs sum", UsageError, "%dive runs takes no words, found 'sum'"),
+        ("list sum", UsageError, "%dive list takes no words, found 'sum'"),
+        ("inbox ask_1", UsageError, "%dive inbox takes no words, found 'ask_1'"),
+        ("show exec_1 exec_2", UsageError, "unexpected 'exec_2' behind %dive show"),
+        ("recover exec_1 --all", UsageError, "takes an execution id or --all, not both"),
+        ("answer ask_1 two words", UsageError, "unexpected 'words' behind %dive answer; put texts with spaces"),
+        ("help run runs", UsageError, "unexpected 'runs' behind %dive help"),
     ],
 )
 def test_mistakes_are_told_in_a_line(cell, line, error, message):
@@ -195,6 +219,49 @@ def test_mistakes_are_told_in_a_line(cell, line, error, message):
         cell(f"%dive {line}")
     assert "Traceback" not in caught.value.shown
     assert message.split("\\")[0].split("(")[0] in caught.value.shown
+
+
+def test_a_mistake_in_a_cell_of_several_lines_is_told_with_its_line(cell):
+    cell(SUM)
+    with pytest.raises(NotFoundError) as caught:
+        cell("x = 1\n\nr = %dive run summ\ny = 2\n")
+    assert card(caught.value) == [
+        "NotFoundError: cell line 3: workflow not found: summ (did you mean 'sum'?)",
+        "    r = %dive run summ",
+    ]
+    with pytest.raises(UsageError, match=r"^cell line 2: input 'a'"):
+        cell("x = 1\n%dive run sum a=$nothing\n")
+
+
+def test_only_the_users_own_variables_are_suggested(cell):
+    cell(SUM)
+    cell("outcome = 1")
+    with pytest.raises(UsageError, match=r"did you mean \$outcome\?"):
+        cell("%dive run sum a=$Outcom")
+    with pytest.raises(UsageError, match="define it in a cell"):
+        cell("%dive run sum a=$Ou")
+    with pytest.raises(UsageError, match="define it in a cell"):
+        cell("%dive run sum a=$exi")
+
+
+@pytest.mark.parametrize("text", ["Provider: acme\nModel: x", "Model: gpt-5", "Provider: openai"])
+def test_a_mistake_in_an_agent_points_at_its_line(cell, text, session):
+    with pytest.raises(SetupError) as caught:
+        cell(f"%%dive agent a\nGoal: write\n{text}\n")
+    first, line, mark = card(caught.value)
+    assert first.startswith("SetupError: cell line 3, column ")
+    assert line.strip() == text.splitlines()[0]
+    assert mark.strip() == "^"
+    assert session.environment.agents == {}
+
+
+def test_an_unknown_agent_is_told_with_those_that_exist(cell):
+    cell("%%dive workflow w\nSteps:\n  - {Name: s, Prompt: x, Agent: nobody}\n")
+    with pytest.raises(DefinitionError, match=r"agent nobody not found \(no agent is defined\)"):
+        cell("%dive run w")
+    cell("%%dive agent writer\nGoal: write\n")
+    with pytest.raises(DefinitionError, match=r"agent nobody not found \(there is writer\)"):
+        cell("%dive run w")
 
 
 def test_a_value_that_cannot_be_stored_is_told_with_its_path(cell):
@@ -209,12 +276,12 @@ def test_a_value_that_cannot_be_stored_is_told_with_its_path(cell):
 
 def test_runs_are_listed_shown_and_resumed(cell):
     cell("%%dive workflow w\nSteps:\n  - {Name: s, Script: 1 / 0}\n")
-    failed, _ = cell("%dive run w")
+    failed, _ = cell("%dive run w --no-check")
     frame, _ = cell("%dive runs --status failed --workflow w --limit 5")
     assert list(frame.execution_id) == [failed.id]
     shown, _ = cell(f"%dive show {failed.id[:20]}")
     assert (shown.id, shown.status) == (failed.id, "failed")
-    resumed, _ = cell(f"%dive resume {failed.id}")
+    resumed, _ = cell(f"%dive resume {failed.id} --no-check")
     assert (resumed.id, resumed.status) == (failed.id, "failed")
     assert (resumed.events.type == "execution_resumed").sum() == 1
 
@@ -239,10 +306,13 @@ def test_what_is_defined_is_listed(cell):
 def test_every_command_has_help(cell):
     overview = cell("%dive help")[1]
     assert cell("%dive")[1] == overview
+    assert cell("%%dive?")[1] == overview
+    assert cell("%dive?")[1] == overview
     for name, command in COMMANDS.items():
         assert f"%dive {command.usage}" in overview
         assert cell(f"%dive help {name}")[1].startswith(f"%dive {command.usage}\n\n{command.help[:20]}")
         assert cell(f"%dive {name}?")[1] == cell(f"%dive help {name}")[1]
+        assert cell(f"%dive {name} --help")[1] == cell(f"%dive help {name}")[1]
         for option in (*command.flags, *command.valued):
             assert option in command.help or len(option) == 2
 
@@ -252,13 +322,25 @@ def test_every_command_has_help(cell):
 
 def test_loading_and_unloading_leave_no_trace(bare_shell):
     def state():
-        transforms = bare_shell.input_transformers_cleanup, bare_shell.input_transformers_post
-        magics = bare_shell.magics_manager
+        shell = bare_shell
+        magics = shell.magics_manager
+        formatters = [formatter for _, formatter in sorted(shell.display_formatter.formatters.items())]
         return [
-            *map(list, transforms),
+            list(shell.input_transformers_cleanup),
+            list(shell.input_transformers_post),
             sorted(magics.magics["line"]),
             sorted(magics.magics["cell"]),
             set(magics.registry),
+            list(shell.Completer.custom_matchers),
+            list(shell.configurables),
+            {event: list(callbacks) for event, callbacks in shell.events.callbacks.items()},
+            {name: list(hook) if hasattr(hook, "__iter__") else hook for name, hook in shell.hooks.items()},
+            list(shell.custom_exceptions),
+            list(shell.ast_transformers),
+            list(shell.meta.items()) if isinstance(shell.meta, dict) else [],
+            [[*formatter.type_printers, *formatter.deferred_printers] for formatter in formatters],
+            sorted(name for name in shell.user_ns if not name.startswith("_")),
+            sorted(shell.user_ns_hidden),
         ]
 
     before = state()
@@ -266,7 +348,7 @@ def test_loading_and_unloading_leave_no_trace(bare_shell):
     loaded = state()
     assert loaded != before
     bare_shell.run_line_magic("reload_ext", "divebook")
-    assert len(state()[1]) == len(loaded[1])
+    assert [len(part) for part in state()] == [len(part) for part in loaded]
     bare_shell.run_line_magic("unload_ext", "divebook")
     assert state() == before
 

@@ -517,6 +517,6 @@ def test_agents_that_nobody_defined_are_located():
     )
     assert [problem.describe("cell") for problem in check_references(found)] == [
         "cell:8:16: agent wirter not found (did you mean 'writer'?)",
-        "cell:3:20: agent nobody not found",
+        "cell:3:20: agent nobody not found (there is writer)",
     ]
     assert check_references(found, ["wirter", "nobody"]) == []

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from divebook.errors import DefinitionError
 from divebook.workflow.definition import Definitions, Each, Edge, InputDefinition, Step, Workflow
+from divebook.workflow.graph import is_name
 from divebook.workflow.reader import definitions_from, read_definitions, read_workflow
 from divebook.workflow.writer import definitions_to_text, workflow_to_mapping
 
@@ -131,8 +132,9 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
     max_leaves=6,
 )
+VARIABLES = st.from_regex(r"[a-zé_][A-Za-z0-9_]{0,8}", fullmatch=True).filter(is_name)
 LOOPS = st.none() | st.builds(
-    Each, st.lists(JSON, max_size=3) | st.just("$(state.x)"), as_=st.none() | NAMES, parallel=st.integers(1, 9)
+    Each, st.lists(JSON, max_size=3) | st.just("$(state.x)"), as_=st.none() | VARIABLES, parallel=st.integers(1, 9)
 )
 
 
@@ -146,10 +148,12 @@ def workflows(draw):
         st.fixed_dictionaries({"action": NAMES}, optional={"parameters": st.dictionaries(NAMES, JSON, max_size=3)}),
         st.fixed_dictionaries({"seconds": st.floats(0, 1e9) | st.integers(0, 9) | st.just("${inputs.x}")}),
     )
-    common = st.fixed_dictionaries({}, optional={"store": NAMES, "each": LOOPS, "join": st.booleans(), "next": edges})
+    common = st.fixed_dictionaries(
+        {}, optional={"store": VARIABLES, "each": LOOPS, "join": st.booleans(), "next": edges}
+    )
     steps = [Step(name, **draw(kinds), **draw(common)) for name in names]
     inputs = draw(
-        st.lists(st.builds(InputDefinition, NAMES, default=JSON), max_size=2, unique_by=lambda entry: entry.name)
+        st.lists(st.builds(InputDefinition, VARIABLES, default=JSON), max_size=2, unique_by=lambda entry: entry.name)
     )
     return Workflow(draw(NAMES), steps, inputs=inputs, description=draw(TEXTS), continue_on_failure=draw(st.booleans()))
 

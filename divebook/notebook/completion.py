@@ -1,0 +1,169 @@
+"""Completion of ``%dive`` and ``%%dive`` in any front end: one matcher for IPython's completer.
+
+It looks only at what the session holds already and at an existing store; it makes neither.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
+from IPython.core.interactiveshell import InteractiveShell
+
+if TYPE_CHECKING:  # loading the extension must be quick
+    from divebook.engine.state import Interrupt
+    from divebook.environment import Environment
+    from divebook.notebook.cell_completion import Found, Known
+    from divebook.store import ExecutionRecord
+    from divebook.workflow.definition import InputDefinition
+
+LATEST = 50
+"""How many executions are offered."""
+_LINE = re.compile(r"\s*(?:[\w.,\[\]\"' ]+=\s*)?%dive\s")
+_CELL = re.compile(r"\s*%%dive\s")
+_BODIES = ("workflow", "agent")
+
+
+class DiveMatcher:
+    """The matcher of one shell."""
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        self._shell = shell
+
+    @context_matcher(identifier="divebook")  # type: ignore[untyped-decorator]
+    def match(self, context: CompletionContext) -> SimpleMatcherResult:
+        """Return how the word before the cursor may go on; nothing outside our magics."""
+        from divebook.errors import StoreError
+
+        try:
+            found = self._found(context)
+        except StoreError:  # told when the store is really used
+            found = None
+        completions = [SimpleCompletion(entry.text, type=entry.type) for entry in found.candidates] if found else []
+        fragment = found.fragment if found and completions else context.token
+        return {"completions": completions, "suppress": True, "matched_fragment": fragment, "ordered": True}
+
+    def _found(self, context: CompletionContext) -> Found | None:
+        lines = context.full_text.split("\n")
+        row, column = context.cursor_line, context.cursor_position
+        head = lines[row][:column]
+        top = next((number for number, line in enumerate(lines) if line.strip()), 0)
+        cell = _CELL.match(f"{lines[top]} ") if row >= top else None
+        if cell is not None:
+            first = lines[top][cell.end() :]
+            if row == top:
+                return _first_line(head[cell.end() :], _Names(self._shell)) if column >= cell.end() else None
+            return _in_cell(first, lines[top + 1 :], row - top - 1, column)
+        line = _LINE.match(head)
+        return None if line is None else _in_line(head[line.end() :], _Names(self._shell))
+
+
+def install(shell: InteractiveShell) -> None:
+    """Add the matcher to a shell."""
+    completer: Any = shell.Completer
+    completer.custom_matchers.append(DiveMatcher(shell).match)
+
+
+def remove(shell: InteractiveShell) -> None:
+    """Take away what `install` added."""
+    completer: Any = shell.Completer
+    completer.custom_matchers[:] = [found for found in completer.custom_matchers if not _is_ours(found)]
+
+
+def _is_ours(matcher: Any) -> bool:
+    return isinstance(getattr(matcher, "__self__", None), DiveMatcher)
+
+
+def _in_line(before: str, names: _Names) -> Found:
+    from divebook.notebook.line_completion import complete
+    from divebook.notebook.magics import COMMANDS
+
+    return complete(before, COMMANDS, names)
+
+
+def _first_line(before: str, names: _Names) -> Found:
+    from divebook.notebook.cell import DIALECTS
+    from divebook.notebook.cell_completion import Candidate, matching
+
+    *words, fragment = before.split(" ")
+    written = [word for word in words if word]
+    if written[-1:] == ["--dialect"]:
+        return matching(fragment, (Candidate(name, "dialect") for name in DIALECTS))
+    if not written and not fragment.startswith("-"):
+        return matching(fragment, (Candidate(name, "command") for name in _BODIES))
+    offered = [Candidate("--dialect", "option")]
+    if len(written) == 1 and not fragment.startswith("-"):
+        known = {"workflow": names.workflows, "agent": names.agents}.get(written[0], tuple)
+        offered = [Candidate(name, written[0]) for name in known()]
+    return matching(fragment, offered)
+
+
+def _in_cell(first: str, lines: list[str], row: int, column: int) -> Found:
+    from divebook.notebook.cell_completion import Document, complete
+
+    words = first.split()
+    document = Document(
+        above="\n".join(lines[:row]),
+        head=lines[row][:column],
+        tail=lines[row][column:],
+        below="\n".join(lines[row + 1 :]),
+        body=words[0] if words[:1] and words[0] in _BODIES else "file",
+        dialect="dive" if "--dialect dive" in first or "--dialect=dive" in first else "divebook",
+    )
+    return complete(document, _known())
+
+
+def _known() -> Known:
+    from divebook.notebook.cell_completion import Known
+
+    environment = _environment()
+    return Known() if environment is None else Known(tuple(environment.agents), tuple(environment.actions))
+
+
+def _environment() -> Environment | None:
+    """Return the environment of the session, if there is one already."""
+    import sys
+
+    module = sys.modules.get("divebook.notebook.session")
+    return None if module is None else module.present_environment()
+
+
+class _Names:
+    """What there is to name, as `divebook.notebook.line_completion.Surroundings` describes it."""
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        self._shell = shell
+
+    def workflows(self) -> Iterable[str]:
+        environment = _environment()
+        return () if environment is None else tuple(environment.workflows)
+
+    def agents(self) -> Iterable[str]:
+        environment = _environment()
+        return () if environment is None else tuple(environment.agents)
+
+    def inputs(self, workflow: str | None) -> Iterable[InputDefinition]:
+        from divebook.notebook.session import current_session
+
+        environment = _environment()
+        name = workflow or (current_session().last_workflow if environment is not None else None)
+        found = environment.workflows.get(name) if environment is not None and name is not None else None
+        return () if found is None else found.inputs
+
+    def executions(self) -> Iterable[ExecutionRecord]:
+        from divebook.notebook.recovery import existing_store
+
+        environment = _environment()
+        store = existing_store() if environment is None else environment.store
+        return () if store is None else store.records(limit=LATEST)
+
+    def questions(self) -> Iterable[tuple[str, Interrupt]]:
+        environment = _environment()
+        return () if environment is None else environment.interrupts()
+
+    def variables(self) -> Iterable[str]:
+        from divebook.notebook.variables import own_variables
+
+        return own_variables(self._shell)

@@ -1,0 +1,67 @@
+"""What the magics do, as functions, for scripts and for notebooks without magics such as marimo's.
+
+`divebook.run` and `divebook.runs` are beside the session; these are the rest.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from divebook.notebook.run import Run
+from divebook.notebook.session import current_session
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def inbox(*, store: str | None = None) -> pd.DataFrame:
+    """Return the questions that wait for an answer, those of the newest execution first, as ``%dive inbox`` lists them.
+
+    `divebook.analysis.frames.questions_frame` documents the columns.
+
+    Examples
+    --------
+    >>> from divebook.notebook.session import open_session, run
+    >>> session = open_session("memory:")
+    >>> asking = run("Workflows: [{Name: w, Steps: [{Name: s, Ask: Which one?, Store: it}]}]").wait()
+    >>> question = inbox().iloc[0]
+    >>> question["question"]
+    'Which one?'
+    >>> answer(question["interrupt_id"], "this one").wait().status
+    'completed'
+    """
+    from divebook.analysis.frames import questions_frame
+
+    return questions_frame(current_session().over(store).interrupts())
+
+
+def answer(interrupt_id: str, response: Any, *, by: str | None = None, store: str | None = None) -> Run:
+    """Answer a question; its run goes on at once, `wait` for the end.
+
+    Parameters
+    ----------
+    interrupt_id
+        Which question, as `inbox` names it.
+    response
+        What fits the kind of question; see `divebook.Environment.answer`.
+    by
+        Who answers; by default the user of this process.
+
+    Raises
+    ------
+    NotFoundError
+        There is no such question.
+    InterruptError
+        It has an answer already, has expired, or this answer does not fit: it stays open then.
+    """
+    return current_session().answer(interrupt_id, response, by=by, store=store)
+
+
+def show(execution_id: str, *, store: str | None = None) -> Run:
+    """Return a run, live or past; the beginning of its id is enough."""
+    return current_session().run_of(execution_id, store=store)
+
+
+def resume(execution_id: str, *, store: str | None = None) -> Run:
+    """Take a run up again where its log ends; returns at once, `wait` for the end."""
+    return current_session().resume(execution_id, store=store)

@@ -1,0 +1,181 @@
+"""What can follow in a line that begins with ``%dive``: sub-commands, names, inputs, options, ids."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from IPython.core.error import UsageError
+
+from divebook.events.catalog import CANCELLED, FAILED, PENDING, RUNNING, STATUSES, WAITING
+from divebook.notebook.arguments import Arguments, parse, split
+from divebook.notebook.cell_completion import NOTHING, Candidate, Found, matching
+from divebook.workflow.resources import DURABILITIES
+
+if TYPE_CHECKING:
+    from divebook.engine.state import Interrupt
+    from divebook.notebook.magics import Command
+    from divebook.store import ExecutionRecord
+    from divebook.workflow.definition import InputDefinition
+
+RESUMABLE = (PENDING, RUNNING, WAITING, FAILED, CANCELLED)
+CANCELLABLE = (PENDING, RUNNING, WAITING)
+TRUTH = ("true", "false")
+
+
+class Surroundings(Protocol):
+    """What there is to name; asked only for what is needed."""
+
+    def workflows(self) -> Iterable[str]:
+        """Return the names of the workflows."""
+
+    def inputs(self, workflow: str | None) -> Iterable[InputDefinition]:
+        """Return the inputs of a workflow, or of the one that was defined last."""
+
+    def executions(self) -> Iterable[ExecutionRecord]:
+        """Return the latest executions, newest first."""
+
+    def questions(self) -> Iterable[tuple[str, Interrupt]]:
+        """Return the questions that wait for an answer, with the ids of their executions."""
+
+    def variables(self) -> Iterable[str]:
+        """Return the names of the user's variables."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line that is being written, behind ``%dive`` and up to the cursor."""
+
+    command: str
+    arguments: Arguments
+    option: str
+    """The option whose value is being written, by its long name; empty if there is none."""
+    fragment: str
+
+
+def complete(before: str, commands: Mapping[str, Command], names: Surroundings) -> Found:
+    """Return how the line may go on; `before` is what stands between ``%dive`` and the cursor."""
+    fragment = _fragment(before)
+    try:
+        words = split(before[: len(before) - len(fragment)])
+        if not words:
+            return matching(fragment, _commands(commands))
+        command = commands.get(words[0])
+        return NOTHING if command is None else _behind(command, words, fragment, commands, names)
+    except UsageError:
+        return NOTHING  # a quote is open, or there is a mistake earlier in the line
+
+
+def _fragment(before: str) -> str:
+    """Return the word that the cursor ends."""
+    return re.split(r"\s", before)[-1]
+
+
+def _behind(
+    command: Command, words: list[str], fragment: str, commands: Mapping[str, Command], names: Surroundings
+) -> Found:
+    option, rest = _option(command, words[1:], fragment)
+    arguments = parse(rest, command.flags, command.valued, inputs=command.inputs)
+    if option:
+        value = fragment.partition("=")[2] if fragment.startswith("--") else fragment
+        return matching(value, _option_values(option, names))
+    if fragment.startswith("-"):
+        return matching(fragment, _options(command, arguments))
+    if "=" in fragment and command.inputs:
+        name, _, value = fragment.partition("=")
+        return matching(value, _input_values(name, arguments, names))
+    offered = [*_WORDS.get(words[0], _no_words)(arguments, names)]
+    if words[0] == "help" and not arguments.words:
+        offered = [*_commands(commands)]
+    return matching(fragment, offered or (_options(command, arguments) if not fragment else ()))
+
+
+def _option(command: Command, words: list[str], fragment: str) -> tuple[str, list[str]]:
+    """Return the option that waits for its value, and the words without it."""
+    if words and words[-1] in command.valued:
+        return command.valued[words[-1]], words[:-1]
+    spelled, equals, _ = fragment.partition("=")
+    return (command.valued.get(spelled, "") if equals else ""), words
+
+
+def _commands(commands: Mapping[str, Command]) -> Iterator[Candidate]:
+    return (Candidate(name, "command") for name in commands)
+
+
+def _options(command: Command, arguments: Arguments) -> Iterator[Candidate]:
+    spellings = {**command.flags, **command.valued, "--help": "help"}
+    return (
+        Candidate(spelled, "option")
+        for spelled, name in spellings.items()
+        if spelled.startswith("--") and not arguments.has(name)
+    )
+
+
+def _option_values(option: str, names: Surroundings) -> Iterator[Candidate]:
+    known: Mapping[str, Callable[[], Iterable[str]]] = {
+        "status": lambda: STATUSES,
+        "durability": lambda: DURABILITIES,
+        "workflow": names.workflows,
+    }
+    return (Candidate(value, option) for value in (known[option]() if option in known else ()))
+
+
+def _input_values(name: str, arguments: Arguments, names: Surroundings) -> Iterator[Candidate]:
+    declared = next((entry for entry in _inputs(arguments, names) if entry.name == name), None)
+    if declared is not None and (declared.type or "").lower() in ("bool", "boolean"):
+        yield from (Candidate(value, "value") for value in TRUTH)
+    yield from (Candidate(f"${variable}", "variable") for variable in names.variables())
+
+
+def _inputs(arguments: Arguments, names: Surroundings) -> Iterable[InputDefinition]:
+    return names.inputs(arguments.words[0] if arguments.words else None)
+
+
+# --- the words of each sub-command ---------------------------------------------------------------------------------
+
+
+def _no_words(_arguments: Arguments, _names: Surroundings) -> Iterator[Candidate]:
+    return iter(())
+
+
+def _run(arguments: Arguments, names: Surroundings) -> Iterator[Candidate]:
+    if not (arguments.words or arguments.inputs):
+        yield from (Candidate(_quoted(name), "workflow") for name in names.workflows())
+    for entry in _inputs(arguments, names):
+        if entry.name not in arguments.inputs:
+            yield Candidate(f"{entry.name}=", entry.type or "input")
+
+
+def _executions(*statuses: str) -> Callable[[Arguments, Surroundings], Iterator[Candidate]]:
+    def offered(arguments: Arguments, names: Surroundings) -> Iterator[Candidate]:
+        found = () if arguments.words else names.executions()
+        return (Candidate(record.execution_id, record.status) for record in found if record.status in statuses)
+
+    return offered
+
+
+def _answer(arguments: Arguments, names: Surroundings) -> Iterator[Candidate]:
+    questions = [question for _, question in names.questions()]
+    if not arguments.words:
+        yield from (Candidate(question.interrupt_id, question.kind) for question in questions)
+    elif len(arguments.words) == 1:
+        asked = next((question for question in questions if question.interrupt_id == arguments.words[0]), None)
+        choices = (asked.data or {}).get("choices") or () if asked is not None else ()
+        yield from (Candidate(_quoted(choice), "answer") for choice in choices if isinstance(choice, str))
+
+
+def _quoted(word: str) -> str:
+    """Return a word as the line takes it: one with spaces in quotes."""
+    return "'" + word.replace("'", "''") + "'" if any(map(str.isspace, word)) else word
+
+
+_WORDS: Mapping[str, Callable[[Arguments, Surroundings], Iterator[Candidate]]] = {
+    "run": _run,
+    "show": _executions(*STATUSES),
+    "resume": _executions(*RESUMABLE),
+    "recover": _executions(*CANCELLABLE),
+    "cancel": _executions(*CANCELLABLE),
+    "answer": _answer,
+}

@@ -1,0 +1,248 @@
+"""The outline of a YAML text that is still being written: which keys lead to the cursor, and what stands elsewhere.
+
+It guesses where YAML would give up, since a text under a cursor is seldom whole. It knows what definitions are made of:
+mappings and lists by indentation or in brackets, quoted and block texts, comments.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from divebook.workflow.problem import Place
+
+_KEY = re.compile(r"""("[^"]*"|'[^']*'|[^\s#&*!|>%@`{}\[\],"'-][^:#]*?|-[^\s:#][^:#]*?)\s*:(?=\s|$)""")
+_DASH = re.compile(r"-(?: +|$)")
+_BLOCK_TEXT = re.compile(r"[|>][-+0-9]*\s*(#.*)?$")
+_QUOTES = "\"'"
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """Where the cursor stands."""
+
+    place: Place
+    """The keys and positions that lead to the mapping, list or value that is being written."""
+    fragment: str
+    """The beginning of the word before the cursor."""
+    after_key: bool
+    """Whether a key stands before it, so that a value is due."""
+    given: frozenset[str] = frozenset()
+    """The keys that the mapping has already."""
+
+
+@dataclass(slots=True)
+class _Open:
+    """A mapping or list that is not finished."""
+
+    column: int
+    is_list: bool = False
+    is_flow: bool = False
+    key: str | None = None
+    index: int = 0
+    keys: set[str] = field(default_factory=set)
+
+    @property
+    def part(self) -> str | int | None:
+        return self.index if self.is_list else self.key
+
+
+class Outline:
+    r"""Reads a text line by line.
+
+    Examples
+    --------
+    >>> Outline("Steps:\n  - Name: plan\n    Type: script\n").values
+    {('Steps', 0, 'Name'): 'plan', ('Steps', 0, 'Type'): 'script'}
+    """
+
+    def __init__(self, text: str) -> None:
+        self.values: dict[Place, str] = {}
+        """The texts that keys have, by place."""
+        self._open: list[_Open] = []
+        self._text_below: int | None = None
+        self._token = 0
+        for line in text.splitlines():
+            self._read(line)
+
+    def _read(self, line: str) -> None:
+        self._token = 0
+        column = _indent(line)
+        self._end_forgotten_flow(line, column)
+        if self._in_flow:
+            self._flow(line, 0)
+            return
+        if self._is_text(line, column) or not line.strip() or line.lstrip().startswith("#"):
+            return
+        start = self._items(line, column)
+        if start < len(line):
+            self._entry(line, start)
+
+    def spot(self, head: str) -> Spot | None:
+        """Return where the cursor stands behind `head`, the beginning of the line that follows; None inside a text."""
+        if self._in_flow:
+            return self._spot_in_flow(head, 0)
+        column = _indent(head)
+        if self._is_text(head, column) or _has_comment(head):
+            return None
+        start = self._items(head, column)
+        key = _KEY.match(head, start)
+        if key is not None:
+            self._take_key(_unquoted(key[1]), start)
+            start = key.end() + _indent(head[key.end() :])
+        else:
+            self._close_to(start)
+        if head[start : start + 1] in ("{", "["):
+            return self._spot_in_flow(head, start)
+        return self._spot_here(head[start:], after_key=key is not None, column=start)
+
+    # --- by indentation --------------------------------------------------------------------------------------------
+
+    def _is_text(self, line: str, column: int) -> bool:
+        """Tell whether the line belongs to a block text, which ends with the first line that is not deeper."""
+        if self._text_below is None:
+            return False
+        if column > self._text_below or not line.strip():
+            return column > self._text_below or not line
+        self._text_below = None
+        return False
+
+    def _items(self, line: str, start: int) -> int:
+        """Open a list item for every dash at the beginning; return where the rest begins."""
+        while dash := _DASH.match(line, start):
+            while self._open and self._open[-1].column > start:
+                self._open.pop()
+            if self._open and self._open[-1].is_list and self._open[-1].column == start:
+                self._open[-1].index += 1
+            else:
+                self._open.append(_Open(start, is_list=True))
+            start = dash.end()
+        return start
+
+    def _entry(self, line: str, start: int) -> None:
+        key = _KEY.match(line, start)
+        if key is not None:
+            self._take_key(_unquoted(key[1]), start)
+            column, start = start, key.end() + _indent(line[key.end() :])
+        else:
+            column = self._open[-1].column if self._open else 0
+        rest = line[start:]
+        if rest[:1] in ("{", "["):
+            self._flow(line, start)
+        elif _BLOCK_TEXT.match(rest):
+            self._text_below = column
+        else:
+            self._note(rest.split(" #")[0])
+
+    def _take_key(self, key: str, column: int) -> None:
+        self._close_to(column)
+        if not self._open or self._open[-1].is_list or self._open[-1].column < column:
+            self._open.append(_Open(column))
+        self._open[-1].key = key
+        self._open[-1].keys.add(key)
+
+    def _close_to(self, column: int) -> None:
+        """Close what a key at this column ends."""
+        while self._open and (
+            self._open[-1].column > column or (self._open[-1].is_list and self._open[-1].column == column)
+        ):
+            self._open.pop()
+
+    def _spot_here(self, fragment: str, *, after_key: bool, column: int) -> Spot:
+        top = self._open[-1] if self._open else None
+        in_mapping = top is not None and not top.is_list and top.column == column
+        if after_key or top is None or not in_mapping:
+            return Spot(self._place, fragment.lstrip(_QUOTES), after_key)
+        return Spot(self._place[:-1], fragment.lstrip(_QUOTES), after_key=False, given=frozenset(top.keys))
+
+    # --- in brackets -----------------------------------------------------------------------------------------------
+
+    def _end_forgotten_flow(self, line: str, column: int) -> None:
+        """Close the brackets that are still open where the line cannot belong to them."""
+        outside = next((frame for frame in reversed(self._open) if not frame.is_flow), None)
+        if outside is None or column > outside.column or line.strip()[:1] in ("", "}", "]", "#"):
+            return
+        while self._in_flow:
+            self._open.pop()
+
+    @property
+    def _in_flow(self) -> bool:
+        return bool(self._open) and self._open[-1].is_flow
+
+    def _flow(self, line: str, start: int) -> None:
+        self._token, position = start, start
+        while position < len(line):
+            character = line[position]
+            if character in _QUOTES and not line[self._token : position].strip():
+                end = line.find(character, position + 1)
+                position = len(line) if end < 0 else end + 1
+                continue
+            if character == "#" and line[position - 1 : position] in ("", " "):
+                return
+            self._flow_character(line, position)
+            position += 1
+            if not self._in_flow:
+                return
+
+    def _flow_character(self, line: str, position: int) -> None:
+        character, top = line[position], self._open[-1] if self._open else None
+        if character in "{[":
+            self._open.append(_Open(0, is_list=character == "[", is_flow=True))
+        elif top is None:
+            return
+        elif character in "}],":
+            self._note(line[self._token : position])
+            if character != ",":
+                self._open.pop()
+            elif top.is_list:
+                top.index += 1
+            else:
+                top.key = None
+        elif character == ":" and line[position + 1 : position + 2] in ("", " ") and top.part is None:
+            top.key = _unquoted(line[self._token : position].strip())
+            top.keys.add(top.key)
+        else:
+            return
+        self._token = position + 1
+
+    def _spot_in_flow(self, head: str, start: int) -> Spot | None:
+        self._flow(head, start)
+        if not self._in_flow or _has_comment(head[self._token :]):
+            return None
+        top, fragment = self._open[-1], head[self._token :].lstrip().lstrip(_QUOTES)
+        return Spot(self._place, fragment, top.key is not None, frozenset(top.keys))
+
+    # --- what was found --------------------------------------------------------------------------------------------
+
+    @property
+    def _place(self) -> Place:
+        return tuple(part for part in (frame.part for frame in self._open) if part is not None)
+
+    def _note(self, text: str) -> None:
+        if text.strip() and self._open and self._open[-1].part is not None:
+            self.values[self._place] = _unquoted(text.strip())
+
+
+def keys_below(tail: str, column: int) -> Iterator[str]:
+    """Yield the keys at this column in the lines that follow, up to the end of their mapping."""
+    for line in tail.splitlines():
+        indent = _indent(line)
+        if not line.strip() or indent > column:
+            continue
+        key = _KEY.match(line, indent)
+        if indent < column or key is None:
+            return
+        yield _unquoted(key[1])
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))
+
+
+def _has_comment(head: str) -> bool:
+    return head.lstrip().startswith("#") or " #" in head
+
+
+def _unquoted(text: str) -> str:
+    return text[1:-1] if len(text) > 1 and text[0] in _QUOTES and text[-1] == text[0] else text
