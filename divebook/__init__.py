@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from divebook.events.classes import allow
     from divebook.execution import Execution, StepContext
     from divebook.notebook.run import Run
+    from divebook.notebook.saved import open_notebook
     from divebook.notebook.session import define, run, runs
     from divebook.steps.actions import Action, action
     from divebook.store import MemoryStore, SqliteStore, open_store
@@ -79,6 +80,7 @@ _HOMES = {
     "allow": "divebook.events.classes",
     "define": "divebook.notebook.session",
     "load": "divebook.config",
+    "open_notebook": "divebook.notebook.saved",
     "open_store": "divebook.store",
     "run": "divebook.notebook.session",
     "runs": "divebook.notebook.session",
@@ -122,6 +124,7 @@ __all__ = [
     "create_envelope",
     "define",
     "load",
+    "open_notebook",
     "open_store",
     "run",
     "runs",

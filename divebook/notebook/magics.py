@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -18,6 +19,7 @@ from divebook.notebook.frontend import FrontEnd, present_front_end
 if TYPE_CHECKING:
     from divebook.notebook.arguments import Arguments
     from divebook.notebook.run import Run
+    from divebook.notebook.saved import SavedNotebook, SavedRun
     from divebook.notebook.session import Session
 
 Result: TypeAlias = Any
@@ -93,6 +95,7 @@ class DiveMagics(Magics):
             return command.method(self, arguments)
         front_end = present_front_end(self.shell)
         run = command.method(self, arguments)
+        run.keeps_data = False if arguments.has("no-data") else None
         if arguments.has("background"):
             return _in_background(run, front_end, awaited=awaited)
         if awaited:
@@ -115,6 +118,7 @@ class DiveMagics(Magics):
         KEY=$NAME      an input whose value is a variable of the kernel
         --background   return at once; `await run` or `run.wait()` wait for the end
         --check        fail the cell unless the run completes
+        --no-data      leave the data of the run out of the notebook; only text, table and picture are saved
         --store PATH   keep the log there
         --durability full|relaxed   relaxed: faster, but a power failure may take the latest events
 
@@ -149,6 +153,24 @@ class DiveMagics(Magics):
         --store PATH   where its log is
         """
         return self._session.run_of(arguments.only_word("execution id"), store=arguments.options.get("store"))
+
+    def open(self, arguments: Arguments) -> SavedNotebook | SavedRun:
+        """Open the runs that a saved notebook holds, without their store; nothing in them is carried out.
+
+        FILE           the notebook; by default this one, as it was saved last
+        ID             the run, if not all of them; the beginning of its id is enough
+
+        `runs = %dive open old.ipynb`, then `runs[0].replay()`, `runs[0].events`.
+        """
+        from divebook.notebook.saved import open_notebook
+
+        if len(arguments.words) > 2:
+            raise UsageError("%dive open takes a file and, if you like, the id of a run")
+        name = arguments.words[0] if arguments.words else os.environ.get("JPY_SESSION_NAME", "")
+        if not name:
+            raise UsageError("which notebook? This front end does not tell; name its file: %dive open FILE")
+        notebook = open_notebook(name)
+        return notebook[arguments.words[1]] if arguments.words[1:] else notebook
 
     def cancel(self, arguments: Arguments) -> Run:
         """Cancel an execution; it can be resumed.
@@ -285,7 +307,7 @@ def _checked(run: Run, arguments: Arguments) -> Run:
 
 _STORE = {"--store": "store"}
 _RUNNING = {**_STORE, "--durability": "durability"}
-_FLAGS = {"--background": "background", "-b": "background", "--check": "check"}
+_FLAGS = {"--background": "background", "-b": "background", "--check": "check", "--no-data": "no-data"}
 _LISTING = {"--status": "status", "--workflow": "workflow", "--limit": "limit", "-n": "limit", **_STORE}
 _FINISHED = (DiveMagics.run, DiveMagics.resume, DiveMagics.answer)
 """What returns a run that is waited for."""
@@ -294,6 +316,7 @@ COMMANDS: dict[str, Command] = {
     "run": Command("run [NAME] [KEY=VALUE ...] [--background]", DiveMagics.run, _FLAGS, _RUNNING, inputs=True),
     "runs": Command("runs [--status STATUS] [--limit N]", DiveMagics.runs, {}, _LISTING),
     "show": Command("show ID", DiveMagics.show, {}, _STORE),
+    "open": Command("open [FILE] [ID]", DiveMagics.open),
     "resume": Command("resume ID [--background]", DiveMagics.resume, _FLAGS, _STORE),
     "recover": Command("recover [ID] [--all]", DiveMagics.recover, {"--all": "all"}, _STORE),
     "inbox": Command("inbox", DiveMagics.inbox, {}, _STORE),

@@ -56,7 +56,7 @@ class LiveOutput:
 
     def _live_bundle(self) -> dict[str, Any]:
         view = {"version_major": 2, "version_minor": 0, "model_id": self.view.model_id}
-        return {**self.run.static_bundle(), WIDGET_VIEW: view}
+        return {**self.run.static_bundle(with_data=False), WIDGET_VIEW: view}
 
     def _look(self, delta: Delta) -> int:
         """Hear of every frame, on the publisher's thread."""

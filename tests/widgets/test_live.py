@@ -92,11 +92,11 @@ def test_a_bundle_that_was_not_built_says_how_to_build_it(tmp_path, monkeypatch)
 
 def test_a_kernel_that_remembers_the_busy_shell_is_made_to_forget_it():
     comm = types.SimpleNamespace(_reply_subshell_for="main")
-    live._answer_while_busy(comm)
+    live.answer_while_busy(comm)
     assert comm._reply_subshell_for is None
 
 
 def test_a_kernel_that_does_not_is_left_alone():
     comm = types.SimpleNamespace()
-    live._answer_while_busy(comm)
+    live.answer_while_busy(comm)
     assert vars(comm) == {}

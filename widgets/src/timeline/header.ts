@@ -19,7 +19,7 @@ const DURABILITY = {
 } as const;
 
 /** Makes the head. */
-export function header(model: Model, connection: Connection): View {
+export function header(model: Model, connection: Pick<Connection, "control">): View {
   const name = h("strong", { class: "db-name" });
   const status = h("span", { class: "db-status" });
   const elapsed = h("span", { class: "db-fact" });
