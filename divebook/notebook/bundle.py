@@ -25,13 +25,13 @@ VARIABLE = "DIVEBOOK_NOTEBOOK_DATA"
 ON, OFF = NOTEBOOK_DATA
 
 
-def data_of(execution: Execution, config: Config, *, wanted: bool | None = None) -> dict[str, Any]:
+def data_of(execution: Execution, config: Config, *, next_step: str = "", wanted: bool | None = None) -> dict[str, Any]:
     """Return the data of a run by its type, or nothing if that is switched off; `wanted` overrides the settings."""
     if wanted is False or (wanted is None and _said(config) == OFF):
         return {}
     if execution.damage is not None or not execution.state.last_sequence:
         return {}
-    return {MIME: saved_run(execution, _sent_secrets(config))}
+    return {MIME: saved_run(execution, _sent_secrets(config), next_step=next_step)}
 
 
 def _said(config: Config) -> str:

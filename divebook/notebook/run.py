@@ -215,8 +215,11 @@ class Run:
         from divebook.notebook.display import as_html, as_text, report_of
 
         report = report_of(self._execution)
-        data = data_of(self._execution, self._environment.config, wanted=self.keeps_data) if with_data else {}
-        return {"text/plain": as_text(report), "text/html": as_html(report), **data}
+        shown = {"text/plain": as_text(report), "text/html": as_html(report)}
+        if not with_data:
+            return shown
+        config, wanted = self._environment.config, self.keeps_data
+        return shown | data_of(self._execution, config, next_step=report.next, wanted=wanted)
 
     def replay(self) -> ReplayView:
         """Return a view that steps through its log: forward and back, to breakpoints, with the state at each event."""

@@ -432,6 +432,8 @@ class SavedRun(TypedDict):
     status: str
     store: str
     """Where the whole log is."""
+    next: str
+    """What to type in order to go on; empty if there is nothing to do."""
     total: int
     """Number of events of the whole log."""
     first: int

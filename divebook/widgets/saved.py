@@ -35,14 +35,16 @@ MAX_FIRST = 5_000_000
 NAME = 200
 
 
-def saved_run(execution: Execution, known_secrets: Iterable[str] = (), *, max_bytes: int = MAX_BYTES) -> SavedRun:
+def saved_run(
+    execution: Execution, known_secrets: Iterable[str] = (), *, next_step: str = "", max_bytes: int = MAX_BYTES
+) -> SavedRun:
     """Return a run as a notebook holds it: as much as fits into `max_bytes`, the newest events first to stay.
 
     Secrets are left out as `divebook.analysis.redaction` says. What does not fit is cut in this order: long texts
     (to 20,000, 2,000, then 300 characters), then the oldest events, then everything but ids and the store's path.
     """
-    secrets, redactor = tuple(known_secrets), Redactor(known_secrets)
-    saved = _without_recording(execution, redactor)
+    secrets = tuple(known_secrets)
+    saved = _without_recording(execution, Redactor(secrets), next_step)
     for texts, events in _attempts(execution.state.last_sequence):
         recording = record(execution, Redactor(secrets), events=events, texts=texts)
         packed = pack(recording)
@@ -60,13 +62,14 @@ def _attempts(total: int) -> Iterator[tuple[int, int]]:
         yield TEXTS[-1], events
 
 
-def _without_recording(execution: Execution, redactor: Redactor) -> SavedRun:
+def _without_recording(execution: Execution, redactor: Redactor, next_step: str) -> SavedRun:
     return SavedRun(
         format=FORMAT,
         execution_id=execution.id,
         workflow=one_line(redactor.text(execution.workflow.name), NAME),
         status=execution.status,
         store=one_line(redactor.text(execution.store.location), 2 * NAME),
+        next=next_step,
         total=execution.state.last_sequence,
         first=0,
         texts=0,

@@ -370,6 +370,8 @@ export interface SavedRun {
   status: string;
   /** Where the whole log is. */
   store: string;
+  /** What to type in order to go on; empty if there is nothing to do. */
+  next: string;
   /** Number of events of the whole log. */
   total: number;
   /** Sequence number of the first event in the recording; 0 if there is none. */

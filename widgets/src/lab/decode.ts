@@ -14,7 +14,7 @@ const counts = listOf(count);
 const spanColumns = ["id", "kind", "path", "step", "type", "label", "status", "note", "start", "end", "iteration", "visit", "attempts", "tokens", "sequence"] as const;
 const eventColumns = ["time", "type", "path", "step", "text"] as const;
 
-const SAVED = having({ format: number(1), execution_id: text, workflow: text, status: text, store: text, total: count, first: count, texts: count, recording: text });
+const SAVED = having({ format: number(1), execution_id: text, workflow: text, status: text, store: text, next: text, total: count, first: count, texts: count, recording: text });
 
 const GAUGE = having({ name: text, spent: number(0, 1e15, false), limit: number(0, 1e15, false), unit: text });
 const HEADER = having({

@@ -14,6 +14,10 @@ import { RecordedHost } from "./states";
 import "../live/live.css";
 import "./lab.css";
 
+const MOST_VALUES = 50;
+const MOST_VALUE = 4_000;
+const OPEN_BELOW = 1_500;
+
 /** Shows what a notebook holds of a run; what cannot be shown is said, with the plain text beside it. */
 export async function savedRun(data: unknown, plain: unknown): Promise<View> {
   try {
@@ -42,9 +46,9 @@ function opened(saved: SavedRun, recording: Recording): View {
     detail: (id: number, receive: (detail: Detail) => void): void => { void details(host, recording.members[rows.get(id) ?? -1] ?? [], id).then(receive); },
   };
   const step = stepping(host);
-  const views: View[] = [header(model, connection), answers(recording.questions), workflow(model), timeline(root, model, connection), step];
+  const views: View[] = [header(model, connection), results(host), answers(recording.questions), workflow(model), timeline(root, model, connection), step];
   const [top, ...rest] = views.map((view) => view.element);
-  root.append(top ?? "", h("p", { class: "db-origin" }, origin(saved, recording)), ...rest);
+  root.append(top ?? "", h("p", { class: "db-origin" }, origin(saved, recording), ...goingOn(saved)), ...rest);
   model.setConnected("connected");
   model.welcome({ type: "welcome", view: "", since: 0, last: host.last, origin_us: recording.events.origin_us, total: recording.total, spans: recording.spans, header: { ...recording.header, live: false, commands: [] }, questions: recording.questions, graph: recording.graph, streamed: [] });
   const destroy = (): void => {
@@ -63,6 +67,30 @@ async function details(host: RecordedHost, sequences: number[], id: number): Pro
   const tried = await Promise.allSettled(sequences.map((sequence) => host.eventAt(sequence)));
   const events = tried.flatMap((one) => (one.status === "fulfilled" ? [one.value] : []));
   return { type: "detail", view: "", id, events, error: events.length < sequences.length ? "Not all of its events are in this notebook." : "" };
+}
+
+/** What to type in order to go on, where there is a kernel and the store. */
+function goingOn({ next }: SavedRun): Node[] {
+  return next === "" ? [] : [document.createTextNode(" To go on: "), h("code", {}, oneLine(next, 200))];
+}
+
+/** The declared outputs, or the variables where there are none. */
+function results(host: RecordedHost): View {
+  const body = h("div");
+  const summary = h("summary");
+  const element = h("details", { class: "db-workflow db-results", open: true, hidden: true }, summary, body);
+  void host.stateAt(host.last).then(({ outputs, variables }) => {
+    const declared = Object.entries(outputs);
+    const values = declared.length > 0 ? declared : Object.entries(variables);
+    element.hidden = values.length === 0;
+    summary.textContent = `${declared.length > 0 ? "Outputs" : "Variables"} (${values.length})`;
+    body.replaceChildren(...values.slice(0, MOST_VALUES).map(([name, value]) => {
+      const text = valueText(value, MOST_VALUE, 2);
+      return h("div", { class: "db-value" }, h("code", {}, oneLine(name, 80)), h("div", { class: "db-answer", dir: "auto" }, text));
+    }));
+    element.open = body.textContent.length < OPEN_BELOW;
+  });
+  return { element, destroy: () => { element.remove(); } };
 }
 
 /** What people were asked, and what they said. */
