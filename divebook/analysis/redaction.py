@@ -38,7 +38,9 @@ _SECRET_WORDS = frozenset(
 )
 _KINDS_OF_KEY = frozenset(["api", "access", "private", "secret", "signing", "encryption", "auth", "master"])
 _NAMES = r"(?:[\w-]*(?:api[_-]?key|access[_-]?key|passw(?:or)?d|passphrase|secret|authorization|token))"
-_ASSIGNED = re.compile(rf"""(?i)(\b{_NAMES}\\?["']?\s*[:=]\s*)(\\?["'])?((?!\[redacted)[^\s"'\\,;&}}]{{6,}})""")
+_ASSIGNED = re.compile(
+    rf"""(?i)(\b{_NAMES}\\?["']?\s*[:=]\s*)(\\?["'])?((?!\[redacted|bearer |basic |\$)[^\s"'\\,;&}}]{{6,}})"""
+)
 _FORMS = (
     (re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}"), rf"\1 {HIDDEN}"),
     (re.compile(r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"), HIDDEN),

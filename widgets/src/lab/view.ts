@@ -14,6 +14,7 @@ import { RecordedHost } from "./states";
 import "../live/live.css";
 import "./lab.css";
 
+const TERMINAL = ["completed", "failed", "cancelled"];
 const MOST_VALUES = 50;
 const MOST_VALUE = 4_000;
 const OPEN_BELOW = 1_500;
@@ -22,10 +23,24 @@ const OPEN_BELOW = 1_500;
 export async function savedRun(data: unknown, plain: unknown): Promise<View> {
   try {
     const saved = checkSaved(data);
-    return opened(saved, await decode(saved));
+    const recording = await decode(saved);
+    return TERMINAL.includes(saved.status) ? opened(saved, recording) : folded(saved, recording);
   } catch (error) {
     return refused(data, error instanceof Error ? error.message : String(error), typeof plain === "string" ? plain : "");
   }
+}
+
+/** A run that had not ended when it was saved: the live view, if there is one, stands above it. */
+function folded(saved: SavedRun, recording: Recording): View {
+  let view: View | null = null;
+  const told = `${oneLine(saved.workflow, 80)}: ${oneLine(saved.status, 20)} when its cell ended`;
+  const element = h("details", { class: "db-saved db-folded" }, h("summary", {}, told), h("p", { class: "db-origin" }, ...goingOn(saved)));
+  element.addEventListener("toggle", () => {
+    if (view !== null) return;
+    view = opened(saved, recording);
+    element.append(view.element);
+  });
+  return { element, destroy: () => { view?.destroy(); } };
 }
 
 function refused(data: unknown, why: string, plain: string): View {
@@ -71,7 +86,7 @@ async function details(host: RecordedHost, sequences: number[], id: number): Pro
 
 /** What to type in order to go on, where there is a kernel and the store. */
 function goingOn({ next }: SavedRun): Node[] {
-  return next === "" ? [] : [document.createTextNode(" To go on: "), h("code", {}, oneLine(next, 200))];
+  return next === "" ? [] : [document.createTextNode(" To look again or go on: "), h("code", {}, oneLine(next, 200))];
 }
 
 /** The declared outputs, or the variables where there are none. */
