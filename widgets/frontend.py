@@ -39,7 +39,11 @@ class FrontEndError(Exception):
 
 def is_current() -> bool:
     """Tell whether what was built last was built from the present sources."""
-    return (LABEXTENSION / "package.json").exists() and DIGEST.exists() and DIGEST.read_text(encoding="ascii").strip() == sources_digest()
+    return (
+        (LABEXTENSION / "package.json").exists()
+        and DIGEST.exists()
+        and DIGEST.read_text(encoding="ascii").strip() == sources_digest()
+    )
 
 
 def sources_digest() -> str:

@@ -142,6 +142,7 @@ class DiveMagics(Magics):
         ID             the execution; the beginning of its id is enough
         --background   return at once
         --check        fail the cell unless it completes
+        --no-data      leave the data of the run out of the notebook
         --store PATH   where its log is
         """
         return self._session.resume(arguments.only_word("execution id"), store=arguments.options.get("store"))
@@ -187,6 +188,7 @@ class DiveMagics(Magics):
         ANSWER         in YAML: retry, done or fail where an outcome is unknown, or {choice: done, result: 3}
         --background   return at once
         --check        fail the cell unless the run completes
+        --no-data      leave the data of the run out of the notebook
         --store PATH   where its log is
         """
         from divebook.notebook.arguments import yaml_value
