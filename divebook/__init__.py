@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from divebook.execution import Execution, StepContext
     from divebook.notebook.functions import answer, inbox, resume, show
     from divebook.notebook.run import Run
+    from divebook.notebook.saved import open_notebook
     from divebook.notebook.session import define, run, runs
     from divebook.pipeline import AgentStage, Pipeline, PipelineConfig
     from divebook.steps.actions import Action, action
@@ -86,6 +87,7 @@ _HOMES = {
     "define": "divebook.notebook.session",
     "inbox": "divebook.notebook.functions",
     "load": "divebook.config",
+    "open_notebook": "divebook.notebook.saved",
     "open_store": "divebook.store",
     "resume": "divebook.notebook.functions",
     "run": "divebook.notebook.session",
@@ -136,6 +138,7 @@ __all__ = [
     "define",
     "inbox",
     "load",
+    "open_notebook",
     "open_store",
     "resume",
     "run",

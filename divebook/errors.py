@@ -20,6 +20,7 @@
     │   ├── UndefinedVariableError
     │   └── ScriptLimitError       time or memory limit reached
     ├── TemplateError              a ``${...}`` text cannot be rendered
+    ├── SavedRunError              a run in a saved notebook is damaged, made by hand, or not there
     ├── StoreError                 events cannot be written or read
     │   ├── ConcurrentAppendError  somebody else appended to this execution first
     │   ├── FencedError            somebody else has taken this execution over
@@ -251,6 +252,10 @@ class ScriptLimitError(ScriptError):
 
 class TemplateError(DivebookError):
     """A ``${...}`` text cannot be rendered."""
+
+
+class SavedRunError(DivebookError):
+    """What a notebook holds of a run cannot be read; the run's own log, if it still exists, can."""
 
 
 class StoreError(DivebookError):

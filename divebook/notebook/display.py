@@ -11,9 +11,10 @@ import html
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from divebook.analysis.redaction import Redactor
 from divebook.analysis.shown import cut, local_time, one_line, plural, seconds, value_text
 from divebook.analysis.spans import Span, spans_of
 from divebook.analysis.timeline import layout, svg, svg_data_uri
@@ -61,26 +62,34 @@ class Report:
 
 
 def report_of(execution: Execution) -> Report:
-    """Read off an execution what is shown of it."""
-    spans = tuple(spans_of(execution.history()))
+    """Read off an execution what is shown of it, without secrets (`divebook.analysis.redaction`)."""
+    redactor = Redactor()
+    redactor.learn({**execution.state.inputs, **execution.state.variables})
+    spans = tuple(clean_span(span, redactor) for span in spans_of(execution.history()))
     steps = [span for span in spans if span.kind == "step"]
-    values_title, values = _values(execution)
+    values_title, values = _values(execution, redactor)
     return Report(
         name=one_line(execution.workflow.name, 80),
         id=execution.id,
         status=execution.status,
         facts=tuple(_facts(execution)),
-        rows=_rows(steps, FIRST_ROWS),
+        rows=rows_of(steps, FIRST_ROWS),
         more_title=_more_title(len(steps)),
-        more_rows=_rows(steps, MAX_ROWS) if len(steps) > FIRST_ROWS else (),
+        more_rows=rows_of(steps, MAX_ROWS) if len(steps) > FIRST_ROWS else (),
         values_title=values_title,
         values=values,
-        questions=tuple(_questions(execution)),
-        answers=tuple(_answers(execution)),
-        error=_error_text(execution),
+        questions=tuple((redactor.text(question), answer) for question, answer in _questions(execution)),
+        answers=tuple((redactor.text(asked), redactor.text(told)) for asked, told in _answers(execution)),
+        error=redactor.text(_error_text(execution)),
         next=_next(execution),
         spans=spans,
     )
+
+
+def clean_span(span: Span, redactor: Redactor) -> Span:
+    """Return a span without the secrets in what is shown of it."""
+    error, result = span.error and redactor.text(span.error), span.result
+    return replace(span, error=error, result=redactor.text(result) if isinstance(result, str) else result)
 
 
 def _error_text(execution: Execution) -> str:
@@ -151,7 +160,7 @@ def _next(execution: Execution) -> str:
     return f"%dive show {execution.id}" if execution.is_live else ""
 
 
-def _rows(steps: Sequence[Span], limit: int) -> tuple[tuple[str, ...], ...]:
+def rows_of(steps: Sequence[Span], limit: int = MAX_ROWS) -> tuple[tuple[str, ...], ...]:
     """Return rows for some steps: what did not complete, the last ones, the first ones; gaps are counted."""
     last = len(steps) - limit // 3
     ranked = sorted(range(len(steps)), key=lambda index: (steps[index].status == COMPLETED, index < last))
@@ -191,7 +200,7 @@ def _outcome(step: Span) -> str:
     return ": ".join([*told, text] if text else told)
 
 
-def _values(execution: Execution) -> tuple[str, tuple[tuple[str, str], ...]]:
+def _values(execution: Execution, redactor: Redactor) -> tuple[str, tuple[tuple[str, str], ...]]:
     """Return the outputs, or the variables where the workflow declares no outputs, with a title."""
     declared: Mapping[str, Any] = execution.state.outputs
     kind, values = ("output", declared) if declared else ("variable", dict(sorted(execution.state.variables.items())))
@@ -199,8 +208,12 @@ def _values(execution: Execution) -> tuple[str, tuple[tuple[str, str], ...]]:
         return "", ()
     first = list(values.items())[:MAX_VALUES]
     more = f", the first {MAX_VALUES} of them" if len(values) > MAX_VALUES else ""
-    shown = tuple((one_line(name, 60), cut(value_text(value, indent=2), MAX_VALUE)) for name, value in first)
+    shown = tuple((one_line(name, 60), cut(_value(name, value, redactor), MAX_VALUE)) for name, value in first)
     return f"{plural(len(values), kind)}{more}", shown
+
+
+def _value(name: str, value: Any, redactor: Redactor) -> str:
+    return str(redactor.under(name, value_text(value, indent=2)))
 
 
 # --- text ----------------------------------------------------------------------------------------------------------

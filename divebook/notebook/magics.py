@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -20,6 +21,7 @@ from divebook.notebook.variables import own_variables
 if TYPE_CHECKING:
     from divebook.notebook.arguments import Arguments
     from divebook.notebook.run import Run
+    from divebook.notebook.saved import SavedNotebook, SavedRun
     from divebook.notebook.session import Session
 
 Result: TypeAlias = Any
@@ -102,6 +104,7 @@ class DiveMagics(Magics):
             return command.method(self, arguments)
         front_end = present_front_end(self.shell)
         run = command.method(self, arguments)
+        run.keeps_data = False if arguments.has("no-data") else None
         if arguments.has("background"):
             return _in_background(run, front_end, awaited=awaited)
         if awaited:
@@ -126,6 +129,7 @@ class DiveMagics(Magics):
         --no-check     let the cell succeed although the run fails or is cancelled
         --check        fail the cell also if the run waits for an answer
         --new          begin afresh, where this cell has begun a run before
+        --no-data      leave the data of the run out of the notebook; only text, table and picture are saved
         --store PATH   keep the log there
         --durability full|relaxed   relaxed: faster, but a power failure may take the latest events
         --bounds max_cost=2.50,max_llm_calls=40   what it may spend
@@ -158,6 +162,7 @@ class DiveMagics(Magics):
         --background   return at once
         --no-check     let the cell succeed although the run fails or is cancelled
         --check        fail the cell also if the run waits for an answer
+        --no-data      leave the data of the run out of the notebook
         --store PATH   where its log is
         --bounds max_cost=2.50,...  bounds in place of those it had
         --answer STEP=VALUE         an answer up front, in YAML
@@ -172,6 +177,24 @@ class DiveMagics(Magics):
         --store PATH   where its log is
         """
         return self._session.run_of(arguments.only_word("execution id"), store=arguments.options.get("store"))
+
+    def open(self, arguments: Arguments) -> SavedNotebook | SavedRun:
+        """Open the runs that a saved notebook holds, without their store; nothing in them is carried out.
+
+        FILE           the notebook; by default this one, as it was saved last
+        ID             the run, if not all of them; the beginning of its id is enough
+
+        `runs = %dive open old.ipynb`, then `runs[0].replay()`, `runs[0].events`.
+        """
+        from divebook.notebook.saved import open_notebook
+
+        if len(arguments.words) > 2:
+            raise UsageError("%dive open takes a file and, if you like, the id of a run")
+        name = arguments.words[0] if arguments.words else os.environ.get("JPY_SESSION_NAME", "")
+        if not name:
+            raise UsageError("which notebook? This front end does not tell; name its file: %dive open FILE")
+        notebook = open_notebook(name)
+        return notebook[arguments.words[1]] if arguments.words[1:] else notebook
 
     def cancel(self, arguments: Arguments) -> Run:
         """Cancel an execution; it can be resumed.
@@ -190,6 +213,7 @@ class DiveMagics(Magics):
         --background   return at once
         --no-check     let the cell succeed although the run fails or is cancelled
         --check        fail the cell also if the run waits for an answer
+        --no-data      leave the data of the run out of the notebook
         --store PATH   where its log is
         """
         from divebook.notebook.arguments import yaml_value
@@ -365,7 +389,9 @@ _STORE = {"--store": "store"}
 _SPARING = {**_STORE, "--bounds": "bounds", "--answer": "answer"}
 _RUNNING = {**_SPARING, "--durability": "durability"}
 _SENDING = {**_STORE, "--by": "by"}
-_FLAGS = {"--background": "background", "-b": "background", "--check": "check", "--no-check": "no-check"}
+_FLAGS = {"--background": "background", "-b": "background"} | {
+    f"--{name}": name for name in ("check", "no-check", "no-data")
+}
 _STARTING = {**_FLAGS, "--new": "new"}
 _LISTING = {"--status": "status", "--workflow": "workflow", "--limit": "limit", "-n": "limit", **_STORE}
 _FINISHED = (DiveMagics.run, DiveMagics.resume, DiveMagics.answer, DiveMagics.signal)
@@ -377,6 +403,7 @@ COMMANDS: dict[str, Command] = {
     ),
     "runs": Command("runs [--status STATUS] [--limit N]", DiveMagics.runs, {}, _LISTING),
     "show": Command("show ID", DiveMagics.show, {}, _STORE, most_words=1),
+    "open": Command("open [FILE] [ID]", DiveMagics.open, most_words=2),
     "resume": Command("resume ID [--background]", DiveMagics.resume, _FLAGS, _SPARING, most_words=1),
     "recover": Command("recover [ID] [--all]", DiveMagics.recover, {"--all": "all"}, _STORE, most_words=1),
     "inbox": Command("inbox", DiveMagics.inbox, {}, _STORE),

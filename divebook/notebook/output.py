@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from divebook.events.catalog import TERMINAL
 from divebook.notebook.frontend import FrontEnd
-from divebook.widgets.intents import Handlers
+from divebook.notebook.view import view_of
 from divebook.widgets.protocol import Delta
 from divebook.widgets.publisher import Publisher, publisher_of
 
@@ -54,7 +54,7 @@ class LiveOutput:
 
     def _live_bundle(self) -> dict[str, Any]:
         view = {"version_major": 2, "version_minor": 0, "model_id": self.view.model_id}
-        return {**self.run.static_bundle(), WIDGET_VIEW: view}
+        return {**self.run.static_bundle(with_data=False), WIDGET_VIEW: view}
 
     def _look(self, delta: Delta) -> int:
         """Hear of every frame, on the publisher's thread."""
@@ -75,30 +75,7 @@ class LiveOutput:
         self.view.retire()
 
 
-def view_of(run: Run) -> LiveView:
-    """Return a live view of a run, as a widget of its own."""
-    from divebook.widgets.live import LiveView
-
-    return LiveView(publisher_of(run.execution), _handlers(run))
-
-
 def _display(bundle: dict[str, Any]) -> Any:
     from IPython.display import display
 
     return display(bundle, raw=True, display_id=True)  # type: ignore[no-untyped-call]
-
-
-def _handlers(run: Run) -> Handlers:
-    def answer(interrupt_id: str, response: Any) -> None:
-        run.answer(interrupt_id, response)
-
-    def pause() -> None:
-        run.pause()
-
-    def resume() -> None:
-        run.resume()
-
-    def cancel() -> None:
-        run.cancel()
-
-    return Handlers(answer, pause, resume, cancel)

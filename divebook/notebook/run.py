@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from divebook.config.answers import Answers
     from divebook.widgets.live import LiveView
+    from divebook.widgets.replay import ReplayView
 
 TICK = 0.1
 """Seconds between two looks of whoever awaits: an idle event loop does not see that its kernel is interrupted."""
@@ -41,6 +42,8 @@ class Run:
         """Number of the execution of a cell that shows it already."""
         self.note = ""
         """What is said beside it: that it was not run again, say."""
+        self.keeps_data: bool | None = None
+        """Whether its output carries its data; None as ``DIVEBOOK_NOTEBOOK_DATA`` and the Config say."""
 
     # --- what it is ------------------------------------------------------------------------------------------------
 
@@ -192,7 +195,7 @@ class Run:
 
         marimo needs no more than the run as the last value of a cell; `marimo.ui.anywidget(run.view())` does the same.
         """
-        from divebook.notebook.output import view_of
+        from divebook.notebook.view import view_of
 
         return view_of(self)
 
@@ -215,12 +218,33 @@ class Run:
         """Return its static form."""
         return self.static_bundle()
 
-    def static_bundle(self) -> dict[str, Any]:
-        """Return what needs neither kernel nor trust: text and HTML."""
+    def static_bundle(self, *, with_data: bool = True) -> dict[str, Any]:
+        """Return what needs neither kernel nor trust: text, HTML, and the data of the run to be stepped through.
+
+        `divebook.notebook.bundle` says what is in the data, what is left out, and how to do without.
+        """
+        from divebook.notebook.bundle import data_of
         from divebook.notebook.display import as_html, as_text, report_of
 
         report = report_of(self._execution)
-        return {"text/plain": as_text(report), "text/html": as_html(report)}
+        shown = {"text/plain": as_text(report), "text/html": as_html(report)}
+        if not with_data:
+            return shown
+        config, wanted = self._environment.config, self.keeps_data
+        return shown | data_of(self._execution, config, next_step=report.next, wanted=wanted)
+
+    def replay(self) -> ReplayView:
+        """Return a view that steps through its log: forward and back, to breakpoints, with the state at each event."""
+        from divebook.widgets.positions import Positions
+        from divebook.widgets.replay import ReplayView
+
+        positions = Positions(self.id)
+
+        def read_on() -> Positions:
+            positions.extend(self._execution.history(positions.total))
+            return positions
+
+        return ReplayView(read_on)
 
 
 async def _wait(execution: Execution, answers: Answers | None) -> None:

@@ -1,4 +1,4 @@
-"""The live view's widget, the door to anywidget: one model for an execution, however many views a page shows of it.
+"""The live view's widget: one model for an execution, however many views a page shows of it.
 
 It carries the bundle, a small snapshot for views that come up while the kernel is busy, and messages in both
 directions (`divebook.widgets.protocol`). All thinking is done elsewhere: frames come from `publisher`, what a person
@@ -33,7 +33,7 @@ def built(name: str) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def _answer_while_busy(comm: object) -> None:
+def answer_while_busy(comm: object) -> None:
     """Have messages delivered while a cell blocks the main thread, where ipykernel 7.4 would hold them back.
 
     It routes them to the shell that sent last, the busy one; without that memory they go to the front end's subshell.
@@ -66,7 +66,7 @@ class LiveView(anywidget.AnyWidget):
         self.greeted = threading.Event()
         """Set once a browser shows the view and its messages arrive."""
         super().__init__()
-        _answer_while_busy(self.comm)
+        answer_while_busy(self.comm)
         self.on_msg(self._receive)
         self._detach = self._publisher.add(self._tell)
 

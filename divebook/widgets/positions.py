@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from divebook.analysis.shown import cut, one_line
 from divebook.engine.evolve import evolve
@@ -42,6 +42,23 @@ MAX_PATHS = 200
 NAME_WIDTH, TEXT_WIDTH = 120, 120
 _TELLING = ("error", "condition", "question", "item_key", "operation_type", "stored_variable", "target", "signal_type")
 """Fields that tell an event from its neighbours, the most telling first."""
+
+
+class Steppable(Protocol):
+    """A log whose positions can be asked for."""
+
+    @property
+    def total(self) -> int:
+        """How many events there are."""
+
+    def state_at(self, sequence: int) -> StateView:
+        """Return how the execution stood behind an event; 0 is before the first. Raises `IndexError`."""
+
+    def event_at(self, sequence: int) -> DetailEvent:
+        """Return one event. Raises `IndexError`."""
+
+    def block(self, after: int = 0, stop: int | None = None) -> EventBlock:
+        """Return the events behind `after`, up to and with `stop`."""
 
 
 class Positions:
@@ -103,26 +120,31 @@ class Positions:
             sequence=sequence,
             event_type=event.event_type,
             recorded_us=event.recorded_at,
-            data=_Budget(MAX_VALUES).shortened(data),
+            data=Budget(MAX_VALUES).shortened(data),
         )
 
     def reply(self, message: Mapping[str, Any]) -> ReplayToBrowser | None:
         """Return the answer to a message of a view that steps; None if it is no such message."""
-        match message:
-            case {"type": "events", "view": str(view), "after": int(after), "stop": int(stop)}:
-                block = self.block(max(0, after), min(stop, max(0, after) + EVENTS_PER_ANSWER))
-                return EventsAnswer(type="events", view=view, total=self.total, events=block)
-            case {"type": "state", "view": str(view), "sequence": int(sequence)}:
-                state, why = _tried(self.state_at, sequence)
-                return StateAnswer(type="state", view=view, sequence=sequence, state=state, error=why)
-            case {"type": "event", "view": str(view), "sequence": int(sequence)}:
-                event, why = _tried(self.event_at, sequence)
-                return EventAnswer(type="event", view=view, sequence=sequence, event=event, error=why)
-        return None
+        return reply_of(self, message)
 
     def block(self, after: int = 0, stop: int | None = None) -> EventBlock:
         """Return the events behind `after`, up to and with `stop`, as columns of short texts."""
         return block_of(self._events[after:stop], self._events[0].recorded_at if self._events else 0, after + 1)
+
+
+def reply_of(log: Steppable, message: Mapping[str, Any]) -> ReplayToBrowser | None:
+    """Return a log's answer to a message of a view that steps; None if it is no such message."""
+    match message:
+        case {"type": "events", "view": str(view), "after": int(after), "stop": int(stop)}:
+            block = log.block(max(0, after), min(stop, max(0, after) + EVENTS_PER_ANSWER))
+            return EventsAnswer(type="events", view=view, total=log.total, events=block)
+        case {"type": "state", "view": str(view), "sequence": int(sequence)}:
+            state, why = _tried(log.state_at, sequence)
+            return StateAnswer(type="state", view=view, sequence=sequence, state=state, error=why)
+        case {"type": "event", "view": str(view), "sequence": int(sequence)}:
+            event, why = _tried(log.event_at, sequence)
+            return EventAnswer(type="event", view=view, sequence=sequence, event=event, error=why)
+    return None
 
 
 def _tried(read: Callable[[int], T], sequence: int) -> tuple[T | None, str]:
@@ -134,7 +156,7 @@ def _tried(read: Callable[[int], T], sequence: int) -> tuple[T | None, str]:
 
 def view_of(state: ExecutionState) -> StateView:
     """Return a state as plain JSON of bounded size."""
-    budget = _Budget(MAX_VALUES)
+    budget = Budget(MAX_VALUES)
     pending = [
         PendingView(
             interrupt_id=asked.interrupt_id,
@@ -151,14 +173,14 @@ def view_of(state: ExecutionState) -> StateView:
         inputs=budget.plain(state.inputs),
         outputs=budget.plain(state.outputs),
         variables=budget.plain(state.variables),
-        paths=[_path_view(path, state, budget) for path in _shown_paths(state)],
+        paths=[_path_view(path, state, budget) for path in shown_paths(state)],
         usage=state.usage.to_dict(),
         pending=pending,
         error=cut(state.error or "", MAX_TEXT),
     )
 
 
-def _shown_paths(state: ExecutionState) -> Sequence[PathState]:
+def shown_paths(state: ExecutionState) -> Sequence[PathState]:
     """Return the paths that are under way, and the newest of those that are over, in the order of their beginning."""
     active = state.active_paths()[:MAX_PATHS]
     names = {path.id for path in active}
@@ -167,7 +189,7 @@ def _shown_paths(state: ExecutionState) -> Sequence[PathState]:
     return sorted([*active, *(over[-room:] if room else [])], key=lambda path: path.number)
 
 
-def _path_view(path: PathState, state: ExecutionState, budget: _Budget) -> PathView:
+def _path_view(path: PathState, state: ExecutionState, budget: Budget) -> PathView:
     own = path.open is not None and path.variables != state.variables
     return PathView(
         id=path.id,
@@ -211,11 +233,11 @@ def summary_of(event: Event) -> str:
     return next((one_line(value, TEXT_WIDTH) for value in found if isinstance(value, str) and value), "")
 
 
-class _Budget:
-    """How many characters may still be sent."""
+class Budget:
+    """How many characters may still be sent; `text` is the most of one text."""
 
-    def __init__(self, characters: int) -> None:
-        self._left = characters
+    def __init__(self, characters: int, text: int = MAX_TEXT) -> None:
+        self._left, self._text = characters, text
 
     def plain(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return stored values as JSON, shortened."""
@@ -226,7 +248,7 @@ class _Budget:
         """Return plain JSON with its long texts cut, and the rest of what is too much left out."""
         match value:
             case str():
-                text = cut(value, max(min(MAX_TEXT, self._left), LEAST_TEXT))
+                text = cut(value, max(min(self._text, self._left), LEAST_TEXT))
                 self._left -= len(text)
                 return text
             case list():

@@ -405,3 +405,47 @@ class EventsAnswer(TypedDict):
 
 ReplayToBrowser: TypeAlias = StateAnswer | EventAnswer | EventsAnswer
 ReplayToKernel: TypeAlias = StateRequest | EventRequest | EventRange
+
+
+# --- what a saved notebook carries ---------------------------------------------------------------------------------
+
+
+class Recording(TypedDict):
+    """A run to be looked at and stepped through with no kernel and no store; of a very long one, its newest events."""
+
+    header: Header
+    questions: list[Question]
+    graph: Graph
+    total: int
+    """Number of spans there are."""
+    spans: SpanBlock
+    members: list[list[int]]
+    """For each span in `spans`, the events it is made of."""
+    events: EventBlock
+    data: list[dict[str, Any]]
+    """For each event in `events`, what is recorded in it."""
+    base: StateView
+    """The state behind the event before the first of `events`."""
+    changes: list[list[list[Any]]]
+    """For each event in `events`, what changed: part, name in it (or ""), and the new value; none if it went away."""
+
+
+class SavedRun(TypedDict):
+    """``application/vnd.divebook.run+json``: a recording as a saved notebook holds it, and what is known without it."""
+
+    format: int
+    execution_id: str
+    workflow: str
+    status: str
+    store: str
+    """Where the whole log is."""
+    next: str
+    """What to type in order to go on; empty if there is nothing to do."""
+    total: int
+    """Number of events of the whole log."""
+    first: int
+    """Sequence number of the first event in the recording; 0 if there is none."""
+    texts: int
+    """Longer texts are cut."""
+    recording: str
+    """The recording as JSON, zlib, base64; empty if it did not fit."""

@@ -15,6 +15,7 @@ CONFIRMATION_MODES = ("always", "if-not-read-only", "if-destructive", "never")
 LOG_LEVELS = ("debug", "info", "warn", "error")
 DURABILITIES = ("full", "relaxed")
 RECOVERIES = ("ask", "auto", "off")
+NOTEBOOK_DATA = ("on", "off")
 DIVE_PROVIDERS = ("anthropic", "openai", "openai-completions", "groq", "ollama")
 """The providers that exist in the dialect ``dive``."""
 
@@ -60,6 +61,8 @@ class Config(Record):
     """``full`` or ``relaxed``: how the logs of executions are written."""
     recover: str = ""
     """What becomes of executions that a dead process left, as definitions are loaded: ``ask``, ``auto`` or ``off``."""
+    notebook_data: str = ""
+    """Whether outputs of notebooks carry the data of their run, to be stepped through anywhere: ``on`` or ``off``."""
     providers: tuple[ProviderSettings, ...] = many(ProviderSettings)
 
 

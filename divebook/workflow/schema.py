@@ -33,7 +33,7 @@ from divebook.workflow.kinds import (
     Texts,
 )
 from divebook.workflow.policies import Catch
-from divebook.workflow.resources import CONFIRMATION_MODES, DURABILITIES, LOG_LEVELS, RECOVERIES
+from divebook.workflow.resources import CONFIRMATION_MODES, DURABILITIES, LOG_LEVELS, NOTEBOOK_DATA, RECOVERIES
 from divebook.workflow.table import Key, Table, record
 
 TEXT, TRIMMED, FLAG, ANYTHING, FREE, TEXTS = Text(), Text(trimmed=True), Flag(), Anything(), FreeMapping(), Texts()
@@ -354,6 +354,11 @@ CONFIG = Table(
         Key("LogLevel", "log_level", Text(choices=LOG_LEVELS, complaint="invalid log level: {}")),
         Key("Durability", "durability", Text(choices=DURABILITIES, complaint="invalid durability: {}")),
         Key("Recover", "recover", Text(choices=RECOVERIES, complaint="invalid way to recover: {}")),
+        Key(
+            "NotebookData",
+            "notebook_data",
+            Text(choices=NOTEBOOK_DATA, complaint="invalid setting for notebook data: {}"),
+        ),
         Key("Providers", "providers", Many(lambda: PROVIDER)),
     ),
     makers.config,

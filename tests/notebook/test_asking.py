@@ -53,10 +53,10 @@ def test_whoever_awaits_gives_them_as_well(session):
 
 def test_the_inbox_and_answers_are_functions_too(session):
     divebook.run(DEPLOY).wait()
-    (question,) = divebook.inbox()
-    assert divebook.answer(question.interrupt_id, "4", by="bob").wait().status == "waiting"
-    (question,) = divebook.inbox()
-    assert question.question == "Deploy 4?"
+    (question,) = divebook.inbox().to_dict("records")
+    assert divebook.answer(question["interrupt_id"], "4", by="bob").wait().status == "waiting"
+    (question,) = divebook.inbox().to_dict("records")
+    assert question["question"] == "Deploy 4?"
 
 
 def test_the_listing_says_what_to_type(session):

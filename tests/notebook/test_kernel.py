@@ -1,5 +1,7 @@
 """Runs in the cells of a real kernel."""
 
+import json
+
 import pytest
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
@@ -184,3 +186,16 @@ ordered = divebook.run("ordering").wait()
         == "Order(number=1, more=4)"
     )
     assert "Order(number=1)" in kernel.text("str(ordered)")
+
+
+def test_a_fresh_kernel_replays_a_run_from_the_notebook_alone(kernel, tmp_path):
+    kernel.run("r = %dive run talker word=x")
+    (shown,) = [output["data"] for output in kernel.run("r")[1]]
+    cell = {"cell_type": "code", "outputs": [{"output_type": "display_data", "data": shown}]}
+    (tmp_path / "old.ipynb").write_text(json.dumps({"cells": [cell]}))
+    kernel.text("import divebook.notebook.session as own; own.open_session('memory:'); 0")
+    told = kernel.text(
+        f"runs = %dive open {tmp_path / 'old.ipynb'}\nruns[0].status, len(runs[0].steps), runs[0].inputs['word']"
+    )
+    assert told == "('completed', 3, 'x')"
+    kernel.text("own.reset_session(); 0")

@@ -14,6 +14,12 @@ HOSTILE = (
 )
 
 
+def forms_of(run):
+    """Return the forms that people read."""
+    bundle = run._repr_mimebundle_()
+    return bundle["text/plain"], bundle["text/html"]
+
+
 def run(*steps, actions=(), **settings):
     workflow = Workflow("w", steps, **settings)
     environment = Environment(store="memory:", actions=actions, printer=lambda _: None)
@@ -96,7 +102,7 @@ def test_a_question_is_shown_and_answered():
         started.events  # noqa: B018 - reading lets time pass
     asking = started.cancel().wait().resume().wait()
     (question,) = asking.interrupts
-    for form in asking._repr_mimebundle_().values():
+    for form in forms_of(asking):
         assert "… waiting" in form
         assert "took effect" in form
         assert question.interrupt_id in form
@@ -145,7 +151,7 @@ def test_hostile_text_is_harmless_in_both_forms():
         outputs=["x"],
     ).wait()
     bundle = done._repr_mimebundle_()
-    for form in bundle.values():
+    for form in forms_of(done):
         assert not {"\x1b", "\x00", "\x07", "\u202e"} & set(form)
         assert "\\x1b[31mred" in form
         assert "more characters)" in form
@@ -158,7 +164,7 @@ def test_hostile_text_is_harmless_in_both_forms():
 
 def test_a_failed_run_shows_its_error_and_what_to_do_next():
     failed = run(Step("bad", script="1 / 0")).wait()
-    for form in failed._repr_mimebundle_().values():
+    for form in forms_of(failed):
         assert "✕ failed" in form
         assert "division by zero" in form
         assert f"%dive resume {failed.id}" in form
@@ -168,7 +174,7 @@ def test_a_running_run_shows_how_far_it_is(gate):
     started = waits_at(gate)
     while len(started.steps) < 2:
         pass
-    for form in started._repr_mimebundle_().values():
+    for form in forms_of(started):
         assert "▸ running" in form
         assert "✓ completed" in form
         assert f"%dive show {started.id}" in form
@@ -185,7 +191,7 @@ def test_many_steps_are_cut_with_a_count_and_the_last_one_is_shown():
     bundle = done._repr_mimebundle_()
     assert bundle["text/html"].count("<tr>") < 240
     assert "200 of 401 steps" in bundle["text/html"]
-    for form in bundle.values():
+    for form in forms_of(done):
         assert "377 steps not shown here" in form
         assert "last" in form
 

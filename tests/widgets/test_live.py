@@ -107,11 +107,11 @@ def test_a_view_that_nobody_looks_at_retires_at_once(page):
 
 def test_a_kernel_that_remembers_the_busy_shell_is_made_to_forget_it():
     comm = types.SimpleNamespace(_reply_subshell_for="main")
-    live._answer_while_busy(comm)
+    live.answer_while_busy(comm)
     assert comm._reply_subshell_for is None
 
 
 def test_a_kernel_that_does_not_is_left_alone():
     comm = types.SimpleNamespace()
-    live._answer_while_busy(comm)
+    live.answer_while_busy(comm)
     assert vars(comm) == {}

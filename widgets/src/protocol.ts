@@ -348,3 +348,42 @@ export interface EventsAnswer {
 export type ReplayToBrowser = StateAnswer | EventAnswer | EventsAnswer;
 
 export type ReplayToKernel = StateRequest | EventRequest | EventRange;
+
+/** A run to be looked at and stepped through with no kernel and no store; of a very long one, its newest events. */
+export interface Recording {
+  header: Header;
+  questions: Question[];
+  graph: Graph;
+  /** Number of spans there are. */
+  total: number;
+  spans: SpanBlock;
+  /** For each span in `spans`, the events it is made of. */
+  members: number[][];
+  events: EventBlock;
+  /** For each event in `events`, what is recorded in it. */
+  data: Record<string, unknown>[];
+  /** The state behind the event before the first of `events`. */
+  base: StateView;
+  /** For each event in `events`, what changed: part, name in it (or ""), and the new value; none if it went away. */
+  changes: unknown[][][];
+}
+
+/** ``application/vnd.divebook.run+json``: a recording as a saved notebook holds it, and what is known without it. */
+export interface SavedRun {
+  format: number;
+  execution_id: string;
+  workflow: string;
+  status: string;
+  /** Where the whole log is. */
+  store: string;
+  /** What to type in order to go on; empty if there is nothing to do. */
+  next: string;
+  /** Number of events of the whole log. */
+  total: number;
+  /** Sequence number of the first event in the recording; 0 if there is none. */
+  first: number;
+  /** Longer texts are cut. */
+  texts: number;
+  /** The recording as JSON, zlib, base64; empty if it did not fit. */
+  recording: string;
+}

@@ -9,11 +9,14 @@ const HELLOS_BEFORE_DETACHED = 20;
 const RESEND_EVERY = 1_000;
 const PAGE = 5_000;
 
+/** A message; or the kernel that knew this widget is gone. */
+type Signal = "msg:custom" | "comm_live_update";
+
 /** The part of anywidget's model that is used; a test brings its own. */
 export interface Wire {
   send: (message: ToKernel) => void;
-  on: (name: "msg:custom", receive: (message: ToBrowser) => void) => void;
-  off: (name: "msg:custom", receive: (message: ToBrowser) => void) => void;
+  on: (name: Signal, receive: (message: ToBrowser) => void) => void;
+  off: (name: Signal, receive: (message: ToBrowser) => void) => void;
 }
 
 interface Pending {
@@ -40,11 +43,17 @@ export class Connection {
     this.#take(message);
   };
 
+  readonly #lost = (): void => {
+    this.model.setConnected("detached");
+    this.#greet();
+  };
+
   constructor(
     private readonly wire: Wire,
     private readonly model: Model,
   ) {
     wire.on("msg:custom", this.#receive);
+    wire.on("comm_live_update", this.#lost);
     this.#greet();
   }
 
@@ -52,6 +61,7 @@ export class Connection {
   close(): void {
     this.wire.send({ type: "bye", view: this.#view });
     this.wire.off("msg:custom", this.#receive);
+    this.wire.off("comm_live_update", this.#lost);
     clearInterval(this.#helloTimer);
     for (const { timer } of this.#pending.values()) clearInterval(timer);
   }
@@ -71,14 +81,23 @@ export class Connection {
   /** Asks for the events of a span; the latest request for it gets the answer. */
   detail(id: number, receive: AnswerDetail): void {
     this.#details.set(id, receive);
-    this.wire.send({ type: "detail", view: this.#view, id });
+    this.#send({ type: "detail", view: this.#view, id });
+  }
+
+  /** Sends; a comm whose kernel is gone throws. */
+  #send(message: ToKernel): void {
+    try {
+      this.wire.send(message);
+    } catch {
+      this.model.setConnected("detached");
+    }
   }
 
   #insist(id: string, message: ToKernel): Promise<Ack> {
     return new Promise((resolve) => {
-      const timer = setInterval(() => { this.wire.send(message); }, RESEND_EVERY);
+      const timer = setInterval(() => { this.#send(message); }, RESEND_EVERY);
       this.#pending.set(id, { message, timer, resolve });
-      this.wire.send(message);
+      this.#send(message);
     });
   }
 
@@ -86,7 +105,7 @@ export class Connection {
     if (this.#helloTimer !== undefined) return;
     this.#hellos = 0;
     const hello = (): void => {
-      this.wire.send({ type: "hello", view: this.#view, since: this.model.last });
+      this.#send({ type: "hello", view: this.#view, since: this.model.last });
       if (++this.#hellos !== HELLOS_BEFORE_DETACHED) return;
       this.model.setConnected("detached");
       clearInterval(this.#helloTimer);
@@ -126,7 +145,7 @@ export class Connection {
 
   #askForOlder(): void {
     const stop = this.model.spans.floor;
-    if (stop > 0) this.wire.send({ type: "range", view: this.#view, first: Math.max(0, stop - PAGE), stop });
+    if (stop > 0) this.#send({ type: "range", view: this.#view, first: Math.max(0, stop - PAGE), stop });
   }
 
   #settle(ack: Ack): void {

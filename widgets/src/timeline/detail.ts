@@ -9,7 +9,7 @@ import { asText, conversation } from "./messages";
 const CLOCK = { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3 } as const;
 
 /** Makes the panel; it is there while a span is selected. */
-export function detail(model: Model, connection: Connection, describe: (id: number) => string, close: () => void): View {
+export function detail(model: Model, connection: Pick<Connection, "detail">, describe: (id: number) => string, close: () => void): View {
   const title = h("strong", { class: "db-name" });
   const facts = h("pre", { class: "db-text db-facts" });
   const written = h("pre", { class: "db-text db-written", dir: "auto", hidden: true });

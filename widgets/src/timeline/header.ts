@@ -19,7 +19,7 @@ const DURABILITY = {
 } as const;
 
 /** Makes the head. */
-export function header(model: Model, connection: Connection): View {
+export function header(model: Model, connection: Pick<Connection, "control">): View {
   const name = h("strong", { class: "db-name" });
   const status = h("span", { class: "db-status" });
   const elapsed = h("span", { class: "db-fact" });
@@ -103,8 +103,7 @@ export function header(model: Model, connection: Connection): View {
 
 function detached(model: Model): string {
   const id = model.header?.execution_id;
-  const next = id === undefined ? "run the cell again" : `run the cell again, or %dive show ${id}`;
-  return `detached: the kernel does not answer; to go on, ${next}`;
+  return `detached: its kernel is gone; to go on, run the cell again${id ? `, or %dive resume ${id}` : ""}`;
 }
 
 function amount(value: number, unit: string): string {

@@ -16,7 +16,7 @@ const WRITTEN = 240; // characters of each text that is being written
 const LOOK_EVERY = 500;
 
 /** Makes the timeline of a model; `root` is the element whose theme it follows. */
-export function timeline(root: HTMLElement, model: Model, connection: Connection): View & { canvas: TimelineCanvas } {
+export function timeline(root: HTMLElement, model: Model, connection: Pick<Connection, "detail">): View & { canvas: TimelineCanvas } {
   const matches = new Matches();
   const canvas = new TimelineCanvas(root, model, matches);
   const overview = new Overview(model, canvas);

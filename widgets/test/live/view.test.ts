@@ -26,7 +26,7 @@ beforeEach(() => {
   const wire = {
     get: () => ({}),
     send: (message: ToKernel) => heard.push(message),
-    on: (_: string, listener: (message: ToBrowser) => void) => listeners.add(listener),
+    on: (name: string, listener: (message: ToBrowser) => void) => name === "msg:custom" && listeners.add(listener),
     off: (_: string, listener: (message: ToBrowser) => void) => listeners.delete(listener),
   };
   say = (message) => { listeners.forEach((listener) => { listener(message); }); };
@@ -81,7 +81,7 @@ test("a kernel that is gone is told of, with the way on", () => {
   begin();
   say({ type: "delta", after: 99, last: 100, origin_us: 0, total: 3, spans: welcome([]).spans, header: HEADER, questions: [], streamed: [] });
   vi.advanceTimersByTime(20_000);
-  expect(shown(".db-notice")).toContain("%dive show exec_1");
+  expect(shown(".db-notice")).toContain("%dive resume exec_1");
 });
 
 test("a button asks once and shows why it was refused", async () => {

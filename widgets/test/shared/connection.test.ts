@@ -10,9 +10,14 @@ class Kernel {
   send = (message: ToKernel): void => {
     this.heard.push(message);
   };
-  on = (_: string, receive: (message: ToBrowser) => void): void => {
-    this.#listeners.add(receive);
+  #lost = (): void => undefined;
+  on = (name: string, receive: (message: ToBrowser) => void): void => {
+    if (name === "msg:custom") this.#listeners.add(receive);
+    else this.#lost = receive as () => void;
   };
+  lose(): void {
+    this.#lost();
+  }
   off = (_: string, receive: (message: ToBrowser) => void): void => {
     this.#listeners.delete(receive);
   };
@@ -97,4 +102,21 @@ test("nothing is said after the end", () => {
   connection.close();
   vi.advanceTimersByTime(5000);
   expect(kernel.types()).toEqual(["hello"]);
+});
+
+test("a view whose kernel is gone says so at once, and comes back when one answers", () => {
+  greet();
+  kernel.lose();
+  expect(model.connected).toBe("detached");
+  greet();
+  expect(model.connected).toBe("connected");
+});
+
+test("a comm that cannot send any more is detached, and throws nothing into the page", () => {
+  greet();
+  kernel.send = (): never => { throw new Error("Cannot send"); };
+  connection.detail(0, () => undefined);
+  expect(model.connected).toBe("detached");
+  kernel.lose();
+  expect(() => vi.advanceTimersByTime(1000)).not.toThrow();
 });

@@ -1,0 +1,289 @@
+"""Runs out of a saved notebook, without kernel, store or the workflow that made them: to look at and to step through.
+
+What is in a file was written by whoever sent it: it is checked, shown as text, and never carried out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from divebook.analysis.shown import cut, local_time, one_line, plural, seconds, value_text, visible
+from divebook.analysis.spans import Span, spans_of
+from divebook.errors import DivebookError, SavedRunError
+from divebook.events import Event
+from divebook.events.codec import payload_from
+from divebook.events.event import to_datetime
+from divebook.widgets.protocol import Question, Recording, StateView
+from divebook.widgets.protocol import SavedRun as Packed
+from divebook.widgets.recording import RecordedPositions
+from divebook.widgets.saved import MIME, read_saved
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from divebook.widgets.replay import ReplayView
+
+MAX_FILE = 500_000_000
+MAX_VALUES, MAX_VALUE = 20, 4000
+
+
+class SavedRun:
+    """A run as a notebook holds it: `events`, `steps`, `operations`, `variables`, `state_at` and `replay`.
+
+    `open_notebook` makes them. It cannot be resumed or answered: that needs the store, which `store` names.
+    """
+
+    def __init__(self, packed: Packed, recording: Recording) -> None:
+        self._packed, self._recording = packed, recording
+        self._positions = RecordedPositions(recording, one_line(packed["store"], 200))
+
+    @property
+    def id(self) -> str:
+        """Id of the execution."""
+        return one_line(self._packed["execution_id"], 60)
+
+    @property
+    def workflow(self) -> str:
+        """Name of the workflow."""
+        return one_line(self._packed["workflow"], 80)
+
+    @property
+    def status(self) -> str:
+        """How it stood when the notebook was saved."""
+        return one_line(self._packed["status"], 20)
+
+    @property
+    def store(self) -> str:
+        """Where its log was."""
+        return one_line(self._packed["store"], 400)
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The inputs, as plain data."""
+        return self._last["inputs"]
+
+    @property
+    def outputs(self) -> dict[str, Any]:
+        """The declared outputs, as plain data."""
+        return self._last["outputs"]
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        """The variables, as plain data; long texts are cut, secrets left out."""
+        return self._last["variables"]
+
+    @property
+    def questions(self) -> list[Question]:
+        """What people were asked, and what they answered."""
+        return self._recording["questions"]
+
+    @cached_property
+    def _last(self) -> StateView:
+        return self._positions.state_at(self._positions.total)
+
+    def state_at(self, sequence: int) -> StateView:
+        """Return how it stood behind an event; IndexError for events that the notebook does not hold."""
+        return self._positions.state_at(sequence)
+
+    @cached_property
+    def _log(self) -> list[Event]:
+        """The events that are here; raises SavedRunError."""
+        block, names = self._recording["events"], self._recording["events"]["names"]
+        rows = zip(block["time"], block["type"], block["path"], block["step"], self._recording["data"], strict=True)
+        try:
+            return [
+                Event(
+                    f"event_{sequence}",
+                    self.id,
+                    sequence,
+                    block["origin_us"] + time,
+                    payload_from(names[kind], data),
+                    names[path],
+                    names[step],
+                )
+                for sequence, (time, kind, path, step, data) in enumerate(rows, block["first"])
+            ]
+        except DivebookError as error:
+            raise SavedRunError(f"the events of run {self.id} cannot be read: {one_line(str(error), 200)}") from None
+
+    @property
+    def events(self) -> pd.DataFrame:
+        """Its log, one row per event; `divebook.analysis.frames.events_frame` documents the columns."""
+        from divebook.analysis.frames import events_frame
+
+        return events_frame(self._log)
+
+    @property
+    def operations(self) -> pd.DataFrame:
+        """One row per model call, action, script ...; `divebook.analysis.frames.operations_frame` documents them."""
+        from divebook.analysis.frames import operations_frame
+
+        return operations_frame(self._log)
+
+    @property
+    def steps(self) -> pd.DataFrame:
+        """One row per visit to a step; `divebook.analysis.frames.steps_frame` documents the columns."""
+        from divebook.analysis.frames import steps_frame
+
+        return steps_frame(self._log)
+
+    def replay(self) -> ReplayView:
+        """Return a view that steps through it."""
+        from divebook.widgets.replay import ReplayView
+
+        return ReplayView(lambda: self._positions)
+
+    # --- how it shows ----------------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        return f"<SavedRun {self.id} of {self.workflow!r}: {self.status}>"
+
+    def __str__(self) -> str:
+        from divebook.notebook.display import as_text
+
+        return as_text(self._report())
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        from divebook.notebook.display import as_html, as_text
+
+        report = self._report()
+        return {"text/plain": as_text(report), "text/html": as_html(report), MIME: self._packed}
+
+    def _report(self) -> Any:
+        from divebook.notebook.display import Report, rows_of
+
+        spans = spans_of(self._log)
+        values = self.outputs or self.variables
+        return Report(
+            name=self.workflow,
+            id=self.id,
+            status=self.status,
+            facts=tuple(self._facts()),
+            rows=rows_of([span for span in spans if span.kind == "step"]),
+            more_title="",
+            more_rows=(),
+            values_title=plural(len(values), "output" if self.outputs else "variable") if values else "",
+            values=tuple(
+                (one_line(name, 60), cut(value_text(value, indent=2), MAX_VALUE))
+                for name, value in list(values.items())[:MAX_VALUES]
+            ),
+            questions=(),
+            answers=tuple(self._answers()),
+            error=cut(visible(self._last["error"]), MAX_VALUE),
+            next="",
+            spans=tuple(span for span in spans if _is_drawable(span)),
+        )
+
+    def _answers(self) -> Iterator[tuple[str, str]]:
+        for asked in self.questions:
+            if asked["status"] == "completed":
+                by = f" (by {one_line(asked['answered_by'], 60)})" if asked["answered_by"] else ""
+                yield one_line(asked["question"], 120), one_line(value_text(asked["response"]), 120) + by
+
+    def _facts(self) -> Iterator[str]:
+        yield "from a saved notebook"
+        header = self._recording["header"]
+        started, ended = header["started_us"], header["ended_us"]
+        if started is not None:
+            yield f"started {local_time(_moment(started))}"
+        if started is not None and ended is not None:
+            yield f"took {seconds(abs(ended - started) / 1e6)}"
+        if self._positions.first > 1:
+            yield f"events {self._positions.first:,} to {self._positions.total:,}; the others are in {self.store}"
+
+
+def _moment(micros: int) -> datetime | None:
+    try:
+        return to_datetime(micros)
+    except OverflowError:
+        return None
+
+
+def _is_drawable(span: Span) -> bool:
+    return _moment(span.started_us) is not None
+
+
+class SavedNotebook(Sequence[SavedRun]):
+    """The runs of a saved notebook, in the order of its cells; ``[0]`` or ``["exec_01"]`` returns one."""
+
+    def __init__(self, path: Path, runs: Sequence[SavedRun], problems: Sequence[str]) -> None:
+        self.path, self.problems = path, tuple(problems)
+        self._runs = tuple(runs)
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    @overload
+    def __getitem__(self, which: int | str) -> SavedRun: ...
+    @overload
+    def __getitem__(self, which: slice) -> Sequence[SavedRun]: ...
+    def __getitem__(self, which: int | str | slice) -> SavedRun | Sequence[SavedRun]:
+        """Return a run by its place, or by the beginning of its id."""
+        if not isinstance(which, str):
+            return self._runs[which]
+        found = [run for run in self._runs if run.id.startswith(which)]
+        if len(found) != 1:
+            known = ", ".join(run.id for run in self._runs)
+            raise SavedRunError(
+                f"{self.path.name} has {plural(len(found), 'run')} whose id begins so: {which}; it has {known}"
+            )
+        return found[0]
+
+    def __repr__(self) -> str:
+        lines = [f"{self.path.name}: {plural(len(self), 'run')}"]
+        lines += [f"  [{place}] {run.workflow}  {run.status}  {run.id}" for place, run in enumerate(self._runs)]
+        lines += [f"  cannot be opened: {problem}" for problem in self.problems]
+        return "\n".join([*lines, "to step through one: runs[0].replay(), with runs = %dive open FILE"])
+
+
+def open_notebook(path: Path | str) -> SavedNotebook:
+    """Return the runs whose data a saved notebook holds; needs neither their store nor their workflow.
+
+    Nothing in the file is carried out. What cannot be read is told in ``problems``.
+
+    Raises
+    ------
+    SavedRunError
+        The file is no notebook, or no run in it can be opened.
+    """
+    path = Path(path).expanduser()
+    latest: dict[Any, Any] = {}
+    for data in _data_in(_notebook(path)):
+        key = data.get("execution_id") if isinstance(data, dict) else None
+        latest[key if isinstance(key, str) else id(data)] = data
+    runs, problems = [], []
+    for data in latest.values():
+        try:
+            runs.append(SavedRun(*read_saved(data)))
+        except SavedRunError as error:
+            problems.append(one_line(str(error), 300))
+    if not runs:
+        why = problems[0] if problems else "no output in it has one; were they switched off (DIVEBOOK_NOTEBOOK_DATA)?"
+        raise SavedRunError(f"no run can be opened from {path}: {why}")
+    return SavedNotebook(path, runs, problems)
+
+
+def _notebook(path: Path) -> Any:
+    try:
+        if path.stat().st_size > MAX_FILE:
+            raise SavedRunError(f"{path} is too large for a notebook; export the run's log from its store instead")
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SavedRunError(f"{path} cannot be read: {error.strerror}; name the notebook's file") from None
+    except (ValueError, RecursionError) as error:
+        raise SavedRunError(f"{path} is no notebook: {one_line(str(error), 200)}") from None
+
+
+def _data_in(notebook: Any) -> Iterator[Any]:
+    cells = notebook.get("cells") if isinstance(notebook, dict) else None
+    for cell in cells if isinstance(cells, list) else ():
+        outputs = cell.get("outputs") if isinstance(cell, dict) else None
+        for output in outputs if isinstance(outputs, list) else ():
+            data = output.get("data") if isinstance(output, dict) else None
+            if isinstance(data, dict) and MIME in data:
+                yield data[MIME]

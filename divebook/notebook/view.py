@@ -1,0 +1,55 @@
+"""A live view of a run as a widget: what its buttons and forms do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from divebook.widgets.intents import Handlers
+from divebook.widgets.publisher import publisher_of
+
+if TYPE_CHECKING:
+    from divebook.execution import Execution
+    from divebook.widgets.live import LiveView
+
+
+class Steered(Protocol):
+    """What a view asks of a run."""
+
+    @property
+    def execution(self) -> Execution:
+        """The execution itself."""
+
+    def answer(self, interrupt_id: str, response: Any) -> Any:
+        """Answer one of its questions."""
+
+    def pause(self) -> Any:
+        """Let nothing more begin."""
+
+    def resume(self) -> Any:
+        """Take it up again."""
+
+    def cancel(self) -> Any:
+        """Stop it."""
+
+
+def view_of(run: Steered) -> LiveView:
+    """Return a live view of a run, as a widget of its own."""
+    from divebook.widgets.live import LiveView
+
+    return LiveView(publisher_of(run.execution), _handlers(run))
+
+
+def _handlers(run: Steered) -> Handlers:
+    def answer(interrupt_id: str, response: Any) -> None:
+        run.answer(interrupt_id, response)
+
+    def pause() -> None:
+        run.pause()
+
+    def resume() -> None:
+        run.resume()
+
+    def cancel() -> None:
+        run.cancel()
+
+    return Handlers(answer, pause, resume, cancel)

@@ -1,0 +1,141 @@
+"""Recordings as a saved notebook holds them: packed within a size, and unpacked with nothing taken on trust.
+
+Whoever sends a notebook wrote what is in it: unpacking checks every type and size before anything is used, imports
+nothing, and makes nothing but plain data.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import zlib
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import Any, cast
+
+from divebook.analysis.redaction import Redactor
+from divebook.analysis.shown import one_line, size
+from divebook.errors import SavedRunError
+from divebook.execution import Execution
+from divebook.widgets.checking import checked
+from divebook.widgets.protocol import Recording, SavedRun
+from divebook.widgets.recording import MAX_EVENTS, record
+
+MIME = "application/vnd.divebook.run+json"
+FORMAT = 1
+MAX_BYTES = 256_000
+"""What one run may add to a notebook."""
+MAX_UNPACKED = 32_000_000
+TEXTS = (20_000, 2_000, 300)
+"""Longest texts, tried one after the other until it fits; after the last one older events are left out."""
+LEAST_EVENTS = 10
+MAX_FIRST = 5_000_000
+"""Larger numbers of events are not believed."""
+NAME = 200
+
+
+def saved_run(
+    execution: Execution, known_secrets: Iterable[str] = (), *, next_step: str = "", max_bytes: int = MAX_BYTES
+) -> SavedRun:
+    """Return a run as a notebook holds it: as much as fits into `max_bytes`, the newest events first to stay.
+
+    Secrets are left out as `divebook.analysis.redaction` says. What does not fit is cut in this order: long texts
+    (to 20,000, 2,000, then 300 characters), then the oldest events, then everything but ids and the store's path.
+    """
+    secrets = tuple(known_secrets)
+    saved = _without_recording(execution, Redactor(secrets), next_step)
+    for texts, events in _attempts(execution.state.last_sequence):
+        recording = record(execution, Redactor(secrets), events=events, texts=texts)
+        packed = pack(recording)
+        if packed is not None and len(packed) + NAME * 5 <= max_bytes:
+            return {**saved, "first": recording["events"]["first"], "texts": texts, "recording": packed}
+    return saved
+
+
+def _attempts(total: int) -> Iterator[tuple[int, int]]:
+    events = min(total, MAX_EVENTS)
+    for texts in TEXTS:
+        yield texts, events
+    while events > LEAST_EVENTS:
+        events //= 2
+        yield TEXTS[-1], events
+
+
+def _without_recording(execution: Execution, redactor: Redactor, next_step: str) -> SavedRun:
+    return SavedRun(
+        format=FORMAT,
+        execution_id=execution.id,
+        workflow=one_line(redactor.text(execution.workflow.name), NAME),
+        status=execution.status,
+        store=one_line(redactor.text(execution.store.location), 2 * NAME),
+        next=next_step,
+        total=execution.state.last_sequence,
+        first=0,
+        texts=0,
+        recording="",
+    )
+
+
+def pack(recording: Recording) -> str | None:
+    """Return a recording as text; None if it is larger than what anybody unpacks."""
+    raw = json.dumps(recording, ensure_ascii=True, separators=(",", ":"), allow_nan=False).encode()
+    return None if len(raw) > MAX_UNPACKED else base64.b64encode(zlib.compress(raw, 9)).decode("ascii")
+
+
+# --- from a notebook -----------------------------------------------------------------------------------------------
+
+
+def read_saved(data: Any) -> tuple[SavedRun, Recording]:
+    """Return a run that a notebook holds, checked.
+
+    Raises
+    ------
+    SavedRunError
+        It is damaged, made by hand, from a newer divebook, or has no recording.
+    """
+    if isinstance(data, dict) and isinstance(data.get("format"), int) and data["format"] > FORMAT:
+        raise SavedRunError(f"it has format {data['format']}, this divebook reads {FORMAT}; upgrade divebook")
+    saved = cast("SavedRun", checked(data, SavedRun))
+    if not saved["recording"]:
+        where = one_line(saved["store"], 2 * NAME)
+        raise SavedRunError(f"run {saved['execution_id'][:60]} was too large to be saved; its log is in {where}")
+    recording = cast("Recording", checked(unpack(saved["recording"]), Recording))
+    _check_sizes(recording)
+    return saved, recording
+
+
+def unpack(text: str) -> Any:
+    """Return what `pack` packed, unchecked plain data; raises SavedRunError."""
+    try:
+        engine = zlib.decompressobj()
+        raw = engine.decompress(base64.b64decode(text, validate=True), MAX_UNPACKED)
+        if engine.unconsumed_tail or not engine.eof:
+            raise SavedRunError(f"its data is cut off, or more than {size(MAX_UNPACKED)} when unpacked")
+        return json.loads(raw)
+    except (binascii.Error, zlib.error, ValueError, RecursionError) as error:
+        raise SavedRunError(f"its data cannot be unpacked: {error}") from None
+
+
+def _check_sizes(recording: Recording) -> None:
+    """Raise SavedRunError unless columns are of equal length and all places that they name exist."""
+    spans, events = recording["spans"], recording["events"]
+    count, rows = len(spans["id"]), len(events["type"])
+    lengths = {len(cast("Any", spans)[name]) == count for name in spans if name != "names"}
+    lengths |= {len(cast("Any", events)[name]) == rows for name in ("time", "path", "step", "text")}
+    lengths |= {len(recording["members"]) == count, len(recording["data"]) == rows == len(recording["changes"])}
+    if lengths != {True}:
+        raise SavedRunError("its columns are not of the same length")
+    words = [(spans, name) for name in ("kind", "path", "step", "type", "label", "status", "note")]
+    places = [place for block, name in words for place in cast("Any", block)[name]]
+    is_sound = all(0 <= place < len(spans["names"]) for place in places)
+    named = (place for name in ("type", "path", "step", "text") for place in cast("Any", events)[name])
+    is_sound &= all(0 <= place < len(events["names"]) for place in named) and 1 <= events["first"] <= MAX_FIRST
+    is_sound &= all(0 <= one < other for one, other in pairwise([*spans["id"], recording["total"]]))
+    is_sound &= all(
+        len(change) in (2, 3) and all(isinstance(part, str) for part in change[:2])
+        for event in recording["changes"]
+        for change in event
+    )
+    if not is_sound:
+        raise SavedRunError("its parts contradict each other")

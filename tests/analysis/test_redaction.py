@@ -1,0 +1,78 @@
+"""Secrets are left out of what is saved: by name, by value, by form; ordinary words and counts stay."""
+
+import pytest
+
+from divebook.analysis.redaction import HIDDEN, Redactor, looks_secret
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["api_key", "OPENAI_API_KEY", "apiKey", "password", "client_secret", "X-Auth-Token", "Authorization", "db.passwd"],
+)
+def test_names_of_secrets_are_known(name):
+    assert looks_secret(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["input_tokens", "max_tokens", "key", "keyboard", "primary_key", "tokenizer", "author"]
+)
+def test_names_of_other_things_are_not(name):
+    assert not looks_secret(name)
+
+
+def test_what_stands_under_the_name_of_a_secret_is_hidden_whatever_it_is():
+    given = {"headers": {"Authorization": "x", "Accept": "y"}, "credentials": {"user": "u"}, "password": None}
+    assert Redactor().value(given) == {
+        "headers": {"Authorization": HIDDEN, "Accept": "y"},
+        "credentials": HIDDEN,
+        "password": None,
+    }
+
+
+def test_pairs_of_name_and_value_count_as_names():
+    given = [["cookie", "a=b"], {"type": "set", "key": "api_key", "value": "x"}, {"name": "token", "value": [1]}]
+    hidden = [
+        ["cookie", HIDDEN],
+        {"type": "set", "key": "api_key", "value": HIDDEN},
+        {"name": "token", "value": HIDDEN},
+    ]
+    assert Redactor().value(given) == hidden
+
+
+def test_counts_stay():
+    assert Redactor().value({"token": 3, "usage": {"input_tokens": 5}}) == {"token": 3, "usage": {"input_tokens": 5}}
+
+
+def test_a_secret_that_was_seen_under_its_name_is_hidden_everywhere():
+    redactor = Redactor()
+    redactor.learn({"inputs": {"api_key": "hunter2hunter2"}})
+    assert redactor.text("sent hunter2hunter2 twice: hunter2hunter2") == f"sent {HIDDEN} twice: {HIDDEN}"
+
+
+def test_a_short_value_is_not_taken_for_a_secret_elsewhere():
+    redactor = Redactor()
+    redactor.learn({"password": "the"})
+    assert redactor.text("the text") == "the text"
+
+
+def test_secrets_of_the_environment_are_hidden(monkeypatch):
+    monkeypatch.setenv("SOME_SERVICE_TOKEN", "tok-from-the-environment")
+    assert Redactor().value(["tok-from-the-environment"]) == [HIDDEN]
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("Authorization: Bearer abcdefghijkl", f"Authorization: Bearer {HIDDEN}"),
+        ("use sk-abcdefghijklmnopqrst now", f"use {HIDDEN} now"),
+        ("https://me:pass@host/x", f"https://me:{HIDDEN}@host/x"),
+        ('{"api_key": "abcdef123"}', f'{{"api_key": "{HIDDEN}"}}'),
+        ('{\\"password\\": \\"abcdef123\\"}', f'{{\\"password\\": \\"{HIDDEN}\\"}}'),
+        ("API_KEY=abcdef123", f"API_KEY={HIDDEN}"),
+        ("-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----", HIDDEN),
+        ("max_tokens=100000", "max_tokens=100000"),
+        ("the password is kept elsewhere", "the password is kept elsewhere"),
+    ],
+)
+def test_what_looks_like_a_credential_is_hidden_in_texts(text, clean):
+    assert Redactor().text(text) == clean

@@ -1,0 +1,171 @@
+"""Runs in saved notebooks: what an output holds, how it is switched off, and opening it without the store."""
+
+import json
+
+import pytest
+from IPython.core.error import UsageError
+
+import divebook
+from divebook.errors import DivebookError, SavedRunError
+from divebook.notebook.saved import open_notebook
+from divebook.widgets import live, replay
+from divebook.widgets.saved import MIME
+
+WORKFLOW = (
+    "Workflows: [{Name: sum, Inputs: [{Name: api_key, Default: ''}], Steps: [{Name: add, Script: 1 + 1, Store: n}]}]"
+)
+SECRET = "hunter2hunter2"
+
+
+@pytest.fixture
+def run(session):
+    session.define(WORKFLOW)
+    return session.start("sum", {"api_key": SECRET}).wait()
+
+
+def notebook(tmp_path, *data):
+    """Write a notebook with one output for each bundle."""
+    outputs = [{"output_type": "display_data", "metadata": {}, "data": bundle} for bundle in data]
+    cell = {"cell_type": "code", "metadata": {}, "execution_count": 1, "source": "", "outputs": outputs}
+    path = tmp_path / "old.ipynb"
+    path.write_text(json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [cell]}))
+    return path
+
+
+def test_an_output_holds_the_run_and_no_secret(run):
+    bundle = run.static_bundle()
+    assert set(bundle) == {"text/plain", "text/html", MIME}
+    assert bundle[MIME]["execution_id"] == run.id
+    assert SECRET not in json.dumps(bundle)
+
+
+@pytest.mark.parametrize("way", ["variable", "config", "run"])
+def test_the_data_can_be_switched_off(session, run, way, monkeypatch):
+    if way == "variable":
+        monkeypatch.setenv("DIVEBOOK_NOTEBOOK_DATA", "off")
+    elif way == "config":
+        session.define("Config: {NotebookData: off}")
+    else:
+        run.keeps_data = False
+    assert set(run.static_bundle()) == {"text/plain", "text/html"}
+
+
+def test_the_magic_switches_it_off(cell):
+    cell("%%dive\n" + WORKFLOW)
+    assert MIME in cell("%dive run sum")[0].static_bundle()
+    assert MIME not in cell("%dive run sum --no-data")[0].static_bundle()
+
+
+def test_a_switch_that_is_neither_on_nor_off_is_refused(run, monkeypatch):
+    monkeypatch.setenv("DIVEBOOK_NOTEBOOK_DATA", "maybe")
+    with pytest.raises(DivebookError, match="DIVEBOOK_NOTEBOOK_DATA cannot be 'maybe'"):
+        run.static_bundle()
+
+
+def test_a_notebook_alone_gives_the_run_back(run, tmp_path):
+    (opened,) = divebook.open_notebook(notebook(tmp_path, run.static_bundle()))
+    assert (opened.id, opened.workflow, opened.status) == (run.id, "sum", "completed")
+    assert opened.variables == {"n": 2}
+    assert opened.inputs == {"api_key": "[redacted]"}
+    assert list(opened.events.type) == list(run.events.type)
+    assert opened.steps.drop(columns="output").equals(run.steps.drop(columns="output"))
+    assert opened.operations.operation_id.equals(run.operations.operation_id)
+    assert opened.state_at(1)["variables"] == {}
+    assert opened.state_at(len(opened.events))["variables"] == {"n": 2}
+
+
+def test_an_opened_run_shows_itself_and_can_be_saved_again(run, tmp_path):
+    opened = open_notebook(notebook(tmp_path, run.static_bundle()))[run.id[:10]]
+    bundle = opened._repr_mimebundle_()
+    assert bundle[MIME] == run.static_bundle()[MIME] | {"recording": bundle[MIME]["recording"]}
+    assert "from a saved notebook" in bundle["text/plain"]
+    assert "add" in str(opened)
+
+
+def test_the_latest_output_of_a_run_counts(run, session, tmp_path):
+    other = session.start("sum").wait()
+    old = run.static_bundle()
+    old[MIME] |= {"status": "running"}
+    opened = open_notebook(notebook(tmp_path, old, other.static_bundle(), run.static_bundle()))
+    assert [(one.id, one.status) for one in opened] == [(run.id, "completed"), (other.id, "completed")]
+
+
+def test_what_cannot_be_opened_is_told_beside_the_others(run, tmp_path):
+    opened = open_notebook(notebook(tmp_path, run.static_bundle(), {MIME: {"format": 1}}))
+    assert len(opened) == 1
+    assert opened.problems == ("run.execution_id is missing",)
+    assert "cannot be opened: run.execution_id is missing" in repr(opened)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("<script>", "is no notebook"),
+        ("[" * 100_000, "is no notebook"),
+        ("[]", "no output in it has one"),
+        ('{"cells": [1, {"outputs": 3}, {"outputs": [null, {"data": []}]}]}', "no output in it has one"),
+        (
+            json.dumps({"cells": [{"outputs": [{"data": {MIME: "<img src=x onerror=alert(1)>"}}]}]}),
+            "which it cannot be",
+        ),
+    ],
+)
+def test_a_file_that_holds_no_run_is_refused_with_a_sentence(tmp_path, content, why):
+    path = tmp_path / "x.ipynb"
+    path.write_text(content)
+    with pytest.raises(SavedRunError, match=why):
+        open_notebook(path)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(SavedRunError, match=r"nowhere\.ipynb cannot be read"):
+        open_notebook(tmp_path / "nowhere.ipynb")
+
+
+def test_hostile_texts_are_shown_as_texts(run, tmp_path):
+    bundle = run.static_bundle()
+    bundle[MIME] |= {"workflow": "<script>alert(1)</script>\x1b[31m\u202e", "store": "\x1b]0;x"}
+    shown = open_notebook(notebook(tmp_path, bundle))[0]._repr_mimebundle_()
+    assert "<script>" not in shown["text/html"]
+    assert "\x1b" not in shown["text/plain"]
+    assert "\u202e" not in shown["text/plain"]
+
+
+def test_the_magic_opens_a_file_and_a_single_run(cell, session, tmp_path, monkeypatch):
+    session.define(WORKFLOW)
+    run = session.start("sum").wait()
+    path = notebook(tmp_path, run.static_bundle())
+    assert [one.id for one in cell(f"%dive open {path}")[0]] == [run.id]
+    assert cell(f"%dive open {path} {run.id}")[0].id == run.id
+    monkeypatch.setenv("JPY_SESSION_NAME", str(path))
+    assert len(cell("%dive open")[0]) == 1
+
+
+def test_without_a_file_and_a_front_end_that_tells_the_magic_asks_for_one(cell, monkeypatch):
+    monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
+    with pytest.raises(UsageError, match="name its file: %dive open FILE"):
+        cell("%dive open")
+
+
+def test_a_replay_answers_for_live_and_saved_runs_alike(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(live, "STATIC", tmp_path)
+    (tmp_path / "replay.js").write_text("export default {}")
+    (tmp_path / "replay.css").write_text("")
+    sent = []
+    monkeypatch.setattr(replay.ReplayView, "send", lambda _, message: sent.append(message))
+    for one in (run, open_notebook(notebook(tmp_path, run.static_bundle()))[0]):
+        view = one.replay()
+        for message in (
+            {"type": "events", "view": "v", "after": 0, "stop": 100},
+            {"type": "state", "view": "v", "sequence": 8},
+            {"type": "state", "view": "v", "sequence": 99},
+            {"type": "nonsense"},
+        ):
+            view._receive(view, message, [])
+        view.close()
+    mine, saved = sent[:3], sent[3:]
+    assert len(sent) == 6
+    assert mine[0]["events"]["time"] == saved[0]["events"]["time"]
+    assert mine[1]["state"]["variables"] == saved[1]["state"]["variables"] == {"n": 2}
+    assert mine[2]["state"] is saved[2]["state"] is None
+    assert saved[2]["error"].startswith("the notebook holds events 1 to ")

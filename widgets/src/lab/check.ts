@@ -1,0 +1,61 @@
+// Plain data of strangers: a check throws a sentence where something is of another type or size than it must be.
+
+/** Throws unless a value is as it must be. */
+export type Check = (value: unknown, where: string) => void;
+
+const MOST_TEXT = 40_000_000;
+const LARGEST = Number.MAX_SAFE_INTEGER;
+
+function refuse(where: string, wanted: string): never {
+  throw new Error(`${where} is not ${wanted}`);
+}
+
+/** Tells whether a value is an object with names. */
+export function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+export const anything: Check = () => undefined;
+
+export const text: Check = (value, where) => {
+  if (typeof value !== "string" || value.length > MOST_TEXT) refuse(where, "a text");
+};
+
+export const truth: Check = (value, where) => {
+  if (typeof value !== "boolean") refuse(where, "true or false");
+};
+
+/** A number within limits; whole ones only unless it says otherwise. */
+export function number(least = -LARGEST, most = LARGEST, whole = true): Check {
+  return (value, where) => {
+    const fits = typeof value === "number" && value >= least && value <= most && (!whole || Number.isInteger(value));
+    if (!fits) refuse(where, "a number that can be");
+  };
+}
+
+export function listOf(check: Check): Check {
+  return (value, where) => {
+    if (!Array.isArray(value)) refuse(where, "a list");
+    for (const [place, part] of value.entries()) check(part, `${where}[${place}]`);
+  };
+}
+
+export function orNull(check: Check): Check {
+  return (value, where) => { if (value !== null) check(value, where); };
+}
+
+/** An object whose parts all pass one check. */
+export function tableOf(check: Check): Check {
+  return (value, where) => {
+    if (!isObject(value)) refuse(where, "an object");
+    for (const [name, part] of Object.entries(value)) check(part, `${where}.${name.slice(0, 40)}`);
+  };
+}
+
+/** An object with these parts at least. */
+export function having(parts: Record<string, Check>): Check {
+  return (value, where) => {
+    if (!isObject(value)) refuse(where, "an object");
+    for (const [name, check] of Object.entries(parts)) check(Object.hasOwn(value, name) ? value[name] : undefined, `${where}.${name}`);
+  };
+}

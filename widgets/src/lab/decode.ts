@@ -1,0 +1,91 @@
+// A run out of a saved notebook: unpacked within a size, and refused with a sentence unless every part is as it must be.
+
+import type { EventBlock, Recording, SavedRun, SpanBlock } from "../protocol";
+import { anything, having, isObject, listOf, number, orNull, tableOf, text, truth } from "./check";
+
+export const MIME = "application/vnd.divebook.run+json";
+const FORMAT = 1;
+const MOST_UNPACKED = 32_000_000;
+const MOST_SPANS = 5_000_000; // memory is set aside for as many
+const MOST_EVENTS = 5_000_000;
+
+const count = number(0);
+const counts = listOf(count);
+const spanColumns = ["id", "kind", "path", "step", "type", "label", "status", "note", "start", "end", "iteration", "visit", "attempts", "tokens", "sequence"] as const;
+const eventColumns = ["time", "type", "path", "step", "text"] as const;
+
+const SAVED = having({ format: number(1), execution_id: text, workflow: text, status: text, store: text, next: text, total: count, first: count, texts: count, recording: text });
+
+const GAUGE = having({ name: text, spent: number(0, 1e15, false), limit: number(0, 1e15, false), unit: text });
+const HEADER = having({
+  execution_id: text, workflow: text, status: text, live: truth, error: text, started_us: orNull(count), ended_us: orNull(count), now_us: count,
+  model_calls: count, input_tokens: count, output_tokens: count, cost: orNull(number(0, 1e15, false)), gauges: listOf(GAUGE), durability: text, commands: listOf(text),
+});
+const QUESTION = having({ interrupt_id: text, kind: text, question: text, message: text, path: text, step: text, status: text, response: anything, answered_by: orNull(text) });
+const GRAPH = having({
+  steps: listOf(having({ name: text, type: text, each: truth })),
+  edges: listOf(having({ source: text, target: text, kind: text, condition: text })),
+});
+const numbers = listOf(number());
+const SPANS = having({ names: listOf(text), ...Object.fromEntries(spanColumns.map((name) => [name, numbers])) });
+const EVENTS = having({ first: number(1, MOST_EVENTS), origin_us: count, names: listOf(text), ...Object.fromEntries(eventColumns.map((name) => [name, numbers])) });
+const PATH = having({ id: text, status: text, phase: text, step: text, visits: count, variables: orNull(tableOf(anything)), error: text });
+const PENDING = having({ interrupt_id: text, kind: text, question: text, path: text, step: text });
+const table = tableOf(anything);
+const STATE = having({ sequence: count, status: text, inputs: table, outputs: table, variables: table, paths: listOf(PATH), usage: tableOf(count), pending: listOf(PENDING), error: text });
+const PARTS = { status: text, error: text, usage: tableOf(count), paths: PATH, pending: PENDING, inputs: anything, outputs: anything, variables: anything };
+const RECORDING = having({
+  header: HEADER, questions: listOf(QUESTION), graph: GRAPH, total: number(0, MOST_SPANS), spans: SPANS, members: listOf(counts),
+  events: EVENTS, data: listOf(table), base: STATE, changes: listOf(listOf(change)),
+});
+
+function change(value: unknown, where: string): void {
+  const [part, name, ...rest] = Array.isArray(value) ? (value as unknown[]) : [];
+  if (typeof part !== "string" || typeof name !== "string" || rest.length > 1 || !Object.hasOwn(PARTS, part)) throw new Error(`${where} is not a change`);
+  if (rest.length === 1) PARTS[part as keyof typeof PARTS](rest[0], where);
+}
+
+/** Returns what a notebook says about a run; throws a sentence. */
+export function checkSaved(data: unknown): SavedRun {
+  if (isObject(data) && typeof data["format"] === "number" && data["format"] > FORMAT) throw new Error("it was saved by a newer divebook; update this one");
+  SAVED(data, "run");
+  return data as SavedRun;
+}
+
+/** Returns the recording of a saved run; rejects with a sentence. */
+export async function decode(saved: SavedRun): Promise<Recording> {
+  if (saved.recording === "") throw new Error("it was too large to be saved");
+  const data: unknown = JSON.parse(await unpacked(saved.recording));
+  RECORDING(data, "run");
+  const recording = data as Recording;
+  checkSizes(recording);
+  return recording;
+}
+
+async function unpacked(packed: string): Promise<string> {
+  const bytes = Uint8Array.from(atob(packed), (character) => character.charCodeAt(0));
+  const reader = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate")).getReader();
+  const decoder = new TextDecoder("utf-8", { fatal: true });
+  let [whole, size] = ["", 0];
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return whole + decoder.decode();
+    size += value.length;
+    if (size > MOST_UNPACKED) {
+      await reader.cancel();
+      throw new Error(`it holds more than ${MOST_UNPACKED / 1e6} MB`);
+    }
+    whole += decoder.decode(value, { stream: true });
+  }
+}
+
+function checkSizes({ spans, events, members, data, changes, total }: Recording): void {
+  const [rows, behind] = [spans.id.length, events.type.length];
+  const equal = spanColumns.every((name) => spans[name].length === rows) && eventColumns.every((name) => events[name].length === behind);
+  if (!equal || members.length !== rows || data.length !== behind || changes.length !== behind) throw new Error("its columns are not of the same length");
+  const places = ["kind", "path", "step", "type", "label", "status", "note"] as const;
+  const named = (block: SpanBlock | EventBlock, column: number[]): boolean => column.every((place) => place >= 0 && place < block.names.length);
+  const sound = places.every((name) => named(spans, spans[name])) && eventColumns.slice(1).every((name) => named(events, events[name]));
+  const inOrder = spans.id.every((id, row) => id >= 0 && id < (spans.id[row + 1] ?? total));
+  if (!sound || !inOrder) throw new Error("its parts contradict each other");
+}

@@ -1,0 +1,38 @@
+// YAML in cells that begin with %%dive is coloured as YAML; such a cell is Python again when that line goes.
+
+import type { CodeModel, Panel, Tracker } from "./jupyterlab";
+
+const YAML = "text/x-yaml";
+const MAGIC = /^\s*%%dive(?:\s|$)/;
+
+/** Colours the cells of all notebooks, those included that are opened later. */
+export function highlight(tracker: Tracker): void {
+  const seen = new WeakSet<CodeModel>();
+  const follow = (panel: Panel): void => {
+    void panel.context.ready.then(() => {
+      const look = (): void => {
+        for (const { model } of panel.content.widgets) {
+          if (model.type === "code" && !seen.has(model)) watch(model, panel);
+          seen.add(model);
+        }
+      };
+      const soon = (): void => { setTimeout(look, 0); }; // the cells' widgets are made after the model's signal
+      panel.content.model?.cells.changed.connect(soon);
+      panel.content.modelChanged.connect(soon);
+      look();
+    });
+  };
+  tracker.forEach(follow);
+  tracker.widgetAdded.connect((_, panel) => { follow(panel); });
+}
+
+function watch(model: CodeModel, panel: Panel): void {
+  const update = (): void => {
+    const isYaml = MAGIC.test(model.sharedModel.getSource().slice(0, 400));
+    if (isYaml && model.mimeType !== YAML) model.mimeType = YAML;
+    else if (!isYaml && model.mimeType === YAML) model.mimeType = panel.content.codeMimetype;
+  };
+  model.sharedModel.changed.connect(update);
+  model.mimeTypeChanged.connect(() => { setTimeout(update, 0); }); // the kernel's language arrives late
+  update();
+}

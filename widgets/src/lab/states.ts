@@ -1,0 +1,115 @@
+// The states of a recording: the first one, and what each event changed, put together again.
+
+import type { EventBlock, PathView, PendingView, Recording, StateView } from "../protocol";
+import type { ReplayHost } from "../replay/replay";
+
+const KEPT_EVERY = 200;
+const NOT_SAVED = "not in this notebook";
+
+/** Values by part, and by name within it; those that are whole have the name "". */
+type Cells = Map<string, Map<string, unknown>>;
+
+/** Answers what a replay asks, from a recording alone. */
+export class RecordedHost implements ReplayHost {
+  readonly #recording: Recording;
+  readonly #kept: Cells[];
+
+  constructor(recording: Recording) {
+    this.#recording = recording;
+    this.#kept = [takenApart(recording.base)];
+  }
+
+  /** The events, with a word for those before them that were not saved. */
+  get blocks(): EventBlock[] {
+    const { events } = this.#recording;
+    const missing = events.first - 1;
+    if (missing === 0) return [events];
+    const nothing = new Array<number>(missing).fill(0);
+    const absent = new Array<number>(missing).fill(1);
+    return [{ first: 1, origin_us: events.origin_us, names: ["", NOT_SAVED], time: nothing, type: absent, path: nothing, step: nothing, text: nothing }, events];
+  }
+
+  /** Sequence number of the last event. */
+  get last(): number {
+    return this.#recording.events.first - 1 + this.#recording.changes.length;
+  }
+
+  // eslint-disable-next-line @typescript-eslint/require-await -- others have to ask a kernel
+  readonly stateAt = async (sequence: number): Promise<StateView> => view(sequence, this.#cellsAt(this.#row(sequence) + 1));
+
+  // eslint-disable-next-line @typescript-eslint/require-await -- same
+  readonly eventAt = async (sequence: number): ReturnType<ReplayHost["eventAt"]> => {
+    const row = this.#row(sequence);
+    const { events, data } = this.#recording;
+    const recorded = events.origin_us + (events.time[row] ?? 0);
+    if (row < 0) throw new Error("there is no event here");
+    return { sequence, event_type: events.names[events.type[row] ?? 0] ?? "", recorded_us: recorded, data: data[row] ?? {} };
+  };
+
+  #row(sequence: number): number {
+    const row = sequence - this.#recording.events.first;
+    if (row < -1 || sequence > this.last) {
+      throw new Error(`Only events ${this.#recording.events.first.toLocaleString("en")} to ${this.last.toLocaleString("en")} are in this notebook.`);
+    }
+    return row;
+  }
+
+  #cellsAt(count: number): Cells {
+    const place = Math.min(Math.floor(count / KEPT_EVERY), this.#kept.length - 1);
+    let cells = this.#kept[place] ?? new Map<string, Map<string, unknown>>();
+    for (let row = place * KEPT_EVERY; row < count; row += 1) {
+      cells = changed(cells, this.#recording.changes[row] ?? []);
+      if ((row + 1) % KEPT_EVERY === 0 && (row + 1) / KEPT_EVERY === this.#kept.length) this.#kept.push(cells);
+    }
+    return cells;
+  }
+}
+
+/** Returns cells with changes made; parts that do not change are shared. */
+function changed(cells: Cells, changes: unknown[][]): Cells {
+  if (changes.length === 0) return cells;
+  const next = new Map(cells);
+  const own = new Set<string>();
+  for (const [part, name, ...value] of changes as [string, string, ...unknown[]][]) {
+    if (!own.has(part)) next.set(part, new Map(next.get(part)));
+    own.add(part);
+    if (value.length === 0) next.get(part)?.delete(name);
+    else next.get(part)?.set(name, value[0]);
+  }
+  return next;
+}
+
+function takenApart(state: StateView): Cells {
+  const table = (values: Record<string, unknown>): Map<string, unknown> => new Map(Object.entries(values));
+  const whole = (value: unknown): Map<string, unknown> => new Map([["", value]]);
+  return new Map([
+    ["status", whole(state.status)],
+    ["error", whole(state.error)],
+    ["usage", whole(state.usage)],
+    ["inputs", table(state.inputs)],
+    ["outputs", table(state.outputs)],
+    ["variables", table(state.variables)],
+    ["paths", new Map(state.paths.map((path) => [path.id, path]))],
+    ["pending", new Map(state.pending.map((asked) => [asked.interrupt_id, asked]))],
+  ]);
+}
+
+function view(sequence: number, cells: Cells): StateView {
+  const table = (part: string): Record<string, unknown> => Object.fromEntries(cells.get(part) ?? []);
+  const word = (part: string): string => {
+    const value = cells.get(part)?.get("");
+    return typeof value === "string" ? value : "";
+  };
+  const list = (part: string): unknown[] => [...(cells.get(part)?.values() ?? [])];
+  return {
+    sequence,
+    status: word("status"),
+    inputs: table("inputs"),
+    outputs: table("outputs"),
+    variables: table("variables"),
+    paths: list("paths") as PathView[],
+    usage: (cells.get("usage")?.get("") ?? {}) as Record<string, number>,
+    pending: list("pending") as PendingView[],
+    error: word("error"),
+  };
+}
