@@ -232,7 +232,9 @@ class DiveMagics(Magics):
         PAYLOAD        in YAML; may be left out
         --by NAME      who sends it
         --background   return at once
-        --check        fail the cell unless the run completes
+        --no-check     let the cell succeed although the run fails or is cancelled
+        --check        fail the cell also if the run waits for an answer
+        --no-data      leave the data of the run out of the notebook
         --store PATH   where its log is
         """
         from divebook.notebook.arguments import yaml_value
