@@ -14,6 +14,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 OTHER_VERSIONS = ("3.11", "3.12", "3.13")
+ONCE = ("--ignore=tests/browser", "--ignore=tests/test_binder.py")
+"""What tests the browser, or makes environments of its own: once is enough."""
 BIN = Path(sys.executable).parent
 
 
@@ -74,7 +76,8 @@ def run_on(version, python, arguments):
     if not inside.exists():
         run(f"environment for Python {version}", [python, "-m", "venv", str(place)])
     run(f"install on Python {version}", [str(inside), "-m", "pip", "install", "-q", "-e", ".[test]"], quiet=True)
-    run(f"tests on Python {version}", [str(inside), "-m", "pytest", "-q", "-x", *arguments], quiet=True)
+    command = [str(inside), "-m", "pytest", "-q", "-x", "-n", "2", *ONCE, *arguments]
+    run(f"tests on Python {version}", command, quiet=True)
 
 
 def main():

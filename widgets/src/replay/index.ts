@@ -2,6 +2,7 @@
 
 import type { RenderProps } from "@anywidget/types";
 import type { DetailEvent, ReplayToBrowser, ReplayToKernel, StateView } from "../protocol";
+import { freshId } from "../shared/connection";
 import { Replay } from "./replay";
 
 const PAGE = 10_000;
@@ -17,7 +18,7 @@ interface Waiting {
 class Requests {
   readonly #send: (message: ReplayToKernel) => void;
   readonly #waiting = new Map<string, Waiting>();
-  readonly #view = crypto.randomUUID();
+  readonly #view = freshId();
 
   constructor(send: (message: ReplayToKernel) => void) {
     this.#send = send;

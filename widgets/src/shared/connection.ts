@@ -26,7 +26,7 @@ interface Pending {
 }
 
 /** Returns an id that no other view or wish has; `crypto.randomUUID` is missing on pages without https. */
-function freshId(): string {
+export function freshId(): string {
   return `${Date.now().toString(36)}-${Math.random().toString(36).slice(2)}`;
 }
 

@@ -98,10 +98,10 @@ test("an answer is sent again until it is acknowledged, under the same id", asyn
   expect(kernel.heard.filter((message) => message.type === "answer")).toHaveLength(3);
 });
 
-test("nothing is said after the end", () => {
+test("it ends with a farewell, and nothing is said after it", () => {
   connection.close();
   vi.advanceTimersByTime(5000);
-  expect(kernel.types()).toEqual(["hello"]);
+  expect(kernel.types()).toEqual(["hello", "bye"]);
 });
 
 test("a view whose kernel is gone says so at once, and comes back when one answers", () => {
