@@ -102,7 +102,7 @@ def test_a_hostile_answer_is_shown_and_does_nothing(lab, tab):
     assert_harmless(notebook)
     notebook.output(3).get_by_role("button", name="Approve", exact=True).click()
     notebook.wait_idle()
-    notebook.see(3, "completed")
+    notebook.output(3).locator("img[src^='data:image/svg+xml']").first.wait_for()  # what lasts has taken its place
     assert_harmless(notebook)
     notebook.save()
     for trusted in (True, False):
