@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from divebook._version import __version__
@@ -27,6 +27,7 @@ from divebook.execution.children import Child
 from divebook.execution.clock import Chance, Clock, SystemChance, SystemClock
 from divebook.execution.control import Control
 from divebook.execution.execution import Execution
+from divebook.execution.notices import VARIABLE, Hook, Notices
 from divebook.execution.step_run import Handler, Services
 from divebook.scripting import Interpreter, default_interpreter
 from divebook.steps.action import ActionStep
@@ -73,6 +74,9 @@ class Environment:
         How the logs of its executions are written. ``full``: every event survives a power failure. ``relaxed``: several
         times faster on most disks; a power failure may take the latest events. By default what the settings or else the
         store say.
+    notify
+        Told of every new question: a function that takes it as a mapping, or a command that reads it as JSON; by
+        default the command that the variable ``DIVEBOOK_NOTIFY`` names. See `divebook.execution.notices`.
     clock, chance
         Time and randomness; tests pass their own.
 
@@ -97,6 +101,7 @@ class Environment:
         documents_dir: str | os.PathLike[str] | None = None,
         printer: Callable[[str], None] = print,
         durability: str | None = None,
+        notify: Hook | Sequence[str] | str | None = None,
         clock: Clock | None = None,
         chance: Chance | None = None,
         interpreter: Interpreter | None = None,
@@ -110,6 +115,9 @@ class Environment:
         if documents is not None and documents_dir is not None:
             raise SetupError("documents dir and repo cannot both be set: a repository has its own folder")
         self.documents = documents if documents is not None else FileDocuments(documents_dir or ".")
+        hook = notify if notify is not None else os.environ.get(VARIABLE)
+        if hook:
+            self.store.subscribe(Notices(hook))
         self._clock, self._chance = clock or SystemClock(), chance or SystemChance()
         self._agents: dict[str, Agent] = {}
         self._workflows: dict[str, Workflow] = {}

@@ -1,0 +1,70 @@
+"""Tells somebody of every new question: a function, or a command that reads it as JSON.
+
+Whoever records a question tells of it, once it is durable, and nobody else: a question is recorded once, so it is told
+once, whichever processes look at the execution later. What is told runs beside the execution and can neither hold it up
+nor break it; what goes wrong there is logged. A process that ends in between waits for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import shlex
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import Any, TypeAlias
+
+from divebook.errors import SetupError
+from divebook.events import Event
+from divebook.events.catalog import InterruptRaised
+from divebook.events.codec import encode
+
+VARIABLE = "DIVEBOOK_NOTIFY"
+PATIENCE = 60
+"""Seconds that a command may take."""
+
+Hook: TypeAlias = Callable[[Mapping[str, Any]], Any]
+"""Takes a question: ``execution_id``, ``interrupt_id``, ``kind``, ``question``, ``message``, ``data``, ``step`` ..."""
+
+_log = logging.getLogger(__name__)
+
+
+class Notices:
+    """Listens to a store and calls a hook for every question that this process records.
+
+    Parameters
+    ----------
+    hook
+        A function, or a command: a list of its words, or a text that is split as a shell splits it. A command gets the
+        question as JSON on its standard input.
+    """
+
+    def __init__(self, hook: Hook | Sequence[str] | str, executor: Executor | None = None) -> None:
+        self._hook = hook if callable(hook) else _command(hook)
+        self._executor = executor or ThreadPoolExecutor(1, "divebook-notices")
+
+    def __call__(self, execution_id: str, events: Sequence[Event]) -> None:
+        """Hear of events that were written."""
+        for event in events:
+            if isinstance(event.data, InterruptRaised):
+                told = {"execution_id": execution_id, "path": event.path, "step": event.step, **event.data.to_data()}
+                self._executor.submit(self._tell, told)
+
+    def _tell(self, told: Mapping[str, Any]) -> None:
+        try:
+            self._hook(told)
+        except Exception:  # noqa: BLE001 - the question stands whoever hears of it
+            _log.exception("the notify hook failed for question %s of %s", told["interrupt_id"], told["execution_id"])
+
+
+def _command(words: Sequence[str] | str) -> Hook:
+    listed = shlex.split(words) if isinstance(words, str) else list(words)
+    if not listed:
+        raise SetupError(
+            "notify is an empty command; give a function, or a command such as ['notify-send', 'divebook']"
+        )
+
+    def call(told: Mapping[str, Any]) -> None:
+        subprocess.run(listed, input=encode(told), check=True, timeout=PATIENCE)
+
+    return call

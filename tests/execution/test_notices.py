@@ -1,0 +1,65 @@
+"""Who is told of new questions."""
+
+import json
+import sys
+import threading
+
+import pytest
+
+from divebook import Environment, SqliteStore, Step, Workflow
+from divebook.errors import SetupError
+from divebook.execution.notices import Notices
+
+ASKING = Workflow("asking", [Step("ask", ask="Which one?", store="it"), Step("sure", ask="Sure?", store="sure")])
+
+
+class AtOnce:
+    """Runs what is submitted at once."""
+
+    def submit(self, function, *arguments):
+        function(*arguments)
+
+
+def told_of(store):
+    told = []
+    store.subscribe(Notices(told.append, AtOnce()))
+    return told
+
+
+def test_every_new_question_is_told_once(tmp_path):
+    with SqliteStore(tmp_path / "log.db") as store:
+        told = told_of(store)
+        execution = Environment(store=store).start(ASKING).wait(20)
+        assert [(entry["question"], entry["step"], entry["execution_id"]) for entry in told] == [
+            ("Which one?", "ask", execution.id)
+        ]
+        execution.answer(told[0]["interrupt_id"], "this").wait(20)
+        Environment(store=store).resume(execution.id).wait(20)
+        assert [entry["question"] for entry in told] == ["Which one?", "Sure?"]
+
+
+def test_a_hook_runs_beside_the_execution_and_cannot_break_it(caplog):
+    heard = threading.Event()
+
+    def hook(told):
+        heard.set()
+        raise RuntimeError(told["question"])
+
+    execution = Environment(store="memory:", notify=hook).start(ASKING).wait(20)
+    assert heard.wait(20)
+    assert execution.status == "waiting"
+
+
+def test_a_command_reads_the_question_as_json(tmp_path, monkeypatch):
+    copy = f"import sys, pathlib; pathlib.Path({str(tmp_path / 'told.json')!r}).write_text(sys.stdin.read())"
+    hook = Notices([sys.executable, "-c", copy], AtOnce())
+    environment = Environment(store="memory:")
+    environment.store.subscribe(hook)
+    environment.start(ASKING).wait(20)
+    assert json.loads((tmp_path / "told.json").read_text())["question"] == "Which one?"
+
+
+def test_the_variable_names_a_command(monkeypatch):
+    monkeypatch.setenv("DIVEBOOK_NOTIFY", "  ")
+    with pytest.raises(SetupError, match="empty command"):
+        Environment(store="memory:")
