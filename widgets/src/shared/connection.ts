@@ -59,7 +59,7 @@ export class Connection {
 
   /** Ends the conversation. */
   close(): void {
-    this.wire.send({ type: "bye", view: this.#view });
+    this.#send({ type: "bye", view: this.#view });
     this.wire.off("msg:custom", this.#receive);
     this.wire.off("comm_live_update", this.#lost);
     clearInterval(this.#helloTimer);
