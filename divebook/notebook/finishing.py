@@ -26,7 +26,7 @@ TICK = 0.1
 
 async def finish_awaited(run: Run, front_end: FrontEnd) -> Run:
     """Await a run; an interrupt of the kernel pauses it and is raised as `ExecutionPausedError`."""
-    with _shown(run, front_end) as output, _pausing(run):
+    with _shown(run, front_end) as output:
         while True:
             await run
             if not _waits_for_people(run):
@@ -45,7 +45,7 @@ async def _answered_in_view(run: Run) -> None:
 
 def finish_blocking(run: Run, front_end: FrontEnd) -> Run:
     """Wait for a run; an interrupt pauses it and is raised as `ExecutionPausedError`."""
-    with _shown(run, front_end) as output, _pausing(run):
+    with _shown(run, front_end) as output:
         while True:
             run.wait()
             if not _waits_for_people(run):
@@ -59,15 +59,17 @@ def finish_blocking(run: Run, front_end: FrontEnd) -> Run:
 
 @contextmanager
 def _shown(run: Run, front_end: FrontEnd) -> Iterator[LiveOutput | None]:
-    """Show the live view while the block runs, and what lasts afterwards."""
-    if not front_end.shows_widgets or (run.execution.state.is_over and not run.execution.is_live):
-        yield None
-        return
-    output = show_live(run, front_end)
+    """Show the live view while the block runs, and what lasts afterwards; an interrupt at any time pauses the run."""
+    has_ended = run.execution.state.is_over and not run.execution.is_live
+    output: LiveOutput | None = None
     try:
-        yield output
+        with _pausing(run):
+            if front_end.shows_widgets and not has_ended:
+                output = show_live(run, front_end)
+            yield output
     finally:
-        output.leave()
+        if output is not None:
+            output.leave()
 
 
 def show_live(run: Run, front_end: FrontEnd) -> LiveOutput:
