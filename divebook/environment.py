@@ -142,7 +142,7 @@ class Environment:
             "function": FunctionStep(self._drive_child),
             STAGE: StageStep(self._stage_functions.get, Work(self._agent_for, lambda: self.actions)),
         }
-        return Services(handlers, condition_holds, items_of, control.claim_expired)
+        return Services(handlers, condition_holds, items_of, control.store.inbox, control.claim_expired)
 
     @classmethod
     def from_definitions(cls, definitions: Definitions, **settings: Any) -> Environment:

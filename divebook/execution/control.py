@@ -226,10 +226,10 @@ class Control:
             raise _too_late(question, kept)
         return self.go_on(execution)
 
-    def claim_expired(self, execution_id: str, interrupt_id: str) -> Message:
-        """Claim a question whose time is up for nobody; return the claim that counts, which is the first."""
+    def claim_expired(self, execution_id: str, interrupt_id: str) -> None:
+        """Claim a question whose time is up for nobody; the first claim of a question counts."""
         payload = {EXPIRED: True}
-        return self.store.post(self._message(execution_id, ANSWER, interrupt_id, payload, "clock"))
+        self.store.post(self._message(execution_id, ANSWER, interrupt_id, payload, "clock"))
 
     def signal(self, execution_id: str, name: str, payload: Any = None, by: str | None = None) -> Execution:
         """Send a signal; see `Environment.signal`."""

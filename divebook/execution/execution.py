@@ -378,8 +378,6 @@ class Execution:
         mailroom = ENGINE.mailroom(self.store)
         try:
             journal.record_all(openings)
-            if lease is not None:
-                journal.record_all(facts_of(journal.state, self.store.inbox(self.id, journal.state.taken)))
             await journal.durable()
             mailroom.admit(self.id, self._runner)
             await self._runner.run()

@@ -26,7 +26,7 @@ class Mailroom:
         self._task: asyncio.Task[None] | None = None
 
     def admit(self, execution_id: str, runner: Runner) -> None:
-        """Bring messages to a runner from now on, beginning with those that wait already."""
+        """Tell a runner of messages from now on; it looks for those that wait already when it begins."""
         if not self._runners:
             self._seen = self._store.last_message()
         self._runners[execution_id] = runner
@@ -40,17 +40,15 @@ class Mailroom:
     def deliver(self, execution_id: str) -> bool:
         """Hand over what waits for one execution; return False if no runner of this process takes it."""
         runner = self._runners.get(execution_id)
-        return runner is not None and runner.take(self._store.inbox(execution_id, runner.journal.state.taken))
+        return runner is not None and runner.take()
 
     async def _watch(self) -> None:
         while self._runners:
             await asyncio.sleep(INTERVAL)
             try:
                 messages = self._store.new_messages(self._seen)
+                for execution_id in {message.execution_id for message in messages}:
+                    self.deliver(execution_id)
             except StoreError:  # the store is busy or gone: whoever writes to it says so
                 continue
-            for message in messages:
-                self._seen = max(self._seen, message.number)
-                runner = self._runners.get(message.execution_id)
-                if runner is not None:
-                    runner.take((message,))
+            self._seen = max((message.number for message in messages), default=self._seen)

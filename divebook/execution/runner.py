@@ -12,7 +12,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from divebook.engine.decide import decide_end, decide_joins, decide_path, decide_start
-from divebook.engine.inbox import Message, facts_of
+from divebook.engine.inbox import facts_of
 from divebook.engine.instructions import AwaitAnswer, AwaitJoin, CancelPaths, EvaluateConditions, Record, RunStep
 from divebook.engine.retries import Failure, catching
 from divebook.errors import DivebookError
@@ -54,14 +54,15 @@ class Runner:
             self._pause_reason = reason
             self._recorder.pause(self._scope.cancel)
 
-    def take(self, messages: Iterable[Message]) -> bool:
-        """Record what has come from outside and let those paths go on that waited for it; call it on the engine's loop.
+    def take(self) -> bool:
+        """Record what lies in the inbox and let those paths go on that waited for it; call it on the engine's loop.
 
+        All of it, in its order: a message taken ahead of an earlier one would hide that one for good.
         Return False if this runner has come to its end: whoever drives the execution next takes it.
         """
         if self._tasks is None or self._scope.cancel_called:
             return False
-        facts = facts_of(self.journal.state, messages)
+        facts = facts_of(self.journal.state, self._services.inbox(self.journal.execution_id, self.journal.state.taken))
         if facts:
             before = self.journal.state.paths
             self.journal.record_all(facts)
@@ -115,6 +116,7 @@ class Runner:
             try:
                 async with anyio.create_task_group() as tasks:
                     self._tasks = tasks
+                    self.take()
                     for path_state in self.journal.state.active_paths():
                         tasks.start_soon(self._drive, path_state.id)
             finally:
@@ -129,9 +131,12 @@ class Runner:
             left = deadline - self.journal.clock.now()
         if self._tasks is None:
             return
-        for question in self.journal.state.pending_interrupts():
-            if question.expires_us is not None and question.expires_us <= deadline:
-                self.take((self._services.claim_expired(self.journal.execution_id, question.interrupt_id),))
+        questions = self.journal.state.pending_interrupts()
+        expired = [found for found in questions if found.expires_us is not None and found.expires_us <= deadline]
+        for question in expired:
+            self._services.claim_expired(self.journal.execution_id, question.interrupt_id)
+        if expired:
+            self.take()
         self._wake((path,))
 
     def _end(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -42,8 +42,10 @@ class Services:
     evaluate_condition: Callable[[str, Mapping[str, Any]], Awaitable[bool]]
     """A condition and the names it may use to its truth."""
     evaluate_items: EvaluateItems
-    claim_expired: Callable[[str, str], Message]
-    """Claims a question of an execution whose time is up, and returns the claim that counts: the first."""
+    inbox: Callable[[str, int], Iterable[Message]]
+    """The messages of an execution with numbers above one, ascending."""
+    claim_expired: Callable[[str, str], object]
+    """Claims a question of an execution whose time is up; the claim lies in its inbox, unless it was answered first."""
 
 
 class StepRun:
