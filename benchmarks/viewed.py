@@ -33,7 +33,9 @@ class Log:
         self._events: list[Event] = []
         self._listeners: list[Callable[[Sequence[Event]], None]] = []
         self.grow(length)
-        source = Source(self._header, list, Graph(steps=[], edges=[]), self._read, self._subscribe)
+        source = Source(
+            self._header, list, Graph(steps=[], edges=[]), self._read, self._subscribe, lambda _: lambda: None
+        )
         self.publisher = Publisher(Feed(source))
 
     def view(self) -> LiveView:

@@ -142,7 +142,7 @@ class Environment:
             "function": FunctionStep(self._drive_child),
             STAGE: StageStep(self._stage_functions.get, Work(self._agent_for, lambda: self.actions)),
         }
-        return Services(handlers, condition_holds, items_of, control.store.inbox, control.claim_expired)
+        return Services(handlers, condition_holds, items_of, control.store.inbox, control.claim_expired, control.texts)
 
     @classmethod
     def from_definitions(cls, definitions: Definitions, **settings: Any) -> Environment:
@@ -244,6 +244,13 @@ class Environment:
             raise SetupError(str(error), ("Agents", index, *error.place)) from error
 
     # --- executions ------------------------------------------------------------------------------------------------
+
+    def stream_text(self, *, always: bool) -> None:
+        """Let models stream `always`, not only while somebody listens; see `Execution.subscribe_text`.
+
+        Whoever begins to listen a moment after the start then hears a text from its beginning.
+        """
+        self._control.texts.always = always
 
     def start(
         self,

@@ -10,6 +10,7 @@ import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from decimal import Decimal
+from functools import partial
 from typing import Any, cast
 
 from pydantic import TypeAdapter
@@ -33,9 +34,10 @@ from pydantic_ai.settings import ModelSettings, ThinkingLevel
 from pydantic_ai.usage import RequestUsage, UsageLimits
 
 from divebook.agents.prices import cost_of, estimate
-from divebook.agents.scripted import SCRIPTED, ScriptedModel
+from divebook.agents.scripted import SCRIPTED, ScriptedModel, words
+from divebook.agents.streaming import stream_response
 from divebook.engine.bounds import NANODOLLARS
-from divebook.engine.operations import AGENT_RESPONSE, Reserved, RunOperation
+from divebook.engine.operations import AGENT_RESPONSE, Reserved, RunOperation, Write
 from divebook.errors import SetupError
 from divebook.workflow.definition import AgentDefinition
 from divebook.workflow.definition import ModelSettings as SettingsDefinition
@@ -61,8 +63,11 @@ class RecordedModel(WrapperModel):
         """Make the request, or return the recorded response."""
 
         async def call() -> dict[str, Any]:
-            response = await self.wrapped.request(messages, model_settings, model_request_parameters)
-            return _plain(response)
+            return _plain(await self.wrapped.request(messages, model_settings, model_request_parameters))
+
+        async def streamed(write: Write) -> dict[str, Any]:
+            ask = self.wrapped.stream if isinstance(self.wrapped, _Scripted) else partial(stream_response, self.wrapped)
+            return _plain(await ask(messages, model_settings, model_request_parameters, write))
 
         self._requests += 1
         parameters = self._parameters if self._requests == 1 else {**self._parameters, "request": self._requests}
@@ -73,6 +78,7 @@ class RecordedModel(WrapperModel):
             usage=_usage,
             repeatable=True,
             reserved=self._reserved(messages, model_settings),
+            streamed=streamed,
         )
         return _RESPONSE.validate_python({key: value for key, value in recorded.items() if key != COST})
 
@@ -155,6 +161,21 @@ class _Scripted(FunctionModel):
         response = await super().request(messages, model_settings, model_request_parameters)
         response.usage = _claimed(self._script)
         response.provider_details = {COST: int(Decimal(str(self._script.price)) * NANODOLLARS)}
+        return response
+
+    async def stream(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+        write: Write,
+    ) -> ModelResponse:
+        """Answer from the script, word by word."""
+        response = await self.request(messages, model_settings, model_request_parameters)
+        for place, word in enumerate(words(response.text or "")):
+            if place and self._script.pace is not None:
+                await self._script.pace()
+            write(word)
         return response
 
     @property

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 SCRIPTED = "scripted"
@@ -29,6 +30,8 @@ class ScriptedModel:
     """US dollars each reply claims to have cost."""
     error: str | None = None
     """If set, every request fails with this text."""
+    pace: Callable[[], Awaitable[object]] | None = None
+    """Awaited between the words of a reply that somebody watches being written: ``lambda: asyncio.sleep(0.05)``."""
     calls: int = 0
     """Requests answered so far."""
 
@@ -46,6 +49,11 @@ class ScriptedModel:
         if self.replies:
             return self.replies[min(self.calls, len(self.replies)) - 1]
         return _unscripted_reply(prompt)
+
+
+def words(text: str) -> list[str]:
+    """Return the words of a text, each with the white space behind it; together they are the text."""
+    return re.findall(r"\s*\S+\s*|\s+", text)
 
 
 def _unscripted_reply(prompt: str) -> str:

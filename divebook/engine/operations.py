@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 AGENT_RESPONSE = "agent_response"
 ACTION_EXECUTION = "action_execution"
@@ -23,6 +23,11 @@ SIGNAL_WAIT = "signal_wait"
 """Takes the next signal of a name."""
 CHILD_WORKFLOW = "child_workflow"
 """Runs another workflow as an execution of its own, whose end comes as a signal with the id of that execution."""
+
+Write: TypeAlias = Callable[[str], None]
+"""Takes the next piece of a text that is being written."""
+StreamedCall: TypeAlias = Callable[[Write], Awaitable[Any]]
+"""Makes a call and hands on its text as it arrives; returns what the plain call returns."""
 
 
 class Place(NamedTuple):
@@ -86,6 +91,7 @@ class RunOperation(Protocol):
         usage: Callable[[Any], Mapping[str, int]] | None = None,
         repeatable: bool = False,
         reserved: Reserved | None = None,
+        streamed: StreamedCall | None = None,
     ) -> Any:
         """Return the recorded result, or make the call and record what it returns."""
 

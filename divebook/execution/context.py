@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from divebook.engine.interrupts import OPTIONAL_KINDS, checked_response
-from divebook.engine.operations import RANDOM_GENERATION, TIME_ACCESS, Place, Reserved
+from divebook.engine.operations import RANDOM_GENERATION, TIME_ACCESS, Place, Reserved, StreamedCall
 from divebook.engine.state import NO_FAILURE, Interrupt, OpenStep, Usage
 from divebook.events import catalog
 from divebook.events.codec import storable
@@ -106,6 +106,7 @@ class StepContext:
         repeatable: bool = False,
         attempt: int | None = None,
         reserved: Reserved | None = None,
+        streamed: StreamedCall | None = None,
     ) -> Any:
         """Make a call that is not deterministic: recorded once, answered from the log ever after.
 
@@ -130,6 +131,8 @@ class StepContext:
             For code that repeats calls by itself: which attempt this is, from 0.
         reserved
             What a model call may consume at most; the bounds of the execution must allow it before it is made.
+        streamed
+            Makes the call in place of `call` while somebody listens to the text that it writes.
 
         Raises
         ------
@@ -140,7 +143,7 @@ class StepContext:
         UnstorableValueError
             Parameters or result are not plain data.
         """
-        made = Call(operation_type, parameters, call, usage, repeatable, reserved)
+        made = Call(operation_type, parameters, call, usage, repeatable, reserved, streamed)
         place = self.place(key)
         return await self._recorder.run(place if attempt is None else place._replace(attempt=attempt), made)
 

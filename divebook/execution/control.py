@@ -35,6 +35,7 @@ from divebook.execution.engine_thread import ENGINE
 from divebook.execution.execution import CANCELLED, Execution
 from divebook.execution.schemas import complaint
 from divebook.execution.step_run import Services
+from divebook.execution.streaming import TextStreams
 from divebook.store import EventStore, ExecutionRecord, Lease, Owner
 from divebook.store.durability import Durability
 from divebook.store.messages import Message
@@ -68,6 +69,8 @@ class Control:
         self.store, self.clock, self.chance = store, clock, chance
         self._check = check
         self._live: dict[str, Execution] = {}
+        self.texts = TextStreams()
+        """What models write in these executions."""
         self._services = services(self)
 
     # --- starting and finding --------------------------------------------------------------------------------------

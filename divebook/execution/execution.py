@@ -25,6 +25,7 @@ from divebook.execution.farewell import FAREWELL
 from divebook.execution.journal import FIRST_TOKEN, Journal
 from divebook.execution.runner import Runner
 from divebook.execution.step_run import Services
+from divebook.execution.streaming import TextListener, TextStreams
 from divebook.execution.threads import lending_place
 from divebook.store.base import EventStore
 from divebook.store.durability import Durability
@@ -39,6 +40,8 @@ CANCELLED = "cancelled by a person"
 
 class Controls(Protocol):
     """What an execution asks of `divebook.execution.control.Control`."""
+
+    texts: TextStreams
 
     def begin(self, execution: Execution, *openings: Fact, lease: Lease | None = None) -> Execution:
         """Drive an execution from now on."""
@@ -198,6 +201,26 @@ class Execution:
                 listener(events)
 
         return self.store.subscribe(only_mine)
+
+    def subscribe_text(self, listener: TextListener) -> Callable[[], None]:
+        """Call `listener` with what models write, as it arrives; call the result to stop.
+
+        Models are asked to stream only while somebody listens. The pieces are for showing: the log has the whole text
+        once it is complete. The listener is called on the engine's thread and must be quick; one that raises is told
+        no more. Of a text that is being written it first hears what there is.
+
+        Examples
+        --------
+        >>> from divebook import Agent, Environment, ScriptedModel, Step, Workflow
+        >>> environment = Environment(store="memory:", agents=[Agent("poet", model=ScriptedModel(["roses are red"]))])
+        >>> execution = environment.create(Workflow("ask", [Step("ask", prompt="Write.")]))
+        >>> unsubscribe = execution.subscribe_text(lambda delta: print(delta.at, repr(delta.text)))
+        >>> _ = execution.start().wait()
+        0 'roses '
+        6 'are '
+        10 'red'
+        """
+        return self._control.texts.subscribe(self.id, listener)
 
     def __repr__(self) -> str:
         return f"<Execution {self.id} of {self.workflow.name!r}: {self.status}>"

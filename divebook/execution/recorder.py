@@ -15,7 +15,7 @@ from typing import Any
 
 from divebook.engine.bounds import call_bound, facts_about, fails_at_bounds, left_of, question_about
 from divebook.engine.interrupts import DONE, FAIL, OUTCOME_UNKNOWN, RETRY
-from divebook.engine.operations import CHILD_WORKFLOW, SIGNAL_WAIT, TIMER, Place, Reserved
+from divebook.engine.operations import CHILD_WORKFLOW, SIGNAL_WAIT, TIMER, Place, Reserved, StreamedCall
 from divebook.engine.retries import names_of, text_of
 from divebook.engine.state import (
     COMPLETED,
@@ -36,6 +36,7 @@ from divebook.execution.children import Child, DriveChild, child_id
 from divebook.execution.clock import Chance
 from divebook.execution.journal import Journal
 from divebook.execution.strands import Strands, Suspended
+from divebook.execution.streaming import TextStreams
 
 HASH_DIGITS = 16
 MICROSECONDS = 1_000_000
@@ -54,6 +55,8 @@ class Call:
     """Whether making it twice does no harm."""
     reserved: Reserved | None = None
     """What a model call may consume at most; None for any other call."""
+    streamed: StreamedCall | None = None
+    """Makes the call while somebody listens to its text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +124,9 @@ def _is_more(count: Callable[[], int], than: int) -> bool:
 class Recorder:
     """The operations of one execution."""
 
-    def __init__(self, journal: Journal, chance: Chance) -> None:
+    def __init__(self, journal: Journal, chance: Chance, texts: TextStreams) -> None:
         self.journal, self.chance = journal, chance
+        self._texts = texts
         self.strands: dict[str, Strands] = {}
         """Of the step that each path is in."""
         self.deadlines: Callable[[str, int], None] | None = None
@@ -474,7 +478,7 @@ class Recorder:
     async def _make(self, place: Place, operation_id: str, call: Call) -> Any:
         started_at = self.journal.clock.now()
         try:
-            result = storable(await contained(call.make()), "result")
+            result = storable(await contained(self._call(operation_id, call)), "result")
         except Exception as error:  # whatever the call raises is the operation's recorded outcome
             if not call.repeatable and leaves_outcome_unknown(error):
                 return await self._broken_off(place, call, operation_id)
@@ -486,6 +490,11 @@ class Recorder:
             place, catalog.OperationCompleted(operation_id, call.operation_type, duration, result, used or None)
         )
         return result
+
+    def _call(self, operation_id: str, call: Call) -> Awaitable[Any]:
+        if call.streamed is None or not self._texts.is_heard(self.journal.execution_id):
+            return call.make()
+        return self._texts.hand_on(self.journal.execution_id, operation_id, call.streamed)
 
     def _fail(self, place: Place, operation_id: str, call: Call, started_at: int, error: Exception) -> None:
         text = text_of(error)

@@ -34,7 +34,7 @@ class Runner:
     def __init__(self, journal: Journal, workflow: Workflow, services: Services, chance: Chance) -> None:
         self.journal, self.workflow = journal, workflow
         self._services = services
-        self._recorder = Recorder(journal, chance)
+        self._recorder = Recorder(journal, chance, services.texts)
         self._scope = anyio.CancelScope()
         self._tasks: TaskGroup | None = None
         self._cancel_reason: str | None = None

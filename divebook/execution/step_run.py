@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from divebook.engine.inbox import Message
@@ -17,6 +17,7 @@ from divebook.events.codec import storable
 from divebook.execution.context import StepContext
 from divebook.execution.iterations import Iterations, Outcome
 from divebook.execution.recorder import Recorder, contained
+from divebook.execution.streaming import TextStreams
 from divebook.workflow.definition import Workflow
 
 JITTER_BITS = 32
@@ -46,6 +47,8 @@ class Services:
     """The messages of an execution with numbers above one, ascending."""
     claim_expired: Callable[[str, str], object]
     """Claims a question of an execution whose time is up; the claim lies in its inbox, unless it was answered first."""
+    texts: TextStreams = field(default_factory=TextStreams)
+    """Who hears what models write."""
 
 
 class StepRun:

@@ -103,6 +103,7 @@ class DiveMagics(Magics):
         if command.method not in _FINISHED:
             return command.method(self, arguments)
         front_end = present_front_end(self.shell)
+        self._session.streams_text = front_end.shows_widgets
         run = command.method(self, arguments)
         run.keeps_data = False if arguments.has("no-data") else None
         if arguments.has("background"):

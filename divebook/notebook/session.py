@@ -75,6 +75,8 @@ class Session:
         """The workflow that was defined last."""
         self.ordinals = Ordinals()
         """Of the runs of the present cell."""
+        self.streams_text = False
+        """Whether models stream as soon as a run begins: a view of it comes up in a moment."""
 
     @property
     def environment(self) -> Environment:
@@ -89,6 +91,7 @@ class Session:
     def over(self, store: str | None) -> Environment:
         """Return the environment, or one with the same contents over another store."""
         environment = self._over(store)
+        environment.stream_text(always=self.streams_text)
         if store is not None:
             for agent in self.environment.agents.values():
                 environment.add_agent(agent, replace=True)

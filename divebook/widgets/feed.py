@@ -15,6 +15,7 @@ from typing import Any
 from divebook.analysis.shown import cut
 from divebook.analysis.spans import Span, SpanBuilder
 from divebook.events import Event
+from divebook.execution.streaming import TextDelta
 from divebook.widgets.protocol import Delta, Detail, DetailEvent, Header, History, Question, Welcome
 from divebook.widgets.rows import block_of, label_of
 from divebook.widgets.source import Source, shown
@@ -54,9 +55,9 @@ class Feed:
         """Take over new events; any thread."""
         self._inbox.extend(events)
 
-    def stream(self, operation_id: str, text: str) -> None:
+    def stream(self, delta: TextDelta) -> None:
         """Take over a piece of text that a model is writing; any thread."""
-        self._streams.put(operation_id, text)
+        self._streams.put(delta)
 
     def look_again(self) -> None:
         """Look into the store at the next frame: another process may have appended."""

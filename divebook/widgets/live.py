@@ -78,10 +78,6 @@ class LiveView(anywidget.AnyWidget):
     def _css(self) -> str:
         return built("live.css")
 
-    def stream(self, operation_id: str, text: str) -> None:
-        """Show a piece of text that a model is writing; any thread."""
-        self._publisher.stream(operation_id, text)
-
     def retire(self) -> None:
         """Close as soon as no page shows it: pages that were loaded later do not hear that their output is replaced."""
         self._is_retired = True

@@ -18,6 +18,7 @@ from typing import TypeAlias
 from divebook.errors import StoreError
 from divebook.events import Event
 from divebook.execution import Execution
+from divebook.execution.streaming import TextDelta
 from divebook.widgets.feed import Feed
 from divebook.widgets.protocol import Delta
 from divebook.widgets.source import source_of
@@ -55,7 +56,7 @@ class Publisher:
         self._free_at = self._beat_at = 0.0
         self._news, self._lock = threading.Event(), threading.Lock()
         self._thread: threading.Thread | None = None
-        self._unsubscribe: Callable[[], None] = lambda: None
+        self._subscriptions: tuple[Callable[[], None], ...] = ()
 
     # --- who listens -----------------------------------------------------------------------------------------------
 
@@ -74,7 +75,8 @@ class Publisher:
         return remove
 
     def _start(self) -> None:
-        self._unsubscribe = self.feed.source.subscribe(self._receive)
+        source = self.feed.source
+        self._subscriptions = (source.subscribe(self._receive), source.subscribe_text(self._stream))
         self.feed.look_again()
         # in the context of whoever shows the view: kernels find the cell to send to there
         run = contextvars.copy_context().run
@@ -85,9 +87,8 @@ class Publisher:
         self.feed.receive(events)
         self._news.set()
 
-    def stream(self, operation_id: str, text: str) -> None:
-        """Show a piece of text that a model is writing; any thread."""
-        self.feed.stream(operation_id, text)
+    def _stream(self, delta: TextDelta) -> None:
+        self.feed.stream(delta)
         self._news.set()
 
     def post(self, reply: Reply, *, urgent: bool) -> None:
@@ -145,7 +146,8 @@ class Publisher:
                 self._listeners = ()
             with self._lock:
                 if not self._listeners:
-                    self._unsubscribe()
+                    for unsubscribe in self._subscriptions:
+                        unsubscribe()
                     self._thread = None
                     return
             if self._clock() < self._free_at:

@@ -18,6 +18,7 @@ from divebook.events.catalog import RUNNING, WAITING
 from divebook.events.codec import encode_shown
 from divebook.events.event import to_microseconds
 from divebook.execution import Execution
+from divebook.execution.streaming import TextListener
 from divebook.store import MemoryStore
 from divebook.store.durability import FULL, RELAXED
 from divebook.store.sqlite.store import SqliteStore
@@ -51,6 +52,7 @@ class Source:
     read: Callable[[int, int], list[Event]]
     """Events behind a sequence number, at most so many."""
     subscribe: Callable[[Callable[[Sequence[Event]], None]], Callable[[], None]]
+    subscribe_text: Callable[[TextListener], Callable[[], None]]
 
 
 def source_of(execution: Execution) -> Source:
@@ -68,6 +70,7 @@ def source_of(execution: Execution) -> Source:
         graph=graph_of(execution.workflow),
         read=read,
         subscribe=execution.subscribe,
+        subscribe_text=execution.subscribe_text,
     )
 
 

@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from divebook.analysis.spans import SpanBuilder
+from divebook.execution.streaming import TextDelta
 from divebook.widgets.protocol import Streamed
 from divebook.widgets.source import encodable
 
@@ -22,9 +23,10 @@ class _Text:
     tail: str = ""
     sent: int = 0
 
-    def add(self, piece: str) -> None:
-        self.length += len(piece)
-        self.tail = (self.tail + piece)[-KEPT:]
+    def add(self, at: int, piece: str) -> None:
+        kept = self.tail if at == self.length else ""
+        self.length = at + len(piece)
+        self.tail = (kept + piece)[-KEPT:]
 
     def since(self, place: int, limit: int) -> tuple[int, str]:
         """Return the end of the text behind `place`, and where it begins."""
@@ -37,12 +39,12 @@ class Streams:
 
     def __init__(self, builder: SpanBuilder) -> None:
         self._builder = builder
-        self._inbox: deque[tuple[str, str]] = deque(maxlen=WAITING_PIECES)
+        self._inbox: deque[TextDelta] = deque(maxlen=WAITING_PIECES)
         self._texts: dict[str, _Text] = {}
 
-    def put(self, operation_id: str, text: str) -> None:
+    def put(self, delta: TextDelta) -> None:
         """Add a piece to the text of a call; any thread."""
-        self._inbox.append((operation_id, encodable(text)))
+        self._inbox.append(delta)
 
     @property
     def has_news(self) -> bool:
@@ -52,8 +54,10 @@ class Streams:
     def pieces(self) -> list[Streamed]:
         """Return what came since the last call; the texts of calls that have ended are forgotten."""
         for _ in range(len(self._inbox)):
-            operation_id, piece = self._inbox.popleft()
-            self._texts.setdefault(operation_id, _Text()).add(piece)
+            delta = self._inbox.popleft()
+            if delta.at == 0 or delta.operation_id not in self._texts:
+                self._texts[delta.operation_id] = _Text()
+            self._texts[delta.operation_id].add(delta.at, encodable(delta.text))
         told, left = [], PER_FRAME
         for operation_id, text in list(self._texts.items()):
             span = self._builder.running_operation(operation_id)

@@ -21,6 +21,7 @@ class Log:
             graph=GRAPH,
             read=self.read,
             subscribe=self.subscribe,
+            subscribe_text=lambda _: lambda: None,
         )
         self.feed = Feed(self.source)
 

@@ -3,6 +3,7 @@
 import json
 
 from divebook.events import catalog
+from divebook.execution.streaming import TextDelta
 from divebook.widgets.feed import EVENTS_PER_FRAME, FIRST_SPANS, MAX_DETAIL, MAX_TEXT, SPANS_PER_PAGE
 from tests.engine.history import begun, step
 from tests.widgets.feeds import OPERATION, OPERATION_DONE, STEP, Log, steps
@@ -159,10 +160,10 @@ def test_streamed_text_comes_in_pieces_that_say_where_they_belong():
     log = Log()
     log.write(*begun(), STEP, OPERATION)
     log.feed.frame()
-    log.feed.stream("op_1", "Hello ")
+    log.feed.stream(TextDelta("op_1", 0, "Hello "))
     assert log.feed.frame()["streamed"] == [{"id": 1, "at": 0, "text": "Hello "}]
-    log.feed.stream("op_1", "wor")
-    log.feed.stream("op_1", "ld\ud800")
+    log.feed.stream(TextDelta("op_1", 6, "wor"))
+    log.feed.stream(TextDelta("op_1", 9, "ld\ud800"))
     assert log.feed.frame()["streamed"] == [{"id": 1, "at": 6, "text": "world?"}]
     assert log.feed.welcome("v", 0)["streamed"] == [{"id": 1, "at": 0, "text": "Hello world?"}]
     log.feed.receive(log.write(OPERATION_DONE))
@@ -170,10 +171,27 @@ def test_streamed_text_comes_in_pieces_that_say_where_they_belong():
     assert log.feed.welcome("v", 0)["streamed"] == []
 
 
+def test_the_text_of_a_call_that_is_made_again_begins_anew():
+    log = Log()
+    log.write(*begun(), STEP, OPERATION)
+    log.feed.stream(TextDelta("op_1", 0, "Roses are"))
+    log.feed.frame()
+    log.feed.stream(TextDelta("op_1", 0, "Violets"))
+    assert log.feed.frame()["streamed"] == [{"id": 1, "at": 0, "text": "Violets"}]
+
+
+def test_streamed_text_whose_beginning_was_missed_says_where_it_belongs():
+    log = Log()
+    log.write(*begun(), STEP, OPERATION)
+    log.feed.stream(TextDelta("op_1", 20, "of a long "))
+    log.feed.stream(TextDelta("op_1", 30, "story"))
+    assert log.feed.frame()["streamed"] == [{"id": 1, "at": 20, "text": "of a long story"}]
+
+
 def test_streamed_text_that_comes_before_its_call_is_known_waits():
     log = Log()
     log.write(*begun(), STEP)
-    log.feed.stream("op_1", "early")
+    log.feed.stream(TextDelta("op_1", 0, "early"))
     assert log.feed.frame()["streamed"] == []
     log.feed.receive(log.write(OPERATION))
     assert [piece["text"] for piece in log.feed.frame()["streamed"]] == ["early"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from decimal import Decimal
@@ -10,7 +11,7 @@ from typing import Any
 import anyio
 
 from divebook.engine.bounds import NANODOLLARS
-from divebook.engine.operations import ACTION_EXECUTION, AGENT_RESPONSE, Reserved
+from divebook.engine.operations import ACTION_EXECUTION, AGENT_RESPONSE, Reserved, StreamedCall, Write
 from divebook.envelope import Envelope
 from divebook.envelope.parts import PARTS
 from divebook.errors import BoundExceededError, StageTimeoutError, StepError
@@ -62,6 +63,7 @@ class Trial:
         usage: Callable[[Any], Mapping[str, int]] | None = None,
         repeatable: bool = False,
         reserved: Reserved | None = None,
+        streamed: StreamedCall | None = None,
     ) -> Any:
         """Make a call within the time of the attempt: recorded once, answered from the log ever after."""
         self._calls += 1
@@ -80,6 +82,7 @@ class Trial:
                 repeatable=repeatable,
                 attempt=self._number,
                 reserved=reserved,
+                streamed=None if streamed is None else functools.partial(self._stream_in_time, streamed),
             )
         except BoundExceededError:
             self.llm_calls -= operation_type == AGENT_RESPONSE  # it was not made
@@ -87,6 +90,9 @@ class Trial:
         if usage is not None:
             self._count(usage(result))
         return result
+
+    async def _stream_in_time(self, streamed: StreamedCall, write: Write) -> Any:
+        return await self._in_time(lambda: streamed(write), is_tool=False)
 
     async def _in_time(self, call: Callable[[], Awaitable[Any]], *, is_tool: bool) -> Any:
         if self._seconds is None:

@@ -127,11 +127,11 @@ export class Model {
   }
 
   #stream(piece: Streamed): void {
-    const stream = this.streams.get(piece.id) ?? { text: "", length: 0 };
+    const known = piece.at > 0 && this.streams.get(piece.id); // at 0 a call begins its text, perhaps anew
+    const stream = known || { text: "", length: 0 };
     const overlap = stream.length - piece.at;
     if (overlap >= piece.text.length) return;
-    const gap = overlap < 0 ? "…" : "";
-    stream.text = (stream.text + gap + piece.text.slice(Math.max(0, overlap))).slice(-KEPT_OF_STREAM);
+    stream.text = (stream.text + (overlap < 0 ? "…" + piece.text : piece.text.slice(overlap))).slice(-KEPT_OF_STREAM);
     stream.length = piece.at + piece.text.length;
     this.streams.set(piece.id, stream);
   }

@@ -49,6 +49,14 @@ test("streamed text is put together, twice told parts count once, a gap shows", 
   expect(model.streams.get(0)?.text).toBe("Hello world…later");
 });
 
+test("the text of a call that is made again begins anew", () => {
+  const model = modelOf();
+  for (const [at, text] of [[0, "Roses are"], [0, "Vio"], [3, "lets"]] as const) {
+    model.delta(delta([], { streamed: [{ id: 0, at, text }] }));
+  }
+  expect(model.streams.get(0)?.text).toBe("Violets");
+});
+
 test("the text of a call that ended is forgotten", () => {
   const model = modelOf();
   model.delta(delta([], { streamed: [{ id: 0, at: 0, text: "x" }] }));

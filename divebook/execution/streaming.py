@@ -1,0 +1,102 @@
+"""What models are writing now: handed on to whoever listens as it arrives, never recorded.
+
+The log learns a text when it is complete. Until then its pieces are only for showing, and nothing may depend on them:
+a listener that fails is dropped, and a call that is made again begins its text anew.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+from divebook.engine.operations import StreamedCall
+
+_log = logging.getLogger(__name__)
+
+
+class TextDelta(NamedTuple):
+    """A piece of a text that a model is writing."""
+
+    operation_id: str
+    """The call that writes it, as the log names it."""
+    at: int
+    """How many characters of the text come before; at 0 it begins, also where an earlier attempt had begun it."""
+    text: str
+
+
+TextListener: TypeAlias = Callable[[TextDelta], object]
+
+
+@dataclass(slots=True)
+class _Text:
+    length: int = 0
+    pieces: list[str] = field(default_factory=list)
+
+
+class TextStreams:
+    """The texts that are being written in the executions of one environment, and who hears them."""
+
+    def __init__(self) -> None:
+        self.always = False
+        """Whether models stream although nobody listens yet: who comes a moment later hears a text from its start."""
+        self._listeners: dict[str, tuple[tuple[TextListener], ...]] = {}
+        self._texts: dict[str, dict[str, _Text]] = {}
+        """By execution and operation."""
+        self._lock = threading.RLock()
+
+    def subscribe(self, execution_id: str, listener: TextListener) -> Callable[[], None]:
+        """Tell a listener what models write in an execution; call what is returned to stop it."""
+        entry = (listener,)  # a tuple of its own, so that one listener added twice is two things to remove
+        with self._lock:
+            self._listeners[execution_id] = (*self._listeners.get(execution_id, ()), entry)
+            for operation_id, text in self._texts.get(execution_id, {}).items():
+                self._tell(execution_id, entry, TextDelta(operation_id, 0, "".join(text.pieces)))
+        return lambda: self._remove(execution_id, entry)
+
+    def is_heard(self, execution_id: str) -> bool:
+        """Whether it is worth while to stream in an execution."""
+        return self.always or execution_id in self._listeners
+
+    async def hand_on(self, execution_id: str, operation_id: str, call: StreamedCall) -> Any:
+        """Make a call, tell whoever listens what it writes meanwhile, and return its result."""
+        text = _Text()
+        with self._lock:
+            self._texts.setdefault(execution_id, {})[operation_id] = text
+
+        def write(piece: str) -> None:
+            with self._lock:
+                delta = TextDelta(operation_id, text.length, piece)
+                text.length += len(piece)
+                text.pieces.append(piece)
+                for entry in self._listeners.get(execution_id, ()):
+                    self._tell(execution_id, entry, delta)
+
+        try:
+            return await call(write)
+        finally:
+            self._forget(execution_id, operation_id)
+
+    def _tell(self, execution_id: str, entry: tuple[TextListener], delta: TextDelta) -> None:
+        if not delta.text:
+            return
+        try:
+            entry[0](delta)
+        except Exception:  # noqa: BLE001 - the run must not depend on who looks at it
+            _log.exception("a listener to the text of %s failed, and is told no more", execution_id)
+            self._remove(execution_id, entry)
+
+    def _remove(self, execution_id: str, entry: tuple[TextListener]) -> None:
+        with self._lock:
+            left = tuple(known for known in self._listeners.pop(execution_id, ()) if known is not entry)
+            if left:
+                self._listeners[execution_id] = left
+
+    def _forget(self, execution_id: str, operation_id: str) -> None:
+        with self._lock:
+            texts = self._texts[execution_id]
+            del texts[operation_id]
+            if not texts:
+                del self._texts[execution_id]
