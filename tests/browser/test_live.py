@@ -22,6 +22,25 @@ Steps:
     Ask: {Kind: confirmation, Question: "Publish number ${number}?"}
     Store: approved
 """
+WRITING = """\
+from divebook.notebook.session import current_session
+
+gates = iter(["first", "second"])
+
+async def held():
+    gate = Path(next(gates))
+    while not gate.exists():
+        await asyncio.sleep(0.02)
+
+model = divebook.ScriptedModel(["Roses are red"], pace=held)
+current_session().environment.add_agent(divebook.Agent("poet", model=model))
+"""
+POEM = """\
+%%dive workflow poem
+Steps:
+  - {Name: write, Agent: poet, Prompt: Write a poem, Store: poem}
+  - {Name: keep, Action: Test.Call, Parameters: {name: keep, gate: end}}
+"""
 
 
 def approve(lab, index):
@@ -42,6 +61,26 @@ def test_bars_appear_while_a_workflow_runs(lab):
     notebook.wait_idle()
     notebook.see(2, "completed")
     assert notebook.output(2).locator(".db-root").count() == 0
+
+
+def test_a_text_appears_while_a_model_writes_it(lab):
+    notebook = lab(WRITING, POEM, "r = %dive run poem", "print('then', r.variables['poem'])")
+    notebook.run_through(1)
+    notebook.run_through(2)
+    notebook.run(3)
+    tail = notebook.output(3).locator(".db-tail")
+    tail.get_by_text("Roses", exact=True).wait_for()
+    assert notebook.is_busy(3)
+    notebook.shot("writing", notebook.output(3))
+    (notebook.folder / "first").touch()
+    tail.get_by_text("Roses are", exact=True).wait_for()
+    (notebook.folder / "second").touch()
+    notebook.until_calls("began", ["keep"])
+    tail.wait_for(state="detached")
+    (notebook.folder / "end").touch()
+    notebook.wait_idle()
+    notebook.run_through(4)
+    notebook.see(4, "then Roses are red")
 
 
 def test_a_question_is_answered_while_its_cell_waits(lab):

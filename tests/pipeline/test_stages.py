@@ -1,5 +1,6 @@
 import asyncio
 import json
+import threading
 
 import pytest
 
@@ -327,6 +328,18 @@ def test_a_model_that_answers_badly_is_asked_again():
     runner = Pipeline(flat(a={**MODEL, "max_retries": 1}), environment=world(agents=[noted.agent]))
     done = runner.run(envelope())
     assert (done.outputs, done.llm_call_count, len(noted.prompts)) == ({"a": {"ok": 1}}, 2, 2)
+
+
+def test_the_text_of_a_stage_is_heard_while_its_model_writes():
+    listening, deltas = threading.Event(), []
+    model = ScriptedModel(['{"ok": [1, 2]}'], pace=lambda: asyncio.to_thread(listening.wait, 20))
+    place = world(agents=[Agent("writer", model=model)])
+    place.stream_text(always=True)
+    execution = Pipeline(flat(a={**MODEL, "timeout_seconds": 20}), environment=place).start(envelope())
+    execution.subscribe_text(deltas.append)
+    listening.set()
+    execution.wait(20)
+    assert "".join(delta.text for delta in deltas) == '{"ok": [1, 2]}'
 
 
 async def never(_):

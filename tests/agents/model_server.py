@@ -1,0 +1,108 @@
+"""A model's server on the loopback interface, which speaks the chat completions of OpenAI, whole and streaming."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+PIECES = ("Roses ", "are ", "red")
+USAGE = {"prompt_tokens": 11, "completion_tokens": 6, "total_tokens": 17, "prompt_tokens_details": {"cached_tokens": 3}}
+REFUSAL = {"message": "Your organization must be verified to stream this model.", "param": "stream", "code": "x"}
+BASE = {"id": "answer-1", "created": 1_700_000_000, "model": "gpt-4o-mini"}
+PATIENCE = 20
+
+
+class ModelServer(ThreadingHTTPServer):
+    """Answers every request with the same text.
+
+    Parameters
+    ----------
+    refuses
+        Whether it refuses to stream.
+    cuts
+        Whether it ends the connection behind the first piece.
+    holds
+        Whether it writes no more behind the first piece, and waits for the other side to hang up.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, *, refuses=False, cuts=False, holds=False):
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.refuses, self.cuts, self.holds = refuses, cuts, holds
+        self.streamed = []
+        self.hung_up = threading.Event()
+        self.url = f"http://127.0.0.1:{self.server_port}/v1"
+
+    def __enter__(self):
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self.shutdown()
+        self.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        """Keep quiet."""
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.server.streamed.append(body["stream"])
+        if not body["stream"]:
+            self._send(200, _completion())
+        elif self.server.refuses:
+            self._send(400, {"error": REFUSAL})
+        else:
+            self._stream(body["stream_options"]["include_usage"])
+
+    def _send(self, status, told):
+        data = json.dumps(told).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def _stream(self, with_usage):
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+        self._say(_chunk({"role": "assistant", "content": PIECES[0]}))
+        if self.server.cuts or self.server.holds:
+            self._stop()
+            return
+        for piece in PIECES[1:]:
+            self._say(_chunk({"content": piece}))
+        self._say(_chunk({}, "stop"))
+        if with_usage:
+            self._say({**_chunk({}), "choices": [], "usage": USAGE})
+        self._write(b"data: [DONE]\n\n")
+        self.wfile.write(b"0\r\n\r\n")
+
+    def _stop(self):
+        self.close_connection = True
+        if self.server.holds:
+            self.connection.settimeout(PATIENCE)
+            if self.connection.recv(1) == b"":
+                self.server.hung_up.set()
+
+    def _say(self, told):
+        self._write(b"data: " + json.dumps(told).encode() + b"\n\n")
+
+    def _write(self, data):
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+
+
+def _completion():
+    message = {"role": "assistant", "content": "".join(PIECES)}
+    choices = [{"index": 0, "finish_reason": "stop", "message": message}]
+    return {**BASE, "object": "chat.completion", "choices": choices, "usage": USAGE}
+
+
+def _chunk(delta, finish_reason=None):
+    choices = [{"index": 0, "delta": delta, "finish_reason": finish_reason}]
+    return {**BASE, "object": "chat.completion.chunk", "choices": choices}

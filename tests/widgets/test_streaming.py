@@ -1,0 +1,120 @@
+"""What a view shows of a text while a model writes it: from the engine to the frames."""
+
+import threading
+
+import anyio.to_thread
+import pytest
+
+from divebook import Agent, ScriptedModel, Step, Workflow
+from divebook.widgets.publisher import publisher_of
+from tests.execution.worlds import environment
+
+PATIENCE = 20
+ASK = Workflow("w", [Step("ask", prompt="Write a poem", store="poem")])
+
+
+class Held:
+    """Holds a model up behind each of its words until it is let go on."""
+
+    def __init__(self):
+        self.words = threading.Semaphore(0)
+
+    async def __call__(self):
+        await anyio.to_thread.run_sync(lambda: self.words.acquire(timeout=PATIENCE), abandon_on_cancel=True)
+
+
+class View:
+    """Puts together what the frames of an execution tell, as a browser does."""
+
+    def __init__(self, execution):
+        self.publisher = publisher_of(execution)
+        self.text, self.status, self._news = "", "", threading.Condition()
+        self.close = self.publisher.add(self._take)
+
+    def _take(self, delta):
+        with self._news:
+            self.status = delta["header"]["status"]
+            for piece in delta["streamed"]:
+                self.text = self.text[: piece["at"]] + piece["text"]
+            self._news.notify_all()
+        return 1
+
+    def wait_for(self, text="", status=""):
+        with self._news:
+            seen = self._news.wait_for(
+                lambda: self.text == (text or self.text) and status in ("", self.status), PATIENCE
+            )
+        assert seen, (self.text, self.status)
+
+
+@pytest.fixture
+def held():
+    gate = Held()
+    yield gate
+    gate.words.release(1000)
+
+
+@pytest.fixture
+def world(held):
+    return environment(agents=[Agent("poet", model=ScriptedModel(["Roses are red"], pace=held))])
+
+
+def test_a_view_shows_a_text_word_by_word_and_forgets_it_when_it_is_recorded(world, held):
+    execution = world.create(ASK)
+    view = View(execution)
+    execution.start()
+    for written in ("Roses ", "Roses are "):
+        view.wait_for(written)
+        assert execution.is_live
+        held.words.release()
+    assert execution.wait(PATIENCE).variables == {"poem": "Roses are red"}
+    view.wait_for(status="completed")
+    assert view.publisher.feed.welcome("v", 0)["streamed"] == []
+    view.close()
+
+
+def test_a_view_that_comes_up_while_a_model_writes_shows_it_from_the_start(world, held):
+    world.stream_text(always=True)
+    execution = world.start(ASK)
+    held.words.release()
+    view = View(execution)
+    view.wait_for("Roses are ")
+    held.words.release()
+    execution.wait(PATIENCE)
+    view.close()
+
+
+def test_a_page_that_comes_up_while_a_model_writes_is_told_what_there_is(world, held):
+    execution = world.create(ASK)
+    view = View(execution)
+    execution.start()
+    view.wait_for("Roses ")
+    assert [piece["text"] for piece in view.publisher.feed.welcome("v", 0)["streamed"]] == ["Roses "]
+    held.words.release(2)
+    execution.wait(PATIENCE)
+    view.close()
+
+
+def test_a_run_that_is_taken_up_again_writes_its_text_anew(world, held):
+    execution = world.create(ASK)
+    view = View(execution)
+    execution.start()
+    held.words.release()
+    view.wait_for("Roses are ")
+    execution.pause().wait(PATIENCE)
+    resumed = world.resume(execution.id)
+    view.wait_for("Roses ")
+    held.words.release(3)  # one is for the call that was broken off
+    assert resumed.wait(PATIENCE).variables == {"poem": "Roses are red"}
+    view.wait_for(status="completed")
+    view.close()
+
+
+def test_models_are_not_asked_to_stream_once_the_last_view_has_gone(world):
+    execution = world.create(ASK)
+    view = View(execution)
+    thread = view.publisher._thread
+    assert world._control.texts.is_heard(execution.id)
+    view.close()
+    thread.join(PATIENCE)
+    assert not world._control.texts.is_heard(execution.id)
