@@ -15,6 +15,7 @@ from pydantic_ai.messages import (
     TextPartDelta,
 )
 from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
+from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
@@ -75,8 +76,10 @@ async def _opened(
 
 def _may_stream(model: Model) -> bool:
     """Return False for functions that only answer as a whole: to ask one for a stream is a failed assertion."""
-    while isinstance(model, WrapperModel):
-        model = model.wrapped
+    if isinstance(model, WrapperModel):
+        return _may_stream(model.wrapped)
+    if isinstance(model, FallbackModel):
+        return all(map(_may_stream, model.models))
     return not isinstance(model, FunctionModel) or model.stream_function is not None
 
 

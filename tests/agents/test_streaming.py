@@ -8,6 +8,7 @@ import anyio.to_thread
 import pytest
 from pydantic_ai.messages import ModelResponse, TextPart
 from pydantic_ai.models import Model
+from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.function import DeltaThinkingPart, FunctionModel
 from pydantic_ai.models.wrapper import WrapperModel
 
@@ -199,7 +200,7 @@ class Silent(WrapperModel):
     request_stream = Model.request_stream
 
 
-@pytest.mark.parametrize("wrap", [lambda model: model, WrapperModel])
+@pytest.mark.parametrize("wrap", [lambda model: model, WrapperModel, FallbackModel])
 def test_a_function_that_answers_as_a_whole_is_asked_plainly(wrap):
     async def answer(_messages, _info):
         return ModelResponse(parts=[TextPart("Roses")])

@@ -36,6 +36,13 @@ def test_a_run_is_awaited_and_shown_once(kernel):
     assert "talker: ✓ completed" in shown["text/plain"]
 
 
+@pytest.mark.parametrize("takes_input", [True, False])
+def test_models_stream_where_a_live_view_comes_up(kernel, takes_input):
+    kernel.run("%dive run talker word=x", allow_stdin=takes_input)
+    told = kernel.text("from divebook.notebook.session import current_session; print(current_session().streams_text)")
+    assert told.strip() == str(takes_input)
+
+
 def test_a_front_end_gets_a_live_view_that_is_replaced_at_the_end(kernel):
     begun = []
     kernel.run("%dive run talker word=x --new", lambda content: begun.append(content.get("data", {})))
