@@ -2,5 +2,6 @@
 
 from divebook.execution.context import StepContext
 from divebook.execution.execution import Execution
+from divebook.execution.streaming import TextDelta
 
-__all__ = ["Execution", "StepContext"]
+__all__ = ["Execution", "StepContext", "TextDelta"]

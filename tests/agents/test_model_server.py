@@ -1,10 +1,12 @@
 """A provider's own library over HTTP: what is streamed, what is recorded of it, and who hangs up."""
 
+import contextlib
 import importlib.util
 import threading
 
 import pytest
 
+from divebook.execution.engine_thread import ENGINE
 from tests.agents.model_server import PATIENCE, PIECES, ModelServer
 from tests.agents.test_streaming import ASK, facts, heard, started
 from tests.execution.worlds import event_types
@@ -16,19 +18,19 @@ TEXT = "".join(PIECES)
 def serve(require):
     """Return ``serve(**how)``: a model on a server of its own, and the server."""
     require("the library openai", importlib.util.find_spec("openai") is not None)
+    from openai import AsyncOpenAI
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.providers.openai import OpenAIProvider
 
-    servers = []
+    with contextlib.ExitStack() as stack:
 
-    def serve(**how):
-        servers.append(ModelServer(**how).__enter__())
-        provider = OpenAIProvider(base_url=servers[-1].url, api_key="none")
-        return OpenAIChatModel("gpt-4o-mini", provider=provider), servers[-1]
+        def serve(**how):
+            server = stack.enter_context(ModelServer(**how))
+            client = AsyncOpenAI(base_url=server.url, api_key="none")
+            stack.callback(lambda: ENGINE.submit(client.close()).result(PATIENCE))
+            return OpenAIChatModel("gpt-4o-mini", provider=OpenAIProvider(openai_client=client)), server
 
-    yield serve
-    for server in servers:
-        server.__exit__()
+        yield serve
 
 
 def test_a_streamed_answer_is_recorded_like_a_whole_one(serve):

@@ -14,7 +14,7 @@ from pydantic_ai.models.wrapper import WrapperModel
 
 from divebook import Agent, ScriptedModel, Step, Workflow
 from divebook.agents.scripted import words
-from divebook.workflow.definition import Each
+from divebook.workflow.definition import AgentDefinition, Each
 from divebook.workflow.policies import Retry
 from tests.execution.test_resuming import cut
 from tests.execution.worlds import environment, event_types
@@ -232,6 +232,15 @@ def test_a_stream_that_ends_too_early_is_no_answer():
 
     execution, _ = heard(Interrupted(stream_function=Poet("Roses ").stream))
     assert "the stream ended before the response was complete" in execution.error
+
+
+def test_a_stream_that_takes_too_long_is_closed(held):
+    poet = Poet("Roses ", "are red", between=held)
+    world = environment(agents=[Agent(AgentDefinition("poet", response_timeout=0.02), model=poet.model)])
+    execution = world.create(ASK)
+    execution.subscribe_text(lambda _: None)
+    assert "not complete after 0.02 seconds; ResponseTimeout" in execution.start().wait(PATIENCE).error
+    assert poet.closed.is_set()
 
 
 def test_a_scripted_failure_is_the_same_while_somebody_listens():
