@@ -165,6 +165,13 @@ class Lab:
             assert time.monotonic() < deadline, f"{what}: {self.calls(what)}, not {names}"
             self.page.wait_for_timeout(50)  # the page's own events go on meanwhile
 
+    def until_began(self, names):
+        """Wait until all of these calls have begun."""
+        deadline = time.monotonic() + PATIENCE / 1000
+        while not set(names) <= set(self.calls("began")):
+            assert time.monotonic() < deadline, f"began: {self.calls('began')}, not {names}"
+            self.page.wait_for_timeout(50)
+
     # --- pictures ------------------------------------------------------------------------------------------------
 
     def shot(self, name, target=None):

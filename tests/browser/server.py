@@ -37,12 +37,16 @@ class JupyterServer:
         Where notebooks lie; settings, logs and kernel specifications go beside it.
     settings
         JupyterLab's settings by plugin, besides those that keep it quiet.
+    extended
+        Whether it loads the extension that comes with divebook, as built last; otherwise it does not even where this
+        environment has it installed.
     """
 
-    def __init__(self, folder, settings=None):
+    def __init__(self, folder, settings=None, *, extended=False):
         self.folder, self.home = folder / "notebooks", folder / "jupyter"
         self.folder.mkdir()
         self._write_settings({**SETTINGS, **(settings or {})})
+        self._extend() if extended else self._leave_out()
         self.token = secrets.token_hex(16)
         self.url = f"http://127.0.0.1:{_free_port()}"
         self._log = folder / "server.log"
@@ -53,6 +57,16 @@ class JupyterServer:
             path = self.home / "settings" / f"{plugin}.jupyterlab-settings"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(values))
+
+    def _extend(self):
+        place = self.home / "data" / "labextensions" / "divebook"
+        place.parent.mkdir(parents=True)
+        place.symlink_to(ROOT / "widgets" / "labextension", target_is_directory=True)
+
+    def _leave_out(self):
+        path = self.home / "config" / "labconfig" / "page_config.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps({"disabledExtensions": {"divebook": True}}))
 
     def __enter__(self):
         with self._log.open("wb") as log:

@@ -213,14 +213,14 @@ class Editor {
     };
     const edit = button("Edit", begin, { class: "small" });
     const value = this.#subject === undefined ? null : valueView(this.#subject);
-    this.element.replaceChildren(h("div", { class: "label row" }, this.#title, edit), ...(value === null ? [] : [value]));
+    this.element.replaceChildren(h("div", { class: "title row" }, this.#title, edit), ...(value === null ? [] : [value]));
     return edit;
   }
 
   #open(value: unknown): Form {
     this.#form = makeForm(this.#schema, value);
     const undo = button("Undo changes", () => { this.close(); }, { class: "small" });
-    const heading = isRecord(this.#schema["properties"]) && h("div", { class: "label" }, this.#title);
+    const heading = isRecord(this.#schema["properties"]) && h("div", { class: "title" }, this.#title);
     this.element.replaceChildren(...(heading === false ? [] : [heading]), this.#form.element, h("div", { class: "row" }, undo));
     return this.#form;
   }
