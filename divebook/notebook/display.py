@@ -266,11 +266,11 @@ def _purpose(report: Report) -> str:
 
 # --- HTML ----------------------------------------------------------------------------------------------------------
 
-LONGEST = 30
-"""Characters of a word behind which it may be broken."""
+LONGEST, LONGEST_NAME = 30, 16
+"""Characters of a word, and of a step's name, behind which they may be broken."""
 _LINE = "border:0;border-bottom:1px solid rgba(128,128,128,.35)"
-_CELL = f"text-align:left;vertical-align:top;padding:3px 14px 3px 0;overflow-wrap:anywhere;min-width:7em;{_LINE}"
-_NARROW = f"text-align:left;vertical-align:top;padding:3px 14px 3px 0;white-space:nowrap;{_LINE}"
+_CELL = f"text-align:left;vertical-align:top;padding:3px 10px 3px 0;overflow-wrap:anywhere;min-width:7em;{_LINE}"
+_NARROW = f"text-align:left;vertical-align:top;padding:3px 10px 3px 0;white-space:nowrap;{_LINE}"
 _WRAPPED = "white-space:pre-wrap;overflow-wrap:anywhere;word-break:normal"
 _PRE = f"{_WRAPPED};margin:2px 0 8px 0;padding:0;background:none;color:inherit"
 
@@ -305,7 +305,7 @@ def _caption(report: Report) -> str:
 
 def _table_row(cells: Sequence[str]) -> str:
     path, status, took = map(_safe, cells[1:-1])
-    step, outcome = _breakable(cells[0]), _breakable(cells[-1])
+    step, outcome = _breakable(cells[0], LONGEST_NAME), _breakable(cells[-1])
     return (
         f'<tr><th scope="row" style="{_CELL};font-weight:normal">{step}</th>'
         f'<td style="{_NARROW}">{path}</td><td style="{_NARROW}">{status}</td><td style="{_NARROW}">{took}</td>'
@@ -313,10 +313,10 @@ def _table_row(cells: Sequence[str]) -> str:
     )
 
 
-def _breakable(text: str) -> str:
+def _breakable(text: str, longest: int = LONGEST) -> str:
     """Return a text whose long words may be broken: styles that say so are taken away where there is no trust."""
-    pieces = re.findall(rf"\S{{1,{LONGEST}}}(?=\S)|.", text, re.DOTALL)
-    return "".join(f"{_safe(piece)}<wbr>" if len(piece) == LONGEST else _safe(piece) for piece in pieces)
+    pieces = re.findall(rf"\S{{1,{longest}}}(?=\S)|.", text, re.DOTALL)
+    return "".join(f"{_safe(piece)}<wbr>" if len(piece) == longest else _safe(piece) for piece in pieces)
 
 
 def _picture(report: Report) -> str:

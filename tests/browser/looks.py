@@ -12,7 +12,7 @@ HIGH = 1000
 
 HELPERS = """
 window.looks ??= (() => {
-  const hidden = (node) => !node.checkVisibility({ visibilityProperty: true }) || node.closest(".db-hidden, .unseen") !== null;
+  const hidden = (node) => !node.checkVisibility({ visibilityProperty: true }) || node.closest(".db-hidden") !== null;
   const scrolls = (node) => ["auto", "scroll"].includes(getComputedStyle(node).overflowX);
   const scroller = (node, root) => {
     for (let at = node; at !== root; at = at.parentElement) if (scrolls(at) && at !== node) return at;
