@@ -66,7 +66,8 @@ class Lab:
     def open(self, path):
         """Open a notebook that lies in the server's folder; return when its kernel is ready."""
         inside = urllib.parse.quote(path.relative_to(self.server.folder).as_posix())
-        place = f"lab/workspaces/{next(_workspaces)}/tree"  # its own, or it would open what other tabs have open
+        workspace = f"lab/workspaces/{next(_workspaces)}/tree"  # its own, or it would open what other tabs have open
+        place = workspace if self.server.program == "jupyterlab" else "notebooks"
         self.page.goto(f"{self.server.url}/{place}/{inside}?token={self.server.token}")
         self._arrive()
         self.until("inLab.ready()")

@@ -1,4 +1,4 @@
-"""How a part of the page looks: pictures in both themes and in windows of two widths, and what a machine can find in it."""
+"""How a part of a page looks: pictures in both themes and two widths, and what a machine can find wrong in it."""
 
 import json
 
@@ -18,8 +18,12 @@ window.looks ??= (() => {
     for (let at = node; at !== root; at = at.parentElement) if (scrolls(at) && at !== node) return at;
     return null;
   };
-  const name = (node) => `<${node.localName} class="${node.getAttribute("class") ?? ""}"> ${node.textContent.trim().slice(0, 60)}`;
+  const name = (node) =>
+    `<${node.localName} class="${node.getAttribute("class") ?? ""}"> ${node.textContent.trim().slice(0, 60)}`;
   const hasText = (node) => [...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim() !== "");
+
+  const tables = ".db-list, :has(> .dataframe), :has(> * > .dataframe)"; // a row of them is worth scrolling
+  const tells = "[title], [aria-expanded]"; // where the pointer rests on it, or once it is unfolded
 
   // What stands out of its place, is cut off without a sign, or has to be scrolled sideways though it is no table.
   function misfits(root) {
@@ -33,10 +37,10 @@ window.looks ??= (() => {
       const out = Math.max(box.right - edge.right, edge.left - box.left);
       if (out > 1 && box.width > 0 && scroller(node, root) === null) found.push(`stands out by ${out}: ${name(node)}`);
       const wider = node.scrollWidth > node.clientWidth + 1 && style.display !== "inline";
-      if (wider && scrolls(node) && !node.matches(".db-list, :has(> .dataframe), :has(> * > .dataframe)")) found.push(`is scrolled sideways: ${name(node)}`);
+      if (wider && scrolls(node) && !node.matches(tables)) found.push(`is scrolled sideways: ${name(node)}`);
       if (!hasText(node) || !["hidden", "clip"].includes(style.overflowX)) continue;
       if (wider && style.textOverflow !== "ellipsis") found.push(`is cut off: ${name(node)}`);
-      if (wider && node.closest("[title], [aria-expanded]") === null) found.push(`is cut off, and told nowhere: ${name(node)}`);
+      if (wider && node.closest(tells) === null) found.push(`is cut off, and told nowhere: ${name(node)}`);
       if (node.scrollHeight > node.clientHeight + 2) found.push(`is cut off below: ${name(node)}`);
     }
     for (const text of root.querySelectorAll("svg .step text")) {
@@ -54,7 +58,7 @@ window.looks ??= (() => {
 SERIOUS = """
 (root) => axe.run(root).then(({ violations }) => violations.flatMap(({ id, impact, nodes }) =>
   ["serious", "critical"].includes(impact)
-    ? nodes.map(({ html, failureSummary }) => `${impact}: ${id}: ${html.slice(0, 160)}: ${failureSummary.slice(0, 400)}`)
+    ? nodes.map(({ html, failureSummary: why }) => `${impact}: ${id}: ${html.slice(0, 160)}: ${why.slice(0, 400)}`)
     : []))
 """
 

@@ -1,4 +1,4 @@
-"""A JupyterLab of one's own: a free port, a random token, throw-away settings, kernels of this interpreter."""
+"""A JupyterLab or Notebook 7 of one's own: a free port, a random token, throw-away settings, this interpreter."""
 
 import contextlib
 import json
@@ -40,9 +40,12 @@ class JupyterServer:
     extended
         Whether it loads the extension that comes with divebook, as built last; otherwise it does not even where this
         environment has it installed.
+    program
+        The module that is run: ``jupyterlab`` or ``notebook``.
     """
 
-    def __init__(self, folder, settings=None, *, extended=False):
+    def __init__(self, folder, settings=None, *, extended=False, program="jupyterlab"):
+        self.program = program
         self.folder, self.home = folder / "notebooks", folder / "jupyter"
         self.folder.mkdir()
         self._write_settings({**SETTINGS, **(settings or {})})
@@ -98,8 +101,9 @@ class JupyterServer:
             "IdentityProvider.token": self.token,
             "FileCheckpoints.checkpoint_dir": self.home / "checkpoints",
             "LabApp.expose_app_in_browser": True,
+            "JupyterNotebookApp.expose_app_in_browser": True,
         }
-        return [sys.executable, "-m", "jupyterlab", *(f"--{name}={value}" for name, value in options.items())]
+        return [sys.executable, "-m", self.program, *(f"--{name}={value}" for name, value in options.items())]
 
     def _environ(self):
         places = {
@@ -123,7 +127,7 @@ class JupyterServer:
             pause.wait(0.05)
         if self._process.poll() is None:
             self._process.kill()
-        raise RuntimeError(f"JupyterLab did not start:\n{self.log()}")
+        raise RuntimeError(f"{self.program} did not start:\n{self.log()}")
 
     def log(self):
         """Return the end of what the server has said."""

@@ -30,7 +30,8 @@ Workflows:
     Script: "'a value that is long enough to be cut off somewhere, ' * 20"
     Store: a_variable_whose_name_is_as_long_as_that_of_the_step_above_it
     Next:
-      [{Step: one}, {Step: two}, {Step: three}, {Step: four}, {Step: five}, {Step: six, Condition: "len(state.said) > 99"}]
+      [{Step: one}, {Step: two}, {Step: three}, {Step: four}, {Step: five},
+       {Step: six, Condition: "len(state.said) > 99"}]
   - {Name: one, Script: "1 // 0", Catch: [{Step: caught}]}
   - {Name: caught, Script: "2", End: true}
   - {Name: two, Each: {Items: "$(list(range(20)))", As: n}, Script: "n", End: true}
@@ -59,7 +60,8 @@ Steps:
     Ask:
       Question: "Which country?"
       Optional: true
-      Schema: {type: string, title: Country, enum: [Austria, Belgium, Chile, Denmark, Estonia, France, Ghana, Hungary, Iceland]}
+      Schema:
+        {type: string, title: Country, enum: [Austria, Belgium, Chile, Denmark, Estonia, France, Ghana, Hungary]}
     End: true
   - {Name: flag, Ask: {Question: "Public?", Schema: {type: boolean, title: Public}}, End: true}
   - Name: number
@@ -86,7 +88,8 @@ Steps:
     Ask:
       Kind: agent_review
       Question: "Is this summary right?"
-      Data: {output: "A summary of three lines.\\nIts second line.\\nAnd its third, which is by far the longest of the three."}
+      Data:
+        output: "A summary of three lines.\\nIts second line.\\nAnd its third, which is by far the longest of them all."
     End: true
   - {Name: checkpoint, Ask: {Kind: checkpoint, Question: "Go on with the expensive part?"}, End: true}
   - Name: publish
