@@ -118,10 +118,7 @@ CARDS = [
     "%dive run quick",
     "%dive runs",
     "%dive help",
-    "%dive run?",
-    "%dive",
     "%dive show exec_01m00000000000000000000000",
-    "%dive run shwon",
     MISTAKEN,
 ]
 
