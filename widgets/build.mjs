@@ -27,7 +27,7 @@ async function labextension() {
   const entry = join(folder, "static", "remoteEntry.js");
   const style = { name: "inline:style", setup };
   await build({ ...common, entryPoints: ["src/lab/index.ts"], outfile: entry, format: "iife", plugins: [style], loader: { ".css": "empty" } });
-  const version = /"(.+)"/.exec(readFileSync(join(python, "_version.py"), "utf8"))[1];
+  const version = /__version__ = "(.+)"/.exec(readFileSync(join(python, "_version.py"), "utf8"))[1];
   write(join(folder, "package.json"), {
     name: "divebook",
     version,

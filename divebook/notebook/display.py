@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any
 
 from divebook.analysis.redaction import Redactor
@@ -149,7 +150,12 @@ def _budget(execution: Execution) -> Iterable[str]:
         ("US dollars", bounds.max_cost, dollars(used.cost)),
         ("seconds", bounds.max_seconds, round(state.running_us / 1e6, 1)),
     )
-    return (f"{count} of {limit} {name}" for name, limit, count in spent if limit is not None)
+    return (f"{_amount(count)} of {_amount(limit)} {name}" for name, limit, count in spent if limit is not None)
+
+
+def _amount(value: float | Decimal) -> str:
+    """Return a number as people write it: ``100,000``, ``3,600``, ``1.4``."""
+    return f"{value:,f}".rstrip("0").rstrip(".") if isinstance(value, float) else f"{value:,}"
 
 
 def _next(execution: Execution) -> str:
@@ -260,11 +266,11 @@ def _purpose(report: Report) -> str:
 
 # --- HTML ----------------------------------------------------------------------------------------------------------
 
-LONGEST = 30
-"""Characters of a word behind which it may be broken."""
+LONGEST, LONGEST_NAME = 30, 16
+"""Characters of a word, and of a step's name, behind which they may be broken."""
 _LINE = "border:0;border-bottom:1px solid rgba(128,128,128,.35)"
-_CELL = f"text-align:left;vertical-align:top;padding:3px 14px 3px 0;overflow-wrap:anywhere;{_LINE}"
-_NARROW = f"text-align:left;vertical-align:top;padding:3px 14px 3px 0;white-space:nowrap;{_LINE}"
+_CELL = f"text-align:left;vertical-align:top;padding:3px 10px 3px 0;overflow-wrap:anywhere;min-width:7em;{_LINE}"
+_NARROW = f"text-align:left;vertical-align:top;padding:3px 10px 3px 0;white-space:nowrap;{_LINE}"
 _WRAPPED = "white-space:pre-wrap;overflow-wrap:anywhere;word-break:normal"
 _PRE = f"{_WRAPPED};margin:2px 0 8px 0;padding:0;background:none;color:inherit"
 
@@ -298,19 +304,19 @@ def _caption(report: Report) -> str:
 
 
 def _table_row(cells: Sequence[str]) -> str:
-    step, path, status, took = map(_safe, cells[:-1])
-    outcome = _breakable(cells[-1])
+    path, status, took = map(_safe, cells[1:-1])
+    step, outcome = _breakable(cells[0], LONGEST_NAME), _breakable(cells[-1])
     return (
-        f'<tr><th scope="row" style="{_NARROW};font-weight:normal">{step}</th>'
+        f'<tr><th scope="row" style="{_CELL};font-weight:normal">{step}</th>'
         f'<td style="{_NARROW}">{path}</td><td style="{_NARROW}">{status}</td><td style="{_NARROW}">{took}</td>'
         f'<td dir="auto" style="{_CELL}">{outcome}</td></tr>'
     )
 
 
-def _breakable(text: str) -> str:
+def _breakable(text: str, longest: int = LONGEST) -> str:
     """Return a text whose long words may be broken: styles that say so are taken away where there is no trust."""
-    pieces = re.findall(rf"\S{{1,{LONGEST}}}(?=\S)|.", text, re.DOTALL)
-    return "".join(f"{_safe(piece)}<wbr>" if len(piece) == LONGEST else _safe(piece) for piece in pieces)
+    pieces = re.findall(rf"\S{{1,{longest}}}(?=\S)|.", text, re.DOTALL)
+    return "".join(f"{_safe(piece)}<wbr>" if len(piece) == longest else _safe(piece) for piece in pieces)
 
 
 def _picture(report: Report) -> str:
@@ -351,7 +357,7 @@ def _error(report: Report) -> str:
 
 def _folded(title: str, body: str, *, is_open: bool) -> str:
     state = " open" if is_open else ""
-    summary = f'<summary style="cursor:pointer"><strong>{_safe(title)}</strong></summary>'
+    summary = f'<summary style="cursor:pointer;display:list-item"><strong>{_safe(title)}</strong></summary>'
     return f'<details{state} style="margin:4px 0">{summary}<div style="padding:4px 0 0 16px">{body}</div></details>'
 
 

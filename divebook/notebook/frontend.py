@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -49,7 +50,7 @@ def present_front_end(shell: Any) -> FrontEnd:
     """Return the front end of the cell that is running in a shell."""
     kernel = getattr(shell, "kernel", None)
     if kernel is None:
-        return FrontEnd(count=getattr(shell, "execution_count", 0))
+        return FrontEnd(takes_input=_is_terminal(shell), count=getattr(shell, "execution_count", 0))
     request = kernel.get_parent() or {}
     content = request.get("content") or {}
     source = str(content.get("code", ""))
@@ -64,3 +65,8 @@ def present_front_end(shell: Any) -> FrontEnd:
         cell=cell if source.strip() else None,
         count=shell.execution_count,
     )
+
+
+def _is_terminal(shell: Any) -> bool:
+    """Whether a person types at a shell of IPython's own; others run cells for programs."""
+    return hasattr(shell, "simple_prompt") and sys.stdin is not None and sys.stdin.isatty()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.browser.lab import Lab, write_notebook
+from tests.browser.looks import AXE, Looks
 from tests.browser.server import ROOT, JupyterServer
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -104,6 +105,16 @@ def lab(tab, folder):
         return opened
 
     return open_with
+
+
+@pytest.fixture
+def looks(require):
+    """Look at parts of pages, `Looks.at`; in the end say what was wrong with them."""
+    require("axe-core (python widgets/frontend.py check installs it)", AXE.exists())
+    looking = Looks()
+    yield looking
+    if looking.faults:
+        pytest.fail("\n".join(looking.faults), pytrace=False)
 
 
 # --- pictures --------------------------------------------------------------------------------------------------------

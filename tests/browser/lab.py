@@ -66,7 +66,8 @@ class Lab:
     def open(self, path):
         """Open a notebook that lies in the server's folder; return when its kernel is ready."""
         inside = urllib.parse.quote(path.relative_to(self.server.folder).as_posix())
-        place = f"lab/workspaces/{next(_workspaces)}/tree"  # its own, or it would open what other tabs have open
+        workspace = f"lab/workspaces/{next(_workspaces)}/tree"  # its own, or it would open what other tabs have open
+        place = workspace if self.server.program == "jupyterlab" else "notebooks"
         self.page.goto(f"{self.server.url}/{place}/{inside}?token={self.server.token}")
         self._arrive()
         self.until("inLab.ready()")
@@ -164,6 +165,13 @@ class Lab:
         while self.calls(what) != names:
             assert time.monotonic() < deadline, f"{what}: {self.calls(what)}, not {names}"
             self.page.wait_for_timeout(50)  # the page's own events go on meanwhile
+
+    def until_began(self, names):
+        """Wait until all of these calls have begun."""
+        deadline = time.monotonic() + PATIENCE / 1000
+        while not set(names) <= set(self.calls("began")):
+            assert time.monotonic() < deadline, f"began: {self.calls('began')}, not {names}"
+            self.page.wait_for_timeout(50)
 
     # --- pictures ------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""A JupyterLab of one's own: a free port, a random token, throw-away settings, kernels of this interpreter."""
+"""A JupyterLab or Notebook 7 of one's own: a free port, a random token, throw-away settings, this interpreter."""
 
 import contextlib
 import json
@@ -37,12 +37,19 @@ class JupyterServer:
         Where notebooks lie; settings, logs and kernel specifications go beside it.
     settings
         JupyterLab's settings by plugin, besides those that keep it quiet.
+    extended
+        Whether it loads the extension that comes with divebook, as built last; otherwise it does not even where this
+        environment has it installed.
+    program
+        The module that is run: ``jupyterlab`` or ``notebook``.
     """
 
-    def __init__(self, folder, settings=None):
+    def __init__(self, folder, settings=None, *, extended=False, program="jupyterlab"):
+        self.program = program
         self.folder, self.home = folder / "notebooks", folder / "jupyter"
         self.folder.mkdir()
         self._write_settings({**SETTINGS, **(settings or {})})
+        self._extend() if extended else self._leave_out()
         self.token = secrets.token_hex(16)
         self.url = f"http://127.0.0.1:{_free_port()}"
         self._log = folder / "server.log"
@@ -53,6 +60,16 @@ class JupyterServer:
             path = self.home / "settings" / f"{plugin}.jupyterlab-settings"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(values))
+
+    def _extend(self):
+        place = self.home / "data" / "labextensions" / "divebook"
+        place.parent.mkdir(parents=True)
+        place.symlink_to(ROOT / "widgets" / "labextension", target_is_directory=True)
+
+    def _leave_out(self):
+        path = self.home / "config" / "labconfig" / "page_config.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps({"disabledExtensions": {"divebook": True}}))
 
     def __enter__(self):
         with self._log.open("wb") as log:
@@ -84,8 +101,9 @@ class JupyterServer:
             "IdentityProvider.token": self.token,
             "FileCheckpoints.checkpoint_dir": self.home / "checkpoints",
             "LabApp.expose_app_in_browser": True,
+            "JupyterNotebookApp.expose_app_in_browser": True,
         }
-        return [sys.executable, "-m", "jupyterlab", *(f"--{name}={value}" for name, value in options.items())]
+        return [sys.executable, "-m", self.program, *(f"--{name}={value}" for name, value in options.items())]
 
     def _environ(self):
         places = {
@@ -109,7 +127,7 @@ class JupyterServer:
             pause.wait(0.05)
         if self._process.poll() is None:
             self._process.kill()
-        raise RuntimeError(f"JupyterLab did not start:\n{self.log()}")
+        raise RuntimeError(f"{self.program} did not start:\n{self.log()}")
 
     def log(self):
         """Return the end of what the server has said."""

@@ -1,29 +1,45 @@
-"""Every view in both themes: pictures of it, and what a checker of accessibility says."""
+"""Every view in both themes and two widths: pictures to look at, and nothing serious that a machine can find."""
 
-import json
+from tests.browser.test_saved import reopened
 
-import pytest
+FLAKY = """\
+tried = []
 
-from tests.browser.server import ROOT
-
-AXE = ROOT / "widgets" / "node_modules" / "axe-core" / "axe.min.js"
-
+@divebook.action("Test.Flaky", idempotent=True)
+async def flaky() -> str:
+    tried.append(1)
+    if len(tried) < 3:
+        raise ValueError("the first two attempts fail")
+    return "third time lucky"
+"""
 SHOWN = """\
 %%dive
 Name: shown
 Agents: [{Name: writer, Model: scripted, Goal: Write}]
 Workflows:
 - Name: shown
-  Bounds: {MaxLLMCalls: 20}
+  Bounds: {MaxLLMCalls: 7, MaxTokens: 100000, MaxSeconds: 3600}
   Steps:
   - Name: gather
     Each: {Items: [a, b, c, d, e, f], As: letter, Parallel: 3}
     Agent: writer
     Prompt: "about ${letter}"
     Store: said
-  - {Name: call, Action: Test.Call, Parameters: {name: call}}
-  - {Name: held, Action: Test.Call, Parameters: {name: held, gate: go}}
-  - {Name: fail, Script: "1 // 0"}
+  - {Name: flaky, Action: Test.Flaky, Retry: {Attempts: 3, Seconds: 0.05}}
+  - Name: a_name_that_nobody_would_have_chosen_but_somebody_has_written
+    Script: "'a value that is long enough to be cut off somewhere, ' * 20"
+    Store: a_variable_whose_name_is_as_long_as_that_of_the_step_above_it
+    Next:
+      [{Step: one}, {Step: two}, {Step: three}, {Step: four}, {Step: five},
+       {Step: six, Condition: "len(state.said) > 99"}]
+  - {Name: one, Script: "1 // 0", Catch: [{Step: caught}]}
+  - {Name: caught, Script: "2", End: true}
+  - {Name: two, Each: {Items: "$(list(range(20)))", As: n}, Script: "n", End: true}
+  - {Name: three, Action: Test.Call, Parameters: {name: three, gate: go}, End: true}
+  - {Name: four, Action: Test.Call, Parameters: {name: four, gate: go}, Next: [{Step: last}]}
+  - {Name: five, Script: "5", End: true}
+  - {Name: six, Script: "6", End: true}
+  - {Name: last, Script: "1 // 0"}
 """
 QUESTIONS = """\
 %%dive workflow questions
@@ -31,11 +47,21 @@ Steps:
   - Name: fork
     Script: "1"
     Next:
-      [{Step: text}, {Step: choice}, {Step: flag}, {Step: number},
-       {Step: date}, {Step: record}, {Step: approval}, {Step: review}]
+      [{Step: text}, {Step: choice}, {Step: many}, {Step: flag}, {Step: number}, {Step: date}, {Step: record},
+       {Step: approval}, {Step: review}, {Step: checkpoint}, {Step: publish}]
   - {Name: text, Ask: "What should it be called, and why that name and not one that is more widely used?", End: true}
   - Name: choice
-    Ask: {Question: "Which licence?", Schema: {type: string, enum: [MIT, Apache-2.0, MPL-2.0], title: Licence}}
+    Ask:
+      Question: "Which licence?"
+      ExpiresIn: 3600
+      Schema: {type: string, enum: [MIT, Apache-2.0, MPL-2.0], title: Licence}
+    End: true
+  - Name: many
+    Ask:
+      Question: "Which country?"
+      Optional: true
+      Schema:
+        {type: string, title: Country, enum: [Austria, Belgium, Chile, Denmark, Estonia, France, Ghana, Hungary]}
     End: true
   - {Name: flag, Ask: {Question: "Public?", Schema: {type: boolean, title: Public}}, End: true}
   - Name: number
@@ -51,64 +77,141 @@ Steps:
         properties:
           name: {type: string, title: Name, description: As on the invoice}
           kind: {type: string, enum: [person, company], title: Kind}
+          address:
+            type: object
+            title: Address
+            properties: {street: {type: string, title: Street}, number: {type: integer, title: Number}}
           tags: {type: array, items: {type: string}, title: Tags}
     End: true
   - {Name: approval, Ask: {Kind: confirmation, Question: "Publish it?", Message: "It cannot be taken back."}, End: true}
-  - {Name: review, Ask: {Kind: agent_review, Question: "Is this summary right?"}}
+  - Name: review
+    Ask:
+      Kind: agent_review
+      Question: "Is this summary right?"
+      Data:
+        output: "A summary of three lines.\\nIts second line.\\nAnd its third, which is by far the longest of them all."
+    End: true
+  - {Name: checkpoint, Ask: {Kind: checkpoint, Question: "Go on with the expensive part?"}, End: true}
+  - Name: publish
+    Action: Test.Publish
+    Parameters: {title: Deep water, pages: 12, tags: [sea, cold], link: "https://example.org/a/rather/long/path?with=a&query=too"}
 """
+PUBLISH = """\
+@divebook.action("Test.Publish", idempotent=True, approval=True)
+async def publish(title: str, pages: int, tags: list, link: str) -> str:
+    "Puts a text where everybody can read it."
+    return title
+"""
+QUICK = """\
+%%dive workflow quick
+Steps:
+  - {Name: add, Script: "1 + 1", Store: sum}
+"""
+MISTAKEN = """\
+%%dive workflow mistaken
+Steps:
+  - Name: first
+    Promt: say something
+  - {Name: second, Script: "1", Next: [{Step: thrid}]}
+"""
+CARDS = [
+    "%dive run quick",
+    "%dive runs",
+    "%dive help",
+    "%dive show exec_01m00000000000000000000000",
+    MISTAKEN,
+]
 
 
-@pytest.fixture
-def axe(require):
-    """Return ``axe(lab, selector)``, which fails if a part of the page has serious faults of accessibility."""
-    require("axe-core (python widgets/frontend.py check installs it)", AXE.exists())
-    script = AXE.read_text(encoding="utf-8")
-
-    def check(lab, selector):
-        lab.page.evaluate(f"window.axe === undefined && (0, eval)({json.dumps(script)})")
-        found = lab.page.evaluate("(selector) => axe.run(selector).then((result) => result.violations)", selector)
-        told = [
-            f"{fault['impact']}: {fault['id']}: {node['html'][:160]}: {node['failureSummary'][:400]}"
-            for fault in found
-            for node in fault["nodes"]
-            if fault["impact"] in ("serious", "critical")
-        ]
-        assert told == []
-
-    return check
-
-
-@pytest.mark.parametrize("theme", ["Light", "Dark"])
-def test_views_are_accessible_in_both_themes(lab, tab, axe, theme):
-    notebook = lab(SHOWN, QUESTIONS, "%dive run shown", "r = %dive run questions --background")
-    notebook.page.set_viewport_size({"width": 1280, "height": 2600})
-    notebook.be(theme)
-    notebook.run_through(1)
-    notebook.run_through(2)
+def test_a_run_while_it_runs(lab, looks):
+    notebook = lab(FLAKY, SHOWN, "%dive run shown --no-check")
+    for cell in (1, 2):
+        notebook.run_through(cell)
     notebook.run(3)
-    live = notebook.output(3)
-    notebook.until_calls("ended", ["call"])
+    live = notebook.output(3).locator(".db-root")
+    notebook.until_began({"three", "four"})
+    live.locator(".db-chip", has_text="scripts").wait_for()
+    looks.at(notebook, "live", live)
     live.locator(".db-table summary").click()
-    live.get_by_text("Test.Call").first.wait_for()
     live.locator(".db-row", has_text="model").first.click()
-    live.locator(".db-detail").wait_for()
-    notebook.shot(f"live-{theme}", live)
-    axe(notebook, ".db-root")
+    live.locator(".db-detail .db-said").first.wait_for()
+    looks.at(notebook, "live-details", live)
+    live.locator(".step", has_text="two").click()
+    live.locator(".db-chip", has_text="step two").wait_for()
+    looks.at(notebook, "live-one-step", live)
     (notebook.folder / "go").touch()
-    notebook.see(3, "failed")
     notebook.wait_idle()
-    notebook.run_through(4)
-    prompt = notebook.output(4)
-    prompt.get_by_text("8 open questions").wait_for()
-    for card in prompt.locator("article.card").all():
+
+
+def test_questions_of_every_kind(lab, looks):
+    notebook = lab(PUBLISH, QUESTIONS, "r = %dive run questions --background")
+    for cell in (1, 2, 3):
+        notebook.run_through(cell)
+    view = notebook.output(3).locator(".db-root")
+    view.get_by_text("11 open questions").wait_for()
+    looks.at(notebook, "questions-folded", view)
+    for card in view.locator("article.card").all():
         if card.locator(".head").get_attribute("aria-expanded") == "false":
             card.locator(".head").click()
-    notebook.shot(f"questions-{theme}", prompt)
-    axe(notebook, ".db-root")
+    looks.at(notebook, "questions", view)
+    for card in view.locator("article.card").all():
+        for name in ("Edit", "Add Address", "Add entry", "Answer"):
+            button = card.get_by_role("button", name=name, exact=True)
+            if button.count() and not card.get_by_text("Country").count():
+                button.first.click()
+    looks.at(notebook, "questions-edited", view)
+
+
+def test_stepping_through_a_run(lab, looks):
+    notebook = lab(FLAKY, SHOWN, "r = %dive run shown --no-check", "r.replay()")
+    (notebook.folder / "go").touch()
+    for cell in (1, 2, 3, 4):
+        notebook.run_through(cell)
+    replay = notebook.output(4).locator(".divebook-replay")
+    replay.get_by_text("0 of ").wait_for()
+    looks.at(notebook, "replay-beginning", replay)
+    step_through(replay)
+    looks.at(notebook, "replay", replay)
+    replay.get_by_role("button", name="To the end").click()
+    replay.get_by_text("execution_failed").last.wait_for()
+    looks.at(notebook, "replay-end", replay)
+
+
+def step_through(replay):
+    """Go forward from the beginning, set a breakpoint, play up to it, and go one back."""
+    replay.get_by_role("button", name="To the beginning").click()
+    forward = replay.get_by_role("button", name="One event forward")
+    forward.click()
+    forward.click()
+    replay.get_by_text("State behind event 2").wait_for()
+    replay.locator(".breakpoints > summary").click()
+    replay.get_by_label("Break by").select_option("step")
+    replay.get_by_label("Break at").select_option("flaky")
+    replay.get_by_role("button", name="Add", exact=True).click()
+    replay.get_by_label("Speed").select_option("500")
+    replay.get_by_role("button", name="Play", exact=True).click()
+    replay.get_by_role("button", name="Play", exact=True).wait_for()
+    assert replay.locator(".event[aria-selected=true]").inner_text().split()[-1].endswith("flaky")
+    stopped = int(replay.locator(".event[aria-selected=true] .number").inner_text())
+    replay.get_by_role("button", name="One event back").click()
+    replay.get_by_text(f"State behind event {stopped - 1}").wait_for()
+
+
+def test_cards_of_the_magics(lab, looks):
+    notebook = lab(PUBLISH, QUESTIONS, QUICK, "r = %dive run questions --background", *CARDS)
+    for cell in range(1, len(CARDS) + 5):
+        notebook.run_through(cell)
+    for number in range(len(CARDS)):
+        looks.at(notebook, f"card-{number}", notebook.output(number + 5))
+
+
+def test_a_saved_run_without_kernel_and_extension(lab, tab, looks):
+    notebook = lab(FLAKY, SHOWN, "%dive run shown")
+    (notebook.folder / "go").touch()
+    for cell in (1, 2, 3):
+        notebook.run_through(cell)
     notebook.save()
-    again = tab(notebook.folder / "test.ipynb")
-    again.be(theme)
-    again.page.set_viewport_size({"width": 1280, "height": 1800})
-    again.see(3, "failed")
-    again.shot(f"saved-{theme}", again.output(3))
-    axe(again, ".jp-Notebook .jp-RenderedHTMLCommon")
+    for trusted in (True, False):
+        again = reopened(tab, notebook.folder, trusted=trusted)
+        again.see(3, "failed")
+        looks.at(again, f"saved-{'trusted' if trusted else 'untrusted'}", again.output(3))

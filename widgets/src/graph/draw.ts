@@ -7,12 +7,9 @@ import { HEIGHT, MOST_CONDITION, WIDTH, wordsOf, type PlacedEdge, type Point } f
 import type { Lit, StepState } from "./lit";
 
 export const SIGNS: Record<Lit, string> = { pending: "○", running: "▸", waiting: "?", completed: "✓", failed: "✕", cancelled: "◼", caught: "↷" };
-const MOST_LETTERS = 16;
+const MOST_LETTERS = 14;
 const UNREAD = { "aria-hidden": "true" }; // the label says it all
 const DEPTH = 20; // how far ways back reach below the steps
-
-/** A step, and whether paths join at it where that is known. */
-export type Step = GraphStep & { join?: boolean };
 
 /** A step on the page. */
 export interface Drawn {
@@ -21,17 +18,16 @@ export interface Drawn {
 }
 
 /** Draws a step around its centre. */
-export function drawStep(step: Step, { x, y }: Point): Drawn {
+export function drawStep(step: GraphStep, { x, y }: Point): Drawn {
   const title = svg("title");
   const sign = svg("text", { x: 14, y: HEIGHT / 2 + 5, class: "sign", "text-anchor": "middle", ...UNREAD });
   const visits = svg("text", { x: WIDTH - 8, y: HEIGHT / 2 - 3, class: "visits", "text-anchor": "end", ...UNREAD });
   const name = svg("text", { x: 27, y: HEIGHT / 2 - 2, class: "name", ...UNREAD }, oneLine(step.name, MOST_LETTERS));
-  const about = [step.type, step.each ? "each item" : "", step.join === true ? "join" : ""].filter((part) => part !== "").join(" · ");
+  const about = step.type + (step.each ? " · each item" : "");
   const type = svg("text", { x: 27, y: HEIGHT / 2 + 12, class: "type", ...UNREAD }, oneLine(about, 24));
   const box = svg("rect", { width: WIDTH, height: HEIGHT, rx: step.type === "prompt" ? 10 : 3, class: "box" });
   const behind = step.each && svg("rect", { x: 4, y: 4, width: WIDTH, height: HEIGHT, rx: 3, class: "box behind" });
-  const join = step.join === true && svg("path", { d: `M -4 4 V ${HEIGHT - 4}`, class: "join" });
-  const parts = [title, behind, box, join, sign, name, type, visits].filter((part) => part !== false);
+  const parts = [title, behind, box, sign, name, type, visits].filter((part) => part !== false);
   const element = svg("g", { class: "step", role: "button", tabindex: -1, transform: `translate(${x - WIDTH / 2} ${y - HEIGHT / 2})` }, ...parts);
   const light = (state: StepState): void => {
     element.setAttribute("data-status", state.status);

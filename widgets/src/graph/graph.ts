@@ -14,6 +14,7 @@ const [CLOSEST, FARTHEST] = [2.5, 0.05];
 const READABLE = 0.5; // below this scale texts are left out
 const AT_FIRST = 0.65;
 const DRAGGED = 4;
+const [LEAST_HIGH, MOST_HIGH] = [110, 420];
 const LEGEND: Lit[] = ["pending", "running", "waiting", "completed", "failed", "cancelled", "caught"];
 
 /** What the graph needs of whoever embeds it. */
@@ -77,9 +78,11 @@ export class GraphView implements View {
 
   /** Shows all of it; at first only as much as can be read well, from the beginning. */
   fit(least = FARTHEST): void {
-    const { clientWidth: width, clientHeight: height } = this.#canvas;
-    const all = Math.min((width - 2 * PAD) / this.#layout.width, (height - 2 * PAD) / this.#layout.height, 1);
-    const scale = Math.max(least, all > 0 ? all : 1);
+    const width = this.#canvas.clientWidth;
+    const across = Math.max(least, Math.min((width - 2 * PAD) / this.#layout.width, 1)) || 1;
+    const height = Math.min(MOST_HIGH, Math.max(LEAST_HIGH, this.#layout.height * across + 2 * PAD));
+    this.#canvas.style.height = `${height}px`;
+    const scale = Math.max(least, Math.min(across, (height - 2 * PAD) / this.#layout.height));
     const start = (size: number, room: number): number => Math.max(Math.min(PAD, room / 2), (room - size * scale) / 2);
     this.#isMoved = false;
     this.#view = { scale, x: start(this.#layout.width, width), y: start(this.#layout.height, height) };
@@ -93,9 +96,7 @@ export class GraphView implements View {
 
   #draw(graph: Graph): void {
     this.#layout = layout(graph);
-    const { steps, edges, height } = this.#layout;
-    const incoming = new Map<string, number>();
-    for (const { edge } of edges) incoming.set(edge.target, (incoming.get(edge.target) ?? 0) + 1);
+    const { steps, edges } = this.#layout;
     this.#steps.clear();
     const lines = edges.map((edge) => drawEdge(edge, steps.get(edge.edge.source), this.#arrow));
     for (const step of graph.steps) {
@@ -103,7 +104,6 @@ export class GraphView implements View {
       if (at !== undefined) this.#steps.set(step.name, this.#step(drawStep(step, at), step.name));
     }
     this.#scene.replaceChildren(...lines, ...[...this.#steps.values()].map(({ element }) => element));
-    this.#canvas.style.height = `${Math.min(420, Math.max(110, height + 2 * PAD))}px`;
     this.#focus(graph.steps[0]?.name ?? null, false);
     this.select(this.#selected);
     this.fit(AT_FIRST);

@@ -28,12 +28,14 @@ export interface Visit {
 export class Tally {
   readonly #visits = new Map<string, Set<number>>();
   readonly #latest = new Map<string, Map<string, Visit>>();
+  readonly #reached = new Map<string, number>();
 
   /** Takes over a visit, new or changed. */
   put(visit: Visit): void {
     entry(this.#visits, visit.step, () => new Set<number>()).add(visit.id);
     const byPath = entry(this.#latest, visit.step, () => new Map<string, Visit>());
     if ((byPath.get(visit.path)?.sequence ?? 0) <= visit.sequence) byPath.set(visit.path, visit);
+    this.#reached.set(visit.path, Math.max(this.#reached.get(visit.path) ?? 0, visit.sequence));
   }
 
   /** Returns the state of every step that has begun: what runs counts more than what is over, a failure more than a success. */
@@ -41,7 +43,10 @@ export class Tally {
     const asked = new Set([...questions].filter(({ status }) => status === "pending").map(({ step, path }) => JSON.stringify([step, path])));
     const states = new Map<string, StepState>();
     for (const [step, byPath] of this.#latest) {
-      const found = new Set([...byPath].map(([path, { status }]) => (status === "running" && asked.has(JSON.stringify([step, path])) ? "waiting" : status)));
+      const found = new Set([...byPath].map(([path, { status, sequence }]) => {
+        if (status === "running" && asked.has(JSON.stringify([step, path]))) return "waiting";
+        return status === "failed" && sequence < (this.#reached.get(path) ?? 0) ? "caught" : status; // its path has gone on
+      }));
       states.set(step, { status: WORST_FIRST.find((one) => found.has(one)) ?? "running", visits: this.#visits.get(step)?.size ?? 0 });
     }
     return states;

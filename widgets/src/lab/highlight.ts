@@ -1,18 +1,18 @@
 // YAML in cells that begin with %%dive is coloured as YAML; such a cell is Python again when that line goes.
 
-import type { CodeModel, Panel, Tracker } from "./jupyterlab";
+import type { CodeModel, Languages, Panel, Tracker } from "./jupyterlab";
 
 const YAML = "text/x-yaml";
 const MAGIC = /^\s*%%dive(?:\s|$)/;
 
 /** Colours the cells of all notebooks, those included that are opened later. */
-export function highlight(tracker: Tracker): void {
+export function highlight(tracker: Tracker, languages: Languages): void {
   const seen = new WeakSet<CodeModel>();
   const follow = (panel: Panel): void => {
     void panel.context.ready.then(() => {
       const look = (): void => {
         for (const { model } of panel.content.widgets) {
-          if (model.type === "code" && !seen.has(model)) watch(model, panel);
+          if (model.type === "code" && !seen.has(model)) watch(model, panel, languages);
           seen.add(model);
         }
       };
@@ -26,13 +26,15 @@ export function highlight(tracker: Tracker): void {
   tracker.widgetAdded.connect((_, panel) => { follow(panel); });
 }
 
-function watch(model: CodeModel, panel: Panel): void {
+function watch(model: CodeModel, panel: Panel, languages: Languages): void {
   const update = (): void => {
     const isYaml = MAGIC.test(model.sharedModel.getSource().slice(0, 400));
     if (isYaml && model.mimeType !== YAML) model.mimeType = YAML;
     else if (!isYaml && model.mimeType === YAML) model.mimeType = panel.content.codeMimetype;
   };
   model.sharedModel.changed.connect(update);
-  model.mimeTypeChanged.connect(() => { setTimeout(update, 0); }); // the kernel's language arrives late
-  update();
+  // An editor shows the language that was loaded last, not the one that was wanted last: so each is waited for.
+  const later = (): void => { void languages.getLanguage(model.mimeType).catch(() => null).then(() => setTimeout(update, 0)); };
+  model.mimeTypeChanged.connect(later); // the kernel's language arrives late
+  later();
 }

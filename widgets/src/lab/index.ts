@@ -1,7 +1,7 @@
 // The JupyterLab extension: a federated module, written by hand, so that no bundler of JupyterLab's is needed.
 
 import { highlight } from "./highlight";
-import type { LuminoWidget, LuminoWidgetClass, MimeModel, Tracker } from "./jupyterlab";
+import type { Languages, LuminoWidget, LuminoWidgetClass, MimeModel, Tracker } from "./jupyterlab";
 import { MIME } from "./decode";
 import { savedRun } from "./view";
 import type { View } from "../shared/dom";
@@ -23,8 +23,10 @@ async function shared<T>(name: string): Promise<T> {
 
 async function extension(): Promise<unknown> {
   const { INotebookTracker } = await shared<{ INotebookTracker: unknown }>("@jupyterlab/notebook");
-  const activate = (_: unknown, tracker: Tracker): void => { highlight(tracker); };
-  return [{ id: "divebook:highlight", description: "Colours %%dive cells as YAML.", autoStart: true, requires: [INotebookTracker], activate }];
+  const { IEditorLanguageRegistry } = await shared<{ IEditorLanguageRegistry: unknown }>("@jupyterlab/codemirror");
+  const activate = (_: unknown, tracker: Tracker, languages: Languages): void => { highlight(tracker, languages); };
+  const requires = [INotebookTracker, IEditorLanguageRegistry];
+  return [{ id: "divebook:highlight", description: "Colours %%dive cells as YAML.", autoStart: true, requires, activate }];
 }
 
 async function mimeExtension(): Promise<unknown> {

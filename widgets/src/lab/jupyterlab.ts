@@ -26,6 +26,11 @@ export interface Tracker {
   widgetAdded: Signal<unknown, Panel>;
 }
 
+/** The languages of editors; each is loaded when first wanted. */
+export interface Languages {
+  getLanguage: (mimeType: string) => Promise<unknown>;
+}
+
 export interface MimeModel {
   data: Record<string, unknown>;
 }

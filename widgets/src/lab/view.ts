@@ -6,6 +6,7 @@ import { Model } from "../shared/model";
 import { oneLine } from "../shared/text";
 import { valueText } from "../shared/values";
 import { workflow } from "../live/workflow";
+import { answerText } from "../prompt/kinds";
 import { Replay } from "../replay/replay";
 import { timeline } from "../timeline";
 import { header } from "../timeline/header";
@@ -110,9 +111,10 @@ function results(host: RecordedHost): View {
 
 /** What people were asked, and what they said. */
 function answers(questions: Question[]): View {
-  const entries = questions.map(({ question, status, response, answered_by: by }) => {
-    const said = status === "completed" ? `${valueText(response, 2000)}${by === null ? "" : ` (${oneLine(by, 80)})`}` : status;
-    return h("div", { class: "db-asked" }, h("strong", {}, "? "), oneLine(question, 2000), h("div", { class: "db-answer", dir: "auto" }, `→ ${said}`));
+  const entries = questions.map((asked) => {
+    const by = asked.answered_by === null ? "" : ` (by ${oneLine(asked.answered_by, 80)})`;
+    const said = asked.status === "completed" ? `${answerText(asked)}${by}` : asked.status;
+    return h("div", { class: "db-asked" }, h("strong", {}, "? "), oneLine(asked.question, 2000), h("div", { class: "db-answer", dir: "auto" }, `→ ${said}`));
   });
   const element = h("details", { class: "db-workflow", open: true, hidden: entries.length === 0 }, h("summary", {}, `Questions (${entries.length})`), ...entries);
   return { element, destroy: () => { element.remove(); } };

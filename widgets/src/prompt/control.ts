@@ -53,7 +53,7 @@ export function framed(request: Request, input: HTMLElement): Frame {
   const [inputId, labelId, hintId, errorId] = [newId(), newId(), newId(), newId()] as const;
   input.id = inputId;
   const star = request.required && h("span", { class: "star", title: "needs an answer" }, " *");
-  const label = title === "" || request.isBare === true ? null : h(isGroup ? "span" : "label", { id: labelId, class: "label", for: isGroup ? null : inputId }, title, star);
+  const label = title === "" || request.isBare === true ? null : h(isGroup ? "span" : "label", { id: labelId, class: "title", for: isGroup ? null : inputId }, title, star);
   const hint = h("div", { id: hintId, class: "hint" }, hintFor(request.node.schema));
   const error = h("div", { id: errorId, class: "error" });
   setAttribute(input, "aria-describedby", `${errorId} ${hintId}`);

@@ -174,16 +174,21 @@ class Editor {
   readonly #subject: unknown;
   readonly #schema: Schema;
   readonly #title: string;
+  /** Under which name the schema wants it, if it is a part only. */
+  readonly #part: string | undefined;
   #form: Form | undefined;
 
   constructor(question: Question, title: string, edited: unknown) {
+    const { schema, kind } = question;
     const found = subjectOf(question);
+    const part = asSchema(schema?.["properties"])[found?.[0] ?? ""];
     this.#subject = found?.[1];
+    this.#part = part === undefined ? part : found?.[0];
     this.#title = title;
-    this.#schema = { title, ...(question.schema ?? schemaFor(this.#subject)) };
-    if (found === undefined && question.schema === null && question.kind === "confirmation") return;
+    this.#schema = { title, ...(part ?? schema ?? schemaFor(this.#subject)) };
+    if (found === undefined && schema === null && kind === "confirmation") return;
     if (edited === undefined) this.#show();
-    else this.#open(edited);
+    else this.#open(this.#part === undefined ? edited : asSchema(edited)[this.#part]);
   }
 
   get isOpen(): boolean {
@@ -191,7 +196,8 @@ class Editor {
   }
 
   value(): unknown {
-    return this.#form?.value();
+    const value = this.#form?.value();
+    return this.#part === undefined || value === undefined ? value : { [this.#part]: value };
   }
 
   check(): boolean {
@@ -213,14 +219,14 @@ class Editor {
     };
     const edit = button("Edit", begin, { class: "small" });
     const value = this.#subject === undefined ? null : valueView(this.#subject);
-    this.element.replaceChildren(h("div", { class: "label row" }, this.#title, edit), ...(value === null ? [] : [value]));
+    this.element.replaceChildren(h("div", { class: "title row" }, this.#title, edit), ...(value === null ? [] : [value]));
     return edit;
   }
 
   #open(value: unknown): Form {
     this.#form = makeForm(this.#schema, value);
     const undo = button("Undo changes", () => { this.close(); }, { class: "small" });
-    const heading = isRecord(this.#schema["properties"]) && h("div", { class: "label" }, this.#title);
+    const heading = isRecord(this.#schema["properties"]) && h("div", { class: "title" }, this.#title);
     this.element.replaceChildren(...(heading === false ? [] : [heading]), this.#form.element, h("div", { class: "row" }, undo));
     return this.#form;
   }

@@ -23,7 +23,7 @@ export class Prompt implements View {
   readonly #closed = h("ul");
   readonly #closedCount = h("summary");
   readonly #closedPart = h("details", { class: "closed" }, this.#closedCount, this.#closed);
-  readonly #news = h("div", { class: "unseen", role: "status" });
+  readonly #news = h("div", { class: "db-hidden", role: "status" });
   readonly #timer: ReturnType<typeof setInterval>;
 
   constructor(host: PromptHost) {

@@ -41,7 +41,9 @@ export function list(model: Model, matches: Matches, reveal: (id: number) => voi
         const id = matches.ids[index] ?? 0;
         texts(id).forEach((text, column) => {
           const place = row.children[column];
-          if (place !== undefined) setText(place, text);
+          if (place === undefined) return;
+          setText(place, text);
+          place.setAttribute("title", text);
         });
         row.dataset["id"] = String(id);
         row.dataset["status"] = model.spans.text(id, "status");

@@ -116,6 +116,13 @@ test("the latest visit on each path counts, and of the paths the worst", () => {
   });
 });
 
+test("a failure from which its path has gone on is caught, until it is looked at again", () => {
+  const tally = tallied([1, "main", "a", "failed"], [2, "other", "a", "completed"]);
+  expect(tally.states().get("a")?.status).toBe("failed");
+  tally.put({ id: 3, path: "main", step: "b", status: "running", sequence: 3 });
+  expect(tally.states().get("a")?.status).toBe("caught");
+});
+
 test("a step that asks waits", () => {
   const tally = tallied([1, "main", "review", "running"]);
   expect(tally.states([question()]).get("review")?.status).toBe("waiting");

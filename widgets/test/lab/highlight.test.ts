@@ -38,17 +38,28 @@ test.each([
 test("a cell follows what is typed into it", async () => {
   const { model, write } = cell("%%dive");
   await follow([model]);
+  expect(model.mimeType).toBe("text/x-yaml");
   write("print(1)");
   expect(model.mimeType).toBe("text/x-ipython");
   write("%%dive agent a");
   expect(model.mimeType).toBe("text/x-yaml");
 });
 
-async function follow(models: ReturnType<typeof cell>["model"][]): Promise<void> {
+test("a language is set when the one before it is loaded, since an editor shows what was loaded last", async () => {
+  const { model } = cell("%%dive");
+  let loaded = (): void => undefined;
+  await follow([model], () => new Promise((resolve) => { loaded = (): void => { resolve(null); }; }));
+  await new Promise((resolve) => setTimeout(resolve));
+  expect(model.mimeType).toBe("text/x-ipython");
+  loaded();
+  await vi.waitFor(() => { expect(model.mimeType).toBe("text/x-yaml"); });
+});
+
+async function follow(models: ReturnType<typeof cell>["model"][], getLanguage = (): Promise<unknown> => Promise.resolve(null)): Promise<void> {
   const widgets = models.map((model) => ({ model }));
   const content = { codeMimetype: "text/x-ipython", widgets, model: { cells: { changed: new Signal() } }, modelChanged: new Signal() };
   const panel: Panel = { context: { ready: Promise.resolve() }, content };
   const tracker: Tracker = { forEach: (visit) => { visit(panel); }, widgetAdded: new Signal() };
-  highlight(tracker);
-  await vi.waitFor(() => Promise.resolve());
+  highlight(tracker, { getLanguage });
+  for (let turn = 0; turn < 3; turn += 1) await new Promise((resolve) => setTimeout(resolve));
 }

@@ -96,6 +96,19 @@ test("a schema makes the arguments' form typed", () => {
   expect(document.body.textContent).toContain("N must be at most 5.");
 });
 
+test("arguments that the schema wants as a part are shown, edited and sent as that part", () => {
+  const schema = { type: "object", properties: { parameters: { type: "object" } }, required: ["parameters"], additionalProperties: false };
+  const given = { kind: "confirmation" as const, data: { action: "Mail.Send", parameters: { n: 1 } }, schema };
+  shownWith(given);
+  buttonOf(document.body, "Edit").click();
+  expect(document.querySelector("textarea")?.value).toBe('{\n  "n": 1\n}');
+  type(document.querySelector("textarea"), '{"n": 2}');
+  shownWith(given);
+  expect(document.querySelector("textarea")?.value).toBe('{\n  "n": 2\n}');
+  buttonOf(document.body, "Approve").click();
+  expect(sent).toEqual([["int_1", { approved: true, data: { parameters: { n: 2 } } }]]);
+});
+
 test("a changed text is sent as a review's data", () => {
   shownWith({ kind: "agent_review", data: { output: "old" } });
   buttonOf(document.body, "Edit").click();
@@ -179,7 +192,7 @@ test("a new question does not take the focus or what is being typed", () => {
   expect(document.activeElement).toBe(input);
   expect(input?.isConnected).toBe(true);
   expect(input?.value).toBe("half a sen");
-  expect(document.querySelector(".unseen")?.textContent).toBe("New question: Which licence?");
+  expect(document.querySelector(".db-hidden")?.textContent).toBe("New question: Which licence?");
 });
 
 test("what was begun survives the view", () => {

@@ -1,0 +1,39 @@
+"""A JupyterLab with the extension that comes with divebook: saved runs to step through, and cells in colour."""
+
+import pytest
+
+from tests.browser.server import JupyterServer
+from tests.browser.test_looks import FLAKY, SHOWN, step_through
+from tests.browser.test_saved import reopened
+
+
+@pytest.fixture(scope="module")
+def server(browser, tmp_path_factory):
+    with JupyterServer(tmp_path_factory.mktemp("extended"), extended=True) as running:
+        yield running
+
+
+def test_a_saved_run_is_stepped_through_without_its_kernel(lab, tab, looks):
+    notebook = lab(FLAKY, SHOWN, "%dive run shown")
+    (notebook.folder / "go").touch()
+    for cell in (1, 2, 3):
+        notebook.run_through(cell)
+    notebook.save()
+    for trusted in (True, False):
+        again = reopened(tab, notebook.folder, trusted=trusted)
+        view = again.output(3).locator(".db-saved").first
+        view.locator(".db-status", has_text="failed").wait_for()
+        name = f"extension-{'trusted' if trusted else 'untrusted'}"
+        looks.at(again, name, view)
+        view.get_by_text("Step through").click()
+        step_through(view.locator(".divebook-replay"))
+        looks.at(again, f"{name}-stepping", view)
+
+
+def test_a_definition_is_coloured(lab):
+    notebook = lab(SHOWN)
+    cell = notebook.cell(1).locator(".cm-content")
+    key = cell.locator("span", has_text="Workflows")
+    key.wait_for()
+    colours = [part.evaluate("(part) => getComputedStyle(part).color") for part in (key, cell)]
+    assert colours[0] != colours[1]
