@@ -7,6 +7,7 @@ const NOW = 1_000_000_000;
 let sent: unknown[];
 let settle: (outcome: Outcome) => void;
 let now: number;
+let away: string;
 const drafts = new Map<string, Draft>();
 
 function shownWith(...questions: Partial<Question>[]): Prompt {
@@ -14,7 +15,7 @@ function shownWith(...questions: Partial<Question>[]): Prompt {
     sent.push([id, response]);
     return new Promise((resolve) => { settle = resolve; });
   };
-  const prompt = new Prompt({ answer, now: () => now, drafts });
+  const prompt = new Prompt({ answer, away: () => away, now: () => now, drafts });
   document.body.replaceChildren(prompt.element);
   prompt.update(questions.map((given, index) => question({ interrupt_id: `int_${index + 1}`, raised_us: index, ...given })));
   return prompt;
@@ -36,6 +37,7 @@ beforeEach(() => {
   vi.useFakeTimers();
   sent = [];
   now = NOW;
+  away = "";
   drafts.clear();
 });
 
@@ -179,7 +181,7 @@ test("a new question does not take the focus or what is being typed", () => {
   expect(document.activeElement).toBe(input);
   expect(input?.isConnected).toBe(true);
   expect(input?.value).toBe("half a sen");
-  expect(document.querySelector(".unseen")?.textContent).toBe("New question: Which licence?");
+  expect(document.querySelector(".db-unseen")?.textContent).toBe("New question: Which licence?");
 });
 
 test("what was begun survives the view", () => {
