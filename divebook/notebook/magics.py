@@ -247,13 +247,20 @@ class DiveMagics(Magics):
         return self._session.signal(execution_id, name, given, by=options.get("by"), store=options.get("store"))
 
     def inbox(self, arguments: Arguments) -> None:
-        """List the questions that wait for an answer.
+        """Show the questions that wait for an answer: as cards to be answered in place, or as text with commands.
 
         --store PATH   where the logs are
         """
         from divebook.notebook.listing import questions
 
-        print(questions(self._session.over(arguments.options.get("store"))))  # noqa: T201 - same
+        store = arguments.options.get("store")
+        environment = self._session.over(store)
+        if present_front_end(self.shell).shows_widgets and environment.interrupts():
+            from divebook.notebook.inbox import InboxOutput
+
+            InboxOutput(environment, store)
+        else:
+            print(questions(environment, store))  # noqa: T201 - same
 
     def recover(self, arguments: Arguments) -> None:
         """List executions that were interrupted, or take them up in the background.

@@ -240,7 +240,7 @@ class Ack(TypedDict):
 
 
 class Inbox(TypedDict):
-    """What waits for an answer in all executions of a store, for a view of them that begins, or has missed something."""
+    """What waits for an answer in all executions of a store, for a view that begins or has missed something."""
 
     type: Literal["inbox"]
     view: str

@@ -202,7 +202,7 @@ export interface Ack {
   text: string;
 }
 
-/** What waits for an answer in all executions of a store, for a view of them that begins, or has missed something. */
+/** What waits for an answer in all executions of a store, for a view that begins or has missed something. */
 export interface Inbox {
   type: "inbox";
   view: string;
