@@ -55,6 +55,7 @@ class InboxFeed:
         self._followed: dict[str, Execution] = {}
         self._behind = True
         self._last = self._hidden = 0
+        self._is_over = False
         self._known: dict[str, Asked] = {}
         self._told: dict[str, Asked] = {}
 
@@ -88,8 +89,8 @@ class InboxFeed:
 
     @property
     def is_over(self) -> bool:
-        """Whether all who asked something have ended."""
-        return not any(asked["execution_id"] in self._followed for asked in self._known.values())
+        """Whether all who asked something have ended, as of the last frame."""
+        return self._is_over
 
     def frame(self) -> InboxDelta | None:
         """Return what changed since the last frame, or None."""
@@ -98,8 +99,10 @@ class InboxFeed:
             self._read()
         shown, hidden = self._shown()
         changed = [asked for name, asked in shown.items() if self._told.get(name) != asked]
-        if not changed and hidden == self._hidden:
+        is_over = not any(asked["execution_id"] in self._followed for asked in self._known.values())
+        if not changed and (hidden, is_over) == (self._hidden, self._is_over):
             return None
+        self._is_over = is_over
         after, self._last, self._hidden, self._told = self._last, self._last + 1, hidden, shown
         return InboxDelta(type="asked", after=after, last=self._last, now_us=_now_us(), hidden=hidden, asked=changed)
 

@@ -137,7 +137,8 @@ export class Prompt implements View {
 
 function closedLine(question: Question): HTMLElement {
   const sign = { completed: "✓", expired: "◷", cancelled: "◼", pending: "" }[question.status];
-  const [what, where] = [oneLine(question.question, 200), whereOf(question)];
+  const { asker } = question;
+  const [what, where] = [oneLine(`${asker === undefined ? "" : `${asker[0]}: `}${question.question}`, 200), whereOf(question)];
   return h(
     "li",
     {},
