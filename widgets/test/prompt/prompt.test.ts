@@ -266,3 +266,26 @@ test("the notebook's shortcuts do not hear the keys", () => {
   expect(heard).not.toHaveBeenCalled();
   expect(document.querySelector("[data-lm-suppress-shortcuts]")).not.toBeNull();
 });
+
+test("where nothing can be sent buttons are off, and the sentence how to go on stands beside them", () => {
+  const prompt = shownWith({ kind: "confirmation" });
+  type(document.querySelector("textarea"), "only once");
+  away = "Detached: run the cell again.";
+  prompt.reach();
+  expect(buttonOf(document.body, "Approve").getAttribute("aria-disabled")).toBe("true");
+  expect(document.querySelector(".status")?.textContent).toBe(away);
+  buttonOf(document.body, "Approve").click();
+  expect(sent).toEqual([]);
+  away = "";
+  prompt.reach();
+  expect(document.querySelector(".status")?.textContent).toBe("");
+  buttonOf(document.body, "Approve").click();
+  expect(sent).toEqual([["int_1", { approved: true, text: "only once" }]]);
+});
+
+test("a card that is opened later says it as well", () => {
+  away = "Detached: run the cell again.";
+  shownWith(...many(5));
+  heads()[3]?.click();
+  expect(document.querySelectorAll(".card.open .status")[1]?.textContent).toBe(away);
+});
