@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from divebook.analysis.shown import one_line, plural, value_text
 from divebook.engine.inbox import ANSWER
 from divebook.environment import Environment
-from divebook.errors import DivebookError
+from divebook.errors import DivebookError, InterruptError
+from divebook.notebook.frontend import present_front_end
 from divebook.notebook.listing import question_lines, questions
 from divebook.notebook.output import NOTHING, WIDGET_VIEW, display_bundle
 from divebook.widgets.inbox import InboxFeed, inbox_publisher_of
@@ -66,6 +67,34 @@ class InboxOutput:
         return {**NOTHING, "text/html": f"<details>{summary}{body}</details>"}
 
 
+class InboxDisplay:
+    """How a frame of questions is shown: as cards where that is possible.
+
+    Parameters
+    ----------
+    environment
+        Whose questions are shown.
+    store
+        What was named in order to get at them.
+    """
+
+    def __init__(self, environment: Environment, store: str | None) -> None:
+        self._environment, self._store = environment, store
+
+    def in_cell(self) -> bool:
+        """Show the cards in the present cell; return False where its front end shows no widgets."""
+        from IPython.core.getipython import get_ipython
+
+        if not present_front_end(get_ipython()).shows_widgets:
+            return False
+        InboxOutput(self._environment, self._store)
+        return True
+
+    def widget(self) -> InboxView:
+        """Return the cards as a widget."""
+        return inbox_view(self._environment)
+
+
 def inbox_view(environment: Environment, output: InboxOutput | None = None) -> InboxView:
     """Return the questions of an environment as a widget."""
     from divebook.widgets.inbox_view import InboxView
@@ -81,16 +110,15 @@ def _handlers(environment: Environment) -> Handlers:
     def answer(interrupt_id: str, response: Any) -> str:
         try:
             environment.answer(interrupt_id, response)
+        except InterruptError:
+            raise
         except DivebookError as error:
             if not _is_kept(environment, interrupt_id):
                 raise
             return f"Kept, but the execution does not go on here: {error}"
         return ""
 
-    def refuse() -> None:
-        raise NotImplementedError("an inbox has no such button")
-
-    return Handlers(answer, refuse, refuse, refuse)
+    return Handlers(answer)
 
 
 def _is_kept(environment: Environment, interrupt_id: str) -> bool:

@@ -251,13 +251,12 @@ class DiveMagics(Magics):
 
         --store PATH   where the logs are
         """
+        from divebook.notebook.inbox import InboxOutput
         from divebook.notebook.listing import questions
 
         store = arguments.options.get("store")
         environment = self._session.over(store)
         if present_front_end(self.shell).shows_widgets and environment.interrupts():
-            from divebook.notebook.inbox import InboxOutput
-
             InboxOutput(environment, store)
         else:
             print(questions(environment, store))  # noqa: T201 - same

@@ -13,11 +13,15 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from divebook.errors import DivebookError
+from divebook.errors import DivebookError, SetupError
 from divebook.widgets.protocol import Ack, Answer, Control
 
 REMEMBERED = 1000
 """Intents whose outcome is still known."""
+
+
+def _refuse() -> None:
+    raise SetupError("this view takes answers only")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +30,9 @@ class Handlers:
 
     answer: Callable[[str, Any], str | None]
     """Takes the interrupt's id and the response; may return what to say beside that it was taken."""
-    pause: Callable[[], None]
-    resume: Callable[[], None]
-    cancel: Callable[[], None]
+    pause: Callable[[], None] = _refuse
+    resume: Callable[[], None] = _refuse
+    cancel: Callable[[], None] = _refuse
 
 
 class Intents:

@@ -9,7 +9,7 @@ BOOK = """\
 Workflows:
 - Name: publish
   Steps:
-  - {Name: approve, Ask: {Kind: confirmation, Question: "Publish it?", Message: "It cannot be taken back."}, Store: sure}
+  - {Name: approve, Ask: {Kind: confirmation, Question: "Publish it?", Message: "It cannot be taken back."}}
   - {Name: note, Action: Test.Call, Parameters: {name: published}}
 - Name: order
   Steps:
