@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import textwrap
 from collections.abc import Iterable
 
@@ -9,6 +10,7 @@ from divebook.analysis.shown import local_time, one_line, plural
 from divebook.engine.interrupts import example_answer, schema_in_words, wanted_answer
 from divebook.engine.state import Interrupt
 from divebook.environment import Environment
+from divebook.execution import Execution
 from divebook.workflow.definition import InputDefinition, Workflow
 
 WIDTH = 96
@@ -41,6 +43,18 @@ def question_lines(execution_id: str, question: Interrupt, store: str | None = N
     yield f"answer with {wanted}{until}"
     again = "" if store is None else f" --store {store}"
     yield f"to answer: %dive answer {question.interrupt_id} {example_answer(question)}{again}"
+
+
+def ways_to_answer(execution: Execution) -> list[str]:
+    """Return the questions of an execution, and the commands that answer them, here and in a shell."""
+    location = execution.store.location
+    lines = []
+    for question in execution.interrupts:
+        lines += ["waits for an answer:", *(f"  {line}" for line in question_lines(execution.id, question))]
+        if location != "memory:":
+            words = ["divebook", "answer", question.interrupt_id, example_answer(question), "--store", location]
+            lines.append(f"  or in a shell: {shlex.join(words)}")
+    return lines
 
 
 def _section(title: str, lines: Iterable[str]) -> list[str]:
