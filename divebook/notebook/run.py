@@ -12,6 +12,7 @@ from divebook.environment import Environment
 from divebook.errors import ExecutionWaitingError
 from divebook.events.catalog import WAITING
 from divebook.execution import Execution
+from divebook.notebook.frontend import shows_widgets
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -264,7 +265,7 @@ class Run:
             positions.extend(self._execution.history(positions.total))
             return positions
 
-        return ReplayView(read_on)
+        return ReplayView(read_on, f"{self._execution.workflow.name} {self.id}", moves=shows_widgets())
 
 
 def waiting_error(execution: Execution) -> ExecutionWaitingError:
