@@ -428,7 +428,7 @@ class ExecutionWaitingError(ExecutionError):
 
     def __init__(self, execution_id: str, question: str = "") -> None:
         self.execution_id, self.question = execution_id, question
-        what = f"an answer: {question}. Answer it, or give the answer up front" if question else "a signal, or a time"
+        what = f"an answer: {question} (answer it, or give the answer up front)" if question else "a signal, or a time"
         super().__init__(f"execution {execution_id} waits for {what}")
 
 

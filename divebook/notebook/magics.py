@@ -401,18 +401,20 @@ def _checked(run: Run, arguments: Arguments, front_end: FrontEnd) -> Run:
 
 
 def _waiting(run: Run, front_end: FrontEnd, *, strict: bool) -> Run:
-    """Return a run that has to wait; say how to answer where it is not shown, or fail the cell."""
+    """Return a run that has to wait, and show it where that was not done yet; or fail the cell."""
     from divebook.notebook.cards import card, show_as
     from divebook.notebook.listing import ways_to_answer
     from divebook.notebook.run import waiting_error
 
-    told = ways_to_answer(run.execution)
     if strict:
         error = waiting_error(run.execution)
-        show_as(error, [card(error)[0], *told])
+        show_as(error, [card(error)[0], *ways_to_answer(run.execution)])
         raise error
-    if told and not front_end.shows_widgets:
-        print("\n".join(told))  # noqa: T201 - what a magic prints is its answer
+    if run.interrupts and not front_end.shows_widgets:
+        from IPython.display import display
+
+        display(run)  # type: ignore[no-untyped-call]
+        run.shown_in = front_end.count
     return run
 
 

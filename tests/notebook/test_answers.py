@@ -53,15 +53,18 @@ def test_the_same_in_a_cell_that_gets_its_run_back(deploy, monkeypatch):
     assert deploy("r = %dive run deploy\nr.outputs")[0] == {"version": {"n": 5}, "sure": True}
 
 
-def test_a_run_that_waits_says_so_with_the_commands_that_answer(cell, tmp_path):
+def test_a_run_that_waits_is_shown_with_the_commands_that_answer(cell, tmp_path):
     open_session(str(tmp_path / "runs.db"))
     cell(DEPLOY)
     _, printed = cell("r = %dive run deploy")
     run = cell("r")[0]
     asked = run.interrupts[0].interrupt_id
-    assert "Which version?\n  answer with a value that fits its schema: n (integer)\n" in printed
-    assert f"  to answer: %dive answer {asked} JSON\n" in printed
-    assert f"  or in a shell: divebook answer {asked} JSON --store {tmp_path / 'runs.db'}\n" in printed
+    assert "asks: Which version? (clarification: a value that fits its schema: n (integer))" in printed
+    assert f"to answer: %dive answer {asked} JSON or run.answer('{asked}', ...)" in printed
+    with pytest.raises(ExecutionWaitingError) as caught:
+        cell(f"%dive resume {run.id} --strict")
+    shell = f"  or in a shell: divebook answer {asked} JSON --store {tmp_path / 'runs.db'}"
+    assert shell in caught.value._render_traceback_()
     assert cell(f"%dive answer {asked} {{n: 7}}")[0].interrupts[0].question == "Deploy?"
 
 
@@ -112,10 +115,11 @@ def test_whoever_awaits_a_strict_run_gets_the_error_as_well(session):
 def test_programs_that_run_notebooks_are_not_kept_waiting(kernel):
     kernel.run(DEPLOY)
     status, outputs = kernel.run("r = %dive run deploy", allow_stdin=False)
-    printed = "".join(output.get("text", "") for output in outputs)
+    (shown,) = outputs
     assert status == "ok"
-    assert "to answer: %dive answer ask_" in printed
-    assert "or in a shell: divebook answer ask_" in printed
+    assert "to answer: %dive answer ask_" in shown["data"]["text/plain"]
+    (shown,) = kernel.run("r = %dive run deploy\nr", allow_stdin=False)[1]
+    assert "to answer: <code>%dive answer ask_" in shown["data"]["text/html"]
     status, outputs = kernel.run("r = %dive run deploy --strict --new", allow_stdin=False)
     (error,) = [output for output in outputs if "traceback" in output]
     assert (status, error["ename"]) == ("error", "ExecutionWaitingError")
