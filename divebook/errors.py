@@ -42,6 +42,7 @@
         ├── ExecutionFailedError   raised to whoever waits with ``check=True``
         ├── ExecutionCancelledError
         ├── ExecutionPausedError
+        ├── ExecutionWaitingError  it has to wait for an answer or a signal, where it may not
         └── DivergenceError        definition and history disagree
 """
 
@@ -420,6 +421,15 @@ class ExecutionPausedError(ExecutionError):
     def __init__(self, execution_id: str) -> None:
         self.execution_id = execution_id
         super().__init__(f"execution {execution_id} is paused; resume it to go on")
+
+
+class ExecutionWaitingError(ExecutionError):
+    """An execution has to wait, for an answer or a signal, where that is an error (``strict``)."""
+
+    def __init__(self, execution_id: str, question: str = "") -> None:
+        self.execution_id, self.question = execution_id, question
+        what = f"an answer: {question} (answer it, or give the answer up front)" if question else "a signal, or a time"
+        super().__init__(f"execution {execution_id} waits for {what}")
 
 
 class DivergenceError(ExecutionError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 import pandas as pd
 
@@ -266,6 +266,37 @@ def runs_frame(records: Iterable[ExecutionRecord]) -> pd.DataFrame:
     ==============  ===================  ====================================================================
     """
     return _frame(RUN_COLUMNS, [_run_row(record) for record in records])
+
+
+class Display(Protocol):
+    """How something is shown other than as a table."""
+
+    def in_cell(self) -> bool:
+        """Show it in the present cell of IPython; return False where that is not possible."""
+
+    def widget(self) -> Any:
+        """Return what marimo shows."""
+
+
+class ShownFrame(pd.DataFrame):
+    """A frame that notebooks show in a way of its own; whatever is made of it is an ordinary frame."""
+
+    _display: Display | None = None
+
+    @classmethod
+    def of(cls, frame: pd.DataFrame, display: Display | None) -> ShownFrame:
+        """Return a frame that is shown so; None for a table."""
+        shown = cls(frame)
+        shown._display = display
+        return shown
+
+    def _ipython_display_(self) -> None:
+        if self._display is None or not self._display.in_cell():
+            raise NotImplementedError  # IPython shows the table then
+
+    def _display_(self) -> Any:
+        """Return what marimo shows of it."""
+        return pd.DataFrame(self) if self._display is None else self._display.widget()
 
 
 def questions_frame(asked: Iterable[tuple[str, Interrupt]]) -> pd.DataFrame:

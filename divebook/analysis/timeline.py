@@ -169,12 +169,50 @@ class _Scale:
     def x(self, moment: int | None) -> float:
         return LEFT + (min(self.ended if moment is None else moment, self.ended) - self.started) * self._factor
 
-    def ticks(self) -> list[int]:
-        """Return four to ten moments at round distances from the start."""
+    def ticks(self) -> list[tuple[int, str]]:
+        """Return a few moments at round distances from the start, each with a name of its own."""
         extent = self.ended - self.started
-        unit = 10 ** (len(str(extent)) - 1)
-        distance = next(unit * part // 10 for part in (1, 2, 5, 10, 20) if extent <= 8 * unit * part / 10)
-        return list(range(0, extent + 1, max(distance, 1)))
+        distance = _distance(extent)
+        moments = range(0, extent + 1, distance)
+        return [(moment, tick_label(moment, distance, extent) if moment else "0") for moment in moments]
+
+
+_SECOND, _MINUTE = 1_000_000, 60_000_000
+_CLOCK = [_SECOND * part for part in (10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400)]
+_MOST_TICKS, _MOST_WIDE_TICKS = 8, 6
+"""How many fit beside each other, in units, and in minutes and hours."""
+
+
+def _distance(extent: int) -> int:
+    """Return a round distance of ticks: of the decimal kind below a minute, else as clocks have it; microseconds."""
+    if extent >= _MINUTE:
+        days = _CLOCK[-1] * -(-extent // (_CLOCK[-1] * _MOST_WIDE_TICKS))
+        return next((part for part in _CLOCK if extent <= part * _MOST_WIDE_TICKS), days)
+    unit: int = 10 ** (len(str(extent)) - 1)
+    parts = (unit * part // 10 for part in (1, 2, 5, 10, 20))
+    return max(1, next(part for part in parts if extent <= part * _MOST_TICKS))
+
+
+def tick_label(moment: int, distance: int, extent: int) -> str:
+    """Return a moment in the unit that suits the extent, with as many decimals as the distance of the ticks needs.
+
+    >>> tick_label(1500, 500, 3200), tick_label(2_000_000, 1_000_000, 7_000_000), tick_label(90_000_000, 1, 95_000_000)
+    ('1.5 ms', '2 s', '1 min 30 s')
+    """
+    if extent >= _MINUTE:
+        return _clock_label(moment // _SECOND)
+    size, unit = (_SECOND, "s") if extent >= _SECOND else (1000, "ms") if extent >= 1000 else (1, "µs")
+    decimals = next(count for count in range(7) if distance * 10**count % size == 0)
+    return f"{moment / size:.{decimals}f} {unit}"
+
+
+def _clock_label(whole: int) -> str:
+    """Return seconds in days, hours, minutes and seconds, without those of which there are none."""
+    parts = []
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")):
+        count, whole = divmod(whole, size)
+        parts += [f"{count} {unit}"] if count else []
+    return " ".join(parts)
 
 
 def _tops(lanes: Sequence[Lane]) -> tuple[list[int], int]:
@@ -188,11 +226,10 @@ def _tops(lanes: Sequence[Lane]) -> tuple[list[int], int]:
 
 def _axis(scale: _Scale, bottom: int) -> list[str]:
     parts = []
-    for tick in scale.ticks():
+    for tick, label in scale.ticks():
         x = scale.x(scale.started + tick)
         anchor = "start" if tick == 0 else "middle" if x < WIDTH - RIGHT - 20 else "end"
         parts.append(f'<path d="M{x:.1f} {TOP - 6}V{bottom}" stroke="{FAINT}" stroke-width="1"/>')
-        label = "0" if tick == 0 else seconds(tick / 1e6)
         parts.append(f'<text x="{x:.1f}" y="{bottom + 12}" text-anchor="{anchor}" fill="#57606a">{label}</text>')
     return parts
 

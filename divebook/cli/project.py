@@ -55,18 +55,6 @@ def choose_workflow(environment: Environment, wanted: str | None) -> str:
     raise SetupError(f"there are several workflows in it: {', '.join(names)}. Choose one with -w NAME")
 
 
-def assignments(option: str, written: Iterable[str]) -> list[tuple[str, Any]]:
-    """Return names and values from ``name=text`` and ``name:=json``."""
-    pairs = []
-    for assignment in written:
-        key, equals, value = assignment.partition("=")
-        name = key.removesuffix(":")
-        if not (equals and name):
-            raise InputError(f"{option} {assignment!r} is not understood; write {option} name=value, or name:=JSON")
-        pairs.append((name, parsed_json(f"{option} {name!r}", value) if key.endswith(":") else value))
-    return pairs
-
-
 def parsed_answer(question: Interrupt, text: str, way: str) -> Any:
     """Return an answer as it is meant: as JSON where the question asks for data, or where it is an object or list."""
     if way == "text":

@@ -69,11 +69,11 @@ def run(
     such a way that it can be resumed.
     """
     from divebook.cli.progress import make_progress
-    from divebook.cli.project import assignments, choose_workflow, inputs_from, open_environment, read
+    from divebook.cli.project import choose_workflow, inputs_from, open_environment, read
     from divebook.config.answers import answers_from, bounds_from
 
     given, limits = inputs_from(inputs or ()), bounds_from(bounds)
-    known = answers_from(assignments("--answer", answer or ()), answers)
+    known = answers_from(answer or (), answers)
     with make_progress(quiet=quiet) as progress:
         definitions = read(file, dialect)
         environment = open_environment(store, actions or (), progress.print)
@@ -102,11 +102,11 @@ def resume(
     What completed is not run again. Prints the result, as run does.
     """
     from divebook.cli.progress import make_progress
-    from divebook.cli.project import assignments, existing_store, open_environment, read
+    from divebook.cli.project import existing_store, open_environment, read
     from divebook.config.answers import answers_from, bounds_from
 
     existing_store(store)
-    limits, known = bounds_from(bounds), answers_from(assignments("--answer", answer or ()), answers)
+    limits, known = bounds_from(bounds), answers_from(answer or (), answers)
     with make_progress(quiet=quiet) as progress:
         environment = open_environment(store, actions or (), progress.print)
         if file is not None:

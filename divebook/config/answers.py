@@ -1,15 +1,20 @@
-"""Answers that are given before anybody asks, so that a run needs nobody; and bounds as they are typed."""
+"""Answers as they are typed, and given before anybody asks, so that a run needs nobody; and bounds as they are typed.
+
+Command line and magics share them.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from divebook.engine.state import Interrupt
 from divebook.envelope.bounds import Bounds
-from divebook.errors import InputError
+from divebook.errors import DefinitionError, InputError
 from divebook.events.catalog import WAITING
 from divebook.execution import Execution
 from divebook.workflow.kinds import Anything
@@ -20,8 +25,40 @@ VARIABLE = "DIVEBOOK_ANSWERS"
 """Environment variable: answers as a YAML mapping, or the path of a file that holds one."""
 
 
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """An answer as somebody typed it; what it means depends on its question.
+
+    It is data, in YAML, where the question asks for data, or where it begins as YAML writes data or quoted text;
+    anything else is the text itself, so that ``1.10`` stays a version.
+    """
+
+    text: str
+
+    def meant(self, question: Interrupt) -> Any:
+        """Return the answer to a question."""
+        schema = question.schema
+        is_written_out = self.text[:1] in _OPENING
+        if not is_written_out and (schema is None or schema.get("type") == "string"):
+            return self.text
+        try:
+            return yaml_of(self.text, "the answer")
+        except DefinitionError:
+            return self.text
+
+
+_OPENING = ("{", "[", "'", '"')
+
+
 class Answers:
     """Answers by what they are for: the id of a question, the step that asks, or ``step:2`` for its second question.
+
+    Parameters
+    ----------
+    given
+        For this run.
+    standing
+        For every run, where nothing else is given.
 
     Examples
     --------
@@ -29,17 +66,18 @@ class Answers:
     ('deploy', 'name:2')
     """
 
-    def __init__(self, given: Mapping[str, Any]) -> None:
-        self._given, self._used = dict(given), set[str]()
+    def __init__(self, given: Mapping[str, Any], standing: Mapping[str, Any] | None = None) -> None:
+        self._given, self._standing = dict(given), dict(standing or {})
+        self._used = set[str]()
 
     @property
     def keys(self) -> tuple[str, ...]:
         """What there are answers for."""
-        return tuple(self._given)
+        return tuple(self._standing | self._given)
 
     @property
     def unused(self) -> tuple[str, ...]:
-        """Those for which no question came."""
+        """Those for this run for which no question came."""
         return tuple(key for key in self._given if key not in self._used)
 
     def settle(self, execution: Execution, by: str | None = None) -> Execution:
@@ -53,7 +91,9 @@ class Answers:
         execution.wait()
         while execution.status == WAITING and (found := self._next(execution)) is not None:
             question, key = found
-            execution = execution.answer(question.interrupt_id, self._given[key], by).wait()
+            answer = self._given.get(key, self._standing.get(key))
+            meant = answer.meant(question) if isinstance(answer, Typed) else answer
+            execution = execution.answer(question.interrupt_id, meant, by).wait()
             self._used.add(key)
         return execution
 
@@ -64,29 +104,56 @@ class Answers:
                 question.interrupt_id
             )
             for key in (question.interrupt_id, f"{question.step}:{number}", question.step):
-                if key in self._given:
+                if key in self._given or key in self._standing:
                     return question, key
         return None
 
 
-def answers_from(assignments: Iterable[tuple[str, Any]] = (), file: Path | None = None) -> Answers:
-    """Return the answers of the environment variable, a file and a command line; the later ones win.
+def answers_from(
+    typed: Iterable[str] = (), file: Path | str | None = None, given: Mapping[str, Any] | None = None
+) -> Answers:
+    """Return the answers of the environment variable, a file, a mapping and a command line; the later ones win.
+
+    Parameters
+    ----------
+    typed
+        What stands behind each ``--answer``: ``step=value``, or ``step:=JSON``.
 
     Raises
     ------
     InputError
-        A file or the variable holds no mapping.
+        A file or the variable holds no mapping, or what was typed is no assignment.
     """
-    variable = os.environ.get(VARIABLE, "").strip()
-    given: dict[str, Any] = {}
-    if variable:
-        is_file = "\n" not in variable and not variable.startswith("{") and Path(variable).is_file()
-        given |= _mapping(Path(variable).read_text("utf-8") if is_file else variable, VARIABLE)
+    found: dict[str, Any] = {}
     if file is not None:
-        if not file.is_file():
+        if not Path(file).is_file():
             raise InputError(f"there is no file of answers at {file}")
-        given |= _mapping(file.read_text("utf-8"), str(file))
-    return Answers(given | dict(assignments))
+        found |= _mapping(Path(file).read_text("utf-8"), str(file))
+    return Answers(found | dict(given or {}) | dict(map(_assignment, typed)), _standing())
+
+
+def _standing() -> dict[str, Any]:
+    variable = os.environ.get(VARIABLE, "").strip()
+    if not variable:
+        return {}
+    is_file = "\n" not in variable and not variable.startswith("{") and Path(variable).is_file()
+    return _mapping(Path(variable).read_text("utf-8") if is_file else variable, VARIABLE)
+
+
+def _assignment(typed: str) -> tuple[str, Any]:
+    """Return what an answer is for, and the answer."""
+    key, equals, text = typed.partition("=")
+    name = key.removesuffix(":")
+    if not (equals and name):
+        raise InputError(f"--answer {typed!r} is not understood; write --answer step=value, or step:=JSON")
+    if not key.endswith(":"):
+        return name, Typed(text)
+    try:
+        return name, json.loads(text)
+    except ValueError as error:
+        raise InputError(
+            f"--answer {name!r} is not JSON ({error}); a text needs double quotes inside single ones"
+        ) from error
 
 
 def _mapping(text: str, source: str) -> dict[str, Any]:

@@ -201,17 +201,6 @@ def _variable(name: str, variable: str, variables: Mapping[str, Any], own: Seque
     return variables[variable]
 
 
-def answers_of(arguments: Arguments) -> list[tuple[str, Any]]:
-    """Return what ``--answer`` says: steps, or questions, with their answers in YAML."""
-    pairs = []
-    for written in filter(None, arguments.options.get("answer", "").split("\n")):
-        key, equals, text = written.partition("=")
-        if not (key and equals):
-            raise UsageError(f"--answer {written!r} is not understood; write --answer step=value")
-        pairs.append((key, yaml_value(text)))
-    return pairs
-
-
 def yaml_value(text: str) -> Any:
     """Return what a value means in YAML; a word that is no scalar there (``*.py``, ``#1``) is text all the same."""
     is_written_out = text[:1] in {*_QUOTES, *_CLOSING}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # loading the extension must be quick
     from divebook.environment import Environment
     from divebook.notebook.cell_completion import Found, Known
     from divebook.store import ExecutionRecord
-    from divebook.workflow.definition import InputDefinition
+    from divebook.workflow.definition import InputDefinition, Workflow
 
 LATEST = 50
 """How many executions are offered."""
@@ -130,6 +130,16 @@ def _environment() -> Environment | None:
     return None if module is None else module.present_environment()
 
 
+def _workflow(name: str | None) -> Workflow | None:
+    """Return the workflow of that name, or the one that was defined last."""
+    from divebook.notebook.session import current_session
+
+    environment = _environment()
+    if environment is None:
+        return None
+    return environment.workflows.get(name or current_session().last_workflow or "")
+
+
 class _Names:
     """What there is to name, as `divebook.notebook.line_completion.Surroundings` describes it."""
 
@@ -145,12 +155,12 @@ class _Names:
         return () if environment is None else tuple(environment.agents)
 
     def inputs(self, workflow: str | None) -> Iterable[InputDefinition]:
-        from divebook.notebook.session import current_session
-
-        environment = _environment()
-        name = workflow or (current_session().last_workflow if environment is not None else None)
-        found = environment.workflows.get(name) if environment is not None and name is not None else None
+        found = _workflow(workflow)
         return () if found is None else found.inputs
+
+    def asking(self, workflow: str | None) -> Iterable[str]:
+        found = _workflow(workflow)
+        return () if found is None else (step.name for step in found.steps if step.ask)
 
     def executions(self) -> Iterable[ExecutionRecord]:
         from divebook.notebook.recovery import existing_store

@@ -21,7 +21,7 @@ from divebook.analysis.spans import Span, spans_of
 from divebook.analysis.timeline import layout, svg, svg_data_uri
 from divebook.analysis.usage import usage_text
 from divebook.engine.bounds import dollars
-from divebook.engine.interrupts import schema_in_words, wanted_answer
+from divebook.engine.interrupts import example_answer, schema_in_words, wanted_answer
 from divebook.engine.state import EXPIRED, Interrupt
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, WAITING
 from divebook.execution import Execution
@@ -52,8 +52,8 @@ class Report:
     """The same of more steps, if there are many; shown folded."""
     values_title: str
     values: tuple[tuple[str, str], ...]
-    questions: tuple[tuple[str, str], ...]
-    """What it waits for people to answer, and how."""
+    questions: tuple[tuple[str, tuple[str, ...]], ...]
+    """What it waits for people to answer, and the ways to do that."""
     answers: tuple[tuple[str, str], ...]
     """Questions with their answers, and who gave them."""
     error: str
@@ -79,7 +79,7 @@ def report_of(execution: Execution) -> Report:
         more_rows=rows_of(steps, MAX_ROWS) if len(steps) > FIRST_ROWS else (),
         values_title=values_title,
         values=values,
-        questions=tuple((redactor.text(question), answer) for question, answer in _questions(execution)),
+        questions=tuple((redactor.text(question), ways) for question, ways in _questions(execution)),
         answers=tuple((redactor.text(asked), redactor.text(told)) for asked, told in _answers(execution)),
         error=redactor.text(_error_text(execution)),
         next=_next(execution),
@@ -110,7 +110,7 @@ def _facts(execution: Execution) -> Iterable[str]:
     yield from _budget(execution)
 
 
-def _questions(execution: Execution) -> Iterable[tuple[str, str]]:
+def _questions(execution: Execution) -> Iterable[tuple[str, tuple[str, ...]]]:
     for asked in execution.interrupts[:MAX_VALUES]:
         choices = (asked.data or {}).get("choices")
         told = one_line(" or ".join(map(repr, choices)), MAX_CELL) if choices else "..."
@@ -119,7 +119,8 @@ def _questions(execution: Execution) -> Iterable[tuple[str, str]]:
             wanted = f"{wanted}: {one_line(schema_in_words(asked.schema), MAX_CELL)}"
         until = "" if asked.expires_at is None else f", until {local_time(asked.expires_at)}"
         question = f"{one_line(asked.question, MAX_ERROR)} ({asked.kind}: {wanted}{until})"
-        yield question, f"run.answer({asked.interrupt_id!r}, {told})"
+        name = asked.interrupt_id
+        yield question, (f"%dive answer {name} {example_answer(asked)}", f"run.answer({name!r}, {told})")
 
 
 def _answers(execution: Execution) -> Iterable[tuple[str, str]]:
@@ -233,8 +234,8 @@ def as_text(report: Report) -> str:
         lines += ["", f"{report.values_title}:", *_text_values(report.values)]
     for question, answer in report.answers:
         lines += ["", f"asked: {question}", f"answered: {answer}"]
-    for question, answer in report.questions:
-        lines += ["", f"asks: {question}", f"to answer: {answer}"]
+    for question, ways in report.questions:
+        lines += ["", f"asks: {question}", f"to answer: {' or '.join(ways)}"]
     if report.error:
         lines += ["", f"error: {report.error}"]
     if report.next:
@@ -346,8 +347,8 @@ def _asked(report: Report) -> str:
     )
     return answered + "".join(
         f'<p style="margin:6px 0"><strong>asks:</strong> {_safe(question)}<br>'
-        f"to answer: <code>{_safe(answer)}</code></p>"
-        for question, answer in report.questions
+        f"to answer: {' or '.join(f'<code>{_safe(way)}</code>' for way in ways)}</p>"
+        for question, ways in report.questions
     )
 
 

@@ -113,13 +113,13 @@ def _answered_here(run: Run) -> bool:
 
 def _answered(run: Run, question: Interrupt) -> bool:
     from divebook.analysis.shown import visible
-    from divebook.notebook.arguments import yaml_value
+    from divebook.config.answers import Typed
 
     told = [question.question, *([question.message] if question.message else []), _shown_data(question)]
     print(visible("\n".join(filter(None, told))))  # noqa: T201 - this is how one asks in a cell
     while typed := input(f"{wanted_answer(question)} (empty: later): "):
         try:
-            run.answer(question.interrupt_id, yaml_value(typed))
+            run.answer(question.interrupt_id, Typed(typed).meant(question))
         except InterruptError as error:
             print(visible(str(error)))  # noqa: T201 - same
         else:

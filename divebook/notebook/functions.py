@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 
 def inbox(*, store: str | None = None) -> pd.DataFrame:
-    """Return the questions that wait for an answer, those of the newest execution first, as ``%dive inbox`` lists them.
+    """Return the questions that wait for an answer, those of the newest execution first.
 
-    `divebook.analysis.frames.questions_frame` documents the columns.
+    `divebook.analysis.frames.questions_frame` documents the columns. As the last value of a cell it shows
+    the cards that ``%dive inbox`` shows.
 
     Examples
     --------
@@ -30,9 +31,12 @@ def inbox(*, store: str | None = None) -> pd.DataFrame:
     >>> answer(question["interrupt_id"], "this one").wait().status
     'completed'
     """
-    from divebook.analysis.frames import questions_frame
+    from divebook.analysis.frames import ShownFrame, questions_frame
+    from divebook.notebook.inbox import InboxDisplay
 
-    return questions_frame(current_session().over(store).interrupts())
+    environment = current_session().over(store)
+    asked = environment.interrupts()
+    return ShownFrame.of(questions_frame(asked), InboxDisplay(environment, store) if asked else None)
 
 
 def answer(interrupt_id: str, response: Any, *, by: str | None = None, store: str | None = None) -> Run:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from IPython.core.error import UsageError
 
 from divebook.events.catalog import CANCELLED, FAILED, PENDING, RUNNING, STATUSES, WAITING
-from divebook.notebook.arguments import Arguments, parse, split
+from divebook.notebook.arguments import REPEATED, Arguments, parse, split
 from divebook.notebook.cell_completion import NOTHING, Candidate, Found, matching
 from divebook.workflow.resources import DURABILITIES
 
@@ -33,6 +33,9 @@ class Surroundings(Protocol):
 
     def inputs(self, workflow: str | None) -> Iterable[InputDefinition]:
         """Return the inputs of a workflow, or of the one that was defined last."""
+
+    def asking(self, workflow: str | None) -> Iterable[str]:
+        """Return the steps of a workflow, or of the one that was defined last, that may ask something."""
 
     def executions(self) -> Iterable[ExecutionRecord]:
         """Return the latest executions, newest first."""
@@ -80,7 +83,7 @@ def _behind(
     arguments = parse(rest, command.flags, command.valued, inputs=command.inputs)
     if option:
         value = fragment.partition("=")[2] if fragment.startswith("--") else fragment
-        return matching(value, _option_values(option, names))
+        return matching(value, _option_values(option, arguments, names))
     if fragment.startswith("-"):
         return matching(fragment, _options(command, arguments))
     if "=" in fragment and command.inputs:
@@ -109,15 +112,16 @@ def _options(command: Command, arguments: Arguments) -> Iterator[Candidate]:
     return (
         Candidate(spelled, "option")
         for spelled, name in spellings.items()
-        if spelled.startswith("--") and not arguments.has(name)
+        if spelled.startswith("--") and (name in REPEATED or not arguments.has(name))
     )
 
 
-def _option_values(option: str, names: Surroundings) -> Iterator[Candidate]:
+def _option_values(option: str, arguments: Arguments, names: Surroundings) -> Iterator[Candidate]:
     known: Mapping[str, Callable[[], Iterable[str]]] = {
         "status": lambda: STATUSES,
         "durability": lambda: DURABILITIES,
         "workflow": names.workflows,
+        "answer": lambda: (f"{step}=" for step in names.asking(arguments.words[0] if arguments.words else None)),
     }
     return (Candidate(value, option) for value in (known[option]() if option in known else ()))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import textwrap
 from collections.abc import Iterable
 
@@ -9,6 +10,7 @@ from divebook.analysis.shown import local_time, one_line, plural
 from divebook.engine.interrupts import example_answer, schema_in_words, wanted_answer
 from divebook.engine.state import Interrupt
 from divebook.environment import Environment
+from divebook.execution import Execution
 from divebook.workflow.definition import InputDefinition, Workflow
 
 WIDTH = 96
@@ -22,13 +24,13 @@ def contents(environment: Environment) -> str:
     return "\n".join([*_section("workflows", workflows), *_section("agents", agents), *_section("actions", actions)])
 
 
-def questions(environment: Environment) -> str:
-    """Return the questions that wait for an answer, and how to give it."""
-    asked = ["\n    ".join(_question(*found)) for found in environment.interrupts()]
+def questions(environment: Environment, store: str | None = None) -> str:
+    """Return the questions that wait for an answer, and how to give it in a session that names this store."""
+    asked = ["\n    ".join(question_lines(*found, store)) for found in environment.interrupts()]
     return "\n".join(_section("questions", asked or ["none"]))
 
 
-def _question(execution_id: str, question: Interrupt) -> Iterable[str]:
+def question_lines(execution_id: str, question: Interrupt, store: str | None = None) -> Iterable[str]:
     """Yield the lines of one question: who asks, what, what fits, until when, and what to type."""
     yield f"{question.interrupt_id}  {question.kind}  ({execution_id}, step {one_line(question.step, 40)})"
     yield one_line(question.question, 200)
@@ -39,7 +41,20 @@ def _question(execution_id: str, question: Interrupt) -> Iterable[str]:
         wanted = f"{wanted}: {one_line(schema_in_words(question.schema), 200)}"
     until = "" if question.expires_at is None else f", until {local_time(question.expires_at)}"
     yield f"answer with {wanted}{until}"
-    yield f"to answer: %dive answer {question.interrupt_id} {example_answer(question)}"
+    again = "" if store is None else f" --store {store}"
+    yield f"to answer: %dive answer {question.interrupt_id} {example_answer(question)}{again}"
+
+
+def ways_to_answer(execution: Execution) -> list[str]:
+    """Return the questions of an execution, and the commands that answer them, here and in a shell."""
+    location = execution.store.location
+    lines = []
+    for question in execution.interrupts:
+        lines += ["waits for an answer:", *(f"  {line}" for line in question_lines(execution.id, question))]
+        if location != "memory:":
+            words = ["divebook", "answer", question.interrupt_id, example_answer(question), "--store", location]
+            lines.append(f"  or in a shell: {shlex.join(words)}")
+    return lines
 
 
 def _section(title: str, lines: Iterable[str]) -> list[str]:

@@ -110,7 +110,7 @@ class DiveMagics(Magics):
             return _in_background(run, front_end, awaited=awaited)
         if awaited:
             return _finish_in_cell(run, arguments, front_end)
-        return _checked(finish_blocking(run, front_end), arguments)
+        return _checked(finish_blocking(run, front_end), arguments, front_end)
 
     @property
     def _session(self) -> Session:
@@ -128,13 +128,15 @@ class DiveMagics(Magics):
         KEY=$NAME      an input whose value is a variable of the kernel
         --background   return at once; `await run` or `run.wait()` wait for the end
         --no-check     let the cell succeed although the run fails or is cancelled
-        --check        fail the cell also if the run waits for an answer
+        --strict       fail the cell also if the run has to wait for an answer or a signal
         --new          begin afresh, where this cell has begun a run before
         --no-data      leave the data of the run out of the notebook; only text, table and picture are saved
         --store PATH   keep the log there
         --durability full|relaxed   relaxed: faster, but a power failure may take the latest events
         --bounds max_cost=2.50,max_llm_calls=40   what it may spend
-        --answer STEP=VALUE         an answer up front, in YAML; STEP:2 for its second question, or an id
+        --answer STEP=VALUE         an answer up front, also several; STEP:2=... for its second question, or an id;
+                                    in YAML where data is asked for, or STEP:=JSON
+        --answers FILE              answers up front: YAML that maps steps to answers; as in DIVEBOOK_ANSWERS
 
         `r = %dive run ...` keeps the run. Interrupting the kernel pauses it. A run that fails is shown, and fails the
         cell, so that Run All stops there: `r = %dive show ID` gets hold of it. The same cell with the same workflow and
@@ -162,11 +164,12 @@ class DiveMagics(Magics):
         ID             the execution; the beginning of its id is enough
         --background   return at once
         --no-check     let the cell succeed although the run fails or is cancelled
-        --check        fail the cell also if the run waits for an answer
+        --strict       fail the cell also if the run has to wait for an answer or a signal
         --no-data      leave the data of the run out of the notebook
         --store PATH   where its log is
         --bounds max_cost=2.50,...  bounds in place of those it had
-        --answer STEP=VALUE         an answer up front, in YAML
+        --answer STEP=VALUE         an answer up front, also several; `%dive run?` says more
+        --answers FILE              answers up front: YAML that maps steps to answers
         """
         execution_id, store = arguments.only_word("execution id"), arguments.options.get("store")
         return self._session.resume(execution_id, store=store, **_spared(arguments))
@@ -209,21 +212,22 @@ class DiveMagics(Magics):
         """Answer a question, and show what becomes of its run.
 
         ID             the question, as `%dive inbox` shows it
-        ANSWER         in YAML: a text, yes or no, a number, {a: 1}; what fits, %dive inbox says
+        ANSWER         a text, yes or no, a number, data in YAML ({a: 1}); what fits, %dive inbox says
         --by NAME      who answers
         --background   return at once
         --no-check     let the cell succeed although the run fails or is cancelled
-        --check        fail the cell also if the run waits for an answer
+        --strict       fail the cell also if the run has to wait for an answer or a signal
         --no-data      leave the data of the run out of the notebook
         --store PATH   where its log is
         """
-        from divebook.notebook.arguments import yaml_value
+        from divebook.config.answers import Typed
 
         if len(arguments.words) != 2:
             raise UsageError("%dive answer needs the id of a question and an answer; %dive inbox lists the questions")
-        question, response = arguments.words
-        options = arguments.options
-        return self._session.answer(question, yaml_value(response), by=options.get("by"), store=options.get("store"))
+        name, response = arguments.words
+        by, store = arguments.options.get("by"), arguments.options.get("store")
+        meant = Typed(response).meant(self._session.over(store).question(name))
+        return self._session.answer(name, meant, by=by, store=store)
 
     def signal(self, arguments: Arguments) -> Run:
         """Send a signal to an execution, and show what becomes of it.
@@ -234,7 +238,7 @@ class DiveMagics(Magics):
         --by NAME      who sends it
         --background   return at once
         --no-check     let the cell succeed although the run fails or is cancelled
-        --check        fail the cell also if the run waits for an answer
+        --strict       fail the cell also if the run has to wait for an answer or a signal
         --no-data      leave the data of the run out of the notebook
         --store PATH   where its log is
         """
@@ -248,13 +252,19 @@ class DiveMagics(Magics):
         return self._session.signal(execution_id, name, given, by=options.get("by"), store=options.get("store"))
 
     def inbox(self, arguments: Arguments) -> None:
-        """List the questions that wait for an answer.
+        """Show the questions that wait for an answer: as cards to be answered in place, or as text with commands.
 
         --store PATH   where the logs are
         """
+        from divebook.notebook.inbox import InboxOutput
         from divebook.notebook.listing import questions
 
-        print(questions(self._session.over(arguments.options.get("store"))))  # noqa: T201 - same
+        store = arguments.options.get("store")
+        environment = self._session.over(store)
+        if present_front_end(self.shell).shows_widgets and environment.interrupts():
+            InboxOutput(environment, store)
+        else:
+            print(questions(environment, store))  # noqa: T201 - same
 
     def recover(self, arguments: Arguments) -> None:
         """List executions that were interrupted, or take them up in the background.
@@ -324,9 +334,10 @@ def _command_called(name: str) -> Command:
 def _spared(arguments: Arguments) -> dict[str, Any]:
     """Return the bounds and the answers up front that a line names."""
     from divebook.config.answers import answers_from, bounds_from
-    from divebook.notebook.arguments import answers_of
 
-    return {"bounds": bounds_from(arguments.options.get("bounds")), "answers": answers_from(answers_of(arguments))}
+    typed = filter(None, arguments.options.get("answer", "").split("\n"))
+    answers = answers_from(typed, arguments.options.get("answers"))
+    return {"bounds": bounds_from(arguments.options.get("bounds")), "answers": answers}
 
 
 def _print_help(name: str) -> None:
@@ -363,14 +374,18 @@ def _finish_in_cell(run: Run, arguments: Arguments, front_end: FrontEnd) -> Coro
 
     async def finish() -> Run:
         with short_errors():
-            return _checked(await finish_awaited(run, front_end), arguments)
+            return _checked(await finish_awaited(run, front_end), arguments, front_end)
 
     return finish()
 
 
-def _checked(run: Run, arguments: Arguments) -> Run:
+def _checked(run: Run, arguments: Arguments, front_end: FrontEnd) -> Run:
     """Return the run; or show it and fail the cell, if it failed, so that Run All does not go on without it."""
-    if run.status == "completed" or not (run.status in FAILING or arguments.has("check")) or arguments.has("no-check"):
+    for key in run.unused_answers:
+        print(f"nobody asked what is answered for {key!r}")  # noqa: T201 - what a magic prints is its answer
+    if run.status == "waiting":
+        return _waiting(run, front_end, strict=arguments.has("strict"))
+    if run.status not in FAILING or arguments.has("no-check"):
         return run
     from IPython.display import display
 
@@ -386,14 +401,32 @@ def _checked(run: Run, arguments: Arguments) -> Run:
     raise error
 
 
+def _waiting(run: Run, front_end: FrontEnd, *, strict: bool) -> Run:
+    """Return a run that has to wait, and show it where that was not done yet; or fail the cell."""
+    from divebook.notebook.cards import card, show_as
+    from divebook.notebook.listing import ways_to_answer
+    from divebook.notebook.run import waiting_error
+
+    if strict:
+        error = waiting_error(run.execution)
+        show_as(error, [card(error)[0], *ways_to_answer(run.execution)])
+        raise error
+    if run.interrupts and not front_end.shows_widgets:
+        from IPython.display import display
+
+        display(run)  # type: ignore[no-untyped-call]
+        run.shown_in = front_end.count
+    return run
+
+
 FAILING = ("failed", "cancelled")
 HELP_OPTIONS = frozenset({"--help", "-h"})
 _STORE = {"--store": "store"}
-_SPARING = {**_STORE, "--bounds": "bounds", "--answer": "answer"}
+_SPARING = {**_STORE, "--bounds": "bounds", "--answer": "answer", "--answers": "answers"}
 _RUNNING = {**_SPARING, "--durability": "durability"}
 _SENDING = {**_STORE, "--by": "by"}
 _FLAGS = {"--background": "background", "-b": "background"} | {
-    f"--{name}": name for name in ("check", "no-check", "no-data")
+    f"--{name}": name for name in ("strict", "no-check", "no-data")
 }
 _STARTING = {**_FLAGS, "--new": "new"}
 _LISTING = {"--status": "status", "--workflow": "workflow", "--limit": "limit", "-n": "limit", **_STORE}

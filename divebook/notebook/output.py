@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from divebook.events.catalog import TERMINAL
 from divebook.notebook.frontend import FrontEnd
 from divebook.notebook.view import view_of
+from divebook.widgets.feed import Feed
 from divebook.widgets.protocol import Delta
 from divebook.widgets.publisher import Publisher, publisher_of
 
@@ -30,12 +31,12 @@ class LiveOutput:
 
     def __init__(self, run: Run, front_end: FrontEnd) -> None:
         self.run, self.front_end = run, front_end
-        self._publisher: Publisher = publisher_of(run.execution)
+        self._publisher: Publisher[Feed] = publisher_of(run.execution)
         self.view: LiveView = view_of(run)
         self._lock = threading.Lock()
         self._is_final = False
         self._static: Any = None
-        self._live = _display(self._live_bundle())
+        self._live = display_bundle(self._live_bundle())
         self._detach: Callable[[], None] = self._publisher.add(self._look)
 
     @property
@@ -50,7 +51,7 @@ class LiveOutput:
             return
         with self._lock:
             if not self._is_final:
-                self._static = _display(self.run.static_bundle())
+                self._static = display_bundle(self.run.static_bundle())
 
     def _live_bundle(self) -> dict[str, Any]:
         view = {"version_major": 2, "version_minor": 0, "model_id": self.view.model_id}
@@ -75,7 +76,8 @@ class LiveOutput:
         self.view.retire()
 
 
-def _display(bundle: dict[str, Any]) -> Any:
+def display_bundle(bundle: dict[str, Any]) -> Any:
+    """Display data by its types; return the handle that changes it."""
     from IPython.display import display
 
     return display(bundle, raw=True, display_id=True)  # type: ignore[no-untyped-call]

@@ -6,8 +6,11 @@ import asyncio
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Self
 
+from divebook.analysis.shown import one_line
 from divebook.engine.state import Interrupt, PathState, Usage
 from divebook.environment import Environment
+from divebook.errors import ExecutionWaitingError
+from divebook.events.catalog import WAITING
 from divebook.execution import Execution
 from divebook.notebook.frontend import shows_widgets
 
@@ -45,6 +48,8 @@ class Run:
         """What is said beside it: that it was not run again, say."""
         self.keeps_data: bool | None = None
         """Whether its output carries its data; None as ``DIVEBOOK_NOTEBOOK_DATA`` and the Config say."""
+        self.strict = False
+        """Whether it is an error for whoever waits that it has to wait for an answer or a signal."""
 
     # --- what it is ------------------------------------------------------------------------------------------------
 
@@ -132,13 +137,18 @@ class Run:
             Seconds; TimeoutError afterwards, while the run goes on.
         check
             Raise ExecutionFailedError or ExecutionCancelledError unless it completed.
+
+        Raises
+        ------
+        ExecutionWaitingError
+            It is `strict`, and has to wait for an answer or a signal.
         """
         self._execution.wait(timeout)
         if self._answers is not None:
             self._answers.settle(self._execution)
         if check:
             self._execution.wait(check=True)
-        return self
+        return self._strictly()
 
     def __await__(self) -> Generator[Any, None, Self]:
         """Wait on any asyncio loop, the kernel's included; return itself."""
@@ -149,7 +159,17 @@ class Run:
         while not waiter.done():
             await asyncio.wait((waiter,), timeout=TICK)
         waiter.result()
+        return self._strictly()
+
+    def _strictly(self) -> Self:
+        if self.strict and self.status == WAITING:
+            raise waiting_error(self._execution)
         return self
+
+    @property
+    def unused_answers(self) -> tuple[str, ...]:
+        """Answers up front for which no question came."""
+        return () if self._answers is None else self._answers.unused
 
     def pause(self) -> Self:
         """Let nothing more begin until it is resumed; returns at once, `wait` for it to come to rest."""
@@ -246,6 +266,11 @@ class Run:
             return positions
 
         return ReplayView(read_on, f"{self._execution.workflow.name} {self.id}", moves=shows_widgets())
+
+
+def waiting_error(execution: Execution) -> ExecutionWaitingError:
+    """Return what is wrong if an execution has to wait."""
+    return ExecutionWaitingError(execution.id, *(one_line(asked.question, 200) for asked in execution.interrupts[:1]))
 
 
 async def _wait(execution: Execution, answers: Answers | None) -> None:

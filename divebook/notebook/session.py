@@ -199,7 +199,7 @@ class Session:
                 f"this cell's last run {execution_id} is {earlier.record.status}, and its {changed} changed since. "
                 f"%dive resume {execution_id} goes on with it as it was; --new begins afresh"
             )
-        run = self.run_of(execution_id, store=store)
+        run = Run(environment.execution(execution_id), environment, answers)
         if earlier.has_completed:
             run.note = note_of(run.execution)
         elif not run.execution.is_live:
@@ -324,7 +324,8 @@ def run(
     store: str | None = None,
     durability: str | None = None,
     bounds: Bounds | Mapping[str, Any] | None = None,
-    answers: Mapping[str, Any] | None = None,
+    answers: Mapping[str, Any] | str | Path | None = None,
+    strict: bool = False,
     dialect: Dialect = "divebook",
 ) -> Run:
     """Start a workflow and return at once; ``await`` the result, or call its `wait`.
@@ -344,7 +345,10 @@ def run(
     bounds
         What it may spend: ``{"max_cost": 2.50}``.
     answers
-        Answers up front, for whoever waits for the run: by id, by step, or ``step:2`` for its second question.
+        Answers up front, for whoever waits for the run: by id, by step, or ``step:2`` for its second question; or the
+        path of a YAML file that holds them. Those in ``DIVEBOOK_ANSWERS`` hold as well.
+    strict
+        Let whoever waits for the run get an `ExecutionWaitingError` if it has to wait for an answer or a signal.
     dialect
         How a file or text is read.
 
@@ -356,8 +360,10 @@ def run(
     """
     session = current_session()
     chosen = workflow if isinstance(workflow, Workflow) else _chosen(session, workflow, name, dialect)
-    known = answers_from((answers or {}).items())
-    return session.start(chosen, inputs, store=store, durability=durability, bounds=bounds, answers=known)
+    known = answers_from(file=answers) if isinstance(answers, str | Path) else answers_from(given=answers)
+    started = session.start(chosen, inputs, store=store, durability=durability, bounds=bounds, answers=known)
+    started.strict = strict
+    return started
 
 
 def _chosen(session: Session, source: str | Path, name: str | None, dialect: Dialect) -> Workflow:

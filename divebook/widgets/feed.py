@@ -9,7 +9,7 @@ and `stream` may be called from other threads than the one that makes the frames
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from divebook.analysis.shown import cut
@@ -50,6 +50,28 @@ class Feed:
         self._questions: dict[str, Question] = {}
 
     # --- from the engine -------------------------------------------------------------------------------------------
+
+    def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Take over what happens and what models write from now on, and call `wake` each time.
+
+        Call what is returned to stop it.
+        """
+
+        def take(events: Sequence[Event]) -> None:
+            self.receive(events)
+            wake()
+
+        def write(delta: TextDelta) -> None:
+            self.stream(delta)
+            wake()
+
+        subscriptions = self.source.subscribe(take), self.source.subscribe_text(write)
+
+        def stop() -> None:
+            for unsubscribe in subscriptions:
+                unsubscribe()
+
+        return stop
 
     def receive(self, events: Sequence[Event]) -> None:
         """Take over new events; any thread."""

@@ -13,22 +13,26 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from divebook.errors import DivebookError
+from divebook.errors import DivebookError, SetupError
 from divebook.widgets.protocol import Ack, Answer, Control
 
 REMEMBERED = 1000
 """Intents whose outcome is still known."""
 
 
+def _refuse() -> None:
+    raise SetupError("this view takes answers only")
+
+
 @dataclass(frozen=True, slots=True)
 class Handlers:
     """What is called for each intent, on a thread of its own; an error of divebook becomes a refusal."""
 
-    answer: Callable[[str, Any], None]
-    """Takes the interrupt's id and the response."""
-    pause: Callable[[], None]
-    resume: Callable[[], None]
-    cancel: Callable[[], None]
+    answer: Callable[[str, Any], str | None]
+    """Takes the interrupt's id and the response; may return what to say beside that it was taken."""
+    pause: Callable[[], None] = _refuse
+    resume: Callable[[], None] = _refuse
+    cancel: Callable[[], None] = _refuse
 
 
 class Intents:
@@ -70,18 +74,18 @@ class Intents:
 
     def _carry_out(self, intent: Answer | Control) -> None:
         try:
-            self._call(intent)
+            said = self._call(intent)
         except Exception as error:  # noqa: BLE001 - whatever went wrong, the person who asked must hear of it
             told = str(error) if isinstance(error, DivebookError) else f"{type(error).__name__}: {error}"
             outcome = Ack(type="ack", id=intent["id"], accepted=False, text=told)
         else:
-            outcome = Ack(type="ack", id=intent["id"], accepted=True, text="")
+            outcome = Ack(type="ack", id=intent["id"], accepted=True, text=said or "")
         self._remember(intent["id"], outcome)
         self._acknowledge(outcome)
 
-    def _call(self, intent: Answer | Control) -> None:
+    def _call(self, intent: Answer | Control) -> str | None:
         if intent["type"] == "answer":
-            self._handlers.answer(intent["interrupt_id"], intent["response"])
-            return
+            return self._handlers.answer(intent["interrupt_id"], intent["response"])
         commands = {"pause": self._handlers.pause, "resume": self._handlers.resume, "cancel": self._handlers.cancel}
         commands[intent["command"]]()
+        return None

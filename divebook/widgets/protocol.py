@@ -6,7 +6,7 @@
 A view says `Hello` until it is welcomed, and names the last event it knows of. `Welcome` brings it up to date; spans
 that are older than what fits come by `Range`. From then on `Delta` brings what changed, with the numbers of the events
 it was made of: a view that finds a gap says `Hello` again. What a person wants carries an id, is sent again until it
-is acknowledged, and is done once.
+is acknowledged, and is done once. From time to time a view says that it is still `Alive`: tabs close without a word.
 """
 
 from __future__ import annotations
@@ -148,6 +148,14 @@ class Streamed(TypedDict):
     text: str
 
 
+class Asked(TypedDict):
+    """A question and the execution that asks it."""
+
+    execution_id: str
+    workflow: str
+    question: Question
+
+
 # --- from the kernel -----------------------------------------------------------------------------------------------
 
 
@@ -228,7 +236,34 @@ class Ack(TypedDict):
     id: str
     accepted: bool
     text: str
-    """Why it was refused."""
+    """Why it was refused, or what comes of it if that is not what one expects."""
+
+
+class Inbox(TypedDict):
+    """What waits for an answer in all executions of a store, for a view that begins or has missed something."""
+
+    type: Literal["inbox"]
+    view: str
+    last: int
+    """Number of the last `InboxDelta` that is in it."""
+    now_us: Micros
+    hidden: int
+    """Open questions that are too many to be shown."""
+    asked: list[Asked]
+    """All open questions, and those that were settled lately."""
+
+
+class InboxDelta(TypedDict):
+    """What changed since the last one, for all views."""
+
+    type: Literal["asked"]
+    after: int
+    """The one it continues; a view that knows less has missed something."""
+    last: int
+    now_us: Micros
+    hidden: int
+    asked: list[Asked]
+    """Those that are new or changed."""
 
 
 # --- from the browser ----------------------------------------------------------------------------------------------
@@ -241,6 +276,14 @@ class Hello(TypedDict):
     view: str
     since: int
     """Sequence number of the last event it knows of; 0 for none."""
+
+
+class Alive(TypedDict):
+    """A view is still there; one that was forgotten meanwhile is welcomed anew."""
+
+    type: Literal["alive"]
+    view: str
+    since: int
 
 
 class Bye(TypedDict):
@@ -285,7 +328,8 @@ class Control(TypedDict):
 
 
 ToBrowser: TypeAlias = Welcome | Delta | History | Detail | Ack
-ToKernel: TypeAlias = Hello | Bye | Range | DetailRequest | Answer | Control
+InboxToBrowser: TypeAlias = Inbox | InboxDelta | Ack
+ToKernel: TypeAlias = Hello | Alive | Bye | Range | DetailRequest | Answer | Control
 
 
 # --- stepping through a log ----------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Who sends: one thread for each execution that is looked at, at most 30 messages a second to each view.
+"""Who sends: one thread for each thing that is looked at, at most 30 messages a second to each view.
 
 Servers cut off what sends more than 1,000 messages a second, the end of the cell included. `Publisher.turn` does at
 most one thing and says how long to wait for the next, so that it can be tested without a thread.
@@ -12,15 +12,12 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from divebook.errors import StoreError
-from divebook.events import Event
 from divebook.execution import Execution
-from divebook.execution.streaming import TextDelta
 from divebook.widgets.feed import Feed
-from divebook.widgets.protocol import Delta
 from divebook.widgets.source import source_of
 
 INTERVAL = 1 / 30
@@ -30,12 +27,37 @@ HEARTBEAT = 1.0
 
 _log = logging.getLogger(__name__)
 
-Listener: TypeAlias = Callable[[Delta], int]
-"""Sends a delta; returns how many messages that took."""
+Listener: TypeAlias = Callable[[Any], int]
+"""Sends a frame; returns how many messages that took."""
+Beat: TypeAlias = Callable[[], None]
+"""Called with each heartbeat."""
 Reply: TypeAlias = Callable[[], None]
 
 
-class Publisher:
+class Followed(Protocol):
+    """What a publisher tells of."""
+
+    @property
+    def has_news(self) -> bool:
+        """Whether the next frame is likely to tell something."""
+
+    def frame(self) -> Any:
+        """Return what changed since the last frame, or None."""
+
+    def look_again(self) -> None:
+        """Look into the store at the next frame."""
+
+    def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Take over what happens from now on, and call `wake` each time; call what is returned to stop it."""
+
+    def welcome(self, view: str, since: int) -> Any:
+        """Return what a view lacks that knows the frames up to `since`."""
+
+
+FeedT = TypeVar("FeedT", bound=Followed)
+
+
+class Publisher(Generic[FeedT]):
     """Sends the frames of one feed to all views, and answers to single ones, evenly spread over time.
 
     Parameters
@@ -46,49 +68,46 @@ class Publisher:
         Seconds on a clock that never goes back.
     """
 
-    def __init__(self, feed: Feed, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, feed: FeedT, clock: Callable[[], float] = time.monotonic) -> None:
         self.feed = feed
         self._clock = clock
         self._listeners: tuple[Listener, ...] = ()
+        self._beats: tuple[Beat, ...] = ()
         self._urgent: deque[Reply] = deque()
         self._patient: deque[Reply] = deque()
         self._patience_was_last = False
         self._free_at = self._beat_at = 0.0
         self._news, self._lock = threading.Event(), threading.Lock()
         self._thread: threading.Thread | None = None
-        self._subscriptions: tuple[Callable[[], None], ...] = ()
+        self._unsubscribe: Callable[[], None] = lambda: None
 
     # --- who listens -----------------------------------------------------------------------------------------------
 
-    def add(self, listener: Listener) -> Callable[[], None]:
-        """Send deltas to a listener from now on; call what is returned to stop it."""
+    def add(self, listener: Listener, beat: Beat = lambda: None) -> Callable[[], None]:
+        """Send frames to a listener from now on, and call `beat` now and then; call what is returned to stop it."""
         with self._lock:
-            self._listeners = (*self._listeners, listener)
+            self._listeners, self._beats = (*self._listeners, listener), (*self._beats, beat)
             if self._thread is None:
                 self._start()
 
         def remove() -> None:
             with self._lock:
                 self._listeners = tuple(known for known in self._listeners if known is not listener)
+                self._beats = tuple(known for known in self._beats if known is not beat)
             self._news.set()
 
         return remove
 
     def _start(self) -> None:
-        source = self.feed.source
-        self._subscriptions = (source.subscribe(self._receive), source.subscribe_text(self._stream))
+        self._unsubscribe = self.feed.subscribe(self.wake)
         self.feed.look_again()
         # in the context of whoever shows the view: kernels find the cell to send to there
         run = contextvars.copy_context().run
         self._thread = threading.Thread(target=run, args=(self._publish,), name="divebook-publisher", daemon=True)
         self._thread.start()
 
-    def _receive(self, events: Sequence[Event]) -> None:
-        self.feed.receive(events)
-        self._news.set()
-
-    def _stream(self, delta: TextDelta) -> None:
-        self.feed.stream(delta)
+    def wake(self) -> None:
+        """Look whether there is something to send; any thread."""
         self._news.set()
 
     def post(self, reply: Reply, *, urgent: bool) -> None:
@@ -128,12 +147,14 @@ class Publisher:
         if now >= self._beat_at:
             self._beat_at = now + HEARTBEAT
             self.feed.look_again()
+            for beat in self._beats:
+                beat()
         elif not self.feed.has_news:
             return 0
         delta = self.feed.frame()
         if delta is None:
             return 0
-        return max([listener(delta) for listener in self._listeners], default=1)
+        return max([1, *(listener(delta) for listener in self._listeners)])
 
     def _publish(self) -> None:
         while True:
@@ -146,8 +167,7 @@ class Publisher:
                 self._listeners = ()
             with self._lock:
                 if not self._listeners:
-                    for unsubscribe in self._subscriptions:
-                        unsubscribe()
+                    self._unsubscribe()
                     self._thread = None
                     return
             if self._clock() < self._free_at:
@@ -156,11 +176,11 @@ class Publisher:
                 self._news.wait(wait)
 
 
-_publishers: weakref.WeakValueDictionary[tuple[int, str], Publisher] = weakref.WeakValueDictionary()
+_publishers: weakref.WeakValueDictionary[tuple[int, str], Publisher[Feed]] = weakref.WeakValueDictionary()
 _publishers_lock = threading.Lock()
 
 
-def publisher_of(execution: Execution) -> Publisher:
+def publisher_of(execution: Execution) -> Publisher[Feed]:
     """Return the publisher of an execution: one for all its views, so that each event is looked at once.
 
     An execution that was taken up again is another object for the same log: the views then follow the new one.

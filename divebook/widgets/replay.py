@@ -8,7 +8,7 @@ from typing import Any
 
 import anywidget
 
-from divebook.widgets.live import answer_while_busy, built
+from divebook.widgets.following import answer_while_busy, built
 from divebook.widgets.positions import Steppable, reply_of
 
 

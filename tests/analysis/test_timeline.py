@@ -4,6 +4,8 @@ import base64
 from xml.etree import ElementTree as ET
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from divebook.analysis.spans import Span
 from divebook.analysis.timeline import MAX_BARS, MAX_LANES, MAX_ROWS, layout, svg, svg_data_uri
@@ -71,9 +73,35 @@ def test_a_running_bar_ends_now():
 
 @pytest.mark.parametrize("extent", [0, 1, 999, 1000, 1_234_567, 59_000_000, 86_400_000_000])
 def test_every_extent_has_a_readable_axis(extent):
-    picture = svg(layout([span(ended=extent)]))
-    labels = [e for e in ET.fromstring(picture).iter(f"{SVG}text") if e.get("fill") == "#57606a"]
-    assert 1 <= len(labels) <= 11
+    assert 2 <= len(axis(svg(layout([span(ended=extent)])))) <= 9
+
+
+def axis(picture):
+    return [e.text for e in ET.fromstring(picture).iter(f"{SVG}text") if e.get("fill") == "#57606a"]
+
+
+@pytest.mark.parametrize(
+    ("extent", "labels"),
+    [
+        (3, ["0", "1 µs", "2 µs", "3 µs"]),
+        (1500, ["0", "0.2 ms", "0.4 ms", "0.6 ms", "0.8 ms", "1.0 ms", "1.2 ms", "1.4 ms"]),
+        (9999, ["0", "2 ms", "4 ms", "6 ms", "8 ms"]),
+        (1_300_000, ["0", "0.2 s", "0.4 s", "0.6 s", "0.8 s", "1.0 s", "1.2 s"]),
+        (6_700_000, ["0", "1 s", "2 s", "3 s", "4 s", "5 s", "6 s"]),
+        (100_000_000, ["0", "30 s", "1 min", "1 min 30 s"]),
+        (9_000_000_000, ["0", "30 min", "1 h", "1 h 30 min", "2 h", "2 h 30 min"]),
+        (40 * 86_400_000_000, ["0", "7 d", "14 d", "21 d", "28 d", "35 d"]),
+    ],
+)
+def test_ticks_are_round_and_named_in_one_unit(extent, labels):
+    assert axis(svg(layout([span(ended=extent)]))) == labels
+
+
+@given(st.integers(1, 10**14))
+def test_no_two_ticks_have_the_same_name(extent):
+    labels = axis(svg(layout([span(ended=extent)])))
+    assert len(set(labels)) == len(labels)
+    assert 2 <= len(labels) <= 9
 
 
 def test_nothing_is_a_picture_too():

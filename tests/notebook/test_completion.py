@@ -51,6 +51,12 @@ def test_workflows_and_their_inputs_are_offered(completed, cell):
     assert completed("%dive runs --workflow s") == {"sum": "workflow"}
 
 
+def test_steps_that_ask_are_offered_for_answers_up_front(completed, cell):
+    cell("%%dive workflow w\nSteps:\n- {Name: sure, Ask: ok?}\n- {Name: add, Script: '1'}\n")
+    assert completed("%dive run w --answer ") == {"sure=": "answer"}
+    assert "--answer" in completed("%dive run w --answer sure=yes --")
+
+
 def test_variables_of_the_user_are_offered_for_inputs(completed, cell):
     cell(SUM)
     cell("rows = [1]")

@@ -4,7 +4,14 @@ import pytest
 from IPython.core.error import UsageError
 
 import divebook
-from divebook.errors import DefinitionError, ExecutionFailedError, InputError, NotFoundError, SetupError
+from divebook.errors import (
+    DefinitionError,
+    ExecutionFailedError,
+    ExecutionWaitingError,
+    InputError,
+    NotFoundError,
+    SetupError,
+)
 from divebook.notebook.magics import COMMANDS
 from divebook.steps.actions import REGISTERED, Action
 
@@ -183,8 +190,9 @@ def test_a_failed_run_is_a_value_where_that_is_asked_for(cell):
 def test_a_run_that_waits_fails_its_cell_only_if_that_is_asked_for(cell):
     cell("%%dive workflow w\nSteps:\n  - {Name: s, Ask: ok?}\n")
     assert cell("%dive run w")[0].status == "waiting"
-    with pytest.raises(ExecutionFailedError):
-        cell("%dive run w --check")
+    with pytest.raises(ExecutionWaitingError) as caught:
+        cell("%dive run w --strict --new")
+    assert card(caught.value)[0].startswith("ExecutionWaitingError: execution exec_")
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_a_question_is_shown_and_answered():
         assert "took effect" in form
         assert question.interrupt_id in form
         assert "retry" in form
-        assert "%dive" not in form
+        assert "%dive resume" not in form
     assert asking.answer(question.interrupt_id, "retry").wait().status == "completed"
     assert len(calls) == 2
 

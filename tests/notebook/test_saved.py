@@ -8,7 +8,7 @@ from IPython.core.error import UsageError
 import divebook
 from divebook.errors import DivebookError, SavedRunError
 from divebook.notebook.saved import open_notebook
-from divebook.widgets import live, replay
+from divebook.widgets import following, replay
 from divebook.widgets.saved import MIME
 
 WORKFLOW = (
@@ -148,7 +148,7 @@ def test_without_a_file_and_a_front_end_that_tells_the_magic_asks_for_one(cell, 
 
 
 def test_a_replay_answers_for_live_and_saved_runs_alike(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(live, "STATIC", tmp_path)
+    monkeypatch.setattr(following, "STATIC", tmp_path)
     (tmp_path / "replay.js").write_text("export default {}")
     (tmp_path / "replay.css").write_text("")
     sent = []

@@ -6,7 +6,8 @@ import types
 import pytest
 
 from divebook.errors import SetupError
-from divebook.widgets import live
+from divebook.widgets import following, live
+from divebook.widgets.audience import SILENCE
 from divebook.widgets.intents import Handlers
 from divebook.widgets.publisher import publisher_of
 from divebook.workflow.definition import Workflow
@@ -16,6 +17,16 @@ from tests.execution.worlds import environment
 PATIENCE = 20
 
 
+class Clock:
+    now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+DELTA = {"header": {"status": "completed", "workflow": "w"}, "questions": []}
+
+
 class Page:
     """A widget whose messages the test reads, as a browser would."""
 
@@ -23,7 +34,11 @@ class Page:
         self.messages, self.news, self.answers = [], threading.Condition(), []
         execution = environment().start(Workflow("w", [Step("a", script="1")])).wait(PATIENCE)
         handlers = Handlers(lambda *answer: self.answers.append(answer), *[lambda: None] * 3)
-        self.view = live.LiveView(publisher_of(execution), handlers)
+        self.clock = Clock()
+        self.view = live.LiveView(publisher_of(execution), handlers, self.clock)
+        self.view.observe(lambda _: self.hear({"type": "snapshot"}), "snapshot")
+        if self.view.snapshot:
+            self.hear({"type": "snapshot"})
 
     def hear(self, message):
         with self.news:
@@ -41,7 +56,7 @@ class Page:
 
 @pytest.fixture
 def page(monkeypatch):
-    monkeypatch.setattr(live, "built", lambda name: f"/* {name} */")
+    monkeypatch.setattr(following, "built", lambda name: f"/* {name} */")
     heard = []
     monkeypatch.setattr(live.LiveView, "send", lambda self, message: heard.append((self, message)))
     shown = Page()
@@ -53,14 +68,14 @@ def page(monkeypatch):
 
 
 def test_a_view_that_says_hello_is_welcomed(page):
-    page.wait_for("delta")
+    page.wait_for("snapshot")
     page.say(type="hello", view="v1", since=0)
     welcome = page.wait_for("welcome")
     assert (welcome["view"], welcome["total"]) == ("v1", 2)
 
 
 def test_spans_and_details_are_sent_on_demand(page):
-    page.wait_for("delta")
+    page.wait_for("snapshot")
     page.say(type="range", view="v1", first=0, stop=1)
     page.say(type="detail", view="v1", id=0)
     assert page.wait_for("history")["spans"]["id"] == [0]
@@ -74,9 +89,7 @@ def test_an_answer_is_acknowledged(page):
 
 
 def test_the_snapshot_holds_the_status(page):
-    page.wait_for("delta")
-    page.say(type="hello", view="v1", since=0)
-    page.wait_for("welcome")  # after the delta, and with it the snapshot, are done with
+    page.wait_for("snapshot")
     assert page.view.snapshot == {"status": "completed", "workflow": "w", "pending": []}
 
 
@@ -85,9 +98,9 @@ def test_the_bundle_travels_with_the_widget(page):
 
 
 def test_a_bundle_that_was_not_built_says_how_to_build_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(live, "STATIC", tmp_path)
+    monkeypatch.setattr(following, "STATIC", tmp_path)
     with pytest.raises(SetupError, match=r"python widgets/frontend\.py build"):
-        live.built("live.js")
+        following.built("live.js")
 
 
 def test_a_retired_view_stays_until_the_last_page_has_let_go_of_it(page):
@@ -107,11 +120,49 @@ def test_a_view_that_nobody_looks_at_retires_at_once(page):
 
 def test_a_kernel_that_remembers_the_busy_shell_is_made_to_forget_it():
     comm = types.SimpleNamespace(_reply_subshell_for="main")
-    live.answer_while_busy(comm)
+    following.answer_while_busy(comm)
     assert comm._reply_subshell_for is None
 
 
 def test_a_kernel_that_does_not_is_left_alone():
     comm = types.SimpleNamespace()
-    live.answer_while_busy(comm)
+    following.answer_while_busy(comm)
     assert vars(comm) == {}
+
+
+def test_nothing_is_sent_while_nobody_looks(page):
+    page.wait_for("snapshot")
+    assert page.view._tell(DELTA) == 0
+    page.say(type="hello", view="v1", since=0)
+    assert page.view._tell(DELTA) == 1
+
+
+def test_a_view_that_went_without_a_word_is_forgotten(page):
+    page.say(type="hello", view="gone", since=0)
+    page.say(type="hello", view="there", since=0)
+    page.clock.now += SILENCE
+    page.say(type="alive", view="there", since=2)
+    page.clock.now += 1
+    page.view.retire()
+    page.view._look_round()
+    assert page.view.comm is not None
+    page.clock.now += SILENCE
+    page.view._look_round()
+    assert page.view.comm is None
+
+
+def test_a_view_that_was_forgotten_and_is_there_after_all_is_welcomed_anew(page):
+    page.wait_for("snapshot")
+    publisher = page.view._publisher
+    thread = publisher._thread
+    page.view._detach()
+    thread.join(PATIENCE)  # from here on nothing happens by itself
+    page.say(type="hello", view="asleep", since=0)
+    page.say(type="alive", view="asleep", since=2)
+    assert len(publisher._urgent) == 1
+    page.clock.now += SILENCE + 1
+    page.view._look_round()
+    page.say(type="alive", view="asleep", since=2)
+    _, welcome = publisher._urgent
+    welcome()
+    assert (page.messages[-1]["type"], page.messages[-1]["since"]) == ("welcome", 2)

@@ -1,6 +1,7 @@
 """When messages are sent, and to whom."""
 
 import dataclasses
+import itertools
 import threading
 
 import pytest
@@ -135,3 +136,17 @@ def test_a_store_that_cannot_be_read_ends_the_thread_and_is_logged(caplog):
     publisher._publish()
     assert "the store is closed" in caplog.text
     assert publisher._listeners == ()
+
+
+def test_each_heartbeat_is_told_to_those_who_follow():
+    stage, beats = Stage(), []
+    stage.publisher._beats = (lambda: beats.append(stage.clock.now),)
+    stage.run(2.5 * HEARTBEAT)
+    assert [round(later - earlier, 3) for earlier, later in itertools.pairwise(beats)] == [HEARTBEAT, HEARTBEAT]
+
+
+def test_a_frame_that_nobody_sends_counts_as_a_message():
+    stage = Stage()
+    stage.publisher._listeners = (lambda _: 0,)
+    stage.log.write(*steps(1))
+    assert stage.publisher.turn() == pytest.approx(INTERVAL)

@@ -121,6 +121,13 @@ export interface Streamed {
   text: string;
 }
 
+/** A question and the execution that asks it. */
+export interface Asked {
+  execution_id: string;
+  workflow: string;
+  question: Question;
+}
+
 /** Everything a view needs to begin, or to go on after a gap. */
 export interface Welcome {
   type: "welcome";
@@ -191,8 +198,33 @@ export interface Ack {
   type: "ack";
   id: string;
   accepted: boolean;
-  /** Why it was refused. */
+  /** Why it was refused, or what comes of it if that is not what one expects. */
   text: string;
+}
+
+/** What waits for an answer in all executions of a store, for a view that begins or has missed something. */
+export interface Inbox {
+  type: "inbox";
+  view: string;
+  /** Number of the last `InboxDelta` that is in it. */
+  last: number;
+  now_us: Micros;
+  /** Open questions that are too many to be shown. */
+  hidden: number;
+  /** All open questions, and those that were settled lately. */
+  asked: Asked[];
+}
+
+/** What changed since the last one, for all views. */
+export interface InboxDelta {
+  type: "asked";
+  /** The one it continues; a view that knows less has missed something. */
+  after: number;
+  last: number;
+  now_us: Micros;
+  hidden: number;
+  /** Those that are new or changed. */
+  asked: Asked[];
 }
 
 /** A view begins, or has missed something. */
@@ -200,6 +232,13 @@ export interface Hello {
   type: "hello";
   view: string;
   /** Sequence number of the last event it knows of; 0 for none. */
+  since: number;
+}
+
+/** A view is still there; one that was forgotten meanwhile is welcomed anew. */
+export interface Alive {
+  type: "alive";
+  view: string;
   since: number;
 }
 
@@ -241,7 +280,9 @@ export interface Control {
 
 export type ToBrowser = Welcome | Delta | History | Detail | Ack;
 
-export type ToKernel = Hello | Bye | Range | DetailRequest | Answer | Control;
+export type InboxToBrowser = Inbox | InboxDelta | Ack;
+
+export type ToKernel = Hello | Alive | Bye | Range | DetailRequest | Answer | Control;
 
 /** Events by columns of equal length, without gaps; texts are positions in `names`, which belongs to this block. */
 export interface EventBlock {

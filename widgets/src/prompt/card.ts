@@ -2,8 +2,9 @@
 
 import { h, setText } from "../shared/dom";
 import { button, newId, setAttribute } from "../shared/element";
-import { shown, valueText } from "../shared/values";
+import { two } from "../shared/format";
 import { oneLine } from "../shared/text";
+import { shown, valueText } from "../shared/values";
 import { asking, factsOf, KINDS, valueView, type Action, type Asking } from "./kinds";
 import { titleOf } from "./schema";
 import type { PromptHost, Question } from "./types";
@@ -26,6 +27,7 @@ export class Card {
   readonly #buttons: [HTMLButtonElement, Action][] = [];
   #asking: Asking | undefined;
   #state: "open" | "sending" | "sent" | "late" = "open";
+  #said: [string, boolean] = ["", false];
 
   constructor(question: Question, host: PromptHost, answered: (card: Card) => void) {
     this.question = question;
@@ -74,6 +76,19 @@ export class Card {
     return `${question} ${message} ${step} ${path} ${KINDS[kind].word}`.toLowerCase().includes(words.toLowerCase());
   }
 
+  /** Shows whether answers can be sent now. */
+  reach(): void {
+    const [words, isWrong] = this.#said;
+    const away = this.#away();
+    setText(this.#status, shown(away || words, 2000));
+    this.#status.classList.toggle("wrong", isWrong || away !== "");
+    this.#refresh();
+  }
+
+  #away(): string {
+    return this.#state === "open" || this.#state === "sending" ? this.#host.away(this.question) : "";
+  }
+
   #fill(): void {
     if (this.#asking !== undefined) return;
     const { question } = this;
@@ -84,8 +99,8 @@ export class Card {
     const form = h("form", { novalidate: true }, ...made.parts, h("div", { class: "row actions" }, ...this.#buttons.map(([element]) => element), hint), this.#status);
     form.addEventListener("submit", (event) => { event.preventDefault(); });
     for (const name of ["input", "change"]) form.addEventListener(name, () => { this.#edited(); });
-    this.#body.append(paragraph("question", question.question), ...told(question), form);
-    this.#refresh();
+    this.#body.append(...askerOf(question), paragraph("question", question.question), ...told(question), form);
+    this.reach();
   }
 
   #button(action: Action): HTMLButtonElement {
@@ -101,9 +116,10 @@ export class Card {
   }
 
   #refresh(): void {
+    const canSend = this.#state === "open" && this.#away() === "";
     for (const [element, { isHidden }] of this.#buttons) {
       element.hidden = isHidden?.() ?? false;
-      setAttribute(element, "aria-disabled", this.#state === "open" ? null : "true"); // what is disabled loses the focus
+      setAttribute(element, "aria-disabled", canSend ? null : "true"); // what is disabled loses the focus
     }
     const first = this.#buttons.find(([element]) => !element.hidden)?.[0];
     for (const [element] of this.#buttons) element.classList.toggle("primary", element === first);
@@ -124,7 +140,7 @@ export class Card {
   }
 
   #send(action: Action): void {
-    if (this.#state !== "open") return;
+    if (this.#state !== "open" || this.#away() !== "") return;
     const response = action.response();
     if (response === undefined) {
       this.#say("Not sent: see what is marked.", true);
@@ -138,7 +154,7 @@ export class Card {
       }
       this.#host.drafts.delete(this.question.interrupt_id);
       this.#answered(this); // takes the focus away before anything is disabled
-      this.#become("sent", `Sent: ${action.label.toLowerCase()}`);
+      this.#become("sent", text || `Sent: ${action.label.toLowerCase()}`);
     });
   }
 
@@ -146,12 +162,11 @@ export class Card {
     this.#state = state;
     setAttribute(this.element, "aria-busy", state === "sending" ? "true" : null);
     this.#say(words, isWrong);
-    this.#refresh();
   }
 
   #say(words: string, isWrong: boolean): void {
-    setText(this.#status, shown(words, 2000));
-    this.#status.classList.toggle("wrong", isWrong);
+    this.#said = [words, isWrong];
+    this.reach();
   }
 }
 
@@ -170,15 +185,19 @@ function told(question: Question): HTMLElement[] {
   return [...parts, h("dl", {}, ...rows)];
 }
 
+/** Says whose question it is, if there are others'. */
+function askerOf({ asker, path }: Question): HTMLElement[] {
+  return asker === undefined ? [] : [paragraph("asker", `${asker.join(" · ")} · ${path}`)];
+}
+
 /** Returns where a question was asked. */
-export function whereOf({ path, step }: Question): string {
-  return [path, step].filter((part) => part !== "").map((part) => oneLine(part, 60)).join(" › ");
+export function whereOf({ asker, path, step }: Question): string {
+  return [asker?.[0] ?? path, step].filter((part) => part !== "").map((part) => oneLine(part, 60)).join(" › ");
 }
 
 /** Returns a time that is left, as people say it. */
 export function countdown(us: number): string {
   const seconds = Math.ceil(us / 1_000_000);
-  const two = (part: number): string => String(part).padStart(2, "0");
   if (seconds < 3600) return `${Math.floor(seconds / 60)}:${two(seconds % 60)}`;
   const hours = Math.floor(seconds / 3600);
   return hours < 48 ? `${hours} h ${two(Math.floor((seconds % 3600) / 60))} min` : `${Math.floor(hours / 24)} days`;

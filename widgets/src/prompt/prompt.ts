@@ -18,8 +18,8 @@ export class Prompt implements View {
   readonly #cards = new Map<string, Card>();
   readonly #known = new Map<string, Question>();
   readonly #count = h("h2", { class: "count" });
-  readonly #filter = h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter the open questions" });
-  readonly #open = h("div", { class: "cards" });
+  readonly #filter = h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter the open questions", oninput: () => { this.#sift(); } });
+  readonly #open = h("div", { class: "cards", onkeydown: (event: KeyboardEvent) => { this.#walk(event); } });
   readonly #closed = h("ul");
   readonly #closedCount = h("summary");
   readonly #closedPart = h("details", { class: "closed" }, this.#closedCount, this.#closed);
@@ -31,13 +31,11 @@ export class Prompt implements View {
     this.element = h("section", { class: "divebook divebook-prompt", "aria-label": "Questions", tabindex: -1 });
     this.element.append(h("div", { class: "bar" }, this.#count, this.#filter), this.#open, this.#closedPart, this.#news);
     ownKeys(this.element);
-    this.#filter.addEventListener("input", () => { this.#sift(); });
     this.#filter.addEventListener("keydown", ({ key }) => {
       if (key !== "Escape") return;
       this.#filter.value = "";
       this.#sift();
     });
-    this.#open.addEventListener("keydown", (event) => { this.#walk(event); });
     this.#timer = setInterval(() => { for (const card of this.#cards.values()) card.tick(); }, 1000);
     this.#tell();
   }
@@ -59,6 +57,11 @@ export class Prompt implements View {
     if (added.length > 0) this.#welcome(added, isFirst);
     this.#sift();
     this.#tell();
+  }
+
+  /** Shows whether answers can be sent now. */
+  reach(): void {
+    for (const card of this.#cards.values()) card.reach();
   }
 
   destroy(): void {
@@ -134,7 +137,8 @@ export class Prompt implements View {
 
 function closedLine(question: Question): HTMLElement {
   const sign = { completed: "✓", expired: "◷", cancelled: "◼", pending: "" }[question.status];
-  const [what, where] = [oneLine(question.question, 200), whereOf(question)];
+  const { asker } = question;
+  const [what, where] = [oneLine(`${asker === undefined ? "" : `${asker[0]}: `}${question.question}`, 200), whereOf(question)];
   return h(
     "li",
     {},

@@ -2,6 +2,7 @@
 
 import { h } from "../shared/dom";
 import { newId, setAttribute } from "../shared/element";
+import { two } from "../shared/format";
 import { valueText } from "../shared/values";
 import { framed, titleFor, type Control, type Request } from "./control";
 import { isBlank, list, numeric, text, type Schema } from "./schema";
@@ -100,9 +101,8 @@ function zonedTime(value: string): string {
   const moment = new Date(value);
   if (Number.isNaN(moment.getTime())) return value;
   const minutes = -moment.getTimezoneOffset();
-  const two = (part: number): string => String(Math.trunc(Math.abs(part))).padStart(2, "0");
   const seconds = value.length === 16 ? ":00" : "";
-  return `${value}${seconds}${minutes < 0 ? "-" : "+"}${two(minutes / 60)}:${two(minutes % 60)}`;
+  return `${value}${seconds}${minutes < 0 ? "-" : "+"}${two(Math.trunc(Math.abs(minutes) / 60))}:${two(Math.abs(minutes) % 60)}`;
 }
 
 /** One of several values: side by side if they are few, else in a list. */

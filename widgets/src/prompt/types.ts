@@ -3,7 +3,11 @@
 import type { Micros, Question as Recorded } from "../protocol";
 
 /** A question, with the moment of its answer where that is known. */
-export type Question = Recorded & { answered_us?: Micros | null };
+export type Question = Recorded & {
+  answered_us?: Micros | null;
+  /** Whose question it is, where those of several executions stand side by side: workflow and execution. */
+  asker?: readonly [string, string];
+};
 
 /** What somebody has begun to write, by field. */
 export type Draft = Record<string, unknown>;
@@ -17,6 +21,8 @@ export interface Outcome {
 export interface PromptHost {
   /** Sends an answer, as often as it takes, and tells what became of it. */
   answer: (interruptId: string, response: unknown) => Promise<Outcome>;
+  /** Why nothing can be sent now, and how to go on; empty if it can. */
+  away: (question: Question) => string;
   /** The kernel's clock. */
   now: () => Micros;
   /** Kept outside of the view, so that what was begun survives it. */

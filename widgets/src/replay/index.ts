@@ -2,7 +2,7 @@
 
 import type { RenderProps } from "@anywidget/types";
 import type { DetailEvent, ReplayToBrowser, ReplayToKernel, StateView } from "../protocol";
-import { freshId } from "../shared/connection";
+import { freshId } from "../shared/channel";
 import { Replay } from "./replay";
 
 const PAGE = 10_000;

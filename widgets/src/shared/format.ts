@@ -1,14 +1,18 @@
 // Numbers for people.
 
+/** Returns a whole number with at least two digits. */
+export function two(part: number): string {
+  return String(part).padStart(2, "0");
+}
+
 /** Returns a duration, given in microseconds, in the unit that suits it. */
 export function duration(micros: number): string {
   const seconds = micros / 1e6;
-  if (seconds < 0.9995) return `${String(Math.round(seconds * 1000))} ms`;
+  if (seconds < 0.9995) return `${Math.round(seconds * 1000)} ms`;
   if (seconds < 59.95) return `${seconds.toFixed(1)} s`;
   const whole = Math.round(seconds);
-  const two = (value: number) => String(value).padStart(2, "0");
-  if (whole < 3600) return `${String(Math.floor(whole / 60))} min ${two(whole % 60)} s`;
-  return `${String(Math.floor(whole / 3600))} h ${two(Math.floor((whole % 3600) / 60))} min`;
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${two(whole % 60)} s`;
+  return `${Math.floor(whole / 3600)} h ${two(Math.floor((whole % 3600) / 60))} min`;
 }
 
 /** Returns a moment on an axis whose ticks are `distance` microseconds apart. */
@@ -19,14 +23,13 @@ export function tickLabel(micros: number, distance: number): string {
     const digits = Math.min(6, Math.max(1, Math.ceil(-Math.log10(distance / 1e6))));
     return seconds < 60 ? `${seconds.toFixed(digits)} s` : `${clock(Math.floor(seconds))}${(seconds % 1).toFixed(digits).slice(1)}`;
   }
-  return seconds < 60 ? `${String(Math.round(seconds))} s` : clock(Math.round(seconds));
+  return seconds < 60 ? `${Math.round(seconds)} s` : clock(Math.round(seconds));
 }
 
 function clock(seconds: number): string {
-  const two = (value: number) => String(value).padStart(2, "0");
   const minutes = Math.floor(seconds / 60);
   const rest = two(seconds % 60);
-  return minutes < 60 ? `${String(minutes)}:${rest}` : `${String(Math.floor(minutes / 60))}:${two(minutes % 60)}:${rest}`;
+  return minutes < 60 ? `${minutes}:${rest}` : `${Math.floor(minutes / 60)}:${two(minutes % 60)}:${rest}`;
 }
 
 /** Returns a count with its noun. */

@@ -1,13 +1,15 @@
 // The page's colours for what is painted: read from the style sheet, and again when the theme changes.
 
 const NAMES = ["step", "item", "model", "tool", "action", "script", "other", "failed", "cancelled", "running"];
+/** What stands on colours that do not say what stands on them. */
+export const DARK = "#16181c";
 const PLAIN = ["paper", "ink", "faint", "line", "fold", "dim", "focus", "hatch"];
-const PROPERTIES = [...PLAIN, ...NAMES, ...NAMES.map((name) => `${name}-text`)].map((name) => `--db-${name}`);
+const COLOURS = [...PLAIN, ...NAMES, ...NAMES.map((name) => `${name}-text`)];
 
-/** Returns the colours as they are now, by the names of their properties. */
+/** Returns the colours as they are now, by the names of their properties behind `--db-`. */
 export function paletteOf(element: Element): Record<string, string> {
   const style = getComputedStyle(element);
-  return Object.fromEntries(PROPERTIES.map((name) => [name, style.getPropertyValue(name).trim()]));
+  return Object.fromEntries(COLOURS.map((name) => [name, style.getPropertyValue(`--db-${name}`).trim() || DARK]));
 }
 
 /** Calls `changed` when the page turns dark or light, until what is returned is called. */

@@ -31,9 +31,23 @@ export class TimelineCanvas implements View {
   afterDraw: () => void = () => undefined;
   /** What drawing took last, and how many spans it concerned. */
   cost = { milliseconds: 0, spans: 0 };
-  readonly #canvas = h("canvas", { class: "db-canvas", tabindex: 0, role: "application", "aria-roledescription": "timeline", "aria-label": `Timeline. ${HELP}` });
+  readonly #canvas = h("canvas", {
+    class: "db-canvas",
+    tabindex: 0,
+    role: "application",
+    "aria-roledescription": "timeline",
+    "aria-label": `Timeline. ${HELP}`,
+    onpointerdown: (event: PointerEvent) => { this.#press(event); },
+    onpointermove: (event: PointerEvent) => { this.#move(event); },
+    onpointerup: (event: PointerEvent) => { this.#release(event); },
+    onpointerleave: () => { this.#tip.hidden = true; },
+    ondblclick: () => { this.viewport.fit(); this.invalidate(); },
+    onkeydown: (event: KeyboardEvent) => { this.#key(event); },
+    onblur: () => { this.focus(null); },
+  });
+
   readonly #spacer = h("div", { class: "db-spacer" });
-  readonly #scroller = h("div", { class: "db-scroller" }, this.#canvas, this.#spacer);
+  readonly #scroller = h("div", { class: "db-scroller", onscroll: () => { this.invalidate(); } }, this.#canvas, this.#spacer);
   readonly #tip = h("div", { class: "db-tip", hidden: true });
   readonly #spoken = h("div", { class: "db-hidden", "aria-live": "polite" });
   #palette: Palette = {};
@@ -50,7 +64,7 @@ export class TimelineCanvas implements View {
     private readonly matches: Matches,
   ) {
     this.element = h("div", { class: "db-picture" }, this.#scroller, this.#tip, this.#spoken);
-    this.#listen();
+    this.#canvas.addEventListener("wheel", (event) => { this.#wheel(event); }, { passive: false });
     this.#undo.push(
       onThemeChange(root, () => {
         this.#palette = {};
@@ -153,19 +167,6 @@ export class TimelineCanvas implements View {
   }
 
   // --- hands ------------------------------------------------------------------------------------------------------
-
-  #listen(): void {
-    const [canvas, scroller] = [this.#canvas, this.#scroller];
-    scroller.addEventListener("scroll", () => { this.invalidate(); });
-    canvas.addEventListener("wheel", (event) => { this.#wheel(event); }, { passive: false });
-    canvas.addEventListener("pointerdown", (event) => { this.#press(event); });
-    canvas.addEventListener("pointermove", (event) => { this.#move(event); });
-    canvas.addEventListener("pointerup", (event) => { this.#release(event); });
-    canvas.addEventListener("pointerleave", () => { this.#tip.hidden = true; });
-    canvas.addEventListener("dblclick", () => { this.viewport.fit(); this.invalidate(); });
-    canvas.addEventListener("keydown", (event) => { this.#key(event); });
-    canvas.addEventListener("blur", () => { this.focus(null); });
-  }
 
   /** Ctrl and wheel, or two fingers, zoom; sideways moves; up and down stays with the page. */
   #wheel(event: WheelEvent): void {

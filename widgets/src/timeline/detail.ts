@@ -3,8 +3,9 @@
 import type { Detail, DetailEvent } from "../protocol";
 import type { Connection } from "../shared/connection";
 import { h, longText, setText, type View } from "../shared/dom";
+import { button } from "../shared/element";
 import type { Model } from "../shared/model";
-import { asText, conversation } from "./messages";
+import { conversation } from "./messages";
 
 const CLOCK = { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3 } as const;
 
@@ -14,7 +15,7 @@ export function detail(model: Model, connection: Pick<Connection, "detail">, des
   const facts = h("pre", { class: "db-text db-facts" });
   const written = h("pre", { class: "db-text db-written", dir: "auto", hidden: true });
   const body = h("div", { class: "db-events" });
-  const closer = h("button", { type: "button", class: "db-button", onclick: close, "aria-label": "Close details" }, "Close");
+  const closer = button("Close", close, { class: "db-button", "aria-label": "Close details" });
   const element = h("section", { class: "db-detail", "aria-label": "Details", tabindex: -1, hidden: true }, h("div", { class: "db-top" }, title, closer), facts, written, body);
   element.addEventListener("keydown", (event) => {
     if (event.key !== "Escape") return;
@@ -60,18 +61,18 @@ export function detail(model: Model, connection: Pick<Connection, "detail">, des
 
 function eventView(event: DetailEvent, isOpen: boolean): HTMLElement {
   const json = JSON.stringify(event.data, null, 2);
-  const copier = h("button", { type: "button", class: "db-button db-copy", "aria-label": `Copy the JSON of event ${event.sequence}`, onclick: () => { void copy(json, copier); } }, "Copy");
+  const copier = button("Copy", () => { void copy(json, copier); }, { class: "db-button db-copy", "aria-label": `Copy the JSON of event ${event.sequence}` });
   const when = new Date(event.recorded_us / 1000).toLocaleTimeString("en-GB", CLOCK);
   const summary = h("summary", {}, `${event.event_type} `, h("span", { class: "db-faint" }, `#${event.sequence} at ${when}`));
-  return h("details", { open: isOpen, class: "db-event" }, summary, copier, longText(asText(json)));
+  return h("details", { open: isOpen, class: "db-event" }, summary, copier, longText(json));
 }
 
-async function copy(text: string, button: HTMLButtonElement): Promise<void> {
+async function copy(text: string, pressed: HTMLButtonElement): Promise<void> {
   const clipboard = (navigator as { clipboard?: Clipboard }).clipboard; // missing on pages without https
-  if (clipboard === undefined) copyBySelection(text, button);
+  if (clipboard === undefined) copyBySelection(text, pressed);
   else await clipboard.writeText(text);
-  setText(button, "Copied");
-  setTimeout(() => { setText(button, "Copy"); }, 1500);
+  setText(pressed, "Copied");
+  setTimeout(() => { setText(pressed, "Copy"); }, 1500);
 }
 
 function copyBySelection(text: string, near: HTMLElement): void {

@@ -30,7 +30,7 @@ export interface Scene {
 }
 
 /** Order in which pixels show what is in them; failures are marked below the rest, so that few do not look like all. */
-const DENSE = ["--db-failed", "--db-running", "--db-cancelled", "--db-model", "--db-tool", "--db-action", "--db-script", "--db-other", "--db-step", "--db-item", "--db-dim"];
+const DENSE = ["failed", "running", "cancelled", "model", "tool", "action", "script", "other", "step", "item", "dim"];
 
 /** Returns where a moment lies on the picture. */
 export function xOf(scene: Scene, real: number): number {
@@ -58,7 +58,7 @@ export function draw(ctx: CanvasRenderingContext2D, scene: Scene): number {
   const drawn = drawBars(ctx, scene);
   ctx.restore();
   drawLanes(ctx, scene);
-  ctx.fillStyle = palette["--db-line"] ?? "";
+  ctx.fillStyle = palette["line"] ?? "";
   ctx.fillRect(LABELS - 1, 0, 1, height);
   return drawn;
 }
@@ -74,10 +74,10 @@ function drawGrid(ctx: CanvasRenderingContext2D, scene: Scene): void {
     const x = xOf(scene, tick);
     const label = tickLabel(tick, distance);
     const half = ctx.measureText(label).width / 2 + 4;
-    ctx.fillStyle = palette["--db-line"] ?? "";
+    ctx.fillStyle = palette["line"] ?? "";
     if (x >= LABELS) ctx.fillRect(Math.round(x), AXIS - 4, 1, height);
     if (x - half >= free && x + half <= width) {
-      ctx.fillStyle = palette["--db-faint"] ?? "";
+      ctx.fillStyle = palette["faint"] ?? "";
       ctx.fillText(label, x, AXIS / 2);
       free = x + half;
     }
@@ -87,7 +87,7 @@ function drawGrid(ctx: CanvasRenderingContext2D, scene: Scene): void {
 }
 
 function drawGaps(ctx: CanvasRenderingContext2D, scene: Scene): void {
-  ctx.fillStyle = scene.palette["--db-fold"] ?? "";
+  ctx.fillStyle = scene.palette["fold"] ?? "";
   for (const [from, to] of scene.map.gaps) {
     const [left, right] = [xOf(scene, from), xOf(scene, to)];
     if (right < LABELS || left > scene.width) continue;
@@ -190,7 +190,7 @@ function drawBar(ctx: CanvasRenderingContext2D, scene: Scene, id: number): void 
   const inItem = spans.text(id, "kind") === "operation" && spans.number(id, "iteration") >= 0;
   const [top, height] = inItem ? [y + 2, whole - 4] : [y, whole];
   const status = spans.text(id, "status");
-  ctx.fillStyle = palette[isMeant ? colourOf(spans, id) : "--db-dim"] ?? "";
+  ctx.fillStyle = palette[isMeant ? colourOf(spans, id) : "dim"] ?? "";
   ctx.beginPath();
   ctx.roundRect(left, top, width - (width > 6 ? 1 : 0), height, Math.min(3, width / 3));
   ctx.fill();
@@ -207,7 +207,7 @@ function hatch(ctx: CanvasRenderingContext2D, left: number, top: number, width: 
   ctx.beginPath();
   ctx.rect(left, top, width, height);
   ctx.clip();
-  ctx.strokeStyle = palette["--db-hatch"] ?? "";
+  ctx.strokeStyle = palette["hatch"] ?? "";
   ctx.lineWidth = 1.5;
   ctx.beginPath();
   for (let x = left - height; x < left + width + height; x += 8) {
@@ -221,7 +221,7 @@ function hatch(ctx: CanvasRenderingContext2D, left: number, top: number, width: 
 /** A dashed outline: the end is open. */
 function openEnd(ctx: CanvasRenderingContext2D, left: number, top: number, width: number, height: number, palette: Palette): void {
   ctx.save();
-  ctx.strokeStyle = palette["--db-ink"] ?? "";
+  ctx.strokeStyle = palette["ink"] ?? "";
   ctx.setLineDash([3, 2]);
   ctx.strokeRect(left + 0.5, top + 0.5, Math.max(1, width - 2), height - 1);
   ctx.restore();
@@ -256,10 +256,10 @@ function fit(ctx: CanvasRenderingContext2D, text: string, room: number): string 
 
 function drawMark(ctx: CanvasRenderingContext2D, scene: Scene, id: number): void {
   const [left, top, width, height] = rectangle(scene, id);
-  ctx.strokeStyle = scene.palette["--db-paper"] ?? "";
+  ctx.strokeStyle = scene.palette["paper"] ?? "";
   ctx.lineWidth = 4;
   ctx.strokeRect(left - 1, top - 1, width + 2, height + 2);
-  ctx.strokeStyle = scene.palette["--db-focus"] ?? "";
+  ctx.strokeStyle = scene.palette["focus"] ?? "";
   ctx.lineWidth = id === scene.focused ? 2.5 : 1.5;
   ctx.strokeRect(left - 1, top - 1, width + 2, height + 2);
   ctx.lineWidth = 1;
@@ -276,10 +276,10 @@ function drawLanes(ctx: CanvasRenderingContext2D, scene: Scene): void {
   layout.lanes.forEach((lane, index) => {
     const y = lane.top - scene.scroll + AXIS;
     if (y > scene.height || y < -2000) return;
-    ctx.fillStyle = palette["--db-ink"] ?? "";
+    ctx.fillStyle = palette["ink"] ?? "";
     ctx.fillText(fit(ctx, oneLine(lane.path, 40), LABELS - 14), 6, y + (STEP_HEIGHT - 3) / 2 + 0.5);
     if (index === 0) return;
-    ctx.fillStyle = palette["--db-line"] ?? "";
+    ctx.fillStyle = palette["line"] ?? "";
     ctx.fillRect(0, Math.round(y - 5), scene.width, 1);
   });
   ctx.restore();

@@ -3,6 +3,7 @@
 import type { Command, Gauge } from "../protocol";
 import type { Connection } from "../shared/connection";
 import { h, setText, type View } from "../shared/dom";
+import { button } from "../shared/element";
 import { dollars, duration, plural } from "../shared/format";
 import type { Model } from "../shared/model";
 import { SIGNS } from "./kinds";
@@ -28,11 +29,9 @@ export function header(model: Model, connection: Pick<Connection, "control">): V
   const gauges = h("div", { class: "db-gauges" });
   const notice = h("div", { class: "db-notice", role: "status", hidden: true });
   const error = h("div", { class: "db-error", role: "alert", hidden: true });
-  const buttons = new Map(COMMANDS.map(([command, label]) => [command, button(command, label)]));
+  const buttons = new Map(COMMANDS.map(([command, label]) => [command, button(label, () => { ask(command); }, { class: "db-button" })]));
 
-  function button(command: Command, label: string): HTMLButtonElement {
-    return h("button", { type: "button", class: "db-button", onclick: () => { ask(command); } }, label);
-  }
+  let wasAway = false;
 
   function ask(command: Command): void {
     const pressed = buttons.get(command);
@@ -80,9 +79,9 @@ export function header(model: Model, connection: Pick<Connection, "control">): V
 
   function connected(): void {
     for (const element of buttons.values()) element.disabled = model.connected !== "connected";
-    if (model.connected === "connecting") say("connecting to the kernel …");
-    else if (model.connected === "detached") say(detached(model));
-    else if (notice.textContent.startsWith("connecting") || notice.textContent.startsWith("detached")) say("");
+    const away = { connecting: "connecting to the kernel …", connected: "", detached: detached(model) }[model.connected];
+    if (away || wasAway) say(away);
+    wasAway = away !== "";
   }
 
   const timer = setInterval(tick, 200);

@@ -2,7 +2,9 @@
 
 import type { Connection } from "../shared/connection";
 import { h, setText, type View } from "../shared/dom";
+import { button } from "../shared/element";
 import type { Model } from "../shared/model";
+import { DARK } from "../shared/theme";
 import { TimelineCanvas } from "./canvas";
 import { detail } from "./detail";
 import { KINDS, typeOf } from "./kinds";
@@ -75,17 +77,18 @@ function filters(model: Model, filter: (hidden: ReadonlySet<string>) => void): V
     if (kind === undefined || present.has(key)) return;
     present.add(key);
     const swatch = h("span", { class: "db-swatch", "aria-hidden": "true" }, kind.letter);
-    swatch.style.background = `var(${kind.colour})`;
-    swatch.style.color = `var(${kind.colour}-text)`;
-    const button = h("button", { type: "button", class: "db-chip", "aria-pressed": "true", "data-key": key, onclick: () => { toggle(key, button); } }, swatch, kind.name);
+    swatch.style.background = `var(--db-${key})`;
+    swatch.style.color = `var(--db-${key}-text, ${DARK})`;
+    const chip = button("", () => { toggle(key, chip); }, { class: "db-chip", "aria-pressed": "true", "data-key": key });
+    chip.append(swatch, kind.name);
     const order = (other: Element): number => KINDS.findIndex((candidate) => candidate.key === (other as HTMLElement).dataset["key"]);
     const after = [...element.children].find((other) => order(other) > KINDS.indexOf(kind)) ?? null;
-    element.insertBefore(button, after);
+    element.insertBefore(chip, after);
   }
 
-  function toggle(key: string, button: HTMLElement): void {
+  function toggle(key: string, chip: HTMLElement): void {
     if (!hidden.delete(key)) hidden.add(key);
-    button.setAttribute("aria-pressed", String(!hidden.has(key)));
+    chip.setAttribute("aria-pressed", String(!hidden.has(key)));
     filter(new Set(hidden));
   }
 
@@ -106,7 +109,7 @@ function filters(model: Model, filter: (hidden: ReadonlySet<string>) => void): V
 
 /** Says which step is shown alone, chosen elsewhere (in the graph), and lets go of it. */
 function stepFilter(model: Model, filter: (step: string | null) => void): View {
-  const element = h("button", { type: "button", class: "db-chip", hidden: true, onclick: () => { model.filterStep(null); } });
+  const element = button("", () => { model.filterStep(null); }, { class: "db-chip", hidden: true });
   const undo = model.on((change) => {
     if (change !== "filter") return;
     element.hidden = model.step === null;
@@ -117,16 +120,16 @@ function stepFilter(model: Model, filter: (step: string | null) => void): View {
 }
 
 function zoomers(canvas: TimelineCanvas): HTMLElement[] {
-  const button = (text: string, label: string, act: () => void): HTMLElement =>
-    h("button", { type: "button", class: "db-button", "aria-label": label, title: label, onclick: () => { act(); canvas.invalidate(); } }, text);
-  const fold = h("button", { type: "button", class: "db-button", "aria-pressed": "false", title: "Fold stretches in which nothing runs" }, "Fold idle");
-  fold.addEventListener("click", () => {
-    const folding = fold.getAttribute("aria-pressed") !== "true";
+  const tool = (text: string, label: string, act: () => void): HTMLElement =>
+    button(text, () => { act(); canvas.invalidate(); }, { class: "db-button", "aria-label": label, title: label });
+  let folding = false;
+  const fold = button("Fold idle", () => {
+    folding = !folding;
     fold.setAttribute("aria-pressed", String(folding));
     canvas.fold(folding);
-  });
+  }, { class: "db-button", "aria-pressed": "false", title: "Fold stretches in which nothing runs" });
   const zoom = (factor: number) => (): void => { canvas.viewport.zoom(factor); };
-  return [fold, button("−", "Zoom out", zoom(2)), button("+", "Zoom in", zoom(0.5)), button("Fit", "Fit all", () => { canvas.viewport.fit(); })];
+  return [fold, tool("−", "Zoom out", zoom(2)), tool("+", "Zoom in", zoom(0.5)), tool("Fit", "Fit all", () => { canvas.viewport.fit(); })];
 }
 
 function legend(): HTMLElement {

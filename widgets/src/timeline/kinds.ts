@@ -3,21 +3,20 @@
 import type { Spans } from "../shared/spans";
 
 export interface Kind {
+  /** Also the name of its colour, behind `--db-` in the style sheet. */
   key: string;
   name: string;
   letter: string;
-  /** The name of its colour in the style sheet. */
-  colour: string;
 }
 
-const STEP: Kind = { key: "step", name: "steps", letter: "", colour: "--db-step" };
-const ITEM: Kind = { key: "item", name: "items", letter: "", colour: "--db-item" };
-const OTHER: Kind = { key: "other", name: "other calls", letter: "·", colour: "--db-other" };
+const STEP: Kind = { key: "step", name: "steps", letter: "" };
+const ITEM: Kind = { key: "item", name: "items", letter: "" };
+const OTHER: Kind = { key: "other", name: "other calls", letter: "·" };
 const OPERATIONS: Record<string, Kind> = {
-  agent_response: { key: "model", name: "model calls", letter: "M", colour: "--db-model" },
-  tool_call: { key: "tool", name: "tool calls", letter: "T", colour: "--db-tool" },
-  action_execution: { key: "action", name: "actions", letter: "A", colour: "--db-action" },
-  script_execution: { key: "script", name: "scripts", letter: "S", colour: "--db-script" },
+  agent_response: { key: "model", name: "model calls", letter: "M" },
+  tool_call: { key: "tool", name: "tool calls", letter: "T" },
+  action_execution: { key: "action", name: "actions", letter: "A" },
+  script_execution: { key: "script", name: "scripts", letter: "S" },
 };
 
 export const KINDS: readonly Kind[] = [STEP, ITEM, ...Object.values(OPERATIONS), OTHER];
@@ -41,8 +40,6 @@ export const SIGNS: Record<string, string> = {
 /** Returns the name of the colour for a bar: what went wrong shows before what it was. */
 export function colourOf(spans: Spans, id: number): string {
   const status = spans.text(id, "status");
-  if (status === "failed") return "--db-failed";
-  if (status === "cancelled") return "--db-cancelled";
-  if (status === "running" && typeOf(spans, id).key === "step") return "--db-running";
-  return typeOf(spans, id).colour;
+  const { key } = typeOf(spans, id);
+  return status === "failed" || status === "cancelled" || (status === "running" && key === "step") ? status : key;
 }

@@ -14,7 +14,14 @@ const DRAW_EVERY = 250; // milliseconds
 export class Overview implements View {
   readonly #canvas = h("canvas", { class: "db-strip", "aria-hidden": "true" });
   readonly #window = h("div", { class: "db-window" });
-  readonly element = h("div", { class: "db-overview" }, this.#canvas, this.#window);
+  readonly element = h("div", {
+    class: "db-overview",
+    onpointerdown: (event: PointerEvent) => { this.#press(event); },
+    onpointermove: (event: PointerEvent) => { this.#move(event); },
+    onpointerup: () => { this.#drag = null; },
+    ondblclick: () => { this.#show(0, Infinity); },
+  }, this.#canvas, this.#window);
+
   #drag: { kind: "from" | "to" | "both" | "new"; x: number; from: number; to: number } | null = null;
   #drawnAt = -Infinity;
   #drawnVersion = -1;
@@ -24,12 +31,7 @@ export class Overview implements View {
   constructor(
     private readonly model: Model,
     private readonly timeline: TimelineCanvas,
-  ) {
-    this.element.addEventListener("pointerdown", (event) => { this.#press(event); });
-    this.element.addEventListener("pointermove", (event) => { this.#move(event); });
-    this.element.addEventListener("pointerup", () => { this.#drag = null; });
-    this.element.addEventListener("dblclick", () => { this.#show(0, Infinity); });
-  }
+  ) {}
 
   destroy(): void {
     clearTimeout(this.#later);
@@ -117,7 +119,7 @@ export class Overview implements View {
 }
 
 function bars(context: CanvasRenderingContext2D, busy: Float64Array, most: number, palette: Palette): void {
-  context.fillStyle = palette["--db-step"] ?? "";
+  context.fillStyle = palette["step"] ?? "";
   busy.forEach((count, x) => {
     const height = count === 0 ? 0 : Math.max(2, (Math.log1p(count) / Math.log1p(most)) * (HEIGHT - 4));
     context.fillRect(LABELS + x, HEIGHT - 1 - height, 1, height);

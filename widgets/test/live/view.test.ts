@@ -4,6 +4,7 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import live from "../../src/live";
 import type { Detail, ToBrowser, ToKernel } from "../../src/protocol";
 import { HEADER, type Row, welcome } from "../blocks";
+import { buttonOf, question } from "../prompt/questions";
 
 const HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)> \x1b[31mred \u202eevil";
 const ROWS: Row[] = [
@@ -82,6 +83,14 @@ test("a kernel that is gone is told of, with the way on", () => {
   say({ type: "delta", after: 99, last: 100, origin_us: 0, total: 3, spans: welcome([]).spans, header: HEADER, questions: [], streamed: [] });
   vi.advanceTimersByTime(20_000);
   expect(shown(".db-notice")).toContain("%dive resume exec_1");
+});
+
+test("the questions of a kernel that is gone say how to answer them", () => {
+  begin({ questions: [question({ interrupt_id: "ask_7", kind: "confirmation" })] });
+  say({ type: "delta", after: 99, last: 100, origin_us: 0, total: 3, spans: welcome([]).spans, header: HEADER, questions: [], streamed: [] });
+  vi.advanceTimersByTime(20_000);
+  expect(shown(".card .status")).toContain("%dive answer ask_7 ANSWER");
+  expect(buttonOf(page, "Approve").getAttribute("aria-disabled")).toBe("true");
 });
 
 test("a button asks once and shows why it was refused", async () => {

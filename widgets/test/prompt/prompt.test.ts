@@ -7,6 +7,7 @@ const NOW = 1_000_000_000;
 let sent: unknown[];
 let settle: (outcome: Outcome) => void;
 let now: number;
+let away: string;
 const drafts = new Map<string, Draft>();
 
 function shownWith(...questions: Partial<Question>[]): Prompt {
@@ -14,7 +15,7 @@ function shownWith(...questions: Partial<Question>[]): Prompt {
     sent.push([id, response]);
     return new Promise((resolve) => { settle = resolve; });
   };
-  const prompt = new Prompt({ answer, now: () => now, drafts });
+  const prompt = new Prompt({ answer, away: () => away, now: () => now, drafts });
   document.body.replaceChildren(prompt.element);
   prompt.update(questions.map((given, index) => question({ interrupt_id: `int_${index + 1}`, raised_us: index, ...given })));
   return prompt;
@@ -36,6 +37,7 @@ beforeEach(() => {
   vi.useFakeTimers();
   sent = [];
   now = NOW;
+  away = "";
   drafts.clear();
 });
 
@@ -276,4 +278,27 @@ test("the notebook's shortcuts do not hear the keys", () => {
   document.body.removeEventListener("keydown", heard);
   expect(heard).not.toHaveBeenCalled();
   expect(document.querySelector("[data-lm-suppress-shortcuts]")).not.toBeNull();
+});
+
+test("where nothing can be sent buttons are off, and the sentence how to go on stands beside them", () => {
+  const prompt = shownWith({ kind: "confirmation" });
+  type(document.querySelector("textarea"), "only once");
+  away = "Detached: run the cell again.";
+  prompt.reach();
+  expect(buttonOf(document.body, "Approve").getAttribute("aria-disabled")).toBe("true");
+  expect(document.querySelector(".status")?.textContent).toBe(away);
+  buttonOf(document.body, "Approve").click();
+  expect(sent).toEqual([]);
+  away = "";
+  prompt.reach();
+  expect(document.querySelector(".status")?.textContent).toBe("");
+  buttonOf(document.body, "Approve").click();
+  expect(sent).toEqual([["int_1", { approved: true, text: "only once" }]]);
+});
+
+test("a card that is opened later says it as well", () => {
+  away = "Detached: run the cell again.";
+  shownWith(...many(5));
+  heads()[3]?.click();
+  expect(document.querySelectorAll(".card.open .status")[1]?.textContent).toBe(away);
 });

@@ -120,3 +120,31 @@ test("a comm that cannot send any more is detached, and throws nothing into the 
   kernel.lose();
   expect(() => vi.advanceTimersByTime(1000)).not.toThrow();
 });
+
+test("a view that was welcomed says now and then that it is there", () => {
+  greet();
+  kernel.heard = [];
+  vi.advanceTimersByTime(25_000);
+  expect(kernel.types()).toEqual(["alive", "alive"]);
+  expect(kernel.heard[0]).toMatchObject({ since: 10 });
+});
+
+test("a view that was forgotten meanwhile takes over what it has missed, but no second beginning", () => {
+  greet();
+  kernel.say(welcome([], { view: kernel.view(), since: 10, last: 15, total: 1 }));
+  expect(model.last).toBe(15);
+  kernel.say(welcome([], { view: kernel.view(), since: 0, last: 99 }));
+  expect(model.last).toBe(15);
+});
+
+test("a kernel that is gone is noticed although nobody does anything, and its return as well", () => {
+  greet();
+  const send = kernel.send;
+  kernel.send = (): never => { throw new Error("Cannot send"); };
+  vi.advanceTimersByTime(10_000);
+  expect(model.connected).toBe("detached");
+  kernel.send = send;
+  kernel.heard = [];
+  vi.advanceTimersByTime(10_000);
+  expect(kernel.types()[0]).toBe("hello");
+});

@@ -1,0 +1,172 @@
+"""The inbox in a notebook: cards where the front end shows widgets, and what is understood without them.
+
+The cards are one output. Below them, folded, stands the same as text: a notebook that is opened without its kernel
+shows no widget. Once all who asked have ended, text takes the place of both.
+"""
+
+from __future__ import annotations
+
+import html
+import threading
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from divebook.analysis.shown import one_line, plural, value_text
+from divebook.engine.inbox import ANSWER
+from divebook.environment import Environment
+from divebook.errors import DivebookError, InterruptError
+from divebook.notebook.frontend import present_front_end
+from divebook.notebook.listing import question_lines, questions
+from divebook.notebook.output import NOTHING, WIDGET_VIEW, display_bundle
+from divebook.widgets.inbox import InboxFeed, inbox_publisher_of
+from divebook.widgets.intents import Handlers
+
+if TYPE_CHECKING:
+    from divebook.widgets.inbox_view import InboxView
+    from divebook.widgets.protocol import Asked
+
+_LINE = "margin:6px 0;overflow-wrap:anywhere"
+
+
+class InboxOutput:
+    """The output of ``%dive inbox`` in one cell, for front ends that show widgets.
+
+    Parameters
+    ----------
+    environment
+        Whose questions are shown, and who takes the answers.
+    store
+        What ``--store`` said, for the commands that are shown.
+    """
+
+    def __init__(self, environment: Environment, store: str | None = None) -> None:
+        self._environment, self._store = environment, store
+        self._lock, self._is_final = threading.Lock(), False
+        with self._lock:  # the publisher may tell something before all is there
+            self.view: InboxView = inbox_view(environment, self)
+            shown = {"version_major": 2, "version_minor": 0, "model_id": self.view.model_id}
+            self._live = display_bundle({**static_bundle(environment, store), WIDGET_VIEW: shown})
+            self._static = display_bundle(self._folded())
+
+    def look(self, feed: InboxFeed) -> None:
+        """Bring what is understood without a kernel up to date; on the publisher's thread."""
+        with self._lock:
+            if self._is_final:
+                return
+            self._is_final = feed.is_over
+        if not self._is_final:
+            self._static.update(self._folded(), raw=True)
+            return
+        self._live.update(settled_bundle(feed.shown), raw=True)
+        self._static.update(NOTHING, raw=True)
+        self.view.retire()
+
+    def _folded(self) -> dict[str, Any]:
+        body = static_bundle(self._environment, self._store)["text/html"]
+        summary = '<summary style="cursor:pointer">The same as text, for when the kernel is gone</summary>'
+        return {**NOTHING, "text/html": f"<details>{summary}{body}</details>"}
+
+
+class InboxDisplay:
+    """How a frame of questions is shown: as cards where that is possible.
+
+    Parameters
+    ----------
+    environment
+        Whose questions are shown.
+    store
+        What was named in order to get at them.
+    """
+
+    def __init__(self, environment: Environment, store: str | None) -> None:
+        self._environment, self._store = environment, store
+
+    def in_cell(self) -> bool:
+        """Show the cards in the present cell; return False where its front end shows no widgets."""
+        from IPython.core.getipython import get_ipython
+
+        if not present_front_end(get_ipython()).shows_widgets:
+            return False
+        InboxOutput(self._environment, self._store)
+        return True
+
+    def widget(self) -> InboxView:
+        """Return the cards as a widget."""
+        return inbox_view(self._environment)
+
+
+def inbox_view(environment: Environment, output: InboxOutput | None = None) -> InboxView:
+    """Return the questions of an environment as a widget."""
+    from divebook.widgets.inbox_view import InboxView
+
+    def told(feed: InboxFeed) -> None:
+        if output is not None:
+            output.look(feed)
+
+    return InboxView(inbox_publisher_of(environment), _handlers(environment), told)
+
+
+def _handlers(environment: Environment) -> Handlers:
+    def answer(interrupt_id: str, response: Any) -> str:
+        try:
+            environment.answer(interrupt_id, response)
+        except InterruptError:
+            raise
+        except DivebookError as error:
+            if not _is_kept(environment, interrupt_id):
+                raise
+            return f"Kept, but the execution does not go on here: {error}"
+        return ""
+
+    return Handlers(answer)
+
+
+def _is_kept(environment: Environment, interrupt_id: str) -> bool:
+    """Whether an answer rests in the store although its execution cannot go on in this process."""
+    for execution_id, question in environment.interrupts():
+        if question.interrupt_id == interrupt_id:
+            state = environment.execution(execution_id).state
+            messages = environment.store.inbox(execution_id, state.taken)
+            return any((message.kind, message.key) == (ANSWER, interrupt_id) for message in messages)
+    return False
+
+
+# --- without widgets -----------------------------------------------------------------------------------------------
+
+
+def static_bundle(environment: Environment, store: str | None = None) -> dict[str, Any]:
+    """Return the open questions, and how to answer them, as text and as HTML with inline styles only."""
+    asked = [list(question_lines(*found, store)) for found in environment.interrupts()]
+    head = f"<p style='{_LINE}'><strong>{plural(len(asked), 'open question')}</strong></p>"
+    return {
+        "text/plain": questions(environment, store),
+        "text/html": f"<div>{head}{''.join(map(_paragraph, asked))}</div>",
+    }
+
+
+def _paragraph(lines: list[str]) -> str:
+    about, question, *more, command = map(html.escape, lines)
+    way, _, typed = command.partition(": ")
+    told = [f"<strong>{question}</strong>", *more, about, f"{way}: <code>{typed}</code>"]
+    return f"<p style='{_LINE}'>{'<br>'.join(told)}</p>"
+
+
+def settled_bundle(shown: Iterable[Asked]) -> dict[str, Any]:
+    """Return what became of questions, as text and as HTML."""
+    told = [_outcome(asked) for asked in shown]
+    body = "".join(f"<p style='{_LINE}'><strong>{html.escape(q)}</strong><br>{html.escape(a)}</p>" for q, a in told)
+    text = "\n".join(["no open questions", *(f"  {question}: {answer}" for question, answer in told)])
+    return {"text/plain": text, "text/html": f"<div><p style='{_LINE}'>No open questions</p>{body}</div>"}
+
+
+def _outcome(asked: Asked) -> tuple[str, str]:
+    """Return a question and its answer with who gave it."""
+    question, where = asked["question"], f"{one_line(asked['workflow'], 60)}, {asked['execution_id']}"
+    response = question["response"]
+    if isinstance(response, dict) and len(response) == 1:
+        response = next(iter(response.values()))
+    by = f" by {one_line(question['answered_by'], 60)}" if question["answered_by"] else ""
+    answer = "" if response is None else f": {one_line(value_text(response), 120)}"
+    words = {"completed": "answered", "expired": "expired", "cancelled": "withdrawn"}
+    told = words.get(question["status"], question["status"])
+    return one_line(question["question"], 200), f"{told}{by}{answer} ({where})"

@@ -1,0 +1,108 @@
+"""The inbox in a notebook: cards, what is understood without them, and answers that others carry out."""
+
+import pytest
+
+import divebook
+from divebook.errors import InterruptError
+from divebook.notebook import inbox
+from divebook.widgets import following
+from divebook.widgets.inbox import inbox_publisher_of
+from divebook.widgets.inbox_view import InboxView
+from tests.execution.worlds import Calls, environment
+
+ASKING = """\
+Workflows:
+- Name: asking
+  Steps:
+  - {Name: sure, Ask: {Question: "Go <on>?", Kind: confirmation}}
+  - {Name: note, Action: note}
+"""
+PLAIN = "Workflows: [{Name: plain, Steps: [{Name: q, Ask: 'Which?'}]}]"
+
+
+class Handle:
+    """A place in the notebook: what it shows."""
+
+    def __init__(self, bundle):
+        self.bundle = bundle
+
+    def update(self, bundle, *, raw):
+        assert raw
+        self.bundle = bundle
+
+
+@pytest.fixture
+def places(monkeypatch):
+    """Return the outputs that are displayed; the publisher's thread is not started."""
+    monkeypatch.setattr(following, "built", lambda name: f"/* {name} */")
+    monkeypatch.setattr("divebook.widgets.publisher.Publisher._start", lambda _: None)
+    shown = []
+
+    def display(bundle):
+        shown.append(Handle(bundle))
+        return shown[-1]
+
+    monkeypatch.setattr(inbox, "display_bundle", display)
+    return shown
+
+
+def test_the_cards_come_with_text_and_html_that_say_how_to_answer(session, places):
+    run = divebook.run(PLAIN).wait()
+    output = inbox.InboxOutput(session.environment, store="there.db")
+    live, static = places
+    asked = run.interrupts[0].interrupt_id
+    assert live.bundle[inbox.WIDGET_VIEW]["model_id"] == output.view.model_id
+    assert f"to answer: %dive answer {asked} TEXT --store there.db" in live.bundle["text/plain"]
+    assert f"<code>%dive answer {asked} TEXT --store there.db</code>" in live.bundle["text/html"]
+    assert static.bundle["text/html"].startswith("<details>")
+    assert inbox.WIDGET_VIEW not in static.bundle
+    output.view.close()
+
+
+def test_what_was_asked_by_strangers_is_harmless(session):
+    divebook.run(ASKING.replace("Action: note", "Script: '1'")).wait()
+    assert "Go &lt;on&gt;?" in inbox.static_bundle(session.environment)["text/html"]
+
+
+def test_once_all_who_asked_have_ended_text_takes_the_place_of_the_cards(session, places):
+    run = divebook.run(PLAIN).wait()
+    output = inbox.InboxOutput(session.environment)
+    live, static = places
+    feed = inbox_publisher_of(session.environment).feed
+    output.view._tell(feed.frame())
+    assert "Which?" in static.bundle["text/html"]
+    run.answer(run.interrupts[0].interrupt_id, "this one", by="ann").wait()
+    feed.look_again()
+    output.view._tell(feed.frame())
+    assert live.bundle["text/plain"] == f"no open questions\n  Which?: answered by ann: this one (plain, {run.id})"
+    assert "text/html" not in static.bundle
+    assert output.view.comm is None
+
+
+def test_an_answer_is_kept_where_its_execution_cannot_go_on():
+    world = environment(actions=[Calls().action()])
+    world.define(divebook.notebook.session.read_definitions(ASKING, source_name="text"))
+    execution = world.start("asking").wait(30)
+    elsewhere = environment(store=world.store)
+    asked = execution.interrupts[0].interrupt_id
+    answer = inbox._handlers(elsewhere).answer
+    assert answer(asked, True).startswith("Kept, but the execution does not go on here: ")
+    with pytest.raises(InterruptError, match="was answered already"):
+        answer(asked, False)
+    assert world.resume(execution.id).wait(30).status == "completed"
+
+
+def test_a_frame_of_questions_shows_cards_where_there_are_widgets(session, places, monkeypatch):
+    assert divebook.inbox()._display is None
+    divebook.run(PLAIN).wait()
+    frame = divebook.inbox()
+    with pytest.raises(NotImplementedError):
+        frame._ipython_display_()
+    front_end = inbox.present_front_end(None)
+    monkeypatch.setattr(type(front_end), "shows_widgets", True)
+    frame._ipython_display_()
+    assert inbox.WIDGET_VIEW in places[0].bundle
+    widget = frame._display_()
+    assert isinstance(widget, InboxView)
+    assert type(frame[frame["kind"] == "clarification"]).__name__ == "DataFrame"
+    widget.close()

@@ -1,0 +1,177 @@
+"""The questions of all executions over one store, as views are told of them."""
+
+import pytest
+
+from divebook.widgets import following
+from divebook.widgets.audience import SILENCE
+from divebook.widgets.inbox import MAX_OPEN, InboxFeed, inbox_publisher_of
+from divebook.widgets.inbox_view import InboxView
+from divebook.widgets.intents import Handlers
+from divebook.workflow.definition import Each, Workflow
+from divebook.workflow.step import Step
+from tests.execution.worlds import Gate, environment
+
+PATIENCE = 30
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+def asking(environment, name, questions=1):
+    """Return a resting execution that has asked."""
+    steps = [Step(f"ask{number}", ask=f"{name} {number}?") for number in range(questions)]
+    return environment.start(Workflow(name, steps)).wait(PATIENCE)
+
+
+def told(frame):
+    return [(asked["workflow"], asked["question"]["question"], asked["question"]["status"]) for asked in frame["asked"]]
+
+
+def test_the_first_frame_tells_all_questions_and_the_next_what_changed():
+    world = environment()
+    first = asking(world, "first")
+    feed = InboxFeed(world)
+    assert told(feed.frame()) == [("first", "first 0?", "pending")]
+    assert feed.frame() is None
+    asking(world, "second")
+    feed.look_again()
+    frame = feed.frame()
+    assert (told(frame), frame["after"], frame["last"]) == ([("second", "second 0?", "pending")], 1, 2)
+    world.answer(first.interrupts[0].interrupt_id, "yes", by="ann").wait(PATIENCE)
+    feed.look_again()
+    (asked,) = feed.frame()["asked"]
+    assert (asked["question"]["status"], asked["question"]["answered_by"]) == ("completed", "ann")
+
+
+def test_what_another_environment_over_the_store_settles_is_seen():
+    world = environment()
+    execution = asking(world, "w")
+    feed = InboxFeed(world)
+    feed.frame()
+    other = environment(store=world.store)
+    other.answer(execution.interrupts[0].interrupt_id, "from there").wait(PATIENCE)
+    feed.look_again()
+    assert told(feed.frame()) == [("w", "w 0?", "completed")]
+
+
+def test_questions_of_executions_that_ended_or_were_deleted_are_withdrawn():
+    world = environment()
+    ended, deleted = asking(world, "ended"), asking(world, "deleted")
+    feed = InboxFeed(world)
+    feed.frame()
+    assert not feed.is_over
+    assert feed.frame() is None
+    world.cancel(ended.id).wait(PATIENCE)
+    world.store.delete(deleted.id)
+    feed.look_again()
+    assert sorted(told(feed.frame())) == [("deleted", "deleted 0?", "cancelled"), ("ended", "ended 0?", "cancelled")]
+    assert feed.is_over
+
+
+def test_it_is_not_over_while_one_who_asked_may_ask_again():
+    world = environment()
+    execution = asking(world, "w", questions=2)
+    feed = InboxFeed(world)
+    feed.frame()
+    world.answer(execution.interrupts[0].interrupt_id, "yes").wait(PATIENCE)
+    feed.look_again()
+    assert told(feed.frame()) == [("w", "w 0?", "completed"), ("w", "w 1?", "pending")]
+    assert not feed.is_over
+    assert [asked["question"]["status"] for asked in feed.welcome("v", 0)["asked"]] == ["completed", "pending"]
+
+
+def test_of_a_great_many_questions_the_oldest_are_shown_and_the_others_counted():
+    world = environment()
+    each = Step("ask", each=Each("$(list(range(105)))", as_="n", parallel=105), ask="${n}?")
+    execution = world.start(Workflow("many", [each])).wait(PATIENCE)
+    feed = InboxFeed(world)
+    frame = feed.frame()
+    assert (len(frame["asked"]), frame["hidden"]) == (MAX_OPEN, len(execution.interrupts) - MAX_OPEN)
+
+
+def test_only_what_is_asked_or_settled_wakes_the_publisher():
+    world = environment()
+    feed, woken = InboxFeed(world), []
+    stop = feed.subscribe(lambda: woken.append(1))
+    asking(world, "w")
+    assert woken == [1]
+    stop()
+    asking(world, "v")
+    assert woken == [1]
+
+
+def test_the_end_of_the_last_one_who_asked_is_told_by_a_frame_of_its_own():
+    world = environment(actions=[(gate := Gate()).action()])
+    execution = world.start(Workflow("w", [Step("ask", ask="w?"), Step("held", action="gate")])).wait(PATIENCE)
+    feed = InboxFeed(world)
+    feed.frame()
+    answered = world.answer(execution.interrupts[0].interrupt_id, "yes")
+    assert gate.reached.wait(PATIENCE)
+    feed.look_again()
+    assert (told(feed.frame()), feed.is_over) == ([("w", "w?", "completed")], False)
+    gate.opened.set()
+    answered.wait(PATIENCE)
+    feed.look_again()
+    assert (feed.frame()["asked"], feed.is_over) == ([], True)
+
+
+@pytest.fixture
+def view(monkeypatch):
+    """Return ``view(environment)``: a widget without a thread, whose publisher the test moves on."""
+    monkeypatch.setattr(following, "built", lambda name: f"/* {name} */")
+    monkeypatch.setattr("divebook.widgets.publisher.Publisher._start", lambda _: None)
+    shown = []
+
+    def make(world, told=lambda _: None):
+        handlers = Handlers(lambda *_: None, *[lambda: None] * 3)
+        shown.append(InboxView(inbox_publisher_of(world), handlers, told, Clock()))
+        return shown[-1]
+
+    yield make
+    for one in shown:
+        one.close()
+
+
+def test_the_widget_brings_its_own_bundle(view):
+    assert view(environment())._esm == "/* inbox.js */"
+
+
+def test_views_of_one_environment_share_a_publisher():
+    world = environment()
+    publisher = inbox_publisher_of(world)
+    assert inbox_publisher_of(world) is publisher
+    assert inbox_publisher_of(environment()) is not publisher
+
+
+def test_nothing_is_looked_up_while_nobody_looks(view):
+    world = environment()
+    shown = view(world)
+    publisher = inbox_publisher_of(world)
+    shown._look_round()
+    assert publisher._listeners == ()
+    shown._receive(shown, {"type": "hello", "view": "v", "since": 0}, [])
+    assert publisher._listeners == (shown._tell,)
+    shown._look_round()
+    assert publisher._listeners == (shown._tell,)
+    shown._audience._clock.now += SILENCE + 1
+    shown._look_round()
+    assert publisher._listeners == ()
+    shown._receive(shown, {"type": "alive", "view": "v", "since": 0}, [])
+    assert publisher._listeners == (shown._tell,)
+
+
+def test_whoever_shows_it_hears_of_each_frame(view):
+    world, heard = environment(), []
+    asking(world, "w")
+    shown = view(world, lambda feed: heard.append(feed.is_over))
+    publisher, clock = inbox_publisher_of(world), Clock()
+    publisher._clock = clock
+    shown._receive(shown, {"type": "hello", "view": "v", "since": 0}, [])
+    publisher.turn()  # the welcome
+    clock.now += 1
+    publisher.turn()
+    assert heard == [False]
