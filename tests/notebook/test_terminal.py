@@ -46,4 +46,4 @@ def test_a_question_that_is_left_for_later_is_told_with_the_run(terminal):
     terminal.sendline("%dive run asking")
     terminal.expect(r"yes or no \(empty: later\): ")
     terminal.sendline("")
-    terminal.expect("to answer: run.answer")
+    terminal.expect_exact("to answer: %dive answer ask_")
