@@ -18,6 +18,7 @@ from divebook.envelope.bounds import Bounds
 from divebook.errors import UnstorableValueError
 from divebook.events.codec import decode, encode
 
+_ATOMS = frozenset({str, int, float, bool, type(None)})
 VERSION = 2
 MOST_BYTES = 8 * 1024 * 1024
 """Of a checkpoint: what it holds is not shared with the log, so that large values would be written once more."""
@@ -45,25 +46,30 @@ def load_state(raw: bytes) -> ExecutionState | None:
 
 def _record(record: Any) -> dict[str, Any]:
     """Return a part of the state as a dict of what differs from its defaults."""
-    names, defaults = _fields(type(record))
-    values = ((name, getattr(record, name)) for name in names)
-    return {name: _plain(value) for name, value in values if name not in defaults or value != defaults[name]}
+    return {
+        name: value if type(value) in _ATOMS else _plain(value)
+        for name, default in _defaults(type(record))
+        if (value := getattr(record, name)) is not default and value != default
+    }
 
 
-def _fields(kind: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Return the names of the fields of a dataclass or named tuple, and their defaults."""
-    if not is_dataclass(kind):
-        return kind._fields, kind._field_defaults
-    found = fields(kind)
-    defaults = {entry.name: entry.default for entry in found if entry.default is not MISSING}
-    return tuple(entry.name for entry in found), defaults
+_DEFAULTS: dict[Any, tuple[tuple[str, Any], ...]] = {}
+
+
+def _defaults(kind: Any) -> tuple[tuple[str, Any], ...]:
+    """Return the fields of a dataclass or named tuple with their defaults, `MISSING` where there is none."""
+    if kind not in _DEFAULTS:
+        known = {entry.name: entry.default for entry in fields(kind)} if is_dataclass(kind) else kind._field_defaults
+        names = known if is_dataclass(kind) else kind._fields
+        _DEFAULTS[kind] = tuple((name, known.get(name, MISSING)) for name in names)
+    return _DEFAULTS[kind]
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, Map):
+        return [[key, item if type(item) in _ATOMS else _plain(item)] for key, item in value.items()]
     if isinstance(value, Bounds):
         return value.to_dict()
-    if isinstance(value, Map):
-        return [[key, _plain(item)] for key, item in value.items()]
     if isinstance(value, Snapshot) or hasattr(value, "_fields"):
         return _record(value)
     return list(value) if isinstance(value, tuple) else value

@@ -14,6 +14,8 @@ from divebook.errors import DefinitionError, UnstorableValueError
 from divebook.events.values import normalize
 from divebook.workflow.problem import Problem
 
+_ATOMS = frozenset({str, int, float, bool, type(None)})
+
 
 def one(record: type[Record]) -> Any:
     """Declare a field that holds a `record` or None."""
@@ -43,6 +45,8 @@ def require_text(value: Any, what: str, hint: str) -> None:
 
 def plain(value: Any) -> Any:
     """Return `value` with records as dicts and tuples as lists."""
+    if type(value) in _ATOMS:
+        return value
     if isinstance(value, Record):
         return value.to_dict()
     if isinstance(value, tuple | list):
@@ -60,11 +64,13 @@ class Record:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON from which `from_dict` makes an equal record; fields at their default are left out."""
-        return {
-            entry.name: plain(getattr(self, entry.name))
-            for entry in fields(self)
-            if _is_stored(entry) and not _is_default(entry, getattr(self, entry.name))
-        }
+        stored = {}
+        for name, default, keeps_equals in _defaults(type(self)):
+            value = getattr(self, name)
+            if value is default or (not keeps_equals and type(value) is type(default) and value == default):
+                continue
+            stored[name] = plain(value)
+        return stored
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -76,20 +82,27 @@ def _is_stored(entry: Field[Any]) -> bool:
     return entry.init and not entry.metadata.get("transient")
 
 
-def _is_default(entry: Field[Any], value: Any) -> bool:
-    if entry.metadata.get("always"):
-        return value is entry.default
-    default = entry.default_factory() if entry.default_factory is not MISSING else entry.default
-    return type(value) is type(default) and bool(value == default)
-
-
 _STORED: dict[type[Record], dict[str, Field[Any]]] = {}
+_DEFAULTS: dict[type[Record], tuple[tuple[str, Any, bool], ...]] = {}
 
 
 def _stored_fields(cls: type[Record]) -> dict[str, Field[Any]]:
     if cls not in _STORED:
         _STORED[cls] = {entry.name: entry for entry in fields(cls) if _is_stored(entry)}
     return _STORED[cls]
+
+
+def _defaults(cls: type[Record]) -> tuple[tuple[str, Any, bool], ...]:
+    """Return name and default of the stored fields, and whether a value that only equals the default is stored."""
+    if cls not in _DEFAULTS:
+        _DEFAULTS[cls] = tuple(
+            (name, _default(entry), bool(entry.metadata.get("always"))) for name, entry in _stored_fields(cls).items()
+        )
+    return _DEFAULTS[cls]
+
+
+def _default(entry: Field[Any]) -> Any:
+    return entry.default_factory() if entry.default_factory is not MISSING else entry.default
 
 
 def arguments(cls: type[Record], data: Mapping[str, Any]) -> dict[str, Any]:
