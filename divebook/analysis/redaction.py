@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 HIDDEN = "[redacted]"
 LEAST_SECRET = 8
@@ -37,17 +37,45 @@ _SECRET_WORDS = frozenset(
     ]
 )
 _KINDS_OF_KEY = frozenset(["api", "access", "private", "secret", "signing", "encryption", "auth", "master"])
-_NAMES = r"(?:[\w-]*(?:api[_-]?key|access[_-]?key|passw(?:or)?d|passphrase|secret|authorization|token))"
-_ASSIGNED = re.compile(
-    rf"""(?i)(\b{_NAMES}\\?["']?\s*[:=]\s*)(\\?["'])?((?!\[redacted|bearer |basic |\$)[^\s"'\\,;&}}]{{6,}})"""
-)
+_NAMES = r"(?:api[_-]?key|access[_-]?key|passw(?:or)?d|passphrase|secret|authorization|token)"
+
+
+class _Form(NamedTuple):
+    """What a credential looks like. Texts may be long and hostile: no pattern may look twice at what it has passed."""
+
+    hints: tuple[str, ...]
+    """In lower case; a text without any of them has no such credential, and is searched for them much faster."""
+    pattern: re.Pattern[str]
+    replacement: str
+
+
 _FORMS = (
-    (re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}"), rf"\1 {HIDDEN}"),
-    (re.compile(r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"), HIDDEN),
-    (re.compile(r"\b(?:sk|pk|rk)[-_][\w-]{16,}|\bgh[pousr]_\w{20,}|\bgithub_pat_\w{20,}|\bglpat-[\w-]{16,}"), HIDDEN),
-    (re.compile(r"\bxox[abpors]-[\w-]{10,}|\bAKIA[0-9A-Z]{16}\b|\bAIza[\w-]{30,}|\bhf_\w{20,}"), HIDDEN),
-    (re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+"), HIDDEN),
-    (re.compile(r"(\w://[^\s/:@]*:)[^\s/@]+@"), rf"\1{HIDDEN}@"),
+    _Form(("bearer", "basic"), re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}"), rf"\1 {HIDDEN}"),
+    _Form(
+        ("private key-----",),
+        re.compile(r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"),
+        HIDDEN,
+    ),
+    _Form(("sk-", "sk_", "pk-", "pk_", "rk-", "rk_"), re.compile(r"\b(?:sk|pk|rk)[-_][\w-]{16,}"), HIDDEN),
+    _Form(
+        ("gho_", "ghp_", "ghr_", "ghs_", "ghu_", "github_pat_", "glpat-"),
+        re.compile(r"\bgh[pousr]_\w{20,}|\bgithub_pat_\w{20,}|\bglpat-[\w-]{16,}"),
+        HIDDEN,
+    ),
+    _Form(
+        ("xox", "akia", "aiza", "hf_"),
+        re.compile(r"\bxox[abpors]-[\w-]{10,}|\bAKIA[0-9A-Z]{16}\b|\bAIza[\w-]{30,}|\bhf_\w{20,}"),
+        HIDDEN,
+    ),
+    _Form(("eyj",), re.compile(r"(?<![\w-])eyJ[\w-]{8,}+\.[\w-]{8,}+\.[\w-]+"), HIDDEN),
+    _Form(("://",), re.compile(r"(\w://[^\s/:@]*+:)[^\s/@]++@"), rf"\1{HIDDEN}@"),
+    _Form(
+        ("key", "passw", "passphrase", "secret", "authorization", "token"),
+        re.compile(
+            rf"""(?i)({_NAMES}\\?["']?\s*+[:=]\s*+)(\\?["'])?((?!\[redacted|bearer |basic |\$)[^\s"'\\,;&}}]{{6,}})"""
+        ),
+        rf"\1\2{HIDDEN}",
+    ),
 )
 
 
@@ -111,9 +139,11 @@ class Redactor:
             self._pattern = re.compile("|".join(map(re.escape, longest_first)))
         if self._pattern is not None:
             text = self._pattern.sub(HIDDEN, text)
-        for form, replacement in _FORMS:
-            text = form.sub(replacement, text)
-        return _ASSIGNED.sub(rf"\1\2{HIDDEN}", text)
+        lower = text.lower()
+        for form in _FORMS:
+            if any(hint in lower for hint in form.hints):
+                text = form.pattern.sub(form.replacement, text)
+        return text
 
     def under(self, name: str, value: Any) -> Any:
         """Return plain data that stands under a name, without the secrets in it."""

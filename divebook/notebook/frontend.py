@@ -37,6 +37,14 @@ class FrontEnd:
         return self.has_kernel and self.takes_input
 
 
+def shows_widgets() -> bool:
+    """Return whether whoever runs the present code shows widgets; true outside of IPython, as in marimo."""
+    from IPython import get_ipython
+
+    shell = get_ipython()
+    return shell is None or present_front_end(shell).shows_widgets
+
+
 def present_front_end(shell: Any) -> FrontEnd:
     """Return the front end of the cell that is running in a shell."""
     kernel = getattr(shell, "kernel", None)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from divebook.engine.state import Interrupt, PathState, Usage
 from divebook.environment import Environment
 from divebook.execution import Execution
+from divebook.notebook.frontend import shows_widgets
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -244,7 +245,7 @@ class Run:
             positions.extend(self._execution.history(positions.total))
             return positions
 
-        return ReplayView(read_on)
+        return ReplayView(read_on, f"{self._execution.workflow.name} {self.id}", moves=shows_widgets())
 
 
 async def _wait(execution: Execution, answers: Answers | None) -> None:

@@ -18,6 +18,7 @@ from divebook.errors import DivebookError, SavedRunError
 from divebook.events import Event
 from divebook.events.codec import payload_from
 from divebook.events.event import to_datetime
+from divebook.notebook.frontend import shows_widgets
 from divebook.widgets.protocol import Question, Recording, StateView
 from divebook.widgets.protocol import SavedRun as Packed
 from divebook.widgets.recording import RecordedPositions
@@ -136,7 +137,7 @@ class SavedRun:
         """Return a view that steps through it."""
         from divebook.widgets.replay import ReplayView
 
-        return ReplayView(lambda: self._positions)
+        return ReplayView(lambda: self._positions, f"{self.workflow} {self.id}", moves=shows_widgets())
 
     # --- how it shows ----------------------------------------------------------------------------------------------
 

@@ -19,10 +19,15 @@ class ReplayView(anywidget.AnyWidget):
     ----------
     read
         Returns the log as far as it is known by now; called for every question, on the thread it arrives on.
+    name
+        Of what it steps through.
+    moves
+        Whether there is a page that shows widgets; elsewhere a live view would only leave a message that it is missing.
     """
 
-    def __init__(self, read: Callable[[], Steppable]) -> None:
-        self._read, self._lock = read, threading.Lock()
+    def __init__(self, read: Callable[[], Steppable], name: str, *, moves: bool = True) -> None:
+        self._read, self._name, self._moves = read, name, moves
+        self._lock = threading.Lock()
         super().__init__()
         answer_while_busy(self.comm)
         self.on_msg(self._receive)
@@ -34,6 +39,13 @@ class ReplayView(anywidget.AnyWidget):
     @property
     def _css(self) -> str:
         return built("replay.css")
+
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        return super()._repr_mimebundle_(**options) if self._moves else ({"text/plain": repr(self)}, {})
+
+    def __repr__(self) -> str:
+        found = f"Replay of {self._name}: {self._read().total} events"
+        return found if self._moves else f"{found}; run this cell in JupyterLab to step through them"
 
     def _receive(self, _widget: object, message: Mapping[str, Any], _buffers: object) -> None:
         with self._lock:

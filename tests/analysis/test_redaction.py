@@ -69,6 +69,8 @@ def test_secrets_of_the_environment_are_hidden(monkeypatch):
         ('{"api_key": "abcdef123"}', f'{{"api_key": "{HIDDEN}"}}'),
         ('{\\"password\\": \\"abcdef123\\"}', f'{{\\"password\\": \\"{HIDDEN}\\"}}'),
         ("API_KEY=abcdef123", f"API_KEY={HIDDEN}"),
+        ("export my-service_access_key : abcdef123", f"export my-service_access_key : {HIDDEN}"),
+        ("jwt eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln", f"jwt {HIDDEN}"),
         ("-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----", HIDDEN),
         ("max_tokens=100000", "max_tokens=100000"),
         ("the password is kept elsewhere", "the password is kept elsewhere"),
@@ -76,3 +78,24 @@ def test_secrets_of_the_environment_are_hidden(monkeypatch):
 )
 def test_what_looks_like_a_credential_is_hidden_in_texts(text, clean):
     assert Redactor().text(text) == clean
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "x",
+        "a-",
+        "token-",
+        "token \n",
+        "eyJaaaaaaaa-",
+        "eyJaaaaaaaa.a.",
+        "a://b:",
+        "-----BEGIN AAA ",
+        "bearer ",
+        "sk_a ",
+        "token=$",
+    ],
+)
+def test_long_texts_of_near_misses_are_read_once(word):
+    text = word * 200_000  # a pattern that looks back over what it has passed would take hours
+    assert Redactor().text(text) == text

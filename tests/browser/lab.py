@@ -6,7 +6,7 @@ import urllib.parse
 
 import nbformat
 
-PATIENCE = 20_000
+PATIENCE = 60_000
 """Milliseconds within which whatever is waited for must have happened; several browsers share small machines."""
 
 HELPERS = """

@@ -58,6 +58,15 @@ def test_the_log_is_explored(executed):
     assert "execution_completed" in events.data["text/plain"]
 
 
+def test_what_only_moves_in_a_page_says_so_where_there_is_none(executed):
+    notebook, _ = executed
+    (shown,) = outputs(notebook, "run.replay()")
+    text = shown.data["text/plain"]
+    assert text.startswith("Replay of licence-audit exec_")
+    assert text.endswith(" events; run this cell in JupyterLab to step through them")
+    assert list(shown.data) == ["text/plain"]
+
+
 def test_the_committed_notebook_was_run_and_tells_nothing_of_its_author():
     notebook = nbformat.read(QUICKSTART, as_version=4)
     nbformat.validate(notebook)

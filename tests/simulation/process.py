@@ -66,7 +66,7 @@ class Subject:
         """The workflow that runs."""
         return self.scenario.workflow
 
-    def services(self) -> Services:
+    def services(self, inbox: Inbox) -> Services:
         """Return what its runner is given."""
 
         async def no_child(_workflow: str, _inputs: Any) -> dict[str, Any]:
@@ -78,17 +78,27 @@ class Subject:
             "function": FunctionStep(no_child),
         }
 
-        def never_expires(_execution_id: str, interrupt_id: str) -> Message:
+        def never_expires(_execution_id: str, interrupt_id: str) -> None:
             raise NotImplementedError(f"simulated questions do not expire: {interrupt_id}")
 
-        return Services(handlers, self.world.condition_holds, self.world.items_of, never_expires)
+        return Services(handlers, self.world.condition_holds, self.world.items_of, inbox.above, never_expires)
 
 
-def answer_to(runner: Runner, interrupt_id: str, response: Mapping[str, Any]) -> Message:
-    """Return the message with which somebody answers a question of a runner."""
-    state = runner.journal.state
-    payload = answer_payload(response, "a person")
-    return Message(state.execution_id, ANSWER, interrupt_id, payload, "a person", 0, state.taken + 1)
+class Inbox:
+    """What people send to an execution in one life of its process."""
+
+    def __init__(self) -> None:
+        self._messages: list[Message] = []
+
+    def above(self, _execution_id: str, after: int) -> list[Message]:
+        """Return the messages with higher numbers."""
+        return [message for message in self._messages if message.number > after]
+
+    def answer(self, state: ExecutionState, interrupt_id: str, response: Mapping[str, Any]) -> None:
+        """Answer a question."""
+        number = 1 + max(state.taken, *(message.number for message in self._messages), 0)
+        payload = answer_payload(response, "a person")
+        self._messages.append(Message(state.execution_id, ANSWER, interrupt_id, payload, "a person", 0, number))
 
 
 class WatchedJournal(Journal):
@@ -226,14 +236,16 @@ class Process:
         journal = WatchedJournal(state, commit, self._machine, Ids(self._machine, self._machine), token=token)
         journal.audit = subject.audit
         subject.audit.live = lambda: journal.state
-        runner = self._runners[subject.id] = Runner(journal, subject.workflow, subject.services(), self._machine)
+        inbox = Inbox()
+        runner = Runner(journal, subject.workflow, subject.services(inbox), self._machine)
+        self._runners[subject.id] = runner
         journal.record_all(self._openings(subject, state))
         await journal.durable()
         held = lease or Lease(subject.id, FIRST_TOKEN, owner, expires_at=0)
         keeper.keep(held)
         others = [asyncio.create_task(self._read_along(subject, state.last_sequence))]
         if not self._calm:
-            others.append(asyncio.create_task(self._answer_now_and_then(subject, runner)))
+            others.append(asyncio.create_task(self._answer_now_and_then(subject, runner, inbox)))
         try:
             await runner.run()
         finally:
@@ -258,7 +270,7 @@ class Process:
             assert event.sequence == last + 1, f"a reader saw event {event.sequence} after {last}"
             last = event.sequence
 
-    async def _answer_now_and_then(self, subject: Subject, runner: Runner) -> None:
+    async def _answer_now_and_then(self, subject: Subject, runner: Runner, inbox: Inbox) -> None:
         """Answer questions while the execution goes on elsewhere."""
         while True:
             await asyncio.sleep(self._random.choice((0.0, 1.0, 20.0, 3000.0)))
@@ -266,7 +278,8 @@ class Process:
                 if self._random.random() < 0.3 and runner.journal.error is None:
                     resolution = self._resolution(subject, question)
                     with suppress(StoreError):
-                        runner.take((answer_to(runner, question.interrupt_id, resolution.response),))
+                        inbox.answer(runner.journal.state, question.interrupt_id, resolution.response)
+                        runner.take()
 
     def _resolution(self, subject: Subject, question: Interrupt) -> catalog.InterruptResolved:
         response = checked_response(question, self._response(subject, question), complaint, self._machine.now())

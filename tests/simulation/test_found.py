@@ -22,7 +22,7 @@ from divebook.workflow.functions import WORKFLOW_FUNCTIONS
 from tests.execution.test_resuming import StoppedClock, cut
 from tests.execution.worlds import Calls, environment
 from tests.simulation.audit import check_counters
-from tests.simulation.process import answer_to
+from tests.simulation.process import Inbox
 
 
 @pytest.fixture(autouse=True)
@@ -199,15 +199,16 @@ def test_an_answer_that_comes_while_the_execution_ends_is_not_recorded_behind_it
             return Outcome()
 
         journal = Journal(ExecutionState(ids.execution()), GroupCommit(store), clock, ids)
-        services = Services({"action": ask, "wait": nothing}, None, None, None)
+        inbox = Inbox()
+        services = Services({"action": ask, "wait": nothing}, None, None, inbox.above, None)
         runner = Runner(journal, made, services, SystemChance())
         accepted = []
 
         def at_the_end(execution_id, events):
             if events[-1].event_type == "execution_failed":
                 (question,) = journal.state.pending_interrupts()
-                answer = answer_to(runner, question.interrupt_id, {"choice": "retry"})
-                accepted.append(runner.take((answer,)))
+                inbox.answer(journal.state, question.interrupt_id, {"choice": "retry"})
+                accepted.append(runner.take())
 
         store.subscribe(at_the_end)
         journal.record(catalog.ExecutionStarted("w", {}, made.to_dict(), made.fingerprint))
