@@ -16,7 +16,7 @@ from divebook.engine.operations import Reserved
 from divebook.engine.state import ExecutionState, Interrupt, OpenStep, OperationRecord, PathState, Snapshot, Usage
 from divebook.envelope.bounds import Bounds
 from divebook.errors import UnstorableValueError
-from divebook.events.codec import decode, encode
+from divebook.events.codec import decode, encode_parts
 
 VERSION = 2
 MOST_BYTES = 8 * 1024 * 1024
@@ -26,7 +26,7 @@ MOST_BYTES = 8 * 1024 * 1024
 def dump_state(state: ExecutionState) -> bytes | None:
     """Return a state as bytes; None where frames or texts make it so large that folding the log is no slower."""
     try:
-        dumped = encode({"version": VERSION, "state": _record(state)})
+        dumped = encode_parts({"version": VERSION, "state": state}, _plain)
     except UnstorableValueError:  # beyond what one event may hold
         return None
     return dumped if len(dumped) <= MOST_BYTES else None
@@ -43,30 +43,34 @@ def load_state(raw: bytes) -> ExecutionState | None:
         return None
 
 
-def _record(record: Any) -> dict[str, Any]:
-    """Return a part of the state as a dict of what differs from its defaults."""
-    names, defaults = _fields(type(record))
-    values = ((name, getattr(record, name)) for name in names)
-    return {name: _plain(value) for name, value in values if name not in defaults or value != defaults[name]}
+def _plain(part: Any) -> Any:
+    """Return a part of the state in plain form, its own parts left as they are; any other value as it is."""
+    if isinstance(part, Map):
+        return list(part.items())
+    if isinstance(part, Bounds):
+        return part.to_dict()
+    return _differing(part) if isinstance(part, Snapshot) or hasattr(part, "_fields") else part
 
 
-def _fields(kind: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Return the names of the fields of a dataclass or named tuple, and their defaults."""
-    if not is_dataclass(kind):
-        return kind._fields, kind._field_defaults
-    found = fields(kind)
-    defaults = {entry.name: entry.default for entry in found if entry.default is not MISSING}
-    return tuple(entry.name for entry in found), defaults
+def _differing(record: Any) -> dict[str, Any]:
+    """Return a record as a dict of what differs from its defaults."""
+    return {
+        name: value
+        for name, default in _defaults(type(record))
+        if (value := getattr(record, name)) is not default and value != default
+    }
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, Bounds):
-        return value.to_dict()
-    if isinstance(value, Map):
-        return [[key, _plain(item)] for key, item in value.items()]
-    if isinstance(value, Snapshot) or hasattr(value, "_fields"):
-        return _record(value)
-    return list(value) if isinstance(value, tuple) else value
+_DEFAULTS: dict[Any, tuple[tuple[str, Any], ...]] = {}
+
+
+def _defaults(kind: Any) -> tuple[tuple[str, Any], ...]:
+    """Return the fields of a dataclass or named tuple with their defaults, `MISSING` where there is none."""
+    if kind not in _DEFAULTS:
+        known = {entry.name: entry.default for entry in fields(kind)} if is_dataclass(kind) else kind._field_defaults
+        names = known if is_dataclass(kind) else kind._fields
+        _DEFAULTS[kind] = tuple((name, known.get(name, MISSING)) for name in names)
+    return _DEFAULTS[kind]
 
 
 def _map(pairs: list[list[Any]], read: Any = None) -> Map[Any, Any]:

@@ -6,6 +6,7 @@ A payload is one JSON object. `encode_line`/`decode_line` write a whole event as
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -34,6 +35,16 @@ def encode(data: Any, path: str = "data") -> bytes:
     return _encoded(data, path, _OPTIONS)
 
 
+def encode_parts(data: Any, plain: Callable[[Any], Any]) -> bytes:
+    """Encode data with parts that `plain` turns into normalized data, each when its turn comes; else as `encode`."""
+
+    def written(part: Any) -> Any:
+        found = plain(part)
+        return tag(part) if found is part else found
+
+    return _encoded(data, "data", _OPTIONS | orjson.OPT_PASSTHROUGH_DATACLASS, written)
+
+
 def encode_shown(data: Any, *, tagged: bool = False) -> bytes:
     """Encode normalized data as JSON for people: frames, classes and the like as a few words, never in full.
 
@@ -59,9 +70,9 @@ def _hint(value: Any) -> Any:
     return f"{len(value):,} bytes" if isinstance(value, bytes) else str(value)
 
 
-def _encoded(data: Any, path: str, option: int) -> bytes:
+def _encoded(data: Any, path: str, option: int, default: Callable[[Any], Any] = tag) -> bytes:
     try:
-        encoded = orjson.dumps(data, default=tag, option=option)
+        encoded = orjson.dumps(data, default=default, option=option)
     except TypeError as error:
         raise UnstorableValueError(_locate_surrogate(data, path) or path, str(error)) from None
     if len(encoded) > MAX_PAYLOAD_BYTES:

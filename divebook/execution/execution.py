@@ -401,7 +401,8 @@ class Execution:
         mailroom = ENGINE.mailroom(self.store)
         try:
             journal.record_all(openings)
-            await journal.durable()
+            if lease is None:  # it is in the store from now on: messages can be sent to it
+                await journal.durable()
             mailroom.admit(self.id, self._runner)
             await self._runner.run()
         finally:

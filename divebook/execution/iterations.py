@@ -13,7 +13,7 @@ import anyio
 from divebook.engine.state import OpenStep
 from divebook.events import catalog
 from divebook.execution.journal import Journal
-from divebook.execution.strands import Strands, Suspended
+from divebook.execution.strands import Strands, Suspended, after_start
 from divebook.scripting.values import value_text
 from divebook.workflow.step import Each, Step
 
@@ -83,8 +83,12 @@ class Iterations:
         workers = min(self._each.parallel, len(left))
         with self._strands.side_by_side(workers) as strand:
             async with anyio.create_task_group() as tasks:
-                for _ in range(workers):
+                for number in range(1, workers + 1):
+                    if not left:  # those that began earlier have taken all
+                        with strand():
+                            continue
                     tasks.start_soon(work, strand)
+                    await after_start(number)
         if suspended:
             raise suspended[0]
 

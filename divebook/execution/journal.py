@@ -32,6 +32,8 @@ FIRST_TOKEN = 1
 """The token of the lease that comes with the first events."""
 CHECKPOINT_EVENTS = 2000
 """Events after which the state is kept as well, so that a reader need not fold the log from its beginning."""
+CHECKPOINT_BYTES = 100
+"""Bytes of a checkpoint that take as long to write as an event takes to be read and folded, with a margin of five."""
 NEVER = sys.maxsize
 MOST_IN_A_ROW = 8
 """Commits of a single path between two turns of the loop."""
@@ -134,7 +136,7 @@ class Journal:
         self.error: Exception | None = None
         self._ids, self._commit, self._token, self._durability = ids, commit, token, durability
         self._pending: list[Event] = []
-        self._checkpointed = state.last_sequence
+        self._next_checkpoint = _checkpoint_after(state.last_sequence)
 
     @property
     def execution_id(self) -> str:
@@ -206,9 +208,7 @@ class Journal:
             self.error = error
             return
         self.written = self.state.last_sequence
-        # Rarer as the log grows, since the state grows with it: all of them together cost a constant part of the run.
-        if self.written - self._checkpointed >= max(CHECKPOINT_EVENTS, self._checkpointed // 2):
-            self._checkpointed = self.written
+        if self.written >= self._next_checkpoint:
             self._put_checkpoint()
 
     def _put_checkpoint(self) -> None:
@@ -217,6 +217,15 @@ class Journal:
             dumped = dump_state(self.state)
             if dumped is not None:
                 self._commit.store.put_checkpoint(self.execution_id, self.written, dumped)
+            self._next_checkpoint = _checkpoint_after(self.written, len(dumped or b""))
         except DivebookError as error:
-            self._checkpointed = NEVER  # a state only grows
+            self._next_checkpoint = NEVER  # a state only grows
             _log.warning("execution %s has no checkpoint at event %s: %s", self.execution_id, self.written, error)
+
+
+def _checkpoint_after(sequence: int, size: int = 0) -> int:
+    """Return the event at which the next checkpoint is due, after one of so many bytes.
+
+    They become rarer as the log and the state grow, so that all of them together cost a constant part of the run.
+    """
+    return sequence + max(CHECKPOINT_EVENTS, sequence // 2, size // CHECKPOINT_BYTES)

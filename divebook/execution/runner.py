@@ -22,7 +22,7 @@ from divebook.execution.iterations import Outcome
 from divebook.execution.journal import Journal
 from divebook.execution.recorder import Recorder
 from divebook.execution.step_run import Services, StepRun, failure_text
-from divebook.execution.strands import Strands, Suspended
+from divebook.execution.strands import Strands, Suspended, after_start
 from divebook.workflow.definition import Workflow
 
 MICROSECONDS = 1_000_000
@@ -176,7 +176,7 @@ class Runner:
             match instruction:
                 case Record():
                     self.journal.record_all(instruction.facts)
-                    self._start_new_paths(instruction)
+                    await self._start_new_paths(instruction)
                     self._stop_siblings()
                 case RunStep():
                     if not await self._run_step(instruction):
@@ -191,11 +191,12 @@ class Runner:
                     break
         self._release_joins()
 
-    def _start_new_paths(self, record: Record) -> None:
+    async def _start_new_paths(self, record: Record) -> None:
         for fact in record.facts:
             if isinstance(fact.data, catalog.PathBranched):
-                for new_path in fact.data.new_paths:
+                for number, new_path in enumerate(fact.data.new_paths, 1):
                     self._group.start_soon(self._drive, new_path["id"])
+                    await after_start(number)
 
     def _release_joins(self) -> None:
         """Let paths go on that need wait no longer; their tasks ended when they began to wait, so they get new ones."""

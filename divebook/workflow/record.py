@@ -6,13 +6,17 @@ A field that holds other records names their class with `one` or `many`; everyth
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, field, fields
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeAlias
 
 from divebook.errors import DefinitionError, UnstorableValueError
 from divebook.events.values import normalize
 from divebook.workflow.problem import Problem
+
+Reader: TypeAlias = Callable[[Any], Any]
+
+_ATOMS = frozenset({str, int, float, bool, type(None)})
 
 
 def one(record: type[Record]) -> Any:
@@ -43,6 +47,8 @@ def require_text(value: Any, what: str, hint: str) -> None:
 
 def plain(value: Any) -> Any:
     """Return `value` with records as dicts and tuples as lists."""
+    if type(value) in _ATOMS:
+        return value
     if isinstance(value, Record):
         return value.to_dict()
     if isinstance(value, tuple | list):
@@ -60,11 +66,13 @@ class Record:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON from which `from_dict` makes an equal record; fields at their default are left out."""
-        return {
-            entry.name: plain(getattr(self, entry.name))
-            for entry in fields(self)
-            if _is_stored(entry) and not _is_default(entry, getattr(self, entry.name))
-        }
+        stored = {}
+        for name, default, keeps_equals in _defaults(type(self)):
+            value = getattr(self, name)
+            if value is default or (not keeps_equals and type(value) is type(default) and value == default):
+                continue
+            stored[name] = plain(value)
+        return stored
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -76,14 +84,9 @@ def _is_stored(entry: Field[Any]) -> bool:
     return entry.init and not entry.metadata.get("transient")
 
 
-def _is_default(entry: Field[Any], value: Any) -> bool:
-    if entry.metadata.get("always"):
-        return value is entry.default
-    default = entry.default_factory() if entry.default_factory is not MISSING else entry.default
-    return type(value) is type(default) and bool(value == default)
-
-
 _STORED: dict[type[Record], dict[str, Field[Any]]] = {}
+_DEFAULTS: dict[type[Record], tuple[tuple[str, Any, bool], ...]] = {}
+_READERS: dict[type[Record], dict[str, Reader | None]] = {}
 
 
 def _stored_fields(cls: type[Record]) -> dict[str, Field[Any]]:
@@ -92,20 +95,50 @@ def _stored_fields(cls: type[Record]) -> dict[str, Field[Any]]:
     return _STORED[cls]
 
 
+def _defaults(cls: type[Record]) -> tuple[tuple[str, Any, bool], ...]:
+    """Return name and default of the stored fields, and whether a value that only equals the default is stored."""
+    if cls not in _DEFAULTS:
+        _DEFAULTS[cls] = tuple(
+            (name, _default(entry), bool(entry.metadata.get("always"))) for name, entry in _stored_fields(cls).items()
+        )
+    return _DEFAULTS[cls]
+
+
+def _default(entry: Field[Any]) -> Any:
+    return entry.default_factory() if entry.default_factory is not MISSING else entry.default
+
+
 def arguments(cls: type[Record], data: Mapping[str, Any]) -> dict[str, Any]:
     """Return the stored fields of `cls` as its constructor takes them."""
-    known = _stored_fields(cls)
-    unknown = [key for key in data if key not in known]
-    if unknown:
+    readers = _readers(cls)
+    if not data.keys() <= readers.keys():
+        unknown = next(key for key in data if key not in readers)
         raise DefinitionError(
-            [Problem(f"stored {cls.__name__} has the unknown field {unknown[0]!r}: a newer divebook wrote it")],
+            [Problem(f"stored {cls.__name__} has the unknown field {unknown!r}: a newer divebook wrote it")],
             "<stored definition>",
         )
-    return {key: _value(known[key], value) for key, value in data.items()}
+    return {key: value if (read := readers[key]) is None else read(value) for key, value in data.items()}
 
 
-def _value(entry: Field[Any], value: Any) -> Any:
-    record = entry.metadata.get("record")
-    if isinstance(value, list) and (record or entry.metadata.get("tuple") or isinstance(entry.default, tuple)):
-        return tuple(record.from_dict(item) if record else item for item in value)
-    return record.from_dict(value) if record and value is not None else value
+def _readers(cls: type[Record]) -> dict[str, Reader | None]:
+    """Return for each stored field what brings its plain form back; None where that is the value itself."""
+    if cls not in _READERS:
+        _READERS[cls] = {name: _reader(entry) for name, entry in _stored_fields(cls).items()}
+    return _READERS[cls]
+
+
+def _reader(entry: Field[Any]) -> Reader | None:
+    record: type[Record] | None = entry.metadata.get("record")
+    if record is None:
+        return _as_tuple if entry.metadata.get("tuple") or isinstance(entry.default, tuple) else None
+
+    def read(value: Any) -> Any:
+        if isinstance(value, list):
+            return tuple([record.from_dict(item) for item in value])
+        return None if value is None else record.from_dict(value)
+
+    return read
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

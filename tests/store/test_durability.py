@@ -5,8 +5,9 @@ from typing import get_args
 import pytest
 
 from divebook.errors import NotFoundError
-from divebook.store import Batch, SqliteStore
+from divebook.store import Batch, Owner, SqliteStore
 from divebook.store.durability import Durability
+from divebook.store.messages import Message
 from divebook.workflow.resources import DURABILITIES
 from tests.store.logs import ONE, TWO, log, step
 
@@ -22,6 +23,11 @@ def store(tmp_path):
 def written_as(store, *batches):
     """Append batches; return how the writing connection was set meanwhile."""
     assert store.append_all(batches) == [None] * len(batches)
+    return present(store)
+
+
+def present(store):
+    """Return how the writing connection is set."""
     return store._writer.execute("PRAGMA synchronous").fetchone()[0]
 
 
@@ -49,10 +55,19 @@ def test_a_relaxed_store_writes_full_on_request(tmp_path):
         assert (store.record(ONE).durability, store.record(TWO).durability) == ("full", "relaxed")
 
 
-def test_what_is_not_an_execution_is_written_as_the_store_does(store):
+def test_what_is_sent_to_an_execution_is_written_as_the_store_does(store):
     store.append_all([Batch(ONE, 0, log(2), durability="relaxed")])
-    store.put_checkpoint(ONE, 2, b"fold")
-    assert store._writer.execute("PRAGMA synchronous").fetchone() == (SYNCHRONOUS["full"],)
+    store.post(Message(ONE, "signal", "key", {"name": "go"}, "ada", 1))
+    assert present(store) == SYNCHRONOUS["full"]
+
+
+def test_leases_and_checkpoints_wait_for_no_disk(store):
+    store.append_all([Batch(ONE, 0, log(2))])
+    lease = store.acquire(ONE, Owner.current())
+    assert present(store) == SYNCHRONOUS["relaxed"]
+    assert written_as(store, Batch(ONE, 2, [step(3)], lease.token)) == SYNCHRONOUS["full"]
+    store.put_checkpoint(ONE, 3, b"fold")
+    assert present(store) == SYNCHRONOUS["relaxed"]
 
 
 def test_on_a_network_everything_is_full(tmp_path):
@@ -60,6 +75,8 @@ def test_on_a_network_everything_is_full(tmp_path):
         store = SqliteStore(tmp_path / "x.db", durability="relaxed", network=lambda _: "nfs")
     with store:
         assert written_as(store, Batch(ONE, 0, log(2), durability="relaxed")) == SYNCHRONOUS["full"]
+        store.acquire(ONE, Owner.current())
+        assert present(store) == SYNCHRONOUS["full"]
 
 
 def test_a_durability_that_does_not_exist_is_refused(store):

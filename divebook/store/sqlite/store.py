@@ -142,14 +142,14 @@ class SqliteStore(EventStore):
 
     def _wanted(self, batches: Sequence[PreparedBatch]) -> Durability:
         full = any((batch.durability or self.durability) == FULL for batch in batches)
-        return FULL if full or self._network else RELAXED
+        return FULL if full else RELAXED
 
     def _transaction(self, durability: Durability | None = None) -> Transaction:
         if self._writer is None:
             raise ReadOnlyStoreError(
                 f"nothing can be written to {self.location}: {self.read_only}. Make it writable, or choose another"
             )
-        wanted = durability or self.durability
+        wanted = self.durability if durability is None or self._network else durability
         if wanted != self._present:
             with translated(self.location):
                 set_durability(self._writer, wanted)
@@ -264,20 +264,22 @@ class SqliteStore(EventStore):
         return ended
 
     # --- leases and checkpoints --------------------------------------------------------------------------------------
+    # Relaxed: checkpoints may be lost at any time, and a power failure that takes a lease ends its holder as well; what
+    # is written under a lease comes after it in the same file, so that it is never there without it.
 
     def _acquire(self, execution_id: str, owner: Owner, moment: Moment, until: Moment) -> Lease:
-        with self._transaction() as cursor:
+        with self._transaction(RELAXED) as cursor:
             lease = leases.acquire(cursor, execution_id, owner, moment, until)
         if lease is None:
             raise self._unknown(execution_id)
         return lease
 
     def _renew(self, held: Sequence[Lease], until: Moment) -> list[bool]:
-        with self._transaction() as cursor:
+        with self._transaction(RELAXED) as cursor:
             return [leases.renew(cursor, lease, until) for lease in held]
 
     def _release(self, lease: Lease) -> None:
-        with self._transaction() as cursor:
+        with self._transaction(RELAXED) as cursor:
             leases.release(cursor, lease)
 
     def _leases(self) -> list[Lease]:
@@ -285,7 +287,7 @@ class SqliteStore(EventStore):
             return leases.load_leases(self._readers.get())
 
     def _put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None:
-        with self._transaction() as cursor:
+        with self._transaction(RELAXED) as cursor:
             found = cursor.execute(_FIND, (execution_id,)).fetchone()
             if found is None:
                 raise self._unknown(execution_id)
