@@ -25,6 +25,7 @@
     │   ├── ConcurrentAppendError  somebody else appended to this execution first
     │   ├── FencedError            somebody else has taken this execution over
     │   ├── LeaseHeldError         somebody else drives this execution
+    │   ├── StoreClosedError
     │   ├── ReadOnlyStoreError
     │   ├── CorruptStoreError
     │   ├── NewerStoreError        written by a newer divebook
@@ -303,6 +304,10 @@ class LeaseHeldError(StoreError):
             f"execution {execution_id} is driven by {name or 'a process'} (process {pid} on {host}), whose lease lasts "
             f"until {until:%Y-%m-%d %H:%M:%S} UTC unless renewed. Wait, or end that process, and resume then"
         )
+
+
+class StoreClosedError(StoreError):
+    """The store was closed before."""
 
 
 class ReadOnlyStoreError(StoreError):

@@ -18,6 +18,7 @@ from divebook.errors import (
     InvalidEventError,
     NewerStoreError,
     NotFoundError,
+    StoreClosedError,
     StoreError,
 )
 from divebook.events.catalog import STATUSES, TERMINAL, WAITING
@@ -292,7 +293,8 @@ class EventStore(LeaseBook, Mailbox, Upkeep):
 
     def _check_open(self) -> None:
         if self._closed:
-            raise StoreError(f"the store {self.location} is closed; open it again with open_store({self.location!r})")
+            told = f"the store {self.location} is closed; open it again with open_store({self.location!r})"
+            raise StoreClosedError(told)
 
     def _unknown(self, execution_id: str) -> ExecutionNotFoundError:
         latest = self._records(None, None, MAX_CANDIDATES, 0)

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from divebook.errors import StoreError
+from divebook.errors import StoreClosedError, StoreError
 from divebook.execution import Execution
 from divebook.widgets.feed import Feed
 from divebook.widgets.source import source_of
@@ -162,7 +162,9 @@ class Publisher(Generic[FeedT]):
             wait = 0.0
             try:
                 wait = self.turn()
-            except StoreError:  # closed or damaged: whoever writes to it says so where it is seen
+            except StoreClosedError:  # as the kernel ends
+                self._listeners = ()
+            except StoreError:  # damaged: whoever writes to it says so where it is seen
                 _log.exception("a live view ends: its events cannot be read")
                 self._listeners = ()
             with self._lock:

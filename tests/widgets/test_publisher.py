@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from divebook.errors import StoreError
+from divebook.errors import CorruptStoreError, StoreClosedError
 from divebook.widgets.publisher import HEARTBEAT, INTERVAL, Publisher, publisher_of
 from divebook.workflow.definition import Workflow
 from divebook.workflow.step import Step
@@ -124,17 +124,22 @@ def test_the_thread_ends_with_the_last_view():
     assert log.listeners == []
 
 
-def test_a_store_that_cannot_be_read_ends_the_thread_and_is_logged(caplog):
+@pytest.mark.parametrize(
+    ("error", "logged"),
+    [(CorruptStoreError("event 3 makes no sense"), "event 3 makes no sense"), (StoreClosedError("it is closed"), "")],
+    ids=["damaged", "closed"],
+)
+def test_a_store_that_cannot_be_read_ends_the_thread_and_only_damage_is_logged(caplog, error, logged):
     log = Log()
 
     def read(after, limit):
-        raise StoreError("the store is closed")
+        raise error
 
     log.feed.source = dataclasses.replace(log.source, read=read)
     publisher = Publisher(log.feed)
     publisher._listeners = (lambda _: 1,)
     publisher._publish()
-    assert "the store is closed" in caplog.text
+    assert (logged in caplog.text) if logged else not caplog.text
     assert publisher._listeners == ()
 
 
