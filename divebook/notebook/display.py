@@ -30,6 +30,8 @@ MAX_ROWS, FIRST_ROWS = 200, 24
 """Steps that the table shows when unfolded, and at once."""
 MAX_VALUES = 20
 MAX_CELL, MAX_VALUE, MAX_ERROR = 120, 4000, 8000
+MAX_ASIDE = 300
+"""Characters of a value in the text of a run that is not over, or failed: what it asks, or says, is to be seen."""
 OPEN_BELOW = 1200
 """Values with fewer characters than this in all are shown unfolded."""
 
@@ -215,7 +217,7 @@ def _values(execution: Execution, redactor: Redactor) -> tuple[str, tuple[tuple[
         return "", ()
     first = list(values.items())[:MAX_VALUES]
     more = f", the first {MAX_VALUES} of them" if len(values) > MAX_VALUES else ""
-    shown = tuple((one_line(name, 60), cut(_value(name, value, redactor), MAX_VALUE)) for name, value in first)
+    shown = tuple((one_line(name, 60), _value(name, value, redactor)) for name, value in first)
     return f"{plural(len(values), kind)}{more}", shown
 
 
@@ -231,7 +233,8 @@ def as_text(report: Report) -> str:
     lines = [f"{report.name}: {SIGNS.get(report.status, '')} {report.status}", f"  {report.id}"]
     lines += [f"  {', '.join(report.facts)}", "", *_text_table(report.rows)]
     if report.values:
-        lines += ["", f"{report.values_title}:", *_text_values(report.values)]
+        limit = MAX_VALUE if report.status == COMPLETED else MAX_ASIDE
+        lines += ["", f"{report.values_title}:", *_text_values(report.values, limit)]
     for question, answer in report.answers:
         lines += ["", f"asked: {question}", f"answered: {answer}"]
     for question, ways in report.questions:
@@ -252,8 +255,9 @@ def _text_table(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def _text_values(values: Iterable[tuple[str, str]]) -> Iterable[str]:
-    for name, text in values:
+def _text_values(values: Iterable[tuple[str, str]], limit: int) -> Iterable[str]:
+    for name, whole in values:
+        text = cut(whole, limit)
         if "\n" in text:
             yield f"  {name} ="
             yield from (f"    {line}" for line in text.splitlines())
@@ -334,7 +338,7 @@ def _details(report: Report) -> str:
         return ""
     is_short = sum(len(text) for _, text in report.values) < OPEN_BELOW
     body = "".join(
-        f'<div><code>{_safe(name)}</code></div><pre dir="auto" style="{_PRE}">{_safe(text)}</pre>'
+        f'<div><code>{_safe(name)}</code></div><pre dir="auto" style="{_PRE}">{_safe(cut(text, MAX_VALUE))}</pre>'
         for name, text in report.values
     )
     return _folded(report.values_title, body, is_open=is_short)

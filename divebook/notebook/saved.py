@@ -170,8 +170,7 @@ class SavedRun:
             more_rows=(),
             values_title=plural(len(values), "output" if self.outputs else "variable") if values else "",
             values=tuple(
-                (one_line(name, 60), cut(value_text(value, indent=2), MAX_VALUE))
-                for name, value in list(values.items())[:MAX_VALUES]
+                (one_line(name, 60), value_text(value, indent=2)) for name, value in list(values.items())[:MAX_VALUES]
             ),
             questions=(),
             answers=tuple(self._answers()),

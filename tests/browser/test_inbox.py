@@ -1,9 +1,5 @@
 """The inbox in a browser: questions of several executions, answered in one place."""
 
-import pytest
-
-from tests.browser.test_looks import axe  # noqa: F401 - a fixture
-
 BOOK = """\
 %%dive
 Workflows:
@@ -65,29 +61,23 @@ def test_what_is_answered_elsewhere_and_asked_later_appears(lab):
     notebook.output(3).locator(".divebook-inbox .closed li", has_text="by ann").wait_for()
 
 
-@pytest.mark.parametrize("theme", ["Light", "Dark"])
-def test_the_inbox_is_accessible_in_both_themes_with_and_without_its_kernel(lab, tab, axe, theme):  # noqa: F811 - the fixture
+def test_the_inbox_with_and_without_its_kernel(lab, tab, looks):
     notebook = lab(BOOK, START, "%dive inbox")
-    notebook.be(theme)
     for index in (1, 2, 3):
         notebook.run_through(index)
     notebook.see(3, "2 open questions")
-    notebook.shot(f"inbox-{theme}", notebook.output(3))
-    axe(notebook, ".divebook-inbox")
+    inbox = notebook.output(3).locator(".divebook-inbox")
+    looks.at(notebook, "inbox", inbox)
     card(notebook, 3, "publish").get_by_role("button", name="Approve", exact=True).click()
     notebook.output(3).locator(".closed li").wait_for()
-    notebook.shot(f"inbox-answered-{theme}", notebook.output(3))
-    axe(notebook, ".divebook-inbox")
+    looks.at(notebook, "inbox-answered", inbox)
     notebook.page.evaluate("inLab.kernel().shutdown()")
     notebook.see(3, "Detached: the kernel is gone.")
     answer = card(notebook, 3, "order").get_by_role("button", name="Answer", exact=True)
     assert answer.get_attribute("aria-disabled") == "true"
-    notebook.shot(f"inbox-detached-{theme}", notebook.output(3))
-    axe(notebook, ".divebook-inbox")
+    looks.at(notebook, "inbox-detached", inbox)
     notebook.save()
     again = tab(notebook.folder / "test.ipynb")
-    again.be(theme)
     again.output(3).locator("details summary").click()
     again.see(3, "%dive answer")
-    again.shot(f"inbox-saved-{theme}", again.output(3))
-    axe(again, ".jp-Notebook .jp-RenderedHTMLCommon")
+    looks.at(again, "inbox-saved", again.output(3).locator(".jp-RenderedHTMLCommon"))

@@ -200,3 +200,13 @@ def test_many_variables_are_cut_with_a_count():
     steps = [Step(f"s{index}", script=str(index), store=f"v{index}") for index in range(30)]
     text = str(run(*steps).wait())
     assert "30 variables, the first 20 of them" in text
+
+
+def test_long_values_leave_room_for_the_question_until_the_run_is_over():
+    asking = run(
+        Step("s", script="'word ' * 1000", store="long"),
+        Step("ask", type="interrupt", ask="Which?", store="x"),
+    ).wait()
+    assert "… (4,700 more characters)" in str(asking)
+    done = asking.answer(asking.interrupts[0].interrupt_id, "this").wait()
+    assert "… (1,000 more characters)" in str(done)
