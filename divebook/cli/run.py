@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from divebook.envelope import Bounds
     from divebook.environment import Environment
     from divebook.execution import Execution
+    from divebook.workflow.definition import Workflow
 
 
 def run(
@@ -110,7 +111,9 @@ def resume(
     with make_progress(quiet=quiet) as progress:
         environment = open_environment(store, actions or (), progress.print)
         if file is not None:
-            environment.define(read(file, environment.execution(execution_id).workflow.dialect))
+            recorded = environment.execution(execution_id).workflow
+            environment.define(read(file, recorded.dialect))
+            _tell_of_changes(environment, recorded, progress)
         resumed = partial(_resumed, environment, execution_id, limits, has_file=file is not None)
         ended = _finish(resumed, environment, progress, known)
     names = [] if file is None else [str(file)]
@@ -196,6 +199,15 @@ def _carry_on(
     _conclude(*ended, [*names, *_again(actions, store)], json=json)
 
 
+def _tell_of_changes(environment: Environment, recorded: Workflow, progress: Progress) -> None:
+    defined = environment.workflows.get(recorded.name)
+    if defined is not None and defined.fingerprint != recorded.fingerprint:
+        progress.print(
+            f"workflow {recorded.name!r} has changed since; the execution keeps the definition it was started with. "
+            "To run the new one: divebook run"
+        )
+
+
 def _resumed(environment: Environment, execution_id: str, bounds: Bounds | None, *, has_file: bool) -> Execution:
     try:
         return environment.resume(execution_id, bounds)
@@ -233,7 +245,7 @@ def _finish(
 def _answered(execution: Execution, answers: Answers, progress: Progress) -> Execution:
     settled = answers.settle(execution)
     for key in answers.unused:
-        progress.print(f"nobody asked what is answered for {key!r}")
+        progress.print(f"the answer for {key!r} was not needed: no question of that name was asked")
     return settled
 
 

@@ -159,8 +159,8 @@ def _interrupted(run: Run) -> ExecutionPausedError:
     from divebook.notebook.cards import show_as
 
     error = ExecutionPausedError(run.id)
-    done = sum(len(path.step_outputs) for path in run.paths.values())
-    kept = plural(done, "completed step")
+    done = sum(event.event_type == "operation_completed" for event in run.execution.history())
+    kept = plural(done, "completed call")
     if run.execution.is_live:
         told = [f"interrupted: {run.id} waits for a call that may not be made twice"]
         told += [f"to look again: %dive show {run.id}"]

@@ -382,7 +382,7 @@ def _finish_in_cell(run: Run, arguments: Arguments, front_end: FrontEnd) -> Coro
 def _checked(run: Run, arguments: Arguments, front_end: FrontEnd) -> Run:
     """Return the run; or show it and fail the cell, if it failed, so that Run All does not go on without it."""
     for key in run.unused_answers:
-        print(f"nobody asked what is answered for {key!r}")  # noqa: T201 - what a magic prints is its answer
+        print(f"the answer for {key!r} was not needed: no question of that name was asked")  # noqa: T201 - what a magic prints is its answer
     if run.status == "waiting":
         return _waiting(run, front_end, strict=arguments.has("strict"))
     if run.status not in FAILING or arguments.has("no-check"):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from divebook.errors import ExecutionError
+from divebook.events.catalog import WAITING
 from divebook.widgets.intents import Handlers
 from divebook.widgets.publisher import publisher_of
 
@@ -47,9 +49,17 @@ def _handlers(run: Steered) -> Handlers:
         run.pause()
 
     def resume() -> None:
+        _require_more_than_an_answer(run.execution)
         run.resume()
 
     def cancel() -> None:
         run.cancel()
 
     return Handlers(answer, pause, resume, cancel)
+
+
+def _require_more_than_an_answer(execution: Execution) -> None:
+    """Refuse to take up what would come to rest at once, before the question that is open already."""
+    waits = execution.status == WAITING and execution.state.paused is None and execution.interrupts
+    if waits and execution.id not in execution.store.untaken():
+        raise ExecutionError("it waits for an answer, and nothing else can go on before")

@@ -161,6 +161,18 @@ Workflows:
     assert divebook("resume", execution_id, path).exit_code == 1
 
 
+def test_resume_says_that_a_changed_definition_is_not_the_one_that_goes_on(divebook, folder):
+    text = "Workflows: [{Name: a, Steps: [{Name: s, Script: 1 / 0}]}]"
+    path = write(folder / "a.yaml", text)
+    divebook("run", path)
+    execution_id = open_store().records()[0].execution_id
+    told = "workflow 'a' has changed since; the execution keeps the definition it was started with"
+    assert told not in divebook("resume", execution_id, path).stderr
+    write(folder / "a.yaml", text.replace("1 / 0", "1 / 1"))
+    again = divebook("resume", execution_id, path)
+    assert (again.exit_code, told in " ".join(again.stderr.split())) == (1, True)
+
+
 def test_show_describes_frames_and_writes_big_numbers_out(divebook, folder):
     made = Workflow("w", [Step("s", script="10**30", store="big")], inputs=["frame"])
     frame = pd.DataFrame({"a": range(10_000)})

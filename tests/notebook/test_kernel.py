@@ -144,7 +144,7 @@ def test_an_interrupt_pauses_the_run_durably_and_fails_the_cell(kernel):
     told, advice, again = error["traceback"]
     assert again == "or run the cell again"
     assert told.startswith("interrupted: exec_")
-    assert told.endswith(" is paused; 1 completed step kept")
+    assert told.endswith(" is paused; 1 completed call kept")
     execution_id = advice.removeprefix("to go on: %dive resume ")
     assert kernel.text(f"r = %dive show {execution_id}\nr.status, list(r.steps.status)") == (
         "('waiting', ['completed', 'running'])"

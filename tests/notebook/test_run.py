@@ -6,7 +6,8 @@ import threading
 import pytest
 
 from divebook import Action, Environment, Run, Step, Workflow
-from divebook.errors import ExecutionFailedError
+from divebook.errors import ExecutionError, ExecutionFailedError
+from divebook.notebook import view
 
 HOSTILE = (
     "<script>alert(1)</script><style>*{}</style><svg onload=x> \x1b[31mred\x1b[0m \u202egnp.exe \x00\x07"
@@ -210,3 +211,11 @@ def test_long_values_leave_room_for_the_question_until_the_run_is_over():
     assert "… (4,700 more characters)" in str(asking)
     done = asking.answer(asking.interrupts[0].interrupt_id, "this").wait()
     assert "… (1,000 more characters)" in str(done)
+
+
+def test_resume_in_a_view_does_nothing_where_only_an_answer_helps():
+    asking = run(Step("ask", type="interrupt", ask="Which?", store="x")).wait()
+    resume = view._handlers(asking).resume
+    with pytest.raises(ExecutionError, match="it waits for an answer"):
+        resume()
+    assert [event.event_type for event in asking.execution.history()].count("execution_resumed") == 0

@@ -10,7 +10,7 @@ from divebook.widgets.source import durability_of, graph_of, header_of, question
 from divebook.workflow.definition import Workflow
 from divebook.workflow.policies import Catch
 from divebook.workflow.step import Each, Step
-from tests.execution.worlds import environment
+from tests.execution.worlds import Gate, environment
 
 SUM = Workflow("sum", [Step("add", script="1 + 1", store="n")])
 
@@ -19,6 +19,17 @@ def test_the_header_of_an_execution_that_ended():
     header = header_of(environment().start(SUM).wait(30))
     assert (header["workflow"], header["status"], header["live"], header["commands"]) == ("sum", "completed", False, [])
     assert header["ended_us"] >= header["started_us"]
+
+
+def test_the_header_of_an_execution_that_somebody_paused_says_so():
+    gate = Gate()
+    steps = [Step("first", action="gate"), Step("second", script="1")]
+    execution = environment(actions=[gate.action()]).start(Workflow("w", steps))
+    assert gate.reached.wait(20)
+    execution.pause()
+    gate.opened.set()
+    header = header_of(execution.wait(20))
+    assert (header["status"], header["commands"]) == ("paused", ["resume", "cancel"])
 
 
 def test_how_durable_a_store_is(tmp_path):

@@ -76,7 +76,7 @@ function opened(saved: SavedRun, recording: Recording): View {
 
 function origin(saved: SavedRun, { events }: Recording): string {
   const cut = events.first > 1 ? ` Only its last ${events.type.length.toLocaleString("en")} of ${saved.total.toLocaleString("en")} events were saved; the others were in ${oneLine(saved.store, 200)}.` : "";
-  return `Saved run, shown from the notebook alone; no kernel is needed.${cut}`;
+  return `Shown from the notebook itself: no kernel is needed.${cut}`;
 }
 
 async function details(host: RecordedHost, sequences: number[], id: number): Promise<Detail> {
