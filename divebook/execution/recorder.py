@@ -6,7 +6,6 @@ only if it is repeatable. Otherwise nobody can know whether it took effect, and 
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
@@ -34,6 +33,7 @@ from divebook.events.values import normalize
 from divebook.execution.breaking_off import leaves_outcome_unknown
 from divebook.execution.children import Child, DriveChild, child_id
 from divebook.execution.clock import Chance
+from divebook.execution.containment import contained
 from divebook.execution.journal import Journal
 from divebook.execution.strands import Strands, Suspended
 from divebook.execution.streaming import TextStreams
@@ -73,48 +73,6 @@ class Question:
     default: Mapping[str, Any] | None = None
     """The response that holds then, in full form; None lets the step fail."""
     optional: bool = False
-
-
-async def contained(call: Awaitable[Any]) -> Any:
-    """Await code that is not ours; what would end the whole engine, were it let through, becomes an ordinary error.
-
-    Raises
-    ------
-    OperationError
-        The code called `sys.exit`, or raised KeyboardInterrupt or another error that derives from BaseException alone,
-        or a cancellation that nobody asked for.
-    """
-    task = asyncio.current_task()
-    try:
-        return await call
-    except (Exception, Suspended):
-        raise
-    except asyncio.CancelledError as error:
-        if task is not None and task.cancelling():
-            raise
-        raise OperationError("it was cancelled from inside: something it awaited was cancelled") from error
-    except GeneratorExit as error:
-        if _running_task() is not task:  # nobody raised it: this very coroutine is being thrown away
-            raise
-        raise _ending(error) from error
-    except BaseExceptionGroup as group:
-        _, others = group.split(Suspended)  # from a task group of the code's own
-        if others is None:
-            raise Suspended from group
-        raise (others if isinstance(others, Exception) else _ending(group)) from group
-    except BaseException as error:
-        raise _ending(error) from error
-
-
-def _ending(error: BaseException) -> OperationError:
-    return OperationError(f"it raised {type(error).__name__}({error}), which would end the engine")
-
-
-def _running_task() -> asyncio.Task[Any] | None:
-    try:
-        return asyncio.current_task()
-    except RuntimeError:  # there is no loop on this thread
-        return None
 
 
 def _is_more(count: Callable[[], int], than: int) -> bool:

@@ -14,9 +14,10 @@ from divebook.engine.state import NO_FAILURE, OpenStep
 from divebook.errors import DivebookError, StepError
 from divebook.events import catalog
 from divebook.events.codec import storable
+from divebook.execution.containment import contained
 from divebook.execution.context import StepContext
 from divebook.execution.iterations import Iterations, Outcome
-from divebook.execution.recorder import Recorder, contained
+from divebook.execution.recorder import Recorder
 from divebook.execution.streaming import TextStreams
 from divebook.workflow.definition import Workflow
 
