@@ -320,6 +320,11 @@ class ExecutionState(Snapshot):
         return self.lifecycle
 
     @property
+    def shown_status(self) -> str:
+        """The status for people: what waits only because somebody paused it is ``paused``."""
+        return "paused" if self.paused is not None and self.status == WAITING else self.status
+
+    @property
     def running_us(self) -> int:
         """How long it has run, in microseconds, without the time in which it waited for people or for a driver."""
         return 0 if self.started_us is None else max(0, self.last_us - self.started_us - self.paused_us)

@@ -35,7 +35,7 @@ MAX_ASIDE = 300
 OPEN_BELOW = 1200
 """Values with fewer characters than this in all are shown unfolded."""
 
-SIGNS = {COMPLETED: "✓", FAILED: "✕", CANCELLED: "◼", RUNNING: "▸", WAITING: "…", PENDING: "…"}
+SIGNS = {COMPLETED: "✓", FAILED: "✕", CANCELLED: "◼", RUNNING: "▸", WAITING: "…", PENDING: "…", "paused": "‖"}
 COLUMNS = ("step", "path", "status", "duration", "output")
 
 
@@ -74,7 +74,7 @@ def report_of(execution: Execution) -> Report:
     return Report(
         name=one_line(execution.workflow.name, 80),
         id=execution.id,
-        status=execution.status,
+        status=execution.state.shown_status,
         facts=tuple(_facts(execution)),
         rows=rows_of(steps, FIRST_ROWS),
         more_title=_more_title(len(steps)),

@@ -80,7 +80,7 @@ def header_of(execution: Execution) -> Header:
     return Header(
         execution_id=execution.id,
         workflow=one_line(execution.workflow.name, 120),
-        status="paused" if state.status == WAITING and state.paused is not None else state.status,
+        status=state.shown_status,
         live=execution.is_live,
         error=one_line(state.error or "", MAX_ERROR),
         started_us=_micros(state.started_at),

@@ -219,3 +219,11 @@ def test_resume_in_a_view_does_nothing_where_only_an_answer_helps():
     with pytest.raises(ExecutionError, match="it waits for an answer"):
         resume()
     assert [event.event_type for event in asking.execution.history()].count("execution_resumed") == 0
+
+
+def test_a_paused_run_says_so_in_both_forms(gate):
+    held = waits_at(gate)
+    held.pause()
+    gate.set()
+    held.wait()
+    assert all("‖ paused" in form for form in forms_of(held))
