@@ -1,8 +1,8 @@
-"""Every check there is: ``python -m tests [--all-pythons] [pytest arguments]``.
+"""Every check there is: ``python -m tests [--browser] [--all-pythons] [pytest arguments]``.
 
 Style, types, import contracts, the front end (built once, for every Python), the suite on the other Pythons of this
-machine if asked for, and last the suite on this Python, so that pytest's summary is the end of the output. Stops at the
-first failure.
+machine if asked for, the suite on this Python, and, if asked for, the tests that drive a browser or build environments
+of their own: one at a time, since they would slow each other down. Stops at the first failure.
 """
 
 import argparse
@@ -14,8 +14,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 OTHER_VERSIONS = ("3.11", "3.12", "3.13")
-ONCE = ("--ignore=tests/browser", "--ignore=tests/test_binder.py")
-"""What tests the browser, or makes environments of its own: once is enough."""
+ONE_AT_A_TIME = ("tests/browser", "tests/test_binder.py")
+"""What tests the browser, or makes environments of its own: on one Python only, and alone on the machine."""
+PARALLEL = ("-n", "2", *(f"--ignore={place}" for place in ONE_AT_A_TIME))
 BIN = Path(sys.executable).parent
 
 
@@ -76,8 +77,13 @@ def run_on(version, python, arguments):
     if not inside.exists():
         run(f"environment for Python {version}", [python, "-m", "venv", str(place)])
     run(f"install on Python {version}", [str(inside), "-m", "pip", "install", "-q", "-e", ".[test]"], quiet=True)
-    command = [str(inside), "-m", "pytest", "-q", "-x", "-n", "2", *ONCE, *arguments]
+    command = [str(inside), "-m", "pytest", "-q", "-x", *PARALLEL, *arguments]
     run(f"tests on Python {version}", command, quiet=True)
+
+
+def suite(*arguments):
+    """Run pytest on this Python; return its exit code."""
+    return subprocess.run([sys.executable, "-m", "pytest", *arguments], cwd=ROOT, check=False).returncode
 
 
 def main():
@@ -88,13 +94,25 @@ def main():
         default=os.environ.get("DIVEBOOK_REQUIRE") == "all",
         help="run the suite on every supported Python of this machine (always so with DIVEBOOK_REQUIRE=all)",
     )
+    parser.add_argument(
+        "--browser",
+        action="store_true",
+        default=os.environ.get("DIVEBOOK_REQUIRE") == "all",
+        help="drive a browser and build environments as well (always so with DIVEBOOK_REQUIRE=all)",
+    )
     options, arguments = parser.parse_known_args()
+    named = [argument for argument in arguments if (ROOT / argument.partition("::")[0]).exists()]
     for name, command in checks().items():
         run(name, command)
     if options.all_pythons:
         for version, python in other_pythons().items():
             run_on(version, python, arguments)
-    raise SystemExit(subprocess.run([sys.executable, "-m", "pytest", *arguments], cwd=ROOT, check=False).returncode)
+    if named:  # tests that somebody chose run as they are named
+        raise SystemExit(suite(*arguments))
+    code = suite(*PARALLEL, *arguments)
+    if not code and options.browser:
+        code = suite(*ONE_AT_A_TIME, *arguments)
+    raise SystemExit(code)
 
 
 if __name__ == "__main__":
