@@ -8,16 +8,27 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from divebook import extensions
 from divebook._version import __version__
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from divebook.agents import Agent, ScriptedModel
+    from divebook.bounds import Bounds
     from divebook.config import load
     from divebook.documents import FileDocuments, MemoryDocuments
-    from divebook.envelope import (
-        Bounds,
+    from divebook.environment import Environment
+    from divebook.errors import DefinitionError, DivebookError
+    from divebook.events import Event
+    from divebook.events.classes import allow
+    from divebook.execution import Execution, StepContext
+    from divebook.notebook.functions import answer, inbox, resume, show
+    from divebook.notebook.run import Run
+    from divebook.notebook.saved import open_notebook
+    from divebook.notebook.session import define, run, runs
+    from divebook.pipeline import AgentStage, Pipeline, PipelineConfig
+    from divebook.pipeline.envelope import (
         Envelope,
         FlowInterrupt,
         InterruptKind,
@@ -30,16 +41,6 @@ if TYPE_CHECKING:
         TerminalReason,
         create_envelope,
     )
-    from divebook.environment import Environment
-    from divebook.errors import DefinitionError, DivebookError
-    from divebook.events import Event
-    from divebook.events.classes import allow
-    from divebook.execution import Execution, StepContext
-    from divebook.notebook.functions import answer, inbox, resume, show
-    from divebook.notebook.run import Run
-    from divebook.notebook.saved import open_notebook
-    from divebook.notebook.session import define, run, runs
-    from divebook.pipeline import AgentStage, Pipeline, PipelineConfig
     from divebook.steps.actions import Action, action
     from divebook.store import MemoryStore, SqliteStore, open_store
     from divebook.workflow.definition import Each, Edge, Step, Workflow
@@ -49,39 +50,39 @@ _HOMES = {
     "Action": "divebook.steps.actions",
     "Agent": "divebook.agents",
     "AgentStage": "divebook.pipeline",
-    "Bounds": "divebook.envelope",
+    "Bounds": "divebook.bounds",
     "Catch": "divebook.workflow.policies",
     "DefinitionError": "divebook.errors",
     "DivebookError": "divebook.errors",
     "Each": "divebook.workflow.definition",
     "Edge": "divebook.workflow.definition",
-    "Envelope": "divebook.envelope",
+    "Envelope": "divebook.pipeline.envelope",
     "Environment": "divebook.environment",
     "Event": "divebook.events",
     "Execution": "divebook.execution",
     "FileDocuments": "divebook.documents",
-    "FlowInterrupt": "divebook.envelope",
-    "InterruptKind": "divebook.envelope",
-    "InterruptResponse": "divebook.envelope",
-    "InterruptService": "divebook.envelope",
-    "LoopVerdict": "divebook.envelope",
+    "FlowInterrupt": "divebook.pipeline.envelope",
+    "InterruptKind": "divebook.pipeline.envelope",
+    "InterruptResponse": "divebook.pipeline.envelope",
+    "InterruptService": "divebook.pipeline.envelope",
+    "LoopVerdict": "divebook.pipeline.envelope",
     "MemoryDocuments": "divebook.documents",
     "MemoryStore": "divebook.store",
     "Pipeline": "divebook.pipeline",
     "PipelineConfig": "divebook.pipeline",
-    "ProcessingRecord": "divebook.envelope",
+    "ProcessingRecord": "divebook.pipeline.envelope",
     "Retry": "divebook.workflow.policies",
-    "RiskApproval": "divebook.envelope",
-    "RiskLevel": "divebook.envelope",
+    "RiskApproval": "divebook.pipeline.envelope",
+    "RiskLevel": "divebook.pipeline.envelope",
     "Run": "divebook.notebook.run",
     "ScriptedModel": "divebook.agents",
     "SqliteStore": "divebook.store",
     "Step": "divebook.workflow.definition",
     "StepContext": "divebook.execution",
-    "TerminalReason": "divebook.envelope",
+    "TerminalReason": "divebook.pipeline.envelope",
     "Workflow": "divebook.workflow.definition",
     "action": "divebook.steps.actions",
-    "create_envelope": "divebook.envelope",
+    "create_envelope": "divebook.pipeline.envelope",
     "allow": "divebook.events.classes",
     "answer": "divebook.notebook.functions",
     "define": "divebook.notebook.session",
@@ -145,6 +146,9 @@ __all__ = [
     "runs",
     "show",
 ]
+
+extensions.extend(extensions.ENVELOPE, "divebook.pipeline.envelope.of_execution:envelope_of")
+extensions.extend(extensions.STEP_TYPES, "divebook.pipeline.stages:add_stages")
 
 
 def __getattr__(name: str) -> Any:

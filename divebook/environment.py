@@ -7,13 +7,14 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from divebook import extensions
 from divebook._version import __version__
 from divebook.agents import Agent
 from divebook.agents.models import is_known_provider
+from divebook.bounds import Bounds
 from divebook.documents import DocumentRepository, FileDocuments
 from divebook.engine.bounds import within
 from divebook.engine.state import ExecutionState, Interrupt
-from divebook.envelope.bounds import Bounds
 from divebook.errors import (
     AlreadyRegisteredError,
     DefinitionError,
@@ -38,19 +39,16 @@ from divebook.steps.function import FunctionStep, require_function
 from divebook.steps.interrupt import interrupt_step
 from divebook.steps.prompt import PromptStep
 from divebook.steps.script import ScriptStep
-from divebook.steps.stages import StageFunctions, StageStep
-from divebook.steps.stages.work import Work
 from divebook.steps.syntax import syntax_problems
 from divebook.steps.wait import wait_step
 from divebook.store import EventStore, ExecutionRecord, open_store
 from divebook.store.durability import Durability, durability_called
-from divebook.workflow.definition import AgentDefinition, Config, Definitions, Problem, Workflow
+from divebook.workflow.definition import AgentDefinition, Config, Definitions, Workflow
 from divebook.workflow.functions import FUNCTION, WORKFLOW_FUNCTIONS
 from divebook.workflow.graph import missing_agents
 from divebook.workflow.inputs import bind_inputs
-from divebook.workflow.pipelines.compiled import FUNCTIONS
 from divebook.workflow.settings import check_default_workflow, check_providers, require_name, with_defaults
-from divebook.workflow.step import STAGE
+from divebook.workflow.step import STEP_TYPES
 
 
 class Environment:
@@ -123,9 +121,11 @@ class Environment:
         self._workflows: dict[str, Workflow] = {}
         self._actions = built_in_actions(self.documents, printer, lambda: to_datetime(self._clock.now()))
         self._own_actions: dict[str, Action] = {action.name: action for action in actions}
-        self._stage_functions: dict[str, StageFunctions] = {}
+        self._handlers: dict[str, Handler] = {}
+        self._checks: dict[str, Callable[[Workflow], None]] = {}
         services = functools.partial(self._make_services, interpreter or default_interpreter(), printer)
         self._control = Control(self.store, services, self._check, self._clock, self._chance)
+        extensions.extension(extensions.STEP_TYPES)(self)
         for agent in agents:
             self.add_agent(agent)
         for workflow in workflows:
@@ -133,16 +133,17 @@ class Environment:
 
     def _make_services(self, interpreter: Interpreter, printer: Callable[[str], None], control: Control) -> Services:
         content = ContentBuilder(interpreter, self.documents, printer)
-        handlers: dict[str, Handler] = {
+        self._handlers |= {
             "prompt": PromptStep(self._agent_for, content),
             "action": ActionStep(lambda: self.actions),
             "script": ScriptStep(interpreter, self.documents, printer),
             "wait": wait_step,
             "interrupt": interrupt_step,
             "function": FunctionStep(self._drive_child),
-            STAGE: StageStep(self._stage_functions.get, Work(self._agent_for, lambda: self.actions)),
         }
-        return Services(handlers, condition_holds, items_of, control.store.inbox, control.claim_expired, control.texts)
+        return Services(
+            self._handlers, condition_holds, items_of, control.store.inbox, control.claim_expired, control.texts
+        )
 
     @classmethod
     def from_definitions(cls, definitions: Definitions, **settings: Any) -> Environment:
@@ -208,9 +209,29 @@ class Environment:
             raise AlreadyRegisteredError("workflow", workflow.name)
         self._workflows[workflow.name] = workflow
 
-    def bind_stages(self, pipeline: str, functions: StageFunctions) -> None:
-        """Take in the Python functions of a pipeline's stages; those of an earlier one of that name go."""
-        self._stage_functions[pipeline] = functions
+    def add_step_type(self, name: str, handler: Handler, check: Callable[[Workflow], None] | None = None) -> None:
+        """Let steps of a type be carried out by a handler; one that was there before goes.
+
+        Parameters
+        ----------
+        name
+            One of `divebook.workflow.step.STEP_TYPES`.
+        handler
+            Coroutine function from a `StepContext` to an `Outcome`.
+        check
+            Raises before anything is recorded, unless all that a workflow with such steps needs is there.
+        """
+        if name not in STEP_TYPES:
+            raise NotFoundError("step type", name, STEP_TYPES)
+        self._handlers[name] = handler
+        if check is not None:
+            self._checks[name] = check
+
+    def step_handler(self, name: str) -> Handler:
+        """Return what carries out steps of a type; raises `NotFoundError`."""
+        if name not in self._handlers:
+            raise NotFoundError("step type", name, self._handlers)
+        return self._handlers[name]
 
     def define(self, definitions: Definitions) -> None:
         """Take in all that a text, file or folder defines; what has the name of something old replaces it.
@@ -332,8 +353,8 @@ class Environment:
         """Raise unless the agents, and in our own dialect the actions, that the steps name exist."""
         if workflow.start.type == FUNCTION and workflow.dialect != "dive":
             require_function(workflow.name)
-        if workflow.start.type == STAGE:
-            self._check_stages(workflow)
+        for step_type in {step.type for step in workflow.steps} & self._checks.keys():
+            self._checks[step_type](workflow)
         problems = missing_agents(workflow, self._agents)
         if problems:
             raise DefinitionError(problems, f"workflow {workflow.name!r}")
@@ -346,16 +367,6 @@ class Environment:
                 raise NotFoundError("action", step.action, known, missing)
             if step.type == "prompt" and step.agent is None and not self._agents:
                 raise NotFoundError("agent", "", (), f'no agent specified for prompt step "{step.name}"')
-
-    def _check_stages(self, workflow: Workflow) -> None:
-        """Raise unless the functions of a pipeline's stages are here."""
-        bound = self._stage_functions.get(workflow.name)
-        needed = set(workflow.start.parameters.get(FUNCTIONS, ()))
-        missing = sorted(needed - (bound.stages if bound is not None else set()))
-        if missing:
-            message = f"pipeline {workflow.name!r} needs functions for {', '.join(missing)}"
-            hint = "make its Pipeline with this environment first"
-            raise DefinitionError([Problem(message, hint=hint)], f"workflow {workflow.name!r}")
 
     async def _drive_child(self, child: Child, *, again: bool) -> ExecutionState:
         """Run a workflow that another one asks for; see `WorkflowContext.run`."""

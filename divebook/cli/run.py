@@ -37,9 +37,9 @@ STRICT = 1
 """Exit code of what has to wait, where it may not."""
 
 if TYPE_CHECKING:
+    from divebook.bounds import Bounds
     from divebook.cli.progress import Progress
     from divebook.config.answers import Answers
-    from divebook.envelope import Bounds
     from divebook.environment import Environment
     from divebook.execution import Execution
     from divebook.workflow.definition import Workflow

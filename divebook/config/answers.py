@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from divebook.bounds import Bounds
 from divebook.engine.state import Interrupt
-from divebook.envelope.bounds import Bounds
 from divebook.errors import DefinitionError, InputError
 from divebook.events.catalog import WAITING
 from divebook.execution import Execution

@@ -6,6 +6,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+from divebook.bounds import Bounds
 from divebook.engine.changes import Changes, path_of, put
 from divebook.engine.interrupts import RAISE, RESOURCE_EXHAUSTED, STOP
 from divebook.engine.state import (
@@ -19,7 +20,6 @@ from divebook.engine.state import (
     Interrupt,
     PathState,
 )
-from divebook.envelope.bounds import Bounds
 from divebook.errors import CorruptStoreError
 from divebook.events import catalog
 from divebook.events.event import Event

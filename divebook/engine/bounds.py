@@ -7,11 +7,11 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any, NamedTuple
 
+from divebook.bounds import ASK, FAIL, Bounds, edge_key
 from divebook.engine.instructions import Fact
 from divebook.engine.interrupts import RAISE, RESOURCE_EXHAUSTED, STOP
 from divebook.engine.operations import Reserved
 from divebook.engine.state import PENDING, ExecutionState, PathState
-from divebook.envelope.bounds import ASK, FAIL, Bounds, edge_key
 from divebook.events import catalog
 from divebook.workflow.step import Step
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from immutables import Map
 
+from divebook.bounds import Bounds
 from divebook.engine.ledger import Hop, Ledger
 from divebook.engine.operations import Reserved
 from divebook.engine.state import ExecutionState, Interrupt, OpenStep, OperationRecord, PathState, Snapshot, Usage
-from divebook.envelope.bounds import Bounds
 from divebook.errors import UnstorableValueError
 from divebook.events.codec import decode, encode_parts
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from immutables import Map
 
+from divebook.bounds import Bounds, edge_key
 from divebook.engine.answers import (
     interrupt_expired,
     interrupt_joined,
@@ -41,7 +42,6 @@ from divebook.engine.state import (
     OperationRecord,
     PathState,
 )
-from divebook.envelope.bounds import Bounds, edge_key
 from divebook.errors import CorruptStoreError
 from divebook.events import catalog
 from divebook.events.event import Event

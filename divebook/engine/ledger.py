@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from immutables import Map
 
+from divebook.bounds import Bounds
 from divebook.engine.operations import Reserved
-from divebook.envelope.bounds import Bounds
 
 NO_BOUNDS = Bounds()
 NO_EDGES: Map[str, int] = Map()

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, Self
 
 from immutables import Map
 
+from divebook.bounds import Bounds
 from divebook.engine.ledger import NO_BOUNDS, NOTHING_SPENT, Ledger
 from divebook.engine.operations import TIMER, Reserved
-from divebook.envelope.bounds import Bounds
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, TERMINAL, WAITING
 from divebook.events.event import to_datetime, to_microseconds
 

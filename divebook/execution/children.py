@@ -6,9 +6,9 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
+from divebook.bounds import Bounds
 from divebook.engine.operations import CHILD_WORKFLOW
 from divebook.engine.state import RUNNING, ExecutionState
-from divebook.envelope.bounds import Bounds
 from divebook.events.ids import type_id
 
 ID_BITS = 74

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias
 
+from divebook.bounds import Bounds
 from divebook.engine.checkpoint import load_state
 from divebook.engine.evolve import fold
 from divebook.engine.inbox import ANSWER, EXPIRED, SIGNAL, answer_payload, facts_of, signal_payload
 from divebook.engine.instructions import Fact
 from divebook.engine.interrupts import checked_response
 from divebook.engine.state import PENDING, ExecutionState, Interrupt
-from divebook.envelope.bounds import Bounds
 from divebook.errors import (
     CorruptStoreError,
     DivebookError,

@@ -9,12 +9,11 @@ from concurrent.futures import Future
 from datetime import datetime
 from typing import Any, Protocol
 
-from divebook.engine.envelope import envelope_of
+from divebook import extensions
 from divebook.engine.evolve import fold
 from divebook.engine.inbox import facts_of
 from divebook.engine.instructions import Fact
 from divebook.engine.state import ExecutionState, Interrupt, PathState, Usage
-from divebook.envelope import Envelope
 from divebook.errors import ExecutionCancelledError, ExecutionError, ExecutionFailedError, LeaseHeldError, StoreError
 from divebook.events import Event, catalog
 from divebook.events.recorded import opened
@@ -153,9 +152,9 @@ class Execution:
         return self.state.usage
 
     @property
-    def envelope(self) -> Envelope:
-        """The request as it stands: identity, bounds and what is spent of them, history, questions; a copy."""
-        return envelope_of(self.state, [step.name for step in self.workflow.steps])
+    def envelope(self) -> Any:
+        """The request as it stands, as `divebook.Envelope`: identity, bounds and what is spent, history, questions."""
+        return extensions.extension(extensions.ENVELOPE)(self.state, [step.name for step in self.workflow.steps])
 
     @property
     def started_at(self) -> datetime | None:

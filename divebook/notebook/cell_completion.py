@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from divebook.envelope import bounds
+from divebook import bounds
 from divebook.notebook.outline import Outline, Spot, keys_below
 from divebook.workflow import schema
 from divebook.workflow.ask import KINDS

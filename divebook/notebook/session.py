@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from divebook.analysis.shown import plural, visible
+from divebook.bounds import Bounds
 from divebook.config import Sources, load, resolve_content
 from divebook.config.answers import Answers, answers_from
 from divebook.config.recovery import Recovered, interrupted, take_up
 from divebook.engine.state import Interrupt
-from divebook.envelope import Bounds
 from divebook.environment import Environment
 from divebook.errors import ExecutionError, NotFoundError, SetupError
 from divebook.notebook.reattach import CELL, Ordinals, Place, earlier_run, note_of

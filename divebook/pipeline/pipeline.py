@@ -9,8 +9,6 @@ from datetime import datetime
 from typing import Any, get_args
 
 from divebook.agents import Agent
-from divebook.envelope import Envelope, InterruptResponse
-from divebook.envelope.sources import utc_now
 from divebook.environment import Environment
 from divebook.errors import (
     ExecutionCancelledError,
@@ -23,16 +21,18 @@ from divebook.errors import (
 from divebook.events import catalog
 from divebook.events.event import to_microseconds
 from divebook.execution.execution import Execution
+from divebook.pipeline.compiled import DETACHED, ENVELOPE, RESPONSE, SLOTS, compiled
+from divebook.pipeline.config import AgentStage, PipelineConfig, RunMode
+from divebook.pipeline.envelope import Envelope, InterruptResponse
+from divebook.pipeline.envelope.sources import utc_now
+from divebook.pipeline.order import ready_stages
 from divebook.pipeline.reflection import question_inside, reflect, state_of
+from divebook.pipeline.stages import StageFunctions, progress, stage_step
+from divebook.pipeline.stages.functions import StageFunction
+from divebook.pipeline.stages.handler import slots_from, slots_to
 from divebook.pipeline.streaming import LAST, StageOutput, outputs_of
 from divebook.steps.actions import Action
-from divebook.steps.stages import StageFunctions, progress
-from divebook.steps.stages.functions import StageFunction
-from divebook.steps.stages.handler import slots_from, slots_to
 from divebook.store import MemoryStore
-from divebook.workflow.pipelines.compiled import DETACHED, ENVELOPE, RESPONSE, SLOTS, compiled
-from divebook.workflow.pipelines.config import AgentStage, PipelineConfig, RunMode
-from divebook.workflow.pipelines.order import ready_stages
 
 Response = InterruptResponse | Mapping[str, Any]
 REQUIRED_KINDS = ("clarification", "agent_review")
@@ -49,8 +49,8 @@ class Pipeline:
     config
         A `PipelineConfig`, or a mapping with its fields.
     services, mocks, before, after
-        Python functions by stage; see `divebook.steps.stages.StageFunctions`. A stage with neither takes the agent that
-        its `model_role` names (`has_llm`), or calls the tools of the plan (`has_tools`), or does nothing.
+        Python functions by stage; see `divebook.pipeline.stages.StageFunctions`. A stage with neither takes the agent
+        that its `model_role` names (`has_llm`), or calls the tools of the plan (`has_tools`), or does nothing.
     save
         Receives the envelope's state as plain data after every stage; what it raises is logged only.
     environment
@@ -98,7 +98,7 @@ class Pipeline:
         self.environment = environment or Environment(
             store=MemoryStore(), agents=agents, actions=actions, clock=EngineClock(clock)
         )
-        self.environment.bind_stages(self.config.name, self.functions)
+        stage_step(self.environment).bind(self.config.name, self.functions)
         self._waiting: dict[str, str] = {}
         """Executions in memory that wait inside a stage, by envelope."""
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from divebook.engine.state import ExecutionState, Interrupt
-from divebook.envelope import Envelope, FlowInterrupt, InterruptKind
 from divebook.errors import ResumeError
 from divebook.execution.execution import Execution
-from divebook.steps.stages.trial import take_over
-from divebook.workflow.pipelines.compiled import ENVELOPE, STATE
+from divebook.pipeline.compiled import ENVELOPE, STATE
+from divebook.pipeline.envelope import Envelope, FlowInterrupt, InterruptKind
+from divebook.pipeline.stages.trial import take_over
 from divebook.workflow.step import STAGE
 
 

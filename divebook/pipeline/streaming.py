@@ -11,8 +11,8 @@ from typing import Any
 
 from divebook.events import Event, catalog
 from divebook.execution.execution import Execution
+from divebook.pipeline.compiled import BATCH, NAME, PART, RUN
 from divebook.workflow.definition import Workflow
-from divebook.workflow.pipelines.compiled import BATCH, NAME, PART, RUN
 
 LAST = "__end__"
 """What comes behind the last stage."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from divebook.envelope.bounds import Bounds
+from divebook.bounds import Bounds
 from divebook.errors import DefinitionError, NotFoundError
 from divebook.workflow.content import ContentEntry
 from divebook.workflow.fingerprint import fingerprint_of

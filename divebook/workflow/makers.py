@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from divebook.envelope.bounds import Bounds
+from divebook.bounds import Bounds
 from divebook.errors import BoundsError, DefinitionError
 from divebook.workflow.ask import Ask
 from divebook.workflow.content import EXACTLY_ONE, ContentEntry

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from hypothesis import strategies as st
 
-from divebook.envelope import (
+from divebook.pipeline.envelope import (
     Bounds,
     Envelope,
     FlowInterrupt,

@@ -1,7 +1,7 @@
 import pytest
 
-from divebook.envelope import merge_state
 from divebook.errors import EnvelopeError
+from divebook.pipeline.envelope import merge_state
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@ from decimal import Decimal
 import pytest
 from hypothesis import given
 
-from divebook.envelope import Bounds
-from divebook.envelope.bounds import edge_key
+from divebook.bounds import edge_key
 from divebook.errors import BoundsError
+from divebook.pipeline.envelope import Bounds
 from tests.envelope.strategies import bounds
 
 

@@ -3,8 +3,8 @@ from decimal import Decimal
 
 import pytest
 
-from divebook.envelope import merge_branches
 from divebook.errors import UncopyableValueError
+from divebook.pipeline.envelope import merge_branches
 from tests.envelope.strategies import fresh
 
 

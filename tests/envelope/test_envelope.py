@@ -6,7 +6,8 @@ from decimal import Decimal
 import pytest
 from hypothesis import given
 
-from divebook.envelope import (
+from divebook.errors import InterruptError, InvalidEnvelopeError, UncopyableValueError
+from divebook.pipeline.envelope import (
     Bounds,
     Envelope,
     InterruptResponse,
@@ -17,7 +18,6 @@ from divebook.envelope import (
     create_envelope,
     exceeded_edge,
 )
-from divebook.errors import InterruptError, InvalidEnvelopeError, UncopyableValueError
 from tests.envelope.strategies import FIELDS, NOW, envelopes, fresh
 
 

@@ -5,8 +5,8 @@ from threading import Barrier
 
 import pytest
 
-from divebook.envelope import InterruptKind, InterruptPolicy, InterruptResponse, InterruptService, Origin
 from divebook.errors import InterruptError
+from divebook.pipeline.envelope import InterruptKind, InterruptPolicy, InterruptResponse, InterruptService, Origin
 from tests.envelope.strategies import NOW, fresh
 
 ANN = Origin("req", "ann", "sess")

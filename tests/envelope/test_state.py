@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from divebook.envelope import Bounds, Envelope, InterruptKind, TerminalReason
-from divebook.envelope.state import READERS
 from divebook.errors import InvalidEnvelopeError, UncopyableValueError
+from divebook.pipeline.envelope import Bounds, Envelope, InterruptKind, TerminalReason
+from divebook.pipeline.envelope.state import READERS
 from tests.envelope.strategies import FIELDS, NOW, envelopes, fresh, json_values
 
 

@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow
 from divebook.engine.checkpoint import dump_state, load_state
-from divebook.engine.envelope import envelope_of
 from divebook.engine.evolve import evolve
 from divebook.engine.state import ExecutionState
-from divebook.envelope import Envelope, TerminalReason
 from divebook.execution.journal import Journal
+from divebook.pipeline.envelope import Envelope, TerminalReason
+from divebook.pipeline.envelope.of_execution import envelope_of
 from tests.execution.test_resuming import cut
 from tests.execution.worlds import Calls, Failing, environment
 

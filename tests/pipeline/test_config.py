@@ -2,9 +2,9 @@ import pytest
 
 from divebook import AgentStage, Pipeline, PipelineConfig
 from divebook.errors import DefinitionError, NotFoundError
-from divebook.workflow.pipelines.compiled import compiled
-from divebook.workflow.pipelines.config import EdgeLimit, RoutingRule
-from divebook.workflow.pipelines.order import ready_stages, skipped_stages
+from divebook.pipeline.compiled import compiled
+from divebook.pipeline.config import EdgeLimit, RoutingRule
+from divebook.pipeline.order import ready_stages, skipped_stages
 from tests.pipeline.worlds import chain, flat
 
 

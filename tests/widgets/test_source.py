@@ -2,8 +2,8 @@
 
 from decimal import Decimal
 
+from divebook.bounds import Bounds
 from divebook.engine.state import Interrupt
-from divebook.envelope.bounds import Bounds
 from divebook.store import MemoryStore
 from divebook.store.sqlite.store import SqliteStore
 from divebook.widgets.source import durability_of, graph_of, header_of, question_of, source_of

@@ -6,10 +6,10 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import divebook.envelope
+import divebook.pipeline.envelope
 from divebook import Envelope, InterruptService, create_envelope
-from divebook.envelope import InterruptRecord, Origin, merge_state
 from divebook.errors import DefinitionError, DivebookError, InvalidEnvelopeError, ResumeError
+from divebook.pipeline.envelope import InterruptRecord, Origin, merge_state
 from tests.conformance.scenario.paths import assign, read
 from tests.conformance.scenario.pipelines import PIPELINE_OPERATIONS
 from tests.conformance.scenario.world import ENVELOPE, RESULT, World
@@ -92,7 +92,7 @@ def _json_roundtrip(world: World, step: Step) -> None:
 
 
 def _enum(world: World, step: Step) -> None:
-    world.bind(step, RESULT, [str(member) for member in getattr(divebook.envelope, step["name"])])
+    world.bind(step, RESULT, [str(member) for member in getattr(divebook.pipeline.envelope, step["name"])])
 
 
 def _validate(world: World, step: Step) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from divebook import Pipeline
-from divebook.envelope import Envelope
 from divebook.errors import OperationError
 from divebook.pipeline import StageResult
+from divebook.pipeline.envelope import Envelope
 from tests.conformance.scenario.paths import read
 from tests.conformance.scenario.world import ENVELOPE, StandingClock, World
 

@@ -9,7 +9,6 @@ from typing import Any
 from divebook.agents import Agent
 from divebook.engine.operations import ACTION_EXECUTION
 from divebook.engine.retries import text_of
-from divebook.envelope import Envelope
 from divebook.errors import (
     BoundExceededError,
     DivergenceError,
@@ -19,13 +18,14 @@ from divebook.errors import (
     StoreError,
     UnstorableValueError,
 )
+from divebook.pipeline.config import PipelineConfig
+from divebook.pipeline.envelope import Envelope
+from divebook.pipeline.stages.answers import object_in
+from divebook.pipeline.stages.functions import StageFunctions, StageResult
+from divebook.pipeline.stages.trial import WORK, Trial
 from divebook.steps.actions import IDEMPOTENCY_KEY, Action
 from divebook.steps.approval import approved
 from divebook.steps.evaluation import render_texts
-from divebook.steps.stages.answers import object_in
-from divebook.steps.stages.functions import StageFunctions, StageResult
-from divebook.steps.stages.trial import WORK, Trial
-from divebook.workflow.pipelines.config import PipelineConfig
 
 THROUGH = (BoundExceededError, DivergenceError, StageTimeoutError, StoreError, UnstorableValueError)
 """Errors of a tool call that are not the tool's own."""
@@ -42,7 +42,7 @@ class Work:
         The actions that tools are.
     """
 
-    def __init__(self, find_agent: Callable[[str | None], Agent | None], actions: Callable[[], Mapping[str, Action]]):
+    def __init__(self, find_agent: Callable[[str], Agent], actions: Callable[[], Mapping[str, Action]]):
         self._find_agent, self._actions = find_agent, actions
 
     async def do(self, trial: Trial, config: PipelineConfig, functions: StageFunctions) -> dict[str, Any]:
@@ -78,10 +78,9 @@ class Work:
 
     async def _ask(self, trial: Trial, config: PipelineConfig) -> dict[str, Any]:
         stage = trial.stage
-        agent = self._find_agent(stage.model_role)
-        if agent is None:
-            raise NotFoundError("agent", stage.model_role)
-        agent = agent.with_settings(temperature=stage.temperature, max_tokens=stage.max_tokens)
+        agent = self._find_agent(stage.model_role).with_settings(
+            temperature=stage.temperature, max_tokens=stage.max_tokens
+        )
         prompt = await prompt_of(config, stage.prompt_key, trial.envelope)
         return object_in(await agent.respond(prompt, trial.operation, date=trial.context.started_at))
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from divebook.pipeline.config import PipelineConfig, RunMode
 from divebook.workflow.definition import InputDefinition, Workflow
-from divebook.workflow.pipelines.config import PipelineConfig, RunMode
 from divebook.workflow.step import STAGE, Each, Step
 
 STATE = "pipeline"

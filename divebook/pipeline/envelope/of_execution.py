@@ -14,18 +14,18 @@ from typing import Any
 from divebook.engine.bounds import dollars
 from divebook.engine.ledger import Hop
 from divebook.engine.state import ENDED, EXPIRED, FAILED, IN_STEP, PENDING, ExecutionState, Interrupt
-from divebook.envelope import Envelope
-from divebook.envelope.audit import Audit, ProcessingRecord
-from divebook.envelope.copying import copied_map
-from divebook.envelope.enums import InterruptKind, ProcessingStatus, TerminalReason
-from divebook.envelope.identity import Identity
-from divebook.envelope.interrupt import FlowInterrupt, Interruption, InterruptResponse
-from divebook.envelope.slots import Slots
-from divebook.envelope.stages import END, START, Stages
-from divebook.envelope.termination import Termination
-from divebook.envelope.times import to_text
-from divebook.envelope.usage import Usage
 from divebook.events.event import to_datetime
+from divebook.pipeline.envelope import Envelope
+from divebook.pipeline.envelope.audit import Audit, ProcessingRecord
+from divebook.pipeline.envelope.copying import copied_map
+from divebook.pipeline.envelope.enums import InterruptKind, ProcessingStatus, TerminalReason
+from divebook.pipeline.envelope.identity import Identity
+from divebook.pipeline.envelope.interrupt import FlowInterrupt, Interruption, InterruptResponse
+from divebook.pipeline.envelope.slots import Slots
+from divebook.pipeline.envelope.stages import END, START, Stages
+from divebook.pipeline.envelope.termination import Termination
+from divebook.pipeline.envelope.times import to_text
+from divebook.pipeline.envelope.usage import Usage
 
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 """Stands for the beginning of what has not begun."""

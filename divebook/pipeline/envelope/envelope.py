@@ -8,19 +8,19 @@ from dataclasses import fields, replace
 from datetime import timedelta
 from typing import Any, Self
 
-from divebook.envelope.audit import ProcessingRecord
-from divebook.envelope.bounds import DEFAULT_BOUNDS, Bounds
-from divebook.envelope.copying import copied_map, deep_copy
-from divebook.envelope.enums import InterruptKind, TerminalReason
-from divebook.envelope.interrupt import FlowInterrupt, InterruptResponse, seconds_from
-from divebook.envelope.parts import PARTS, Parts
-from divebook.envelope.result import final_response, write_result
-from divebook.envelope.slots import DEFAULT_SLOT_NAMES, SlotNames
-from divebook.envelope.sources import Clock, IdSource, random_id, utc_now
-from divebook.envelope.state import read_state, write_state
-from divebook.envelope.usage import exceeded_bound
-from divebook.envelope.validation import problems_of
+from divebook.bounds import DEFAULT_BOUNDS, Bounds
 from divebook.errors import InvalidEnvelopeError
+from divebook.pipeline.envelope.audit import ProcessingRecord
+from divebook.pipeline.envelope.copying import copied_map, deep_copy
+from divebook.pipeline.envelope.enums import InterruptKind, TerminalReason
+from divebook.pipeline.envelope.interrupt import FlowInterrupt, InterruptResponse, seconds_from
+from divebook.pipeline.envelope.parts import PARTS, Parts
+from divebook.pipeline.envelope.result import final_response, write_result
+from divebook.pipeline.envelope.slots import DEFAULT_SLOT_NAMES, SlotNames
+from divebook.pipeline.envelope.sources import Clock, IdSource, random_id, utc_now
+from divebook.pipeline.envelope.state import read_state, write_state
+from divebook.pipeline.envelope.usage import exceeded_bound
+from divebook.pipeline.envelope.validation import problems_of
 
 
 class Envelope(Parts):

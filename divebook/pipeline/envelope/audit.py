@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Self
 
-from divebook.envelope.enums import ProcessingStatus
+from divebook.pipeline.envelope.enums import ProcessingStatus
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, Literal, Self, TypeVar, cast
 
 from divebook.errors import DefinitionError, nearest
-from divebook.workflow.pipelines.rules import END, problems_of
+from divebook.pipeline.rules import END, problems_of
 from divebook.workflow.problem import Problem
 from divebook.workflow.record import Record, json_value, many
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from divebook.envelope.copying import copied_map, copied_maps
-from divebook.envelope.enums import InterruptKind
-from divebook.envelope.interrupt import FlowInterrupt
-from divebook.envelope.parts import Parts
+from divebook.pipeline.envelope.copying import copied_map, copied_maps
+from divebook.pipeline.envelope.enums import InterruptKind
+from divebook.pipeline.envelope.interrupt import FlowInterrupt
+from divebook.pipeline.envelope.parts import Parts
 
 
 def final_response(parts: Parts) -> str | None:

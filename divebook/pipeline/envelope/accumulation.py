@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from divebook.envelope.enums import Word
 from divebook.errors import EnvelopeError, nearest
+from divebook.pipeline.envelope.enums import Word
 
 
 class MergeStrategy(Word):

@@ -6,11 +6,11 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from divebook.envelope import Envelope, InterruptKind, ReasonClass, TerminalReason, edge_key
-from divebook.envelope.stages import START
-from divebook.workflow.pipelines.config import AgentStage, PipelineConfig, RunMode
-from divebook.workflow.pipelines.order import ready_stages
-from divebook.workflow.pipelines.rules import ASKING, END
+from divebook.pipeline.config import AgentStage, PipelineConfig, RunMode
+from divebook.pipeline.envelope import Envelope, InterruptKind, ReasonClass, TerminalReason, edge_key
+from divebook.pipeline.envelope.stages import START
+from divebook.pipeline.order import ready_stages
+from divebook.pipeline.rules import ASKING, END
 
 DENIED = "User denied confirmation"
 RAISE, STOP = "raise", "stop"

@@ -9,15 +9,15 @@ from decimal import Decimal
 from typing import Any
 
 from divebook.engine.retries import Failure, retry_delay_of, text_of
-from divebook.envelope import Envelope, ProcessingStatus, TerminalReason
-from divebook.envelope.times import to_text
 from divebook.errors import DivergenceError, StepError, StoreError
 from divebook.execution.context import StepContext
-from divebook.steps.stages.functions import StageFunctions
-from divebook.steps.stages.progress import question_id
-from divebook.steps.stages.trial import AFTER, BEFORE, Trial
-from divebook.steps.stages.work import Work
-from divebook.workflow.pipelines.config import AgentStage, PipelineConfig
+from divebook.pipeline.config import AgentStage, PipelineConfig
+from divebook.pipeline.envelope import Envelope, ProcessingStatus, TerminalReason
+from divebook.pipeline.envelope.times import to_text
+from divebook.pipeline.stages.functions import StageFunctions
+from divebook.pipeline.stages.progress import question_id
+from divebook.pipeline.stages.trial import AFTER, BEFORE, Trial
+from divebook.pipeline.stages.work import Work
 from divebook.workflow.policies import Retry
 
 FIRST_DELAY, FACTOR, LONGEST_DELAY = 1.0, 2.0, 30.0

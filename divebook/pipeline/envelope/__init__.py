@@ -1,10 +1,10 @@
 """What one request is, what it may spend and what became of it; inside an execution a fold of its log."""
 
-from divebook.envelope.accumulation import MergeStrategy, merge_state
-from divebook.envelope.audit import ProcessingRecord
-from divebook.envelope.bounds import DEFAULT_BOUNDS, Bounds, edge_key
-from divebook.envelope.branches import merge_branches
-from divebook.envelope.enums import (
+from divebook.bounds import DEFAULT_BOUNDS, Bounds, edge_key
+from divebook.pipeline.envelope.accumulation import MergeStrategy, merge_state
+from divebook.pipeline.envelope.audit import ProcessingRecord
+from divebook.pipeline.envelope.branches import merge_branches
+from divebook.pipeline.envelope.enums import (
     GoalStatus,
     InterruptKind,
     InterruptStatus,
@@ -15,11 +15,11 @@ from divebook.envelope.enums import (
     RiskLevel,
     TerminalReason,
 )
-from divebook.envelope.envelope import Envelope, create_envelope
-from divebook.envelope.interrupt import FlowInterrupt, InterruptResponse
-from divebook.envelope.service import InterruptPolicy, InterruptRecord, InterruptService, Origin
-from divebook.envelope.slots import SlotNames
-from divebook.envelope.usage import Usage, exceeded_bound, exceeded_edge
+from divebook.pipeline.envelope.envelope import Envelope, create_envelope
+from divebook.pipeline.envelope.interrupt import FlowInterrupt, InterruptResponse
+from divebook.pipeline.envelope.service import InterruptPolicy, InterruptRecord, InterruptService, Origin
+from divebook.pipeline.envelope.slots import SlotNames
+from divebook.pipeline.envelope.usage import Usage, exceeded_bound, exceeded_edge
 
 __all__ = [
     "DEFAULT_BOUNDS",

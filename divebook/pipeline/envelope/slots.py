@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from divebook.envelope.copying import copied_map
+from divebook.pipeline.envelope.copying import copied_map
 
 
 @dataclass(frozen=True, slots=True)

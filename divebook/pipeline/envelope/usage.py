@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from divebook.envelope.bounds import Bounds
-from divebook.envelope.enums import TerminalReason
+from divebook.bounds import Bounds
+from divebook.pipeline.envelope.enums import TerminalReason
 
 
 @dataclass(slots=True)

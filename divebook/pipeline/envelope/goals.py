@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from divebook.envelope.copying import copied_maps, deep_copy
-from divebook.envelope.enums import GoalStatus
+from divebook.pipeline.envelope.copying import copied_maps, deep_copy
+from divebook.pipeline.envelope.enums import GoalStatus
 
 
 @dataclass(slots=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from divebook.envelope.envelope import Envelope
-from divebook.envelope.goals import Goals
+from divebook.pipeline.envelope.envelope import Envelope
+from divebook.pipeline.envelope.goals import Goals
 
 T = TypeVar("T")
 

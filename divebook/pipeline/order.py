@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from divebook.workflow.pipelines.config import AgentStage, PipelineConfig
+from divebook.pipeline.config import AgentStage, PipelineConfig
 
 
 def ready_stages(

@@ -10,17 +10,17 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Generic, TypeVar, overload
 
-from divebook.envelope.audit import Audit, ProcessingRecord
-from divebook.envelope.bounds import DEFAULT_BOUNDS, Bounds
-from divebook.envelope.enums import TerminalReason
-from divebook.envelope.goals import Goals
-from divebook.envelope.identity import Identity
-from divebook.envelope.interrupt import FlowInterrupt, Interruption
-from divebook.envelope.slots import DEFAULT_SLOT_NAMES, SlotNames, Slots
-from divebook.envelope.sources import Clock, IdSource, random_id, utc_now
-from divebook.envelope.stages import Stages
-from divebook.envelope.termination import Termination
-from divebook.envelope.usage import Usage
+from divebook.bounds import DEFAULT_BOUNDS, Bounds
+from divebook.pipeline.envelope.audit import Audit, ProcessingRecord
+from divebook.pipeline.envelope.enums import TerminalReason
+from divebook.pipeline.envelope.goals import Goals
+from divebook.pipeline.envelope.identity import Identity
+from divebook.pipeline.envelope.interrupt import FlowInterrupt, Interruption
+from divebook.pipeline.envelope.slots import DEFAULT_SLOT_NAMES, SlotNames, Slots
+from divebook.pipeline.envelope.sources import Clock, IdSource, random_id, utc_now
+from divebook.pipeline.envelope.stages import Stages
+from divebook.pipeline.envelope.termination import Termination
+from divebook.pipeline.envelope.usage import Usage
 
 T = TypeVar("T")
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Self
 
-from divebook.envelope.copying import copied_map, deep_copy
-from divebook.envelope.enums import InterruptKind
-from divebook.envelope.times import to_text
 from divebook.errors import InterruptError, nearest
+from divebook.pipeline.envelope.copying import copied_map, deep_copy
+from divebook.pipeline.envelope.enums import InterruptKind
+from divebook.pipeline.envelope.times import to_text
 
 
 @dataclass(slots=True)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-from divebook.envelope.parts import Parts
-from divebook.envelope.stages import END, START
+from divebook.pipeline.envelope.parts import Parts
+from divebook.pipeline.envelope.stages import END, START
 
 IDENTIFIERS = ("envelope_id", "request_id", "user_id", "session_id")
 COUNTERS = ("iteration", "llm_call_count", "agent_hop_count", "token_count", "cost")

@@ -8,14 +8,14 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final
 
-from divebook.envelope.audit import ProcessingRecord
-from divebook.envelope.bounds import Bounds
-from divebook.envelope.copying import deep_copy
-from divebook.envelope.interrupt import FlowInterrupt
-from divebook.envelope.parts import Parts
-from divebook.envelope.reading import UNREADABLE, Reading
-from divebook.envelope.times import to_text
+from divebook.bounds import Bounds
 from divebook.errors import nearest
+from divebook.pipeline.envelope.audit import ProcessingRecord
+from divebook.pipeline.envelope.copying import deep_copy
+from divebook.pipeline.envelope.interrupt import FlowInterrupt
+from divebook.pipeline.envelope.parts import Parts
+from divebook.pipeline.envelope.reading import UNREADABLE, Reading
+from divebook.pipeline.envelope.times import to_text
 
 SCHEMA_VERSION = 1
 

@@ -9,13 +9,13 @@ from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
-from divebook.envelope.audit import ProcessingRecord
-from divebook.envelope.bounds import Bounds
-from divebook.envelope.copying import deep_copy
-from divebook.envelope.enums import InterruptKind, ProcessingStatus, TerminalReason
-from divebook.envelope.interrupt import FlowInterrupt, InterruptResponse
-from divebook.envelope.times import to_moment
+from divebook.bounds import Bounds
 from divebook.errors import BoundsError, UncopyableValueError
+from divebook.pipeline.envelope.audit import ProcessingRecord
+from divebook.pipeline.envelope.copying import deep_copy
+from divebook.pipeline.envelope.enums import InterruptKind, ProcessingStatus, TerminalReason
+from divebook.pipeline.envelope.interrupt import FlowInterrupt, InterruptResponse
+from divebook.pipeline.envelope.times import to_moment
 
 DEPTH = 2
 """How deep the entries of the deepest keys are nested, so that what was read can be written again."""

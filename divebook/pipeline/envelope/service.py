@@ -7,13 +7,13 @@ from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from divebook.envelope.copying import copied_map
-from divebook.envelope.enums import InterruptKind, InterruptStatus
-from divebook.envelope.envelope import Envelope
-from divebook.envelope.interrupt import FlowInterrupt, InterruptResponse, seconds_from
-from divebook.envelope.parts import Held
-from divebook.envelope.sources import Clock, IdSource, random_id, utc_now
-from divebook.envelope.times import to_text
+from divebook.pipeline.envelope.copying import copied_map
+from divebook.pipeline.envelope.enums import InterruptKind, InterruptStatus
+from divebook.pipeline.envelope.envelope import Envelope
+from divebook.pipeline.envelope.interrupt import FlowInterrupt, InterruptResponse, seconds_from
+from divebook.pipeline.envelope.parts import Held
+from divebook.pipeline.envelope.sources import Clock, IdSource, random_id, utc_now
+from divebook.pipeline.envelope.times import to_text
 
 
 @dataclass(frozen=True, slots=True)

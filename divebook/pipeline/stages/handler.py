@@ -5,26 +5,21 @@ from __future__ import annotations
 import functools
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 from divebook.engine.interrupts import OPTIONAL_KINDS, RESOURCE_EXHAUSTED
-from divebook.envelope import Envelope, FlowInterrupt, InterruptKind, SlotNames, merge_branches
-from divebook.envelope.stages import END
-from divebook.errors import InterruptExpiredError
+from divebook.environment import Environment
+from divebook.errors import DefinitionError, InterruptExpiredError
 from divebook.execution.context import StepContext
 from divebook.execution.iterations import Outcome
-from divebook.steps.stages import progress
-from divebook.steps.stages.functions import NO_FUNCTIONS, StageFunctions, called
-from divebook.steps.stages.visit import Ended, Ticker, Visit
-from divebook.steps.stages.work import Work
-from divebook.workflow.ask import KINDS
-from divebook.workflow.pipelines.compiled import (
+from divebook.pipeline.compiled import (
     BATCH,
     BRANCHES,
     DETACHED,
     ENVELOPE,
+    FUNCTIONS,
     MERGE,
     NAME,
     PART,
@@ -33,7 +28,16 @@ from divebook.workflow.pipelines.compiled import (
     SLOTS,
     STATE,
 )
-from divebook.workflow.pipelines.config import AgentStage, PipelineConfig
+from divebook.pipeline.config import AgentStage, PipelineConfig
+from divebook.pipeline.envelope import Envelope, FlowInterrupt, InterruptKind, SlotNames, merge_branches
+from divebook.pipeline.envelope.stages import END
+from divebook.pipeline.stages import progress
+from divebook.pipeline.stages.functions import NO_FUNCTIONS, StageFunctions, called
+from divebook.pipeline.stages.visit import Ended, Ticker, Visit
+from divebook.pipeline.stages.work import Work
+from divebook.workflow.ask import KINDS
+from divebook.workflow.definition import Problem, Workflow
+from divebook.workflow.step import STAGE
 
 logger = logging.getLogger("divebook.pipeline")
 
@@ -46,18 +50,30 @@ class StageStep:
 
     Parameters
     ----------
-    functions
-        Gives the Python functions of a pipeline, by its name.
     work
         Does what stages do.
     """
 
-    def __init__(self, functions: Callable[[str], StageFunctions | None], work: Work) -> None:
-        self._functions, self._work = functions, work
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._functions: dict[str, StageFunctions] = {}
+
+    def bind(self, pipeline: str, functions: StageFunctions) -> None:
+        """Take in the Python functions of a pipeline's stages; those of an earlier one of that name go."""
+        self._functions[pipeline] = functions
+
+    def check(self, workflow: Workflow) -> None:
+        """Raise `DefinitionError` unless the functions of a pipeline's stages are here."""
+        bound = self._functions.get(workflow.name, NO_FUNCTIONS)
+        missing = sorted(set(workflow.start.parameters.get(FUNCTIONS, ())) - bound.stages)
+        if missing:
+            message = f"pipeline {workflow.name!r} needs functions for {', '.join(missing)}"
+            hint = "make its Pipeline with this environment first"
+            raise DefinitionError([Problem(message, hint=hint)], f"workflow {workflow.name!r}")
 
     async def __call__(self, context: StepContext) -> Outcome:
         """Do the part of the step."""
-        run = _Run(context, self._functions(context.workflow.name) or NO_FUNCTIONS, self._work)
+        run = _Run(context, self._functions.get(context.workflow.name, NO_FUNCTIONS), self._work)
         part = context.step.parameters[PART]
         run.ticker.time = await context.now()
         if part == ROUTE:
@@ -65,6 +81,19 @@ class StageStep:
         if part == BATCH:
             return await run.branch(str(context.local["stage"]))
         return await run.merge() if part == MERGE else await run.stage(str(context.step.parameters[NAME]))
+
+
+def add_stages(environment: Environment) -> StageStep:
+    """Let an environment carry out the steps that pipelines become; return what does."""
+    handler = StageStep(Work(environment.agent, lambda: environment.actions))
+    environment.add_step_type(STAGE, handler, handler.check)
+    return handler
+
+
+def stage_step(environment: Environment) -> StageStep:
+    """Return what carries out an environment's stages."""
+    handler = environment.step_handler(STAGE)
+    return handler if isinstance(handler, StageStep) else add_stages(environment)
 
 
 class _Run:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from divebook.envelope.enums import ReasonClass, TerminalReason
+from divebook.pipeline.envelope.enums import ReasonClass, TerminalReason
 
 
 @dataclass(slots=True)

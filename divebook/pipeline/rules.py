@@ -9,7 +9,7 @@ from divebook.errors import nearest
 from divebook.workflow.problem import Problem
 
 if TYPE_CHECKING:
-    from divebook.workflow.pipelines.config import AgentStage, PipelineConfig
+    from divebook.pipeline.config import AgentStage, PipelineConfig
 
 END = "end"
 CLARIFICATION, CONFIRMATION = "clarification", "confirmation"

@@ -1,0 +1,27 @@
+"""What lower packages take from higher ones: places named by the package's face, loaded when first asked for.
+
+`divebook/__init__.py`, which sees every package, fills the table; no package imports what stands above it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+ENVELOPE = "envelope"
+"""Function from the state of an execution, and the names of its steps, to its envelope."""
+STEP_TYPES = "step types"
+"""Function that adds types of step to an `Environment`, with `Environment.add_step_type`."""
+
+_PLACES: dict[str, str] = {}
+
+
+def extend(point: str, place: str) -> None:
+    """Let ``"module:name"`` serve a point."""
+    _PLACES[point] = place
+
+
+def extension(point: str) -> Any:
+    """Return what serves a point; its module is loaded now."""
+    module, _, name = _PLACES[point].partition(":")
+    return getattr(importlib.import_module(module), name)

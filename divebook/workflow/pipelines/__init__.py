@@ -1,1 +1,0 @@
-"""Pipelines as plain data: their stages, what makes them sound, the order in which they run, and their workflow."""
