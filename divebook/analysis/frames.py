@@ -12,10 +12,10 @@ from typing import Any, Protocol
 
 import pandas as pd
 
-from divebook.analysis.spans import Span, spans_of
 from divebook.engine.state import Interrupt, PathState
 from divebook.events import Event, catalog
 from divebook.events.event import to_datetime
+from divebook.history.spans import Span, spans_of
 from divebook.store import ExecutionRecord
 
 TEXT, COUNT, NUMBER, ANYTHING = "str", "int64", "Int64", "object"

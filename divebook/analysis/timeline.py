@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 from divebook.analysis.shown import one_line, plural, seconds
-from divebook.analysis.spans import Span
 from divebook.engine.operations import ACTION_EXECUTION, AGENT_RESPONSE, SCRIPT_EXECUTION
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, RUNNING
+from divebook.history.spans import Span
 
 MAX_BARS = 300
 MAX_LANES = 30

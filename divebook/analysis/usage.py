@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from divebook.analysis.shown import plural
-from divebook.analysis.spans import Span, spans_of
 from divebook.engine.operations import AGENT_RESPONSE
 from divebook.engine.state import NO_USAGE, Usage
 from divebook.events import Event
+from divebook.history.spans import Span, spans_of
 
 
 def total_usage(events: Iterable[Event]) -> Usage:

@@ -1,85 +1,51 @@
-"""What a run is doing, step by step, as far as its events tell: the rows that progress shows."""
+"""What runs are doing, step by step: the rows that progress shows."""
 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 
 from divebook.engine.operations import TIMER
-from divebook.events import Event, catalog
+from divebook.events import Event
+from divebook.history.spans import Span, Spans
 
 KEPT = 200
 """Finished steps that are remembered; of older ones only the number."""
 
 
-@dataclass(slots=True)
-class Row:
-    """One visit of a step."""
-
-    path: str
-    step: str
-    started: int
-    """Microseconds since 1970."""
-    status: str = catalog.RUNNING
-    ended: int | None = None
-    items: int = 0
-    """Finished items of `Each`."""
-    error: str = ""
-
-    def elapsed(self, now: int) -> float:
-        """Return seconds since it began, or how long it took."""
-        return ((self.ended or now) - self.started) / 1_000_000
-
-
 class Board:
-    """The rows of one execution; fed with its events in order."""
+    """The steps of all executions whose events it sees, each execution's events in order."""
 
     def __init__(self) -> None:
-        self.open: dict[str, Row] = {}
-        """By path, oldest first."""
-        self.finished: deque[Row] = deque(maxlen=KEPT)
+        self.finished: deque[Span] = deque(maxlen=KEPT)
         self.count = 0
         """Steps finished so far."""
+        self.open: dict[tuple[str, str], Span] = {}
+        """By execution and path, oldest first."""
+        self._spans: dict[str, Spans] = {}
 
-    def see(self, event: Event) -> Row | None:
-        """Take in an event; return the row of a step that has just begun or ended."""
-        match event.data:
-            case catalog.StepStarted():
-                row = self.open[event.path] = Row(event.path, event.step, event.recorded_at)
-                return row
-            case catalog.StepCompleted():
-                return self._end(event, catalog.COMPLETED)
-            case catalog.StepFailed(error=error):
-                return self._end(event, catalog.FAILED, error)
-            case catalog.PathCancelled(reason=reason):
-                return self._end(event, catalog.CANCELLED, reason)
-        self._update(event)
-        return None
+    def see(self, event: Event) -> Span | None:
+        """Take in an event; return the step that has just begun or ended."""
+        if getattr(event.data, "operation_type", TIMER) != TIMER:
+            return None  # what rows do not show need not be remembered
+        spans = self._spans.setdefault(event.execution_id, Spans())
+        spans.take(event)
+        changed, spans.changed = spans.changed.values(), {}
+        return next((span for span in changed if span.kind == "step" and self._has_moved(event, span)), None)
 
-    def _update(self, event: Event) -> None:
-        row = self.open.get(event.path)
-        if row is None:
-            return
-        match event.data:
-            case catalog.IterationCompleted():
-                row.items += 1
-            case catalog.OperationStarted(operation_type=kind) if kind == TIMER:
-                row.status = catalog.WAITING
-            case catalog.OperationCompleted(operation_type=kind) if kind == TIMER:
-                row.status = catalog.RUNNING
-
-    def _end(self, event: Event, status: str, error: str = "") -> Row | None:
-        row = self.open.pop(event.path, None)
-        if row is None:
-            return None
-        row.status, row.ended, row.error = status, event.recorded_at, error
-        self.finished.append(row)
+    def _has_moved(self, event: Event, span: Span) -> bool:
+        place = (event.execution_id, span.path)
+        if span.ended_us is None:
+            was_open, self.open[place] = place in self.open, span
+            return not was_open
+        if self.open.pop(place, None) is None:
+            return False
+        self.finished.append(span)
         self.count += 1
-        return row
+        return True
 
-    def latest(self, limit: int) -> list[Row]:
+    def latest(self, limit: int) -> list[Span]:
         """Return at most `limit` rows: running ones before finished ones, shown in the order in which they began."""
         running = list(self.open.values())[:limit]
         room = limit - len(running)
         done = list(self.finished)[-room:] if room else []
-        return sorted((*done, *running), key=lambda row: row.started)
+        return sorted((*done, *running), key=lambda span: span.started_us)

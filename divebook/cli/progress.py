@@ -19,10 +19,11 @@ from rich.table import Table
 from rich.text import Text
 
 from divebook.analysis.shown import seconds, visible
-from divebook.cli.board import Board, Row
+from divebook.cli.board import Board
 from divebook.cli.screen import console, status_text
 from divebook.cli.text import one_line
 from divebook.events import Event
+from divebook.history.spans import Span
 from divebook.store import EventStore
 
 _REDRAWS_PER_SECOND = 8
@@ -133,19 +134,25 @@ def make_progress(*, quiet: bool) -> Progress:
     return LiveProgress(screen) if screen.is_terminal else LineProgress(screen)
 
 
-def _cells(row: Row, now: int) -> tuple[Text, ...]:
-    return status_text(row.status), Text(row.path), Text(one_line(row.step, 60)), Text(_detail(row)), _took(row, now)
+def _cells(row: Span, now: int) -> tuple[Text, ...]:
+    return (
+        status_text(row.shown_status),
+        Text(row.path),
+        Text(one_line(row.step, 60)),
+        Text(_detail(row)),
+        _took(row, now),
+    )
 
 
-def _took(row: Row, now: int) -> Text:
-    return Text(seconds(max(0.0, row.elapsed(now))), "dim")
+def _took(row: Span, now: int) -> Text:
+    return Text(seconds(max(0, (row.ended_us or now) - row.started_us) / 1_000_000), "dim")
 
 
-def _detail(row: Row) -> str:
+def _detail(row: Span) -> str:
     return one_line(row.error, 100) if row.error else f"{row.items} items" if row.items else ""
 
 
-def _line(row: Row) -> Text:
-    parts = (status_text(row.status), Text(row.path), Text(one_line(row.step)), Text(_detail(row)))
-    ended = () if row.ended is None else (_took(row, row.ended),)
+def _line(row: Span) -> Text:
+    parts = (status_text(row.shown_status), Text(row.path), Text(one_line(row.step)), Text(_detail(row)))
+    ended = () if row.ended_us is None else (_took(row, row.ended_us),)
     return Text("  ").join(part for part in (*parts, *ended) if part.plain)

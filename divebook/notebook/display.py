@@ -17,7 +17,6 @@ from typing import Any
 
 from divebook.analysis.redaction import Redactor
 from divebook.analysis.shown import cut, local_time, one_line, plural, seconds, value_text
-from divebook.analysis.spans import Span, spans_of
 from divebook.analysis.timeline import layout, svg, svg_data_uri
 from divebook.analysis.usage import usage_text
 from divebook.engine.bounds import dollars
@@ -25,6 +24,7 @@ from divebook.engine.interrupts import example_answer, schema_in_words, wanted_a
 from divebook.engine.state import EXPIRED, Interrupt
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, WAITING
 from divebook.execution import Execution
+from divebook.history.spans import Span, spans_of
 
 MAX_ROWS, FIRST_ROWS = 200, 24
 """Steps that the table shows when unfolded, and at once."""

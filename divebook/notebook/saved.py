@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from divebook.analysis.shown import cut, local_time, one_line, plural, seconds, value_text, visible
-from divebook.analysis.spans import Span, spans_of
 from divebook.errors import DivebookError, SavedRunError
 from divebook.events import Event
 from divebook.events.codec import payload_from
 from divebook.events.event import to_datetime
+from divebook.history.spans import Span, spans_of
 from divebook.notebook.frontend import shows_widgets
 from divebook.widgets.protocol import Question, Recording, StateView
 from divebook.widgets.protocol import SavedRun as Packed

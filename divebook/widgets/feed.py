@@ -9,13 +9,12 @@ and `stream` may be called from other threads than the one that makes the frames
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
-from divebook.analysis.shown import cut
-from divebook.analysis.spans import Span, SpanBuilder
 from divebook.events import Event
 from divebook.execution.streaming import TextDelta
+from divebook.history.spans import Span, Spans
+from divebook.widgets.positions import Budget
 from divebook.widgets.protocol import Delta, Detail, DetailEvent, Header, History, Question, Welcome
 from divebook.widgets.rows import block_of, label_of
 from divebook.widgets.source import Source, shown
@@ -39,9 +38,10 @@ class Feed:
     def __init__(self, source: Source) -> None:
         self.source = source
         self._inbox: deque[Event] = deque()
-        self._builder = SpanBuilder()
-        self._labels: list[str] = []
-        self._streams = Streams(self._builder)
+        self._reader = Spans()
+        self._told: list[tuple[Span, str]] = []
+        """All spans with their labels, by index."""
+        self._streams = Streams(self._reader)
         self._last = self._framed = 0
         """The last event that was taken, and the last that a frame told of."""
         self._origin: int | None = None
@@ -105,8 +105,8 @@ class Feed:
             after=after,
             last=self._last,
             origin_us=self._origin or 0,
-            total=len(self._builder.spans),
-            spans=block_of(self._labelled(changed), self._origin or 0),
+            total=len(self._told),
+            spans=block_of(changed, self._origin or 0),
             header=header,
             questions=questions,
             streamed=streamed,
@@ -129,26 +129,22 @@ class Feed:
         self._last = event.sequence
         if self._origin is None:
             self._origin = event.recorded_at
-        self._builder.take(event)
+        self._reader.take(event)
 
-    def _changed_spans(self) -> list[Span]:
-        changed = sorted(self._builder.changed.values(), key=lambda span: span.index)
-        self._builder.changed.clear()
-        for span in changed:
-            if span.index == len(self._labels):
-                self._labels.append(label_of(span))
+    def _changed_spans(self) -> list[tuple[Span, str]]:
+        changed, self._reader.changed = sorted(self._reader.changed.items()), {}
+        for index, span in changed:
+            if index == len(self._told):
+                self._told.append((span, label_of(span)))
             span.parameters = None
             span.result = None if span.result is None else _KEPT_IN_STORE
-        return changed
+        return [self._told[index] for index, _ in changed]
 
     def _changed_questions(self) -> list[Question]:
         present = {asked["interrupt_id"]: asked for asked in self.source.questions()}
         changed = [asked for name, asked in present.items() if self._questions.get(name) != asked]
         self._questions = present
         return changed
-
-    def _labelled(self, spans: Iterable[Span]) -> Iterable[tuple[Span, str]]:
-        return ((span, self._labels[span.index]) for span in spans)
 
     # --- answers to one view ---------------------------------------------------------------------------------------
 
@@ -164,37 +160,36 @@ class Feed:
             since=known,
             last=self._framed,
             origin_us=self._origin or 0,
-            total=len(self._labels),
-            spans=block_of(self._labelled(spans), self._origin or 0),
+            total=len(self._told),
+            spans=block_of(spans, self._origin or 0),
             header=self.source.header(),
             questions=list(self._questions.values())[-MAX_QUESTIONS:],
             graph=self.source.graph,
             streamed=self._streams.so_far(),
         )
 
-    def _spans_since(self, sequence: int) -> list[Span]:
-        spans = self._builder.spans[: len(self._labels)]
+    def _spans_since(self, sequence: int) -> list[tuple[Span, str]]:
+        told = self._told
         if sequence:
-            return [span for span in spans if span.sequences[-1] > sequence]
-        first = max(0, len(spans) - FIRST_SPANS)
-        running = [span for span in spans[:first] if span.ended_us is None][:FIRST_SPANS]
-        return [*running, *spans[first:]]
+            return [(span, label) for span, label in told if span.sequences[-1] > sequence]
+        first = max(0, len(told) - FIRST_SPANS)
+        running = [(span, label) for span, label in told[:first] if span.ended_us is None][:FIRST_SPANS]
+        return [*running, *told[first:]]
 
     def history(self, view: str, first: int, stop: int) -> History:
         """Return the spans from `first` to below `stop`, the newest `SPANS_PER_PAGE` of them."""
-        stop = max(0, min(stop, len(self._labels)))
+        stop = max(0, min(stop, len(self._told)))
         first = min(max(0, first, stop - SPANS_PER_PAGE), stop)
-        spans = self._builder.spans[first:stop]
-        block = block_of(self._labelled(spans), self._origin or 0)
+        block = block_of(self._told[first:stop], self._origin or 0)
         return History(type="history", view=view, first=first, stop=stop, last=self._framed, spans=block)
 
     def detail(self, view: str, index: int) -> Detail:
         """Return the events of one span, long texts cut."""
-        if not 0 <= index < len(self._builder.spans):
+        if not 0 <= index < len(self._told):
             return Detail(type="detail", view=view, id=index, events=[], error=f"there is no span {index}")
-        sequences = self._builder.spans[index].sequences
+        sequences = self._told[index][0].sequences
         shown = [*sequences[:1], *sequences[1:][-(MAX_DETAIL_EVENTS - 1) :]]
-        budget = _Budget(MAX_DETAIL)
+        budget = Budget(MAX_DETAIL, MAX_TEXT)
         events = [event for sequence in shown for event in self.source.read(sequence - 1, 1)]
         return Detail(
             type="detail", view=view, id=index, events=[_detail_event(event, budget) for event in events], error=""
@@ -205,26 +200,6 @@ def _differ(header: Header, before: Header | None) -> bool:
     return before is None or header != {**before, "now_us": header["now_us"]}
 
 
-class _Budget:
-    """How many characters may still be sent."""
-
-    def __init__(self, characters: int) -> None:
-        self._left = characters
-
-    def shortened(self, value: Any) -> Any:
-        """Return plain data with its long texts cut."""
-        match value:
-            case str():
-                text = cut(value, max(min(MAX_TEXT, self._left), 200))
-                self._left -= len(text)
-                return text
-            case list():
-                return [self.shortened(part) for part in value]
-            case dict():
-                return {key: self.shortened(part) for key, part in value.items()}
-        return value
-
-
-def _detail_event(event: Event, budget: _Budget) -> DetailEvent:
+def _detail_event(event: Event, budget: Budget) -> DetailEvent:
     data = budget.shortened(shown(event.data.to_data()))
     return DetailEvent(sequence=event.sequence, event_type=event.event_type, recorded_us=event.recorded_at, data=data)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from divebook.analysis.shown import one_line, value_text
-from divebook.analysis.spans import Span
+from divebook.history.spans import Span
 from divebook.widgets.protocol import SpanBlock
 
 NAME_WIDTH, LABEL_WIDTH, NOTE_WIDTH = 120, 60, 160

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from divebook.analysis.spans import SpanBuilder
 from divebook.execution.streaming import TextDelta
+from divebook.history.spans import Spans
 from divebook.widgets.protocol import Streamed
 from divebook.widgets.source import encodable
 
@@ -37,7 +37,7 @@ class _Text:
 class Streams:
     """The texts of calls that run, by span."""
 
-    def __init__(self, builder: SpanBuilder) -> None:
+    def __init__(self, builder: Spans) -> None:
         self._builder = builder
         self._inbox: deque[TextDelta] = deque(maxlen=WAITING_PIECES)
         self._texts: dict[str, _Text] = {}

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from divebook.analysis.spans import Span
 from divebook.analysis.timeline import MAX_BARS, MAX_LANES, MAX_ROWS, layout, svg, svg_data_uri
+from divebook.history.spans import Span
 
 SVG = "{http://www.w3.org/2000/svg}"
 

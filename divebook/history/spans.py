@@ -1,14 +1,16 @@
 """A log as stretches of time: one span for each visit to a step, each item of `Each`, and each operation.
 
-Frames, timeline and usage are all made of these, so that they agree with each other.
+This is the one fold for readers: frames, timelines, usage, the shell's progress, live views and streamed pipelines are
+made of these spans, so that they agree with each other. (How an execution goes on is `divebook.engine.evolve`'s fold.)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
+from divebook.engine.operations import TIMER
 from divebook.events import Event, catalog
 
 Kind: TypeAlias = Literal["step", "item", "operation"]
@@ -40,6 +42,8 @@ class Span:
     result: Any = None
     usage: Mapping[str, int] = field(default_factory=dict)
     """Of an operation: what the model call consumed."""
+    asleep: bool = False
+    """Of a step: whether it lets time pass."""
     index: int = 0
     """Place in the order in which the spans began."""
     sequences: list[int] = field(default_factory=list)
@@ -51,6 +55,11 @@ class Span:
         return self.step if self.iteration is None else f"{self.step}[{self.iteration}]"
 
     @property
+    def shown_status(self) -> str:
+        """Status for people: a step that lets time pass waits."""
+        return catalog.WAITING if self.asleep and self.status == catalog.RUNNING else self.status
+
+    @property
     def duration_us(self) -> int | None:
         """Microseconds it took; None while it runs."""
         return None if self.ended_us is None else self.ended_us - self.started_us
@@ -58,35 +67,54 @@ class Span:
 
 def spans_of(events: Iterable[Event]) -> list[Span]:
     """Return the spans of one execution's log, in the order in which they began."""
-    builder = _Builder()
+    spans = Spans()
     for event in events:
-        builder.take(event)
-    return builder.spans
+        spans.take(event)
+    return list(spans.changed.values())
 
 
-class _Builder:
-    """Opens and closes spans as the events come."""
+class Spans:
+    """Makes the spans of a log that grows, event by event.
+
+    A reader that follows a log takes what it needs out of `changed` and empties it.
+
+    Examples
+    --------
+    >>> from divebook.events import Event, catalog
+    >>> spans = Spans()
+    >>> spans.take(Event("event_1", "exec_1", 1, 1, catalog.StepStarted("script"), "main", "add"))
+    >>> [(span.name, span.status) for span in spans.changed.values()]
+    [('add', 'running')]
+    """
 
     def __init__(self) -> None:
-        self.spans: list[Span] = []
         self.changed: dict[int, Span] = {}
-        """Those that began, ended or were begun again, by index; whoever follows a log empties it."""
+        """Those that began, ended or were begun again since a reader emptied it, by index."""
+        self._count = 0
         self._steps: dict[str, Span] = {}
         """By path: the step it is in, or was in last."""
         self._items: dict[tuple[str, int], Span] = {}
         self._operations: dict[str, Span] = {}
         self._open: dict[str, dict[int, Span]] = {}
-        """What runs, by path and identity."""
+        """What runs, by path and index."""
 
     def take(self, event: Event) -> None:
         """Let one event have its effect."""
-        change = _CHANGES.get(type(event.data))
+        change = self._CHANGES.get(type(event.data))
         if change is not None:
             change(self, event, event.data)
 
+    def running_operation(self, operation_id: str) -> Span | None:
+        """Return the span of an operation that has begun and not ended."""
+        span = self._operations.get(operation_id)
+        return span if span is not None and span.ended_us is None else None
+
+    def knows_operation(self, operation_id: str) -> bool:
+        """Tell whether an operation has begun."""
+        return operation_id in self._operations
+
     def _begin(self, span: Span, event: Event) -> None:
-        span.index = len(self.spans)
-        self.spans.append(span)
+        span.index, self._count = self._count, self._count + 1
         self._mark_open(span)
         self._touch(span, event)
 
@@ -95,47 +123,52 @@ class _Builder:
         self.changed[span.index] = span
 
     def _mark_open(self, span: Span) -> None:
-        self._open.setdefault(span.path, {})[id(span)] = span
+        self._open.setdefault(span.path, {})[span.index] = span
 
     def _end(self, span: Span | None, event: Event, status: str, error: str | None = None) -> None:
         if span is None:
             return
         span.status, span.ended_us, span.error = status, event.recorded_at, error
+        self._fall_asleep(span, asleep=False)
         self._touch(span, event)
-        self._open.get(span.path, {}).pop(id(span), None)
+        self._open.get(span.path, {}).pop(span.index, None)
 
-    def _stop_open(self, event: Event, path: str) -> None:
-        """End what still runs on a path: nobody will report its end."""
+    def _fall_asleep(self, span: Span, *, asleep: bool) -> None:
+        if span.type == TIMER and span.path in self._steps:
+            self._steps[span.path].asleep = asleep
+
+    def _stop_open(self, event: Event, path: str, reason: str | None = None) -> None:
+        """End what still runs on a path: no event will report its end."""
         for span in list(self._open.get(path, {}).values()):
-            self._end(span, event, catalog.CANCELLED)
+            self._end(span, event, catalog.CANCELLED, reason if span.kind == "step" else None)
 
-    def step_started(self, event: Event, data: catalog.StepStarted) -> None:
+    def _step_started(self, event: Event, data: catalog.StepStarted) -> None:
         span = Span("step", event.path, event.step, data.visit, data.step_type, event.recorded_at)
         self._steps[event.path] = span
         self._begin(span, event)
 
-    def step_completed(self, event: Event, data: catalog.StepCompleted) -> None:
+    def _step_completed(self, event: Event, data: catalog.StepCompleted) -> None:
         step = self._steps.get(event.path)
         if step is not None:
             step.result = data.output
         self._end(step, event, catalog.COMPLETED)
 
-    def step_failed(self, event: Event, data: catalog.StepFailed) -> None:
+    def _step_failed(self, event: Event, data: catalog.StepFailed) -> None:
         self._end(self._steps.get(event.path), event, catalog.FAILED, data.error)
         self._stop_open(event, event.path)
 
-    def step_caught(self, event: Event, _data: catalog.Payload) -> None:
+    def _step_caught(self, event: Event, _data: catalog.Payload) -> None:
         """Forget a step that failed for good: its path goes on elsewhere."""
         self._steps.pop(event.path, None)
 
-    def step_retried(self, event: Event, data: catalog.StepRetried) -> None:
+    def _step_retried(self, event: Event, data: catalog.StepRetried) -> None:
         index = data.iteration_index
         span = self._steps.get(event.path) if index is None else self._items.get((event.path, index))
         if span is not None:
             span.attempts += 1
             self._touch(span, event)
 
-    def iteration_started(self, event: Event, data: catalog.IterationStarted) -> None:
+    def _iteration_started(self, event: Event, data: catalog.IterationStarted) -> None:
         key = (event.path, data.iteration_index)
         step = self._steps.get(event.path)
         known = self._items.get(key)
@@ -149,7 +182,7 @@ class _Builder:
         self._items[key] = span
         self._begin(span, event)
 
-    def iteration_completed(self, event: Event, data: catalog.IterationCompleted) -> None:
+    def _iteration_completed(self, event: Event, data: catalog.IterationCompleted) -> None:
         span = self._items.get((event.path, data.iteration_index))
         if span is not None:
             span.result = data.result
@@ -157,7 +190,7 @@ class _Builder:
         if event.path in self._steps:
             self._steps[event.path].items += 1
 
-    def operation_started(self, event: Event, data: catalog.OperationStarted) -> None:
+    def _operation_started(self, event: Event, data: catalog.OperationStarted) -> None:
         known = self._operations.get(data.operation_id)
         if known is not None:
             self._begin_again(known, event)
@@ -168,24 +201,28 @@ class _Builder:
         span.iteration, span.operation_id, span.parameters = data.iteration_index, data.operation_id, data.parameters
         self._operations[data.operation_id] = span
         self._begin(span, event)
+        self._fall_asleep(span, asleep=True)
 
-    def operation_completed(self, event: Event, data: catalog.OperationCompleted) -> None:
+    def _operation_completed(self, event: Event, data: catalog.OperationCompleted) -> None:
         span = self._operations.get(data.operation_id)
         if span is not None:
             span.result, span.usage = data.result, data.usage or _NO_USAGE
         self._end(span, event, catalog.COMPLETED)
 
-    def operation_failed(self, event: Event, data: catalog.OperationFailed) -> None:
+    def _operation_failed(self, event: Event, data: catalog.OperationFailed) -> None:
         self._end(self._operations.get(data.operation_id), event, catalog.FAILED, data.error)
 
-    def path_ended(self, event: Event, _data: catalog.Payload) -> None:
+    def _path_failed(self, event: Event, _data: catalog.Payload) -> None:
         self._stop_open(event, event.path)
 
-    def execution_ended(self, event: Event, _data: catalog.Payload) -> None:
+    def _path_cancelled(self, event: Event, data: catalog.PathCancelled) -> None:
+        self._stop_open(event, event.path, data.reason)
+
+    def _execution_ended(self, event: Event, _data: catalog.Payload) -> None:
         for path in self._open:
             self._stop_open(event, path)
 
-    def execution_resumed(self, event: Event, _data: catalog.Payload) -> None:
+    def _execution_resumed(self, event: Event, _data: catalog.Payload) -> None:
         """Operations that ran when the process died are over; steps that did not complete go on."""
         for span in [span for spans in self._open.values() for span in spans.values() if span.kind == "operation"]:
             self._end(span, event, catalog.CANCELLED)
@@ -206,35 +243,21 @@ class _Builder:
         self._mark_open(span)
         self._touch(span, event)
 
-
-_CHANGES: dict[type, Callable[[_Builder, Event, Any], None]] = {
-    catalog.StepStarted: _Builder.step_started,
-    catalog.StepCompleted: _Builder.step_completed,
-    catalog.StepFailed: _Builder.step_failed,
-    catalog.StepCaught: _Builder.step_caught,
-    catalog.StepRetried: _Builder.step_retried,
-    catalog.IterationStarted: _Builder.iteration_started,
-    catalog.IterationCompleted: _Builder.iteration_completed,
-    catalog.OperationStarted: _Builder.operation_started,
-    catalog.OperationCompleted: _Builder.operation_completed,
-    catalog.OperationFailed: _Builder.operation_failed,
-    catalog.PathFailed: _Builder.path_ended,
-    catalog.PathCancelled: _Builder.path_ended,
-    catalog.ExecutionResumed: _Builder.execution_resumed,
-    catalog.ExecutionCompleted: _Builder.execution_ended,
-    catalog.ExecutionFailed: _Builder.execution_ended,
-    catalog.ExecutionCancelled: _Builder.execution_ended,
-}
-
-
-class SpanBuilder(_Builder):
-    """Makes the spans of a log that grows: it takes event by event, and `changed` tells which spans that concerned."""
-
-    def running_operation(self, operation_id: str) -> Span | None:
-        """Return the span of an operation that has begun and not ended."""
-        span = self._operations.get(operation_id)
-        return span if span is not None and span.ended_us is None else None
-
-    def knows_operation(self, operation_id: str) -> bool:
-        """Tell whether an operation has begun."""
-        return operation_id in self._operations
+    _CHANGES: ClassVar[dict[type, Callable[[Spans, Event, Any], None]]] = {
+        catalog.StepStarted: _step_started,
+        catalog.StepCompleted: _step_completed,
+        catalog.StepFailed: _step_failed,
+        catalog.StepCaught: _step_caught,
+        catalog.StepRetried: _step_retried,
+        catalog.IterationStarted: _iteration_started,
+        catalog.IterationCompleted: _iteration_completed,
+        catalog.OperationStarted: _operation_started,
+        catalog.OperationCompleted: _operation_completed,
+        catalog.OperationFailed: _operation_failed,
+        catalog.PathFailed: _path_failed,
+        catalog.PathCancelled: _path_cancelled,
+        catalog.ExecutionResumed: _execution_resumed,
+        catalog.ExecutionCompleted: _execution_ended,
+        catalog.ExecutionFailed: _execution_ended,
+        catalog.ExecutionCancelled: _execution_ended,
+    }
