@@ -12,10 +12,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-from divebook.analysis.shown import one_line, plural, seconds
 from divebook.engine.operations import ACTION_EXECUTION, AGENT_RESPONSE, SCRIPT_EXECUTION
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, RUNNING
 from divebook.history.spans import Span
+from divebook.text.durations import in_parts, seconds
+from divebook.text.shown import one_line, plural
 
 MAX_BARS = 300
 MAX_LANES = 30
@@ -200,19 +201,10 @@ def tick_label(moment: int, distance: int, extent: int) -> str:
     ('1.5 ms', '2 s', '1 min 30 s')
     """
     if extent >= _MINUTE:
-        return _clock_label(moment // _SECOND)
+        return in_parts(moment // _SECOND)
     size, unit = (_SECOND, "s") if extent >= _SECOND else (1000, "ms") if extent >= 1000 else (1, "µs")
     decimals = next(count for count in range(7) if distance * 10**count % size == 0)
     return f"{moment / size:.{decimals}f} {unit}"
-
-
-def _clock_label(whole: int) -> str:
-    """Return seconds in days, hours, minutes and seconds, without those of which there are none."""
-    parts = []
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")):
-        count, whole = divmod(whole, size)
-        parts += [f"{count} {unit}"] if count else []
-    return " ".join(parts)
 
 
 def _tops(lanes: Sequence[Lane]) -> tuple[list[int], int]:

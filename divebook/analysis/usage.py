@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from divebook.analysis.shown import plural
 from divebook.engine.operations import AGENT_RESPONSE
 from divebook.engine.state import NO_USAGE, Usage
 from divebook.events import Event
 from divebook.history.spans import Span, spans_of
+from divebook.text.shown import plural
 
 
 def total_usage(events: Iterable[Event]) -> Usage:

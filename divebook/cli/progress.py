@@ -18,13 +18,14 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from divebook.analysis.shown import seconds, visible
 from divebook.cli.board import Board
 from divebook.cli.screen import console, status_text
 from divebook.cli.text import one_line
 from divebook.events import Event
 from divebook.history.spans import Span
 from divebook.store import EventStore
+from divebook.text.durations import seconds
+from divebook.text.shown import visible
 
 _REDRAWS_PER_SECOND = 8
 _MOST_ROWS = 20

@@ -33,8 +33,9 @@ def inbox(store: Store = None, *, json: Json = False) -> None:
 
 
 def _described(execution_id: str, question: Interrupt) -> Iterator[str]:
-    from divebook.cli.text import as_json, local, one_line
+    from divebook.cli.text import as_json, one_line
     from divebook.engine.interrupts import schema_in_words
+    from divebook.text.times import local_time
 
     yield f"{question.interrupt_id}  {question.kind}  {execution_id}, step {one_line(question.step, 60)}"
     yield f"  {one_line(question.question, 400)}"
@@ -49,7 +50,7 @@ def _described(execution_id: str, question: Interrupt) -> Iterator[str]:
     if question.schema is not None:
         yield f"  asks for: {one_line(schema_in_words(question.schema), 200)}"
     if question.expires_at is not None:
-        yield f"  expires {local(question.expires_at)}"
+        yield f"  expires {local_time(question.expires_at)}"
 
 
 def commands(questions: Iterable[Interrupt], again: Sequence[str]) -> Iterator[str]:

@@ -58,13 +58,19 @@ def _worst(codes: Sequence[int]) -> int:
 
 def _list(records: Sequence[ExecutionRecord], *, json: bool) -> None:
     from divebook.cli.screen import columns, note, status_text, write
-    from divebook.cli.text import as_json, local, one_line
+    from divebook.cli.text import as_json, one_line
+    from divebook.text.times import local_time
 
     if json:
         write(as_json([{"id": found.execution_id, "workflow": found.workflow_name} for found in records], indent=2))
     elif records:
         rows = [
-            (found.execution_id, one_line(found.workflow_name, 40), status_text(found.status), local(found.started_at))
+            (
+                found.execution_id,
+                one_line(found.workflow_name, 40),
+                status_text(found.status),
+                local_time(found.started_at),
+            )
             for found in records
         ]
         columns(("id", "workflow", "status", "started"), rows, whole=("id",))

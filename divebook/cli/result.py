@@ -7,14 +7,16 @@ from typing import Any
 
 from rich.text import Text
 
-from divebook.analysis.shown import visible
 from divebook.cli.screen import columns, note, say, section, status_text, write
-from divebook.cli.text import as_json, duration, local, moment, one_line, pairs, shown
+from divebook.cli.text import as_json, one_line, pairs, shown
 from divebook.engine.state import PathState
 from divebook.events import Event, catalog
 from divebook.events.codec import event_to_dict
 from divebook.execution import Execution
 from divebook.store.durability import RELAXED
+from divebook.text.durations import between
+from divebook.text.shown import visible
+from divebook.text.times import json_time, local_clock, local_time
 
 EXIT_CODES = {catalog.COMPLETED: 0, catalog.FAILED: 1, catalog.WAITING: 3, catalog.CANCELLED: 130}
 _CELL = 120
@@ -70,8 +72,8 @@ def facts(execution: Execution) -> dict[str, Any]:
         "usage": execution.usage.to_dict(),
         "durability": _durability(execution),
         "questions": {question.interrupt_id: question.question for question in execution.interrupts},
-        "started_at": moment(execution.started_at),
-        "ended_at": moment(execution.ended_at),
+        "started_at": json_time(execution.started_at),
+        "ended_at": json_time(execution.ended_at),
     }
 
 
@@ -81,9 +83,9 @@ def _variables(execution: Execution) -> dict[str, Any]:
 
 
 def _print_heading(execution: Execution) -> None:
-    took = duration(execution.started_at, execution.ended_at)
+    took = between(execution.started_at, execution.ended_at)
     say(status_text(execution.status), one_line(execution.workflow.name), execution.id, took)
-    started = local(execution.started_at)
+    started = local_time(execution.started_at)
     if started and not took:
         say(f"started {started}")
     if _durability(execution) == RELAXED:
@@ -112,7 +114,7 @@ def _path_facts(execution: Execution) -> list[Mapping[str, Any]]:
 
 
 def _took(path: PathState) -> str:
-    return duration(path.started_at, path.ended_at)
+    return between(path.started_at, path.ended_at)
 
 
 def _print_events(execution: Execution) -> None:
@@ -122,6 +124,6 @@ def _print_events(execution: Execution) -> None:
 
 
 def _event_cells(event: Event) -> tuple[str, ...]:
-    time = f"{event.timestamp.astimezone():%H:%M:%S.%f}"[:-3]
+    time = local_clock(event.timestamp)
     data = one_line(shown(event.data.to_data()), _CELL)
     return str(event.sequence), time, event.path, one_line(event.step, 40), event.event_type, data

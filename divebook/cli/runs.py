@@ -96,15 +96,15 @@ def _environment(store: str | None) -> Environment:
 
 
 def _facts(record: ExecutionRecord) -> dict[str, str | int | None]:
-    from divebook.cli.text import moment
+    from divebook.text.times import json_time
 
     return {
         "id": record.execution_id,
         "workflow": record.workflow_name,
         "status": record.status,
         "error": record.error,
-        "started_at": moment(record.started_at),
-        "ended_at": moment(record.ended_at),
+        "started_at": json_time(record.started_at),
+        "ended_at": json_time(record.ended_at),
         "events": record.last_sequence,
         "bytes": record.size,
         "durability": record.durability,
@@ -112,15 +112,17 @@ def _facts(record: ExecutionRecord) -> dict[str, str | int | None]:
 
 
 def _cells(record: ExecutionRecord) -> tuple[Text | str, ...]:
-    from divebook.analysis.shown import size
     from divebook.cli.screen import status_text
-    from divebook.cli.text import duration, local, one_line
+    from divebook.cli.text import one_line
+    from divebook.text.durations import between
+    from divebook.text.shown import size
+    from divebook.text.times import local_time
 
-    took = duration(record.started_at, record.ended_at)
+    took = between(record.started_at, record.ended_at)
     name = one_line(record.workflow_name, 40)
     status = status_text(record.status)
     extent = str(record.last_sequence), size(record.size)
-    return record.execution_id, name, status, local(record.started_at), took, *extent
+    return record.execution_id, name, status, local_time(record.started_at), took, *extent
 
 
 def _note_relaxed(records: Sequence[ExecutionRecord]) -> None:

@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from divebook.analysis.shown import visible
+from divebook.text.shown import visible
 
 STATUS_STYLES = {
     "completed": "green",

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
-from divebook.analysis.shown import UNSAFE, seconds, value_text, visible
 from divebook.events.codec import encode_shown
+from divebook.events.readable import readable
+from divebook.text.shown import UNSAFE, visible
 
 _BREAKS = re.compile(r"[\t\n]")
 
@@ -40,22 +40,7 @@ def json_escaped(text: str) -> str:
 
 def shown(value: Any) -> str:
     """Return a value for people: a text as it is, anything else as JSON."""
-    return visible(value) if isinstance(value, str) else json_escaped(value_text(value))
-
-
-def moment(value: datetime | None) -> str | None:
-    """Return a time as it is written in JSON."""
-    return None if value is None else value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def local(value: datetime | None) -> str:
-    """Return a time as people read it, on their own clock."""
-    return "" if value is None else f"{value.astimezone():%Y-%m-%d %H:%M:%S}"
-
-
-def duration(started: datetime | None, ended: datetime | None) -> str:
-    """Return how long something took, empty while that is unknown."""
-    return "" if started is None or ended is None else seconds((ended - started).total_seconds())
+    return visible(value) if isinstance(value, str) else json_escaped(readable(value))
 
 
 def pairs(values: Mapping[str, Any]) -> list[tuple[str, str]]:

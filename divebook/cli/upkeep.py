@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from divebook.cli.options import Json, Store
-from divebook.workflow.duration import parse_duration
+from divebook.text.durations import parse_duration
 
 
 def check(store: Store = None, *, json: Json = False) -> None:
@@ -18,12 +18,12 @@ def check(store: Store = None, *, json: Json = False) -> None:
 
     Says what is damaged and what can still be read; changes nothing. Exit code 1 if anything is damaged.
     """
-    from divebook.analysis.shown import visible
     from divebook.cli.project import existing_store
     from divebook.cli.screen import DAMAGED, note, say, write
     from divebook.cli.text import as_json
     from divebook.engine.evolve import fold
     from divebook.store.check import check as check_store
+    from divebook.text.shown import visible
 
     report = check_store(existing_store(store), fold=lambda events: fold(events[0].execution_id, events))
     damages = report.all_damages()
@@ -90,10 +90,6 @@ def gc(
 
 
 def _seconds(text: str) -> float:
-    """Return a duration in seconds; days may be written as well."""
-    days = text.removesuffix("d")
-    if days != text and days.isdigit():
-        return int(days) * 86400.0
     try:
         return parse_duration(text)
     except ValueError as error:

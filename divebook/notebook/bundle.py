@@ -3,7 +3,7 @@
 It holds what stepping through the run needs (definition, events, states, questions and answers, the header's numbers),
 so that the notebook alone replays it: in JupyterLab by the extension that comes with divebook, in Python by
 `divebook.open_notebook`. It is at most 256 kB; of larger runs long texts are cut first, then the oldest events are left
-out, and it always says where the whole log is. Secrets are left out as `divebook.analysis.redaction` says. It is
+out, and it always says where the whole log is. Secrets are left out as `divebook.text.redaction` says. It is
 switched off by ``DIVEBOOK_NOTEBOOK_DATA=off``, by ``NotebookData: off`` in a definition's ``Config``, or for one run by
 ``%dive run --no-data``.
 """
@@ -14,9 +14,9 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from divebook.analysis.redaction import looks_secret
 from divebook.errors import NotFoundError
 from divebook.execution import Execution
+from divebook.text.redaction import looks_secret
 from divebook.widgets.saved import MIME, saved_run
 from divebook.workflow.definition import Config
 from divebook.workflow.resources import NOTEBOOK_DATA

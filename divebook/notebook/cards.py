@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 from IPython.core.error import UsageError
 
-from divebook.analysis.shown import one_line, visible
 from divebook.errors import DefinitionError, DivebookError, SetupError
+from divebook.text.shown import one_line, visible
 from divebook.workflow.problem import Place, Problem, nearest_position
 
 Positions: TypeAlias = Mapping[Place, tuple[int, int]]

@@ -2,7 +2,7 @@
 
 Front ends drop ``<style>``, ``<svg>`` and ``<script>`` from what they do not trust, and some drop every style: so the
 table comes first and says all, styling is inline and names no background, and the timeline is an image. Whatever a
-model, script or user wrote is escaped, cut, and freed of control characters (`divebook.analysis.shown`).
+model, script or user wrote is escaped, cut, and freed of control characters (`divebook.text.shown`).
 """
 
 from __future__ import annotations
@@ -15,16 +15,19 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
-from divebook.analysis.redaction import Redactor
-from divebook.analysis.shown import cut, local_time, one_line, plural, seconds, value_text
 from divebook.analysis.timeline import layout, svg, svg_data_uri
 from divebook.analysis.usage import usage_text
 from divebook.engine.bounds import dollars
 from divebook.engine.interrupts import example_answer, schema_in_words, wanted_answer
 from divebook.engine.state import EXPIRED, Interrupt
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, WAITING
+from divebook.events.readable import readable
 from divebook.execution import Execution
 from divebook.history.spans import Span, spans_of
+from divebook.text.durations import seconds
+from divebook.text.redaction import Redactor
+from divebook.text.shown import cut, one_line, plural
+from divebook.text.times import local_time
 
 MAX_ROWS, FIRST_ROWS = 200, 24
 """Steps that the table shows when unfolded, and at once."""
@@ -65,7 +68,7 @@ class Report:
 
 
 def report_of(execution: Execution) -> Report:
-    """Read off an execution what is shown of it, without secrets (`divebook.analysis.redaction`)."""
+    """Read off an execution what is shown of it, without secrets (`divebook.text.redaction`)."""
     redactor = Redactor()
     redactor.learn({**execution.state.inputs, **execution.state.variables})
     spans = tuple(clean_span(span, redactor) for span in spans_of(execution.history()))
@@ -98,8 +101,8 @@ def clean_span(span: Span, redactor: Redactor) -> Span:
 def _error_text(execution: Execution) -> str:
     if execution.damage is not None:
         shown = f"the log is damaged; this is what its first {execution.state.last_sequence} events say. "
-        return cut(value_text(f"{shown}{execution.damage}"), MAX_ERROR)
-    return cut(value_text(execution.error or ""), MAX_ERROR) if execution.status == FAILED else ""
+        return cut(readable(f"{shown}{execution.damage}"), MAX_ERROR)
+    return cut(readable(execution.error or ""), MAX_ERROR) if execution.status == FAILED else ""
 
 
 def _facts(execution: Execution) -> Iterable[str]:
@@ -130,7 +133,7 @@ def _answers(execution: Execution) -> Iterable[tuple[str, str]]:
     settled = [found for found in execution.state.interrupts.values() if found.status != PENDING]
     latest = sorted(settled, key=lambda found: (found.settled_us or 0, found.interrupt_id))[-MAX_VALUES:]
     for found in latest:
-        what = value_text(_said(found)) if found.response else "nothing"
+        what = readable(_said(found)) if found.response else "nothing"
         by = "nobody in time" if found.status == EXPIRED else found.answered_by or "somebody"
         yield one_line(found.question, MAX_CELL), f"{one_line(what, MAX_CELL)} (by {one_line(by, 60)})"
 
@@ -222,7 +225,7 @@ def _values(execution: Execution, redactor: Redactor) -> tuple[str, tuple[tuple[
 
 
 def _value(name: str, value: Any, redactor: Redactor) -> str:
-    return str(redactor.under(name, value_text(value, indent=2)))
+    return str(redactor.under(name, readable(value, indent=2)))
 
 
 # --- text ----------------------------------------------------------------------------------------------------------

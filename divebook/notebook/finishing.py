@@ -112,8 +112,8 @@ def _answered_here(run: Run) -> bool:
 
 
 def _answered(run: Run, question: Interrupt) -> bool:
-    from divebook.analysis.shown import visible
     from divebook.config.answers import Typed
+    from divebook.text.shown import visible
 
     told = [question.question, *([question.message] if question.message else []), _shown_data(question)]
     print(visible("\n".join(filter(None, told))))  # noqa: T201 - this is how one asks in a cell
@@ -128,10 +128,10 @@ def _answered(run: Run, question: Interrupt) -> bool:
 
 
 def _shown_data(question: Interrupt) -> str:
-    from divebook.analysis.shown import value_text
+    from divebook.events.readable import readable
 
     data: dict[str, Any] = {key: value for key, value in (question.data or {}).items() if key != "choices"}
-    return value_text(data, indent=2) if data else ""
+    return readable(data, indent=2) if data else ""
 
 
 # --- interrupts of the kernel --------------------------------------------------------------------------------------
@@ -155,8 +155,8 @@ def _pause(run: Run) -> None:
 
 
 def _interrupted(run: Run) -> ExecutionPausedError:
-    from divebook.analysis.shown import plural
     from divebook.notebook.cards import show_as
+    from divebook.text.shown import plural
 
     error = ExecutionPausedError(run.id)
     done = sum(event.event_type == "operation_completed" for event in run.execution.history())

@@ -11,13 +11,14 @@ import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from divebook.analysis.shown import one_line, plural, value_text
 from divebook.engine.inbox import ANSWER
 from divebook.environment import Environment
 from divebook.errors import DivebookError, InterruptError
+from divebook.events.readable import readable
 from divebook.notebook.frontend import present_front_end
 from divebook.notebook.listing import question_lines, questions
 from divebook.notebook.output import NOTHING, WIDGET_VIEW, display_bundle
+from divebook.text.shown import one_line, plural
 from divebook.widgets.inbox import InboxFeed, inbox_publisher_of
 from divebook.widgets.intents import Handlers
 
@@ -166,7 +167,7 @@ def _outcome(asked: Asked) -> tuple[str, str]:
     if isinstance(response, dict) and len(response) == 1:
         response = next(iter(response.values()))
     by = f" by {one_line(question['answered_by'], 60)}" if question["answered_by"] else ""
-    answer = "" if response is None else f": {one_line(value_text(response), 120)}"
+    answer = "" if response is None else f": {one_line(readable(response), 120)}"
     words = {"completed": "answered", "expired": "expired", "cancelled": "withdrawn"}
     told = words.get(question["status"], question["status"])
     return one_line(question["question"], 200), f"{told}{by}{answer} ({where})"

@@ -6,11 +6,12 @@ import shlex
 import textwrap
 from collections.abc import Iterable
 
-from divebook.analysis.shown import local_time, one_line, plural
 from divebook.engine.interrupts import example_answer, schema_in_words, wanted_answer
 from divebook.engine.state import Interrupt
 from divebook.environment import Environment
 from divebook.execution import Execution
+from divebook.text.shown import one_line, plural
+from divebook.text.times import local_time
 from divebook.workflow.definition import InputDefinition, Workflow
 
 WIDTH = 96

@@ -118,7 +118,7 @@ def _changes(opening: ExecutionStarted, workflow: Workflow, inputs: Mapping[str,
 
 def note_of(execution: Execution) -> str:
     """Return what is said beside a run that is shown and was not run again."""
-    from divebook.analysis.shown import local_time
+    from divebook.text.times import local_time
 
     ended = f" at {local_time(execution.ended_at)}" if execution.ended_at else ""
     return f"this cell's run had completed{ended}, and was not run again; --new runs it anew"

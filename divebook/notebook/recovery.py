@@ -75,21 +75,22 @@ def lines_after_defining(session: Session) -> list[str]:
 
 def resumed_lines(recovered: Recovered) -> list[str]:
     """Return a line for each execution that goes on."""
-    from divebook.analysis.shown import one_line
+    from divebook.text.shown import one_line
 
     return [f"resumed {run.id} of {one_line(run.workflow.name, 40)}: %dive show {run.id}" for run in recovered.resumed]
 
 
 def refused_lines(recovered: Recovered) -> list[str]:
     """Return a line for each execution that cannot go on, with the reason."""
-    from divebook.analysis.shown import one_line
+    from divebook.text.shown import one_line
 
     return [f"{record.execution_id} stays as it is: {one_line(str(error), 400)}" for record, error in recovered.refused]
 
 
 def listing(records: Iterable[ExecutionRecord]) -> str:
     """Return the interrupted executions as text, and how to go on."""
-    from divebook.analysis.shown import local_time, one_line
+    from divebook.text.shown import one_line
+    from divebook.text.times import local_time
 
     lines = [
         f"  {found.execution_id}  {one_line(found.workflow_name, 40)}  {found.status}  {local_time(found.started_at)}"

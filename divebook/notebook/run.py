@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Self
 
-from divebook.analysis.shown import one_line
 from divebook.engine.state import Interrupt, PathState, Usage
 from divebook.environment import Environment
 from divebook.errors import ExecutionWaitingError
 from divebook.events.catalog import WAITING
 from divebook.execution import Execution
 from divebook.notebook.frontend import shows_widgets
+from divebook.text.shown import one_line
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,13 +12,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from divebook.analysis.shown import cut, local_time, one_line, plural, seconds, value_text, visible
 from divebook.errors import DivebookError, SavedRunError
 from divebook.events import Event
 from divebook.events.codec import payload_from
 from divebook.events.event import to_datetime
+from divebook.events.readable import readable
 from divebook.history.spans import Span, spans_of
 from divebook.notebook.frontend import shows_widgets
+from divebook.text.durations import seconds
+from divebook.text.shown import cut, one_line, plural, visible
+from divebook.text.times import local_time
 from divebook.widgets.protocol import Question, Recording, StateView
 from divebook.widgets.protocol import SavedRun as Packed
 from divebook.widgets.recording import RecordedPositions
@@ -170,7 +173,7 @@ class SavedRun:
             more_rows=(),
             values_title=plural(len(values), "output" if self.outputs else "variable") if values else "",
             values=tuple(
-                (one_line(name, 60), value_text(value, indent=2)) for name, value in list(values.items())[:MAX_VALUES]
+                (one_line(name, 60), readable(value, indent=2)) for name, value in list(values.items())[:MAX_VALUES]
             ),
             questions=(),
             answers=tuple(self._answers()),
@@ -183,7 +186,7 @@ class SavedRun:
         for asked in self.questions:
             if asked["status"] == "completed":
                 by = f" (by {one_line(asked['answered_by'], 60)})" if asked["answered_by"] else ""
-                yield one_line(asked["question"], 120), one_line(value_text(asked["response"]), 120) + by
+                yield one_line(asked["question"], 120), one_line(readable(asked["response"]), 120) + by
 
     def _facts(self) -> Iterator[str]:
         yield "from a saved notebook"

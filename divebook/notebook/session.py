@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from divebook.analysis.shown import plural, visible
 from divebook.bounds import Bounds
 from divebook.config import Sources, load, resolve_content
 from divebook.config.answers import Answers, answers_from
@@ -21,6 +20,7 @@ from divebook.environment import Environment
 from divebook.errors import ExecutionError, NotFoundError, SetupError
 from divebook.notebook.reattach import CELL, Ordinals, Place, earlier_run, note_of
 from divebook.notebook.run import Run
+from divebook.text.shown import plural, visible
 from divebook.workflow.definition import Definitions, Dialect, Problem, Workflow
 from divebook.workflow.reader import read_definitions
 

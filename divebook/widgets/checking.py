@@ -7,8 +7,8 @@ import types
 from collections.abc import Iterator
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
-from divebook.analysis.shown import one_line
 from divebook.errors import SavedRunError
+from divebook.text.shown import one_line
 
 MAX_WHOLE, MAX_NUMBER = 2**53, 1e15
 """Larger numbers are not believed."""

@@ -11,7 +11,6 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
-from divebook.analysis.shown import one_line
 from divebook.engine.state import PENDING
 from divebook.environment import Environment
 from divebook.errors import ExecutionNotFoundError
@@ -25,6 +24,7 @@ from divebook.events.catalog import (
     InterruptResolved,
 )
 from divebook.execution import Execution
+from divebook.text.shown import one_line
 from divebook.widgets.protocol import Asked, Inbox, InboxDelta, Question
 from divebook.widgets.publisher import Publisher
 from divebook.widgets.source import question_of

@@ -11,13 +11,13 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from divebook.analysis.shown import cut, one_line
 from divebook.engine.evolve import evolve
 from divebook.engine.state import ExecutionState, PathState
 from divebook.errors import DivebookError
 from divebook.events import Event
 from divebook.events.catalog import StateMutated
 from divebook.events.codec import encode
+from divebook.text.shown import cut, one_line
 from divebook.widgets.protocol import (
     DetailEvent,
     EventAnswer,

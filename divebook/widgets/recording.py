@@ -12,13 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
-from divebook.analysis.redaction import Redactor
 from divebook.engine.evolve import evolve
 from divebook.engine.state import ExecutionState, Interrupt, PathState
 from divebook.events import Event
 from divebook.events.codec import payload_from
 from divebook.execution import Execution
 from divebook.history.spans import Span, spans_of
+from divebook.text.redaction import Redactor
 from divebook.widgets.positions import Budget, block_of, shown_paths
 from divebook.widgets.protocol import DetailEvent, EventBlock, PathView, PendingView, Recording, StateView
 from divebook.widgets.rows import block_of as spans_block

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from divebook.analysis.shown import one_line, value_text
+from divebook.events.readable import readable
 from divebook.history.spans import Span
+from divebook.text.shown import one_line
 from divebook.widgets.protocol import SpanBlock
 
 NAME_WIDTH, LABEL_WIDTH, NOTE_WIDTH = 120, 60, 160
@@ -19,7 +20,7 @@ def label_of(span: Span) -> str:
     given = span.parameters or {}
     if span.kind == "item":
         item = given.get("item")
-        text = item[:_TEXT_LOOKED_AT] if isinstance(item, str) else value_text(item)
+        text = item[:_TEXT_LOOKED_AT] if isinstance(item, str) else readable(item)
         return one_line(text, LABEL_WIDTH)
     found = next((given[key] for key in _TELLING if isinstance(given.get(key), str)), "")
     return one_line(found, LABEL_WIDTH)

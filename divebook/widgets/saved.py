@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any, cast
 
-from divebook.analysis.redaction import Redactor
-from divebook.analysis.shown import one_line, size
 from divebook.errors import SavedRunError
 from divebook.execution import Execution
+from divebook.text.redaction import Redactor
+from divebook.text.shown import one_line, size
 from divebook.widgets.checking import checked
 from divebook.widgets.protocol import Recording, SavedRun
 from divebook.widgets.recording import MAX_EVENTS, record
@@ -40,7 +40,7 @@ def saved_run(
 ) -> SavedRun:
     """Return a run as a notebook holds it: as much as fits into `max_bytes`, the newest events first to stay.
 
-    Secrets are left out as `divebook.analysis.redaction` says. What does not fit is cut in this order: long texts
+    Secrets are left out as `divebook.text.redaction` says. What does not fit is cut in this order: long texts
     (to 20,000, 2,000, then 300 characters), then the oldest events, then everything but ids and the store's path.
     """
     secrets = tuple(known_secrets)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
 
-from divebook.analysis.shown import one_line
 from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.state import ExecutionState, Interrupt
 from divebook.errors import ExecutionNotFoundError
@@ -22,6 +21,7 @@ from divebook.execution.streaming import TextListener
 from divebook.store import MemoryStore
 from divebook.store.durability import FULL, RELAXED
 from divebook.store.sqlite.store import SqliteStore
+from divebook.text.shown import one_line
 from divebook.widgets.protocol import (
     Command,
     Durability,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from divebook.errors import DefinitionError, nearest
-from divebook.workflow.duration import parse_duration
+from divebook.text.durations import parse_duration
 from divebook.workflow.problem import Problem
 from divebook.workflow.record import Record, json_value
 

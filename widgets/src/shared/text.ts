@@ -1,5 +1,5 @@
 // Text of models, users and logs as it may be shown: what a reader sees is what is there.
-// The same rules as divebook/analysis/shown.py.
+// The same rules as divebook/text/shown.py.
 
 const UNSAFE = new RegExp(
   "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u061c\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff\\ufff9-\\ufffb]" +

@@ -2,7 +2,7 @@
 
 import pytest
 
-from divebook.analysis.redaction import HIDDEN, Redactor, looks_secret
+from divebook.text.redaction import HIDDEN, Redactor, looks_secret
 
 
 @pytest.mark.parametrize(

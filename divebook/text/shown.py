@@ -5,13 +5,7 @@ Control characters could move a cursor, change colours or reorder what is read; 
 
 from __future__ import annotations
 
-import json
 import re
-from datetime import datetime
-from typing import Any
-
-from divebook.events.codec import encode_shown
-from divebook.events.values import normalize
 
 _CONTROLS = "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f"
 _REORDERING = "\\u061c\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff\\ufff9-\\ufffb\\ud800-\\udfff"
@@ -54,34 +48,6 @@ def one_line(text: str, width: int) -> str:
     return visible(flat if len(flat) <= width else f"{flat[: width - 1]}…")
 
 
-def value_text(value: Any, *, indent: int | None = None) -> str:
-    """Return a value for people: a text as it is, a frame or the like in a few words, anything else as JSON.
-
-    >>> value_text({"big": 10**30, "small": [1]})
-    '{"big": 1000000000000000000000000000000, "small": [1]}'
-    """
-    if isinstance(value, str):
-        return visible(value)
-    data = json.loads(encode_shown(normalize(value)))
-    return visible(data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, indent=indent))
-
-
-def seconds(value: float) -> str:
-    """Return a duration in the unit that suits it.
-
-    >>> seconds(0.0042), seconds(3.21), seconds(75), seconds(7300)
-    ('4 ms', '3.2 s', '1 min 15 s', '2 h 01 min')
-    """
-    if value < 0.9995:
-        return f"{value * 1000:.0f} ms"
-    if value < 59.95:
-        return f"{value:.1f} s"
-    minutes, rest = divmod(round(value), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest:02d} s"
-    return f"{minutes // 60} h {minutes % 60:02d} min"
-
-
 def size(count: int) -> str:
     """Return a number of bytes in the unit that suits it.
 
@@ -94,11 +60,6 @@ def size(count: int) -> str:
     while value >= 999.95 and len(units) > 1:
         value, units = value / 1000, units[1:]
     return f"{value:.1f} {units[0]}"
-
-
-def local_time(moment: datetime | None) -> str:
-    """Return a time as people read it, on their own clock."""
-    return "" if moment is None else f"{moment.astimezone():%Y-%m-%d %H:%M:%S}"
 
 
 def plural(count: int, noun: str) -> str:

@@ -1,0 +1,42 @@
+"""Durations, written and read by people."""
+
+import pytest
+
+from divebook.text.durations import between, parse_duration, seconds
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("30s", 30),
+        ("1m30s", 90),
+        (30, 30),
+        (1.9, 1),
+        ("1.5h", 5400),
+        ("250ms", 0.25),
+        (" 2m ", 120),
+        (".5s", 0.5),
+        ("30d", 30 * 86400),
+        (0, 0),
+    ],
+)
+def test_durations(value, expected):
+    assert parse_duration(value) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("value", ["soon", "", "30", "30 s", "-1s", -1, "1x", "1m 30s", float("nan"), float("inf")])
+def test_what_is_no_duration(value):
+    with pytest.raises(ValueError, match="is not a duration"):
+        parse_duration(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0 ms"), (0.25, "250 ms"), (59.94, "59.9 s"), (60, "1 min 00 s"), (3599, "59 min 59 s"), (3700, "1 h 01 min")],
+)
+def test_durations_read_well(value, text):
+    assert seconds(value) == text
+
+
+def test_an_open_end_has_no_duration():
+    assert between(None, None) == ""
