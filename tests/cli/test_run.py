@@ -33,11 +33,11 @@ def test_json_is_all_that_goes_to_stdout(divebook, hello):
 
 def test_what_a_workflow_prints_goes_to_stderr(divebook, folder):
     path = write(
-        folder / "a.yaml", "Workflows: [{Name: a, Steps: [{Name: s, Action: Print, Parameters: {Message: hm}}]}]"
+        folder / "a.yaml", "Workflows: [{Name: a, Steps: [{Name: s, Action: Print, Parameters: {Message: printed}}]}]"
     )
     result = divebook("run", path, "--quiet")
-    assert result.stderr == "hm\n"
-    assert "hm" not in result.stdout
+    assert result.stderr == "printed\n"
+    assert "printed" not in result.stdout
 
 
 def test_variables_are_printed_where_no_outputs_are_declared(divebook, folder):
