@@ -37,10 +37,11 @@ Workflows:
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """Work in an empty folder, and leave no action or import path behind."""
+    """Work in an empty folder, without the functions of other tests, and leave no action or import path behind."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DIVEBOOK_STORE", raising=False)
     monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr("divebook.environment.WORKFLOW_FUNCTIONS", {})
     actions = dict(REGISTERED)
     yield tmp_path
     REGISTERED.clear()
