@@ -23,6 +23,8 @@
     ├── SavedRunError              a run in a saved notebook is damaged, made by hand, or not there
     ├── StoreError                 events cannot be written or read
     │   ├── ConcurrentAppendError  somebody else appended to this execution first
+    │   ├── ExecutionEndedError    the execution has ended, and what was to be appended may not follow its end
+    │   ├── StartKeyTakenError     an execution with this start key exists already
     │   ├── FencedError            somebody else has taken this execution over
     │   ├── LeaseHeldError         somebody else drives this execution
     │   ├── StoreClosedError
@@ -272,6 +274,38 @@ class ConcurrentAppendError(StoreError):
         super().__init__(
             f"execution {execution_id} is at event {actual}, not {expected}: another writer was first. "
             "Nothing was written; resume the execution to go on from its present state"
+        )
+
+
+class ExecutionEndedError(StoreError):
+    """The execution has ended, and this event may not follow its end; nothing of the batch was written.
+
+    Parameters
+    ----------
+    status
+        How it ended.
+    event_type
+        What was to be appended.
+    resumable
+        Whether it can be resumed.
+    """
+
+    def __init__(self, execution_id: str, status: str, event_type: str, *, resumable: bool) -> None:
+        self.execution_id, self.status, self.event_type, self.resumable = execution_id, status, event_type, resumable
+        advice = "resume it first" if resumable else "start a new execution to run the workflow again"
+        super().__init__(
+            f"execution {execution_id} is {status}: {event_type} cannot follow its end. Nothing was written; {advice}"
+        )
+
+
+class StartKeyTakenError(StoreError):
+    """An execution with this start key exists already; `execution_id` names it, and nothing was started."""
+
+    def __init__(self, key: str, execution_id: str) -> None:
+        self.key, self.execution_id = key, execution_id
+        super().__init__(
+            f"start key {key!r} belongs to execution {execution_id} already. Nothing was started; use that execution, "
+            "or start with another key"
         )
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from divebook.execution import Execution
     from divebook.store import ExecutionRecord
 
-Status = Literal["pending", "running", "waiting", "completed", "failed", "cancelled"]
+Status = Literal["pending", "running", "waiting", "completed", "failed", "cancelled", "moved", "continued_as_new"]
 _ATTEMPTS = 20
 
 

@@ -19,6 +19,8 @@ STATUS_STYLES = {
     "waiting": "cyan",
     "running": "blue",
     "pending": "dim",
+    "moved": "magenta",
+    "continued_as_new": "magenta",
 }
 _UNLIMITED = 100_000
 DAMAGED = 1

@@ -22,6 +22,7 @@ from divebook.engine.answers import (
 )
 from divebook.engine.changes import SLEEPS, Changes, is_sleeping, open_step_of, path_of, put, sleeps
 from divebook.engine.ledger import NO_BOUNDS, Hop, Ledger
+from divebook.engine.lifecycle import STATUS_AFTER
 from divebook.engine.operations import AGENT_RESPONSE, CHILD_WORKFLOW, Reserved
 from divebook.engine.state import (
     BRANCHED,
@@ -91,7 +92,7 @@ def _execution_started(_state: ExecutionState, event: Event, data: catalog.Execu
         "started_us": event.recorded_at,
         "bounds": Bounds.from_dict(data.bounds) if data.bounds else NO_BOUNDS,
         "identity": data.identity or EMPTY,
-        "parent": data.parent,
+        "parent": data.parent if data.came_from == catalog.CHILD else None,
     }
 
 
@@ -181,6 +182,10 @@ def _execution_cancelled(_state: ExecutionState, event: Event, data: catalog.Exe
         "ended_us": event.recorded_at,
         "reason": "user_cancelled",
     }
+
+
+def _execution_left(_state: ExecutionState, event: Event, _data: catalog.Payload) -> Changes:
+    return {"lifecycle": STATUS_AFTER[type(event.data)], "ended_us": event.recorded_at}
 
 
 # --- paths ---------------------------------------------------------------------------------------------------------
@@ -500,6 +505,8 @@ _CHANGES: dict[type, Callable[[ExecutionState, Event, Any], Changes]] = {
     catalog.ExecutionCompleted: _execution_completed,
     catalog.ExecutionFailed: _execution_failed,
     catalog.ExecutionCancelled: _execution_cancelled,
+    catalog.ExecutionMoved: _execution_left,
+    catalog.ExecutionContinuedAsNew: _execution_left,
     catalog.PathStarted: _path_started,
     catalog.PathBranched: _path_branched,
     catalog.PathWaiting: _path_waiting,

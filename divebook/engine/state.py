@@ -15,8 +15,9 @@ from immutables import Map
 
 from divebook.bounds import Bounds
 from divebook.engine.ledger import NO_BOUNDS, NOTHING_SPENT, Ledger
+from divebook.engine.lifecycle import TERMINAL
 from divebook.engine.operations import TIMER, Reserved
-from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, TERMINAL, WAITING
+from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, WAITING
 from divebook.events.event import to_datetime, to_microseconds
 
 EMPTY: Map[str, Any] = Map()

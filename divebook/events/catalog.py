@@ -14,8 +14,12 @@ from divebook.errors import InvalidEventError
 
 PENDING, RUNNING, WAITING = "pending", "running", "waiting"
 COMPLETED, FAILED, CANCELLED = "completed", "failed", "cancelled"
-TERMINAL = frozenset({COMPLETED, FAILED, CANCELLED})
-STATUSES = (PENDING, RUNNING, WAITING, COMPLETED, FAILED, CANCELLED)
+MOVED, CONTINUED = "moved", "continued_as_new"
+"""The statuses of an execution; `divebook.engine.lifecycle` says which follows which."""
+
+RUN, RESUME, FORK, WHAT_IF, TRIAL, CHILD, IMPORT = "run", "resume", "fork", "what-if", "trial", "child", "import"
+ORIGINS = (RUN, RESUME, FORK, WHAT_IF, TRIAL, CHILD, IMPORT)
+"""What an execution may have come from."""
 
 PAYLOADS: dict[str, type[Payload]] = {}
 
@@ -85,7 +89,22 @@ class ExecutionStarted(Payload):
     identity: Mapping[str, Any] | None = None
     """Who asked: ``user_id``, ``session_id``, ``request_id``, ``metadata``."""
     parent: str | None = None
-    """The execution that started this one and waits for its end."""
+    """The execution that this one came from: a child's waits for its end, a fork's is what it was copied from."""
+    origin: str | None = None
+    """How it came about, one of `ORIGINS`; where nothing is said, a child if it has a parent, and else a plain run."""
+    key: str | None = None
+    """Unique in its store: a second start with it is refused, and names this execution."""
+    tags: Sequence[str] | None = None
+    note: str | None = None
+    """What a person wants to remember of it."""
+    notebook: str | None = None
+    cell: str | None = None
+    """The notebook and the cell that started it, where they are known."""
+
+    @property
+    def came_from(self) -> str:
+        """How it came about, one of `ORIGINS`."""
+        return self.origin or (CHILD if self.parent else RUN)
 
 
 @_event("execution_resumed")
@@ -142,6 +161,15 @@ class ExecutionContinuedAsNew(Payload):
     reason: str = ""
     new_inputs: Mapping[str, Any] | None = None
     state_transfer: Mapping[str, Any] | None = None
+
+
+@_event("execution_moved")
+@dataclass(frozen=True, slots=True)
+class ExecutionMoved(Payload):
+    """Last event of an execution that goes on elsewhere, under the same id."""
+
+    destination: str = ""
+    """Where it went: the file that its log was written to."""
 
 
 # --- paths ---------------------------------------------------------------------------------------------------------

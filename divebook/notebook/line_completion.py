@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from IPython.core.error import UsageError
 
-from divebook.events.catalog import CANCELLED, FAILED, PENDING, RUNNING, STATUSES, WAITING
+from divebook.engine.lifecycle import STATUSES
+from divebook.events.catalog import CANCELLED, FAILED, PENDING, RUNNING, WAITING
 from divebook.notebook.arguments import REPEATED, Arguments, parse, split
 from divebook.notebook.cell_completion import NOTHING, Candidate, Found, matching
 from divebook.workflow.resources import DURABILITIES

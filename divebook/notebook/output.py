@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from divebook.events.catalog import TERMINAL
+from divebook.engine.lifecycle import TERMINAL
 from divebook.notebook.frontend import FrontEnd
 from divebook.notebook.view import view_of
 from divebook.widgets.feed import Feed

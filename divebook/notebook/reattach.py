@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from divebook.engine.lifecycle import TERMINAL
 from divebook.environment import Environment
 from divebook.errors import StoreError
-from divebook.events.catalog import COMPLETED, TERMINAL, ExecutionStarted
+from divebook.events.catalog import COMPLETED, ExecutionStarted
 from divebook.events.codec import canonical_hash, storable
 from divebook.notebook.frontend import FrontEnd
 from divebook.store import ExecutionRecord

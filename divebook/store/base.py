@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Self, TypeAlias
 
+from divebook.engine.lifecycle import STATUSES, TERMINAL
 from divebook.errors import (
     CorruptStoreError,
+    ExecutionEndedError,
     ExecutionNotFoundError,
     InvalidEventError,
     NewerStoreError,
@@ -21,7 +23,7 @@ from divebook.errors import (
     StoreClosedError,
     StoreError,
 )
-from divebook.events.catalog import STATUSES, TERMINAL, WAITING
+from divebook.events.catalog import WAITING
 from divebook.events.event import Event, to_datetime, to_microseconds
 from divebook.store.batches import Batch, PreparedBatch, prepare
 from divebook.store.leases import LeaseBook, Moment
@@ -74,6 +76,10 @@ class EventStore(LeaseBook, Mailbox, Upkeep):
             The log does not end at `expected_sequence`.
         FencedError
             `token` is not that of the execution's latest lease.
+        ExecutionEndedError
+            The execution has ended, and the events may not follow that (`divebook.engine.lifecycle`).
+        StartKeyTakenError
+            Another execution was started with this key; names it.
         InvalidEventError
             ``invalid event at index i: ...``.
         ExecutionNotFoundError
@@ -341,10 +347,10 @@ class EventStore(LeaseBook, Mailbox, Upkeep):
     def _close(self) -> None: ...
 
 
-def _prepare_or_refuse(batch: Batch) -> PreparedBatch | InvalidEventError:
+def _prepare_or_refuse(batch: Batch) -> PreparedBatch | Refusal:
     try:
         return prepare(batch)
-    except InvalidEventError as error:
+    except (InvalidEventError, ExecutionEndedError) as error:
         return error
 
 

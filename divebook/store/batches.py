@@ -5,21 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from divebook.engine.lifecycle import STATUS_AFTER, STATUSES, TERMINAL, check_may_follow
 from divebook.errors import FencedError, InvalidEventError, NotFoundError, UnstorableValueError
-from divebook.events.catalog import (
-    CANCELLED,
-    COMPLETED,
-    FAILED,
-    RUNNING,
-    STATUSES,
-    TERMINAL,
-    ExecutionCancelled,
-    ExecutionCompleted,
-    ExecutionFailed,
-    ExecutionResumed,
-    ExecutionStarted,
-    Payload,
-)
+from divebook.events.catalog import ExecutionFailed, ExecutionStarted
 from divebook.events.codec import encode
 from divebook.events.event import Event, validate
 from divebook.store.blobs import BLOB_BYTES, REPEATED_BYTES, outsource, share
@@ -27,15 +15,6 @@ from divebook.store.checksums import chain, covered
 from divebook.store.durability import Durability, durability_called
 from divebook.store.leases import LEASE_SECONDS, Lease, Moment
 from divebook.store.owner import Owner
-
-STATUS_AFTER: dict[type[Payload], str] = {
-    ExecutionStarted: RUNNING,
-    ExecutionResumed: RUNNING,
-    ExecutionCompleted: COMPLETED,
-    ExecutionFailed: FAILED,
-    ExecutionCancelled: CANCELLED,
-}
-"""The events that change an execution's status, and to what."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +68,7 @@ class PreparedBatch:
     turn: Turn | None
     """None if the execution neither begins, nor ends, nor is resumed."""
     status: str | None
-    """What the status becomes without a turn; None if it stays as it is. An execution that has ended keeps its own."""
+    """What the status becomes without a turn; None if it stays as it is."""
     wake_at: int | None
     taken: int
     blobs: dict[bytes, bytes]
@@ -114,6 +93,10 @@ class PreparedBatch:
         """Return those of the events, after an event with checksum `previous`."""
         return chain(previous, self.covered)
 
+    def check_may_follow(self, status: str) -> None:
+        """Raise `ExecutionEndedError` if the execution has ended and the first event is not one that may follow."""
+        check_may_follow(self.execution_id, status, type(self.events[0].data))
+
     def fenced(self, current: int) -> FencedError:
         """Return the error for a log whose latest lease is another."""
         return FencedError(self.execution_id, self.token or None, current)
@@ -126,11 +109,14 @@ def prepare(batch: Batch) -> PreparedBatch:
     ------
     InvalidEventError
         ``invalid event at index i: ...``, for the first event that is wrong.
+    ExecutionEndedError
+        One of the events may not follow an end that is among them.
     """
     payloads: list[bytes] = []
     sequence = batch.expected_sequence
     started: ExecutionStarted | None = None
     turn: Turn | None = None
+    ended: str | None = None
     lease = None if batch.acquire is None else _first_lease(batch, batch.acquire)
     for index, event in enumerate(batch.events):
         sequence += 1
@@ -139,8 +125,12 @@ def prepare(batch: Batch) -> PreparedBatch:
             payloads.append(encode(event.data.to_data()))
         except (InvalidEventError, UnstorableValueError) as error:
             raise _invalid(index, error) from error
-        if type(event.data) in STATUS_AFTER:
+        kind = type(event.data)
+        if ended is not None:
+            check_may_follow(batch.execution_id, ended, kind)
+        if kind in STATUS_AFTER:
             turn = turn_after(event)
+            ended = STATUS_AFTER[kind] if STATUS_AFTER[kind] in TERMINAL else None
             if isinstance(event.data, ExecutionStarted):
                 started = event.data
     _check_distinct(batch.events)

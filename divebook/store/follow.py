@@ -11,10 +11,9 @@ from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 
-from divebook.events.catalog import TERMINAL
+from divebook.engine.lifecycle import STATUS_AFTER, TERMINAL
 from divebook.events.event import Event
 from divebook.store.base import EventStore
-from divebook.store.batches import STATUS_AFTER
 
 PAGE = 200
 """Events read at once, so that a long history does not hold up the event loop."""

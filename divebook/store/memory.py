@@ -9,8 +9,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from divebook.engine.lifecycle import TERMINAL
 from divebook.errors import ConcurrentAppendError, InvalidEventError, StoreError
-from divebook.events.catalog import RUNNING, TERMINAL
+from divebook.events.catalog import RUNNING
 from divebook.events.codec import decode, decode_payload
 from divebook.events.event import Event, to_datetime
 from divebook.store.base import EventStore, Refusal, check_reached, first_sorted
@@ -84,6 +85,7 @@ class MemoryStore(EventStore):
             raise batch.fenced(log.token)
         if len(log.events) != batch.expected_sequence:
             raise ConcurrentAppendError(batch.execution_id, batch.expected_sequence, len(log.events))
+        batch.check_may_follow(log.turn.status)
         for index, event in enumerate(batch.events):
             if event.id in log.ids:
                 raise duplicate_id(index, event.id)
@@ -99,7 +101,7 @@ class MemoryStore(EventStore):
             self._refer(log, digest, content)
         if batch.turn is not None:
             log.turn = batch.turn
-        elif batch.status is not None and log.turn.status not in TERMINAL:
+        elif batch.status is not None:
             log.turn = replace(log.turn, status=batch.status)
         log.wake_at, log.taken = batch.wake_at, max(log.taken, batch.taken)
         if batch.lease is not None:

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from divebook.engine.lifecycle import TERMINAL
 from divebook.errors import NotFoundError
-from divebook.events.catalog import TERMINAL
 from divebook.events.event import to_datetime
 from divebook.store.base import EventStore
 from divebook.store.records import ExecutionRecord

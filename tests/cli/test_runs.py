@@ -6,7 +6,7 @@ import pytest
 
 from divebook import Environment, Step, Workflow
 from divebook.cli.runs import Status
-from divebook.events.catalog import STATUSES
+from divebook.engine.lifecycle import STATUSES
 from divebook.store import open_store
 from tests.cli.conftest import write
 

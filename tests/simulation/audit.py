@@ -8,15 +8,14 @@ from dataclasses import dataclass, field
 
 from divebook.engine.checkpoint import dump_state, load_state
 from divebook.engine.evolve import evolve, fold
+from divebook.engine.lifecycle import STATUS_AFTER, TERMINAL, may_follow
 from divebook.engine.operations import TIMER
-from divebook.engine.state import ENDED, JOINING, RUNNING, ExecutionState, PathState
+from divebook.engine.state import ENDED, JOINING, PENDING, RUNNING, ExecutionState, PathState
 from divebook.events import Event, catalog
 from divebook.events.event import to_datetime
 from divebook.store.base import EventStore
 from divebook.store.batches import Batch
 from tests.simulation.world import World, call_site
-
-ENDS = (catalog.ExecutionCompleted, catalog.ExecutionFailed, catalog.ExecutionCancelled)
 
 
 @dataclass
@@ -141,9 +140,18 @@ class Audit:
         assert not self.violations, self.violations[0]
         events = self._store.read(self.execution_id)
         assert [event.sequence for event in events] == list(range(1, len(events) + 1)), "sequences have a gap"
+        self._check_life(events)
         assert fold(self.execution_id, events) == self.state, "the fold of the log is not the watched state"
         assert load_state(dump_state(self.state)) == self.state, "the state does not survive as a checkpoint"
         self._check_timers(events)
+
+    @staticmethod
+    def _check_life(events: Sequence[Event]) -> None:
+        status = PENDING
+        for event in events:
+            kind = type(event.data)
+            assert may_follow(status, kind), f"{event.event_type} at {event.sequence} follows the status {status}"
+            status = STATUS_AFTER.get(kind, status)
 
     @staticmethod
     def _check_timers(events: Sequence[Event]) -> None:
@@ -156,7 +164,7 @@ class Audit:
         self.check_log()
         events = self._store.read(self.execution_id)
         resumed = max((e.sequence for e in events if isinstance(e.data, catalog.ExecutionResumed)), default=0)
-        ends = [e.sequence for e in events[resumed:] if isinstance(e.data, ENDS)]
+        ends = [e.sequence for e in events[resumed:] if STATUS_AFTER.get(type(e.data)) in TERMINAL]
         assert ends == [len(events)], f"the log ends with {events[-1].event_type}; ends since {resumed}: {ends}"
         assert self._store.record(self.execution_id).status == self.state.status
         assert all(path.phase == ENDED for path in self.state.paths.values()), "a path has not ended"

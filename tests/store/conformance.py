@@ -29,6 +29,7 @@ from divebook.events.values import normalize
 from divebook.store import Batch
 from tests.store.keeping_promises import KeepingPromises
 from tests.store.lease_promises import LeasePromises
+from tests.store.life_promises import LifePromises
 from tests.store.listening_promises import ListeningPromises
 from tests.store.logs import (
     ONE,
@@ -53,7 +54,7 @@ def sequences(events):
     return [entry.sequence for entry in events]
 
 
-class StorePromises(RecordPromises, ListeningPromises, LeasePromises, MessagePromises, KeepingPromises):
+class StorePromises(RecordPromises, LifePromises, ListeningPromises, LeasePromises, MessagePromises, KeepingPromises):
     """The suite; subclasses provide `make_store`."""
 
     def make_store(self, folder):

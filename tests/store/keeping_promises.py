@@ -182,7 +182,7 @@ class KeepingPromises:
         large = text(200_000)
         store.append_all([Batch(ONE, 0, [*log(4), done(5, large)], acquire=HERE), Batch(TWO, 0, log(3, TWO))])
         store.append(ONE, [completed(6)], 5, 1)
-        store.append(TWO, [failed(4, TWO), done(5, large, TWO)], 3)
+        store.append(TWO, [done(4, large, TWO), failed(5, TWO)], 3)
         store.put_checkpoint(ONE, 3, b"fold")
         store.append(THREE, log(2, THREE), 0)
         store.delete(THREE)

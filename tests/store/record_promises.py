@@ -64,11 +64,6 @@ class RecordPromises:
         record = store.record(ONE)
         assert (record.status, record.ended_at, record.error, record.started_at) == ("running", None, None, moment(1))
 
-    def test_a_step_after_the_end_does_not_change_the_status(self, store):
-        store.append(ONE, [*log(3), failed(4)], 0)
-        store.append(ONE, [step(5)], 4)
-        assert (store.record(ONE).status, store.record(ONE).last_sequence) == ("failed", 5)
-
     def test_the_last_change_of_status_in_a_batch_counts(self, store):
         store.append(ONE, [*log(2), failed(3), resumed(4), completed(5)], 0)
         assert (store.record(ONE).status, store.record(ONE).error) == ("completed", None)

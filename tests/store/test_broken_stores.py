@@ -55,6 +55,14 @@ class ReadsBackwards(MemoryStore):
         return super()._read(execution_id, after, limit)[::-1]
 
 
+class GoesOnAfterAnEnd(MemoryStore):
+    def _write_one(self, batch):
+        log = self._logs.get(batch.execution_id)
+        if log and log.turn.status == "completed":
+            log.turn = replace(log.turn, status="running")
+        return super()._write_one(batch)
+
+
 class LosesThePath(MemoryStore):
     def _write_one(self, batch):
         return super()._write_one(changed(batch, lambda event: replace(event, path="")))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from divebook.events.catalog import TERMINAL
+from divebook.engine.lifecycle import TERMINAL
 from divebook.store.leases import Moment
 from divebook.store.sqlite.leases import load_leases
 from divebook.store.sqlite.schema import places_of

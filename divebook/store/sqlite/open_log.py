@@ -10,7 +10,7 @@ from divebook.store.batches import PreparedBatch, duplicate_id
 
 _ADVANCE = """
 UPDATE executions SET last_sequence = ?, size = size + ?, checksum = ?,
-  status = CASE WHEN ended_at IS NULL THEN ifnull(?, status) ELSE status END, wake_at = ?, taken = max(taken, ?)
+  status = ifnull(?, status), wake_at = ?, taken = max(taken, ?)
 WHERE key = ? AND id = ? AND last_sequence = ? AND token = ? AND checksum = ?
 """
 

@@ -13,8 +13,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from divebook.engine.lifecycle import TERMINAL
 from divebook.errors import ConcurrentAppendError, InvalidEventError, ReadOnlyStoreError, StoreError
-from divebook.events.catalog import RUNNING, TERMINAL, ExecutionStarted
+from divebook.events.catalog import RUNNING, ExecutionStarted
 from divebook.events.event import Event
 from divebook.store.base import MAX_CANDIDATES, EventStore, Refusal, check_reached
 from divebook.store.batches import PreparedBatch
@@ -46,7 +47,7 @@ _GROW = "UPDATE executions SET size = size + ? WHERE key = ?"
 _INSERT_EVENT = """
 INSERT INTO events (place, recorded_at, type, id, path, step, data, checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 """
-_FIND = "SELECT key, last_sequence, checksum, token FROM executions WHERE id = ?"
+_FIND = "SELECT key, last_sequence, checksum, token, status FROM executions WHERE id = ?"
 _RELEASE = "DELETE FROM leases WHERE key = ?"
 _CANDIDATES = "SELECT id FROM executions WHERE id >= ? AND id < ? || char(1114111) ORDER BY id LIMIT ?"
 
@@ -236,11 +237,12 @@ class SqliteStore(EventStore):
         found = cursor.execute(_FIND, (batch.execution_id,)).fetchone()
         if found is None:
             raise self._unknown(batch.execution_id)
-        key, sequence, checksum, token = found
+        key, sequence, checksum, token, status = found
         if token != batch.token:
             raise batch.fenced(token)
         if sequence != batch.expected_sequence:
             raise ConcurrentAppendError(batch.execution_id, batch.expected_sequence, sequence)
+        batch.check_may_follow(status)
         ids = cursor.execute("SELECT id FROM events WHERE place BETWEEN ? AND ?", places_of(key)).fetchall()
         return OpenLog(key, sequence, checksum, {event_id for (event_id,) in ids})
 

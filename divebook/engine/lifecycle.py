@@ -1,0 +1,109 @@
+"""The life of an execution as data: its statuses, the events that bring them, and what may follow.
+
+The store's `append` refuses what `STANDINGS` does not allow, `check` and the simulator hold logs against it, and
+CONTRIBUTING.md shows it as a table (tests/engine/test_lifecycle.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from divebook.errors import ExecutionEndedError
+from divebook.events.catalog import (
+    CANCELLED,
+    COMPLETED,
+    CONTINUED,
+    FAILED,
+    MOVED,
+    PENDING,
+    RUNNING,
+    WAITING,
+    ExecutionCancelled,
+    ExecutionCompleted,
+    ExecutionContinuedAsNew,
+    ExecutionFailed,
+    ExecutionMoved,
+    ExecutionResumed,
+    ExecutionStarted,
+    Payload,
+)
+
+Kind: TypeAlias = type[Payload]
+
+_HOLDER = "the holder of the lease"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One status: how an execution comes to it, and what may be appended while it lasts."""
+
+    status: str
+    brought_by: tuple[Kind, ...]
+    """The events after which it holds; without any, `told_by` says how it comes about."""
+    allows: tuple[Kind, ...] | None
+    """The events that may follow; None for every event but execution_started."""
+    writer: str
+    """Who may append them."""
+    told_by: str = ""
+
+
+STANDINGS: tuple[Standing, ...] = (
+    Standing(PENDING, (), (ExecutionStarted,), "who starts it", "nothing is recorded yet"),
+    Standing(RUNNING, (ExecutionStarted, ExecutionResumed), None, _HOLDER),
+    Standing(WAITING, (), None, _HOLDER, "who drives it says so with the events it appends"),
+    Standing(COMPLETED, (ExecutionCompleted,), (), "nobody"),
+    Standing(FAILED, (ExecutionFailed,), (ExecutionResumed,), "who resumes it, with a lease of its own"),
+    Standing(CANCELLED, (ExecutionCancelled,), (ExecutionResumed,), "who resumes it, with a lease of its own"),
+    Standing(MOVED, (ExecutionMoved,), (), "nobody"),
+    Standing(CONTINUED, (ExecutionContinuedAsNew,), (), "nobody"),
+)
+"""The whole state machine."""
+
+STATUSES = tuple(standing.status for standing in STANDINGS)
+_UNENDED = (PENDING, RUNNING, WAITING)
+TERMINAL = frozenset(STATUSES) - set(_UNENDED)
+"""The ends."""
+FINAL = frozenset(standing.status for standing in STANDINGS if standing.allows == ())
+"""The ends that nothing may follow, not even a resumption."""
+STATUS_AFTER: Mapping[Kind, str] = {kind: standing.status for standing in STANDINGS for kind in standing.brought_by}
+"""The events that change a status, and to what."""
+_ALLOWED = {standing.status: standing.allows for standing in STANDINGS}
+
+
+def may_follow(status: str, kind: Kind) -> bool:
+    """Return whether an event of that kind may be appended to an execution of that status.
+
+    Examples
+    --------
+    >>> may_follow("completed", ExecutionCancelled), may_follow("failed", ExecutionResumed)
+    (False, True)
+    """
+    allowed = _ALLOWED[status]
+    return kind is not ExecutionStarted if allowed is None else kind in allowed
+
+
+def check_may_follow(execution_id: str, status: str, kind: Kind) -> None:
+    """Raise `ExecutionEndedError` unless an event of that kind may be appended."""
+    if status in TERMINAL and not may_follow(status, kind):
+        raise ExecutionEndedError(execution_id, status, kind.event_type, resumable=status not in FINAL)
+
+
+def as_table() -> str:
+    """Return the state machine as a table in Markdown."""
+    rows = ["| status | comes with | may be appended then | by |", "|---|---|---|---|"]
+    rows += [
+        f"| {standing.status} | {_named(standing.brought_by) or standing.told_by} | {_followers(standing.allows)} | "
+        f"{standing.writer} |"
+        for standing in STANDINGS
+    ]
+    return "\n".join(rows)
+
+
+def _followers(allowed: tuple[Kind, ...] | None) -> str:
+    return f"all but `{ExecutionStarted.event_type}`" if allowed is None else _named(allowed) or "nothing"
+
+
+def _named(kinds: tuple[Kind, ...]) -> str:
+    return ", ".join(f"`{kind.event_type}`" for kind in kinds)
