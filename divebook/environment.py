@@ -45,8 +45,8 @@ from divebook.store import EventStore, ExecutionRecord, open_store
 from divebook.store.durability import Durability, durability_called
 from divebook.workflow.definition import AgentDefinition, Config, Definitions, Workflow
 from divebook.workflow.functions import FUNCTION, WORKFLOW_FUNCTIONS
-from divebook.workflow.graph import missing_agents
 from divebook.workflow.inputs import bind_inputs
+from divebook.workflow.references import missing_agents
 from divebook.workflow.settings import check_default_workflow, check_providers, require_name, with_defaults
 from divebook.workflow.step import STEP_TYPES
 

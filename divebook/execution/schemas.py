@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from divebook.errors import DefinitionError
-from divebook.workflow.problem import Problem
+from divebook.errors import DefinitionError, Problem
 
 
 def complaint(schema: Mapping[str, Any], value: Any) -> str | None:

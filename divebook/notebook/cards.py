@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 from IPython.core.error import UsageError
 
-from divebook.errors import DefinitionError, DivebookError, SetupError
+from divebook.errors import DefinitionError, DivebookError, Place, Problem, SetupError
 from divebook.text.shown import one_line, visible
-from divebook.workflow.problem import Place, Problem, nearest_position
+from divebook.workflow.located import nearest_position
 
 Positions: TypeAlias = Mapping[Place, tuple[int, int]]
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import cast
 
 from divebook import bounds
+from divebook.errors import Place
 from divebook.notebook.outline import Outline, Spot, keys_below
 from divebook.workflow import schema
 from divebook.workflow.ask import KINDS
 from divebook.workflow.kinds import INPUT_TYPES, Flag, Many, One, Text, Texts
-from divebook.workflow.problem import Place
 from divebook.workflow.step import STEP_TYPES
 from divebook.workflow.table import Key, Table
 

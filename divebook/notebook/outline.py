@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from divebook.workflow.problem import Place
+from divebook.errors import Place
 
 _KEY = re.compile(r"""("[^"]*"|'[^']*'|[^\s#&*!|>%@`{}\[\],"'-][^:#]*?|-[^\s:#][^:#]*?)\s*:(?=\s|$)""")
 _DASH = re.compile(r"-(?: +|$)")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from divebook.pipeline.config import AgentStage, PipelineConfig
+from divebook.pipeline.config import PipelineConfig
+from divebook.pipeline.stage import AgentStage
 
 
 def ready_stages(

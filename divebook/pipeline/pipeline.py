@@ -22,11 +22,12 @@ from divebook.events import catalog
 from divebook.events.event import to_microseconds
 from divebook.execution.execution import Execution
 from divebook.pipeline.compiled import DETACHED, ENVELOPE, RESPONSE, SLOTS, compiled
-from divebook.pipeline.config import AgentStage, PipelineConfig, RunMode
+from divebook.pipeline.config import PipelineConfig, RunMode
 from divebook.pipeline.envelope import Envelope, InterruptResponse
 from divebook.pipeline.envelope.sources import utc_now
 from divebook.pipeline.order import ready_stages
 from divebook.pipeline.reflection import question_inside, reflect, state_of
+from divebook.pipeline.stage import AgentStage
 from divebook.pipeline.stages import StageFunctions, progress, stage_step
 from divebook.pipeline.stages.functions import StageFunction
 from divebook.pipeline.stages.handler import slots_from, slots_to

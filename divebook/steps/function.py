@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 
 from divebook.engine.retries import Failure, names_of, retry_delay_of
-from divebook.errors import DefinitionError, NotFoundError, OperationError, StepError
+from divebook.errors import DefinitionError, NotFoundError, OperationError, Problem, StepError
 from divebook.events.recorded import opened
 from divebook.execution.children import DriveChild
 from divebook.execution.context import STRAND, StepContext
@@ -25,7 +25,6 @@ from divebook.execution.threads import in_thread
 from divebook.scripting import value_text
 from divebook.steps.approval import approved
 from divebook.workflow.functions import CURRENT, RESULT, WORKFLOW_FUNCTIONS, StepFunction
-from divebook.workflow.problem import Problem
 
 STEP_EXECUTION = "step_execution"
 VERSION_DECISION = "version_decision"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from divebook.errors import ScriptSyntaxError, TemplateError
+from divebook.errors import Place, Problem, ScriptSyntaxError, TemplateError
 from divebook.scripting import check_condition, check_expression, check_script, check_template
 from divebook.workflow.definition import Definitions, Step, Workflow
-from divebook.workflow.problem import Place, Problem, nearest_position
+from divebook.workflow.located import nearest_position
 from divebook.workflow.rules import is_expression
 
 Check = Callable[[str], None]

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from divebook.errors import DefinitionError, nearest
+from divebook.errors import DefinitionError, Problem, nearest
 from divebook.text.durations import parse_duration
-from divebook.workflow.problem import Problem
 from divebook.workflow.record import Record, json_value
 
 KINDS = (

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from divebook.errors import DefinitionError
-from divebook.workflow.problem import Problem
+from divebook.errors import DefinitionError, Problem
 from divebook.workflow.record import Record
 
 SOURCES = {

@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from divebook.bounds import Bounds
-from divebook.errors import DefinitionError, NotFoundError
+from divebook.errors import DefinitionError, NotFoundError, Place, Problem, Severity
 from divebook.workflow.content import ContentEntry
 from divebook.workflow.fingerprint import fingerprint_of
 from divebook.workflow.graph import check_workflow, reachable_from
-from divebook.workflow.problem import Place, Problem, Severity
 from divebook.workflow.record import Record, arguments, json_value, many, require_text
 from divebook.workflow.resources import (
     AgentDefinition,

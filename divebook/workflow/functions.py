@@ -15,10 +15,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, overload
 
-from divebook.errors import DefinitionError
+from divebook.errors import DefinitionError, Problem
 from divebook.workflow.definition import InputDefinition, Workflow
 from divebook.workflow.policies import Retry
-from divebook.workflow.problem import Problem
 from divebook.workflow.step import Step
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -7,15 +7,10 @@ from __future__ import annotations
 
 import keyword
 from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
-from divebook.errors import nearest
-from divebook.workflow.problem import Place, Problem, Severity
+from divebook.errors import Place, Problem, Severity, nearest
 from divebook.workflow.rules import bare_names, step_problems
 from divebook.workflow.step import Dialect, Step, chained
-
-if TYPE_CHECKING:
-    from divebook.workflow.definition import Definitions, Workflow
 
 NAME_HINT = "write letters, digits and _, beginning with a letter, and no word of Python's own"
 
@@ -30,11 +25,6 @@ def reachable_from(steps: Mapping[str, Step], name: str) -> frozenset[str]:
         seen |= targets
         waiting.extend(targets)
     return frozenset(seen)
-
-
-def reachable(workflow: Workflow, step: str) -> frozenset[str]:
-    """Return the steps that a path at `step` can still come to; each answer is computed once per workflow."""
-    return workflow.reachable(step)
 
 
 def check_workflow(
@@ -92,38 +82,8 @@ def duplicate_names(kind: str, names: Iterable[str], place: Place = (), severity
     return problems
 
 
-def check_references(definitions: Definitions, known_agents: Iterable[str] = ()) -> list[Problem]:
-    """Return the steps and agents that name an agent which neither `definitions` nor `known_agents` hold."""
-    known = {*known_agents, *(agent.name for agent in definitions.agents)}
-    problems = [
-        found.below("Workflows", index)
-        for index, workflow in enumerate(definitions.workflows)
-        for found in missing_agents(workflow, known)
-    ]
-    for index, agent in enumerate(definitions.agents):
-        for number, name in enumerate(agent.subordinates):
-            if name not in known:
-                problems.append(_no_agent(name, known).below("Agents", index, "Subordinates", number))
-    return [found.at(*definitions.positions.get(found.place, (0, 0))) for found in problems]
-
-
-def missing_agents(workflow: Workflow, known: Iterable[str]) -> list[Problem]:
-    """Return the steps that name an agent which is not `known`; a step without one takes the default agent."""
-    names = frozenset(known)
-    return [
-        _no_agent(step.agent, names).below("Steps", index, "Agent")
-        for index, step in enumerate(workflow.steps)
-        if step.agent is not None and step.agent not in names
-    ]
-
-
-def _no_agent(name: str, known: Iterable[str]) -> Problem:
-    names = sorted(known)
-    others = f"there is {', '.join(names[:10])}" if names else "no agent is defined"
-    return Problem(f"agent {name} not found", key="Agent", hint=_did_you_mean(name, names) or others)
-
-
-def _did_you_mean(name: str, candidates: Iterable[str]) -> str | None:
+def did_you_mean(name: str, candidates: Iterable[str]) -> str | None:
+    """Return a hint that names the nearest of some names, or None if none is near."""
     match = nearest(name, candidates)
     return f"did you mean {match!r}?" if match else None
 
@@ -134,12 +94,12 @@ def _dangling(steps: Sequence[Step]) -> Iterable[Problem]:
         for number, edge in enumerate(step.edges):
             if edge.step not in names:
                 place: Place = ("Steps", index, "Next", number, "Step")
-                hint = _did_you_mean(edge.step, names)
+                hint = did_you_mean(edge.step, names)
                 yield Problem(f'edge to step "{edge.step}" not found', key="Step", place=place, hint=hint)
         for number, policy in enumerate(step.catch):
             if policy.step not in names:
                 place = ("Steps", index, "Catch", number, "Step")
-                hint = _did_you_mean(policy.step, names)
+                hint = did_you_mean(policy.step, names)
                 yield Problem(
                     f'Catch goes to step "{policy.step}", which does not exist', key="Step", place=place, hint=hint
                 )

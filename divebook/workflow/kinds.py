@@ -11,10 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from divebook.errors import nearest
+from divebook.errors import Place, nearest
 from divebook.text.durations import parse_duration
 from divebook.workflow.located import Mapping, Node, Scalar, Sequence, kind_of
-from divebook.workflow.problem import Place
 from divebook.workflow.reading import Reading
 
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping as AnyMapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from divebook.errors import Place
+
 MAX_DEPTH = 64
 MAX_NODES = 200_000
 MAX_TEXT = 2_000_000
@@ -102,3 +104,11 @@ def _scalar(value: Any) -> Scalar:
     if isinstance(value, str | int | float):
         return Scalar(value, str(value))
     raise TypeError(f"{type(value).__name__} is not plain data: use text, numbers, lists and mappings")
+
+
+def nearest_position(place: Place, positions: AnyMapping[Place, tuple[int, int]]) -> tuple[int, int]:
+    """Return line and column of a place, or of the nearest one above it that is known; (0, 0) if none is."""
+    for length in range(len(place), -1, -1):
+        if place[:length] in positions:
+            return positions[place[:length]]
+    return (0, 0)

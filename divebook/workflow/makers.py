@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from divebook.bounds import Bounds
-from divebook.errors import BoundsError, DefinitionError
+from divebook.errors import BoundsError, DefinitionError, Place, Problem, Severity
 from divebook.workflow.ask import Ask
 from divebook.workflow.content import EXACTLY_ONE, ContentEntry
 from divebook.workflow.definition import (
@@ -20,7 +20,6 @@ from divebook.workflow.definition import (
 from divebook.workflow.graph import check_workflow, duplicate_names
 from divebook.workflow.kinds import INVALID
 from divebook.workflow.policies import Retry
-from divebook.workflow.problem import Place, Problem, Severity
 from divebook.workflow.reading import Reading
 from divebook.workflow.resources import DIVE_PROVIDERS, AgentDefinition
 from divebook.workflow.step import INFERRED_TYPES, Step

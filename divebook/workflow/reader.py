@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
+from divebook.errors import Place
 from divebook.workflow import located
 from divebook.workflow.definition import AgentDefinition, Definitions, Dialect, Workflow
 from divebook.workflow.json_text import parse_json
 from divebook.workflow.kinds import INVALID
 from divebook.workflow.located import MAX_TEXT, NOWHERE, Mark, Node, Scalar, kind_of
-from divebook.workflow.problem import Place
 from divebook.workflow.reading import Format, Reading
 from divebook.workflow.schema import AGENT, DEFINITIONS, WORKFLOW
 from divebook.workflow.yaml_text import parse_yaml

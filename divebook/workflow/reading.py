@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NoReturn
 
-from divebook.errors import DefinitionError
-from divebook.workflow.located import Mapping, Mark, Node, Scalar
-from divebook.workflow.problem import Place, Problem, Severity, nearest_position
+from divebook.errors import DefinitionError, Place, Problem, Severity
+from divebook.workflow.located import Mapping, Mark, Node, Scalar, nearest_position
 from divebook.workflow.step import Dialect
 
 Format = Literal["yaml", "json"]

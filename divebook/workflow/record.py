@@ -10,9 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, field, fields
 from typing import Any, ClassVar, Self, TypeAlias
 
-from divebook.errors import DefinitionError, UnstorableValueError
+from divebook.errors import DefinitionError, Problem, UnstorableValueError
 from divebook.events.values import normalize
-from divebook.workflow.problem import Problem
 
 Reader: TypeAlias = Callable[[Any], Any]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 
-from divebook.errors import nearest
-from divebook.workflow.problem import Place, Problem, Severity
+from divebook.errors import Place, Problem, Severity, nearest
 from divebook.workflow.step import STAGE, STEP_TYPES, Dialect, Each, Step
 
 USED = {

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
-from divebook.errors import SetupError
+from divebook.errors import Place, SetupError
 from divebook.workflow.definition import AgentDefinition, Config, Definitions, ModelSettings, ProviderSettings
-from divebook.workflow.problem import Place
 
 DEFAULT_PROVIDER = "anthropic"
 

@@ -11,11 +11,10 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any, Literal
 
-from divebook.errors import DefinitionError
+from divebook.errors import DefinitionError, Problem
 from divebook.workflow.ask import Ask
 from divebook.workflow.content import ContentEntry
 from divebook.workflow.policies import Catch, Retry, catches
-from divebook.workflow.problem import Problem
 from divebook.workflow.record import Record, json_value, many, one, require_text
 
 STAGE = "stage"

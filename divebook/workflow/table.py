@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from divebook.errors import nearest
+from divebook.errors import Place, nearest
 from divebook.workflow import located
 from divebook.workflow.kinds import INVALID, Kind
 from divebook.workflow.located import Scalar
-from divebook.workflow.problem import Place
 from divebook.workflow.reading import Reading
 
 

@@ -3,8 +3,8 @@ import pytest
 from divebook import AgentStage, Pipeline, PipelineConfig
 from divebook.errors import DefinitionError, NotFoundError
 from divebook.pipeline.compiled import compiled
-from divebook.pipeline.config import EdgeLimit, RoutingRule
 from divebook.pipeline.order import ready_stages, skipped_stages
+from divebook.pipeline.stage import EdgeLimit, RoutingRule
 from tests.pipeline.worlds import chain, flat
 
 

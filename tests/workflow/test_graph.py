@@ -1,7 +1,7 @@
 """What is reachable in a workflow."""
 
 from divebook.workflow.definition import Workflow
-from divebook.workflow.graph import missing_agents, reachable
+from divebook.workflow.references import missing_agents
 from divebook.workflow.step import Step
 
 
@@ -21,29 +21,29 @@ def diamond():
 
 
 def test_everything_below_a_step_is_reachable_but_not_the_step_itself():
-    assert reachable(diamond(), "a") == {"b", "c", "d", "e"}
-    assert reachable(diamond(), "c") == {"d", "e"}
-    assert reachable(diamond(), "e") == frozenset()
+    assert diamond().reachable("a") == {"b", "c", "d", "e"}
+    assert diamond().reachable("c") == {"d", "e"}
+    assert diamond().reachable("e") == frozenset()
 
 
 def test_in_a_circle_a_step_reaches_itself():
     workflow = Workflow("w", [script("a"), script("b", next=[("a", "$(state.again)")])])
-    assert reachable(workflow, "b") == {"a", "b"}
+    assert workflow.reachable("b") == {"a", "b"}
 
 
 def test_reachability_is_computed_once():
     workflow = diamond()
-    assert reachable(workflow, "a") is reachable(workflow, "a")
+    assert workflow.reachable("a") is workflow.reachable("a")
 
 
 def test_a_long_chain_is_no_problem():
     workflow = Workflow("w", [script(f"s{number}") for number in range(5000)])
-    assert len(reachable(workflow, "s0")) == 4999
+    assert len(workflow.reachable("s0")) == 4999
 
 
 def test_a_stored_definition_with_a_dangling_edge_does_not_break_reachability():
     stored = {"name": "w", "steps": [{"name": "a", "type": "script", "edges": [{"step": "gone"}]}]}
-    assert reachable(Workflow.from_dict(stored), "a") == {"gone"}
+    assert Workflow.from_dict(stored).reachable("a") == {"gone"}
 
 
 def test_steps_without_an_agent_take_the_default_one():

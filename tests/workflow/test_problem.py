@@ -1,6 +1,6 @@
 """How a problem reads."""
 
-from divebook.workflow.problem import Problem
+from divebook.errors import Problem
 
 
 def test_a_problem_in_a_text_gives_line_and_column():

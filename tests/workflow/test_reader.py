@@ -4,8 +4,8 @@ import pytest
 
 from divebook.errors import DefinitionError
 from divebook.workflow.definition import Each, Edge
-from divebook.workflow.graph import check_references
 from divebook.workflow.reader import definitions_from, read_agent, read_definitions, read_workflow
+from divebook.workflow.references import check_references
 
 
 def problems_of(text, **options):

@@ -4,8 +4,8 @@ import pytest
 
 from divebook.errors import DefinitionError, SetupError
 from divebook.workflow.definition import AgentDefinition, Config, ModelSettings, ProviderSettings
-from divebook.workflow.graph import check_references
 from divebook.workflow.reader import definitions_from, read_agent
+from divebook.workflow.references import check_references
 from divebook.workflow.settings import (
     check_default_workflow,
     check_providers,

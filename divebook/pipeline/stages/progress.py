@@ -6,11 +6,11 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from divebook.pipeline.config import AgentStage, PipelineConfig, RunMode
+from divebook.pipeline.config import PipelineConfig, RunMode
 from divebook.pipeline.envelope import Envelope, InterruptKind, ReasonClass, TerminalReason, edge_key
-from divebook.pipeline.envelope.stages import START
+from divebook.pipeline.envelope.stages import END, START
 from divebook.pipeline.order import ready_stages
-from divebook.pipeline.rules import ASKING, END
+from divebook.pipeline.stage import ASKING, AgentStage
 
 DENIED = "User denied confirmation"
 RAISE, STOP = "raise", "stop"

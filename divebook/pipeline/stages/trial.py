@@ -14,9 +14,9 @@ from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.operations import ACTION_EXECUTION, AGENT_RESPONSE, Reserved, StreamedCall, Write
 from divebook.errors import BoundExceededError, StageTimeoutError, StepError
 from divebook.execution.context import StepContext
-from divebook.pipeline.config import AgentStage
 from divebook.pipeline.envelope import Envelope
 from divebook.pipeline.envelope.parts import PARTS
+from divebook.pipeline.stage import AgentStage
 from divebook.pipeline.stages.functions import StageFunction, StageResult, called
 
 STAGE_CALL = "stage_call"

@@ -11,9 +11,10 @@ from typing import Any
 from divebook.engine.retries import Failure, retry_delay_of, text_of
 from divebook.errors import DivergenceError, StepError, StoreError
 from divebook.execution.context import StepContext
-from divebook.pipeline.config import AgentStage, PipelineConfig
+from divebook.pipeline.config import PipelineConfig
 from divebook.pipeline.envelope import Envelope, ProcessingStatus, TerminalReason
 from divebook.pipeline.envelope.times import to_text
+from divebook.pipeline.stage import AgentStage
 from divebook.pipeline.stages.functions import StageFunctions
 from divebook.pipeline.stages.progress import question_id
 from divebook.pipeline.stages.trial import AFTER, BEFORE, Trial
