@@ -7,15 +7,15 @@ conversation is run again, and every request that the log knows is answered from
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from decimal import Decimal
 from functools import partial
 from typing import Any, cast
 
+import anyio
 from pydantic import TypeAdapter
 from pydantic_ai import Agent as ModelAgent
-from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import (
     BinaryContent,
     DocumentUrl,
@@ -27,12 +27,13 @@ from pydantic_ai.messages import (
     UserContent,
     UserPromptPart,
 )
-from pydantic_ai.models import Model, ModelRequestParameters, infer_model
+from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings, ThinkingLevel
 from pydantic_ai.usage import RequestUsage, UsageLimits
 
+from divebook.agents.clients import CLIENTS
 from divebook.agents.prices import cost_of, estimate
 from divebook.agents.scripted import SCRIPTED, ScriptedModel, words
 from divebook.agents.streaming import stream_response
@@ -47,11 +48,17 @@ _RESPONSE = TypeAdapter(ModelResponse)
 
 
 class RecordedModel(WrapperModel):
-    """A model whose requests are recorded once and answered from the log ever after."""
+    """A model whose requests are recorded once and answered from the log ever after.
 
-    def __init__(self, wrapped: Model, operation: RunOperation, parameters: Mapping[str, Any]) -> None:
+    Parameters
+    ----------
+    seconds
+        How long one request may take, streamed or not.
+    """
+
+    def __init__(self, wrapped: Model, operation: RunOperation, parameters: Mapping[str, Any], seconds: float) -> None:
         super().__init__(wrapped)
-        self._operation, self._parameters = operation, dict(parameters)
+        self._operation, self._parameters, self._seconds = operation, dict(parameters), seconds
         self._requests = 0
 
     async def request(
@@ -63,11 +70,12 @@ class RecordedModel(WrapperModel):
         """Make the request, or return the recorded response."""
 
         async def call() -> dict[str, Any]:
-            return _plain(await self.wrapped.request(messages, model_settings, model_request_parameters))
+            request = self.wrapped.request(messages, model_settings, model_request_parameters)
+            return _plain(await self._in_time(request))
 
         async def streamed(write: Write) -> dict[str, Any]:
             ask = self.wrapped.stream if isinstance(self.wrapped, _Scripted) else partial(stream_response, self.wrapped)
-            return _plain(await ask(messages, model_settings, model_request_parameters, write))
+            return _plain(await self._in_time(ask(messages, model_settings, model_request_parameters, write)))
 
         self._requests += 1
         parameters = self._parameters if self._requests == 1 else {**self._parameters, "request": self._requests}
@@ -81,6 +89,14 @@ class RecordedModel(WrapperModel):
             streamed=streamed,
         )
         return _RESPONSE.validate_python({key: value for key, value in recorded.items() if key != COST})
+
+    async def _in_time(self, request: Awaitable[ModelResponse]) -> ModelResponse:
+        """Return the response, or raise TimeoutError; a provider's own timeout holds for each piece by itself."""
+        with anyio.move_on_after(self._seconds):
+            return await request
+        raise TimeoutError(
+            f"the response was not complete after {self._seconds:g} seconds; ResponseTimeout allows more"
+        )
 
     def _reserved(self, messages: list[ModelMessage], settings: ModelSettings | None) -> Reserved:
         if isinstance(self.wrapped, _Scripted):
@@ -122,7 +138,7 @@ async def respond(
     """Run one conversation of `agent` to its final text; see `Agent.respond`."""
     parameters = {"agent": definition.name, "prompt": "", "model": model_name, **message.to_dict()}
     runner = ModelAgent(
-        RecordedModel(_resolve(model), operation, parameters),
+        RecordedModel(await _resolved(model), operation, parameters, definition.response_timeout),
         name=definition.name,
         instructions=message.instructions,
         model_settings=_settings(definition),
@@ -132,13 +148,10 @@ async def respond(
     return result.output
 
 
-def _resolve(model: Model | ScriptedModel | str) -> Model:
+async def _resolved(model: Model | ScriptedModel | str) -> Model:
     if isinstance(model, ScriptedModel):
         return _Scripted(model)
-    try:
-        return infer_model(model)
-    except (UserError, ImportError) as error:
-        raise SetupError(f"model {model!r} cannot be used: {error}") from error
+    return await CLIENTS.model(model) if isinstance(model, str) else model
 
 
 class _Scripted(FunctionModel):
@@ -221,7 +234,7 @@ def _usage(recorded: Mapping[str, Any]) -> dict[str, int]:
 
 def _settings(definition: AgentDefinition) -> ModelSettings:
     """Return pydantic-ai's settings for an agent."""
-    settings = ModelSettings(timeout=definition.response_timeout)
+    settings = ModelSettings(timeout=definition.response_timeout, max_retries=0)
     own = definition.model_settings
     if own is None:
         return settings

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 
-import anyio
 from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError
 from pydantic_ai.messages import (
     ModelMessage,
@@ -38,8 +37,6 @@ async def stream_response(
 
     Raises
     ------
-    TimeoutError
-        The response took longer than its timeout, which providers apply to each piece of a stream by itself.
     ModelAPIError
         The stream ended before the response was complete.
     """
@@ -47,7 +44,10 @@ async def stream_response(
         stream = await _opened(stack, model, messages, settings, parameters)
         if stream is None:
             return await model.request(messages, settings, parameters)
-        await _read(stream, settings, write)
+        async for event in stream:
+            text = _text_of(event)
+            if text:
+                write(text)
         response = stream.get()
     if response.state == "incomplete":
         raise ModelAPIError(model.model_name, "the stream ended before the response was complete")
@@ -72,18 +72,6 @@ async def _opened(
         if error.status_code in REFUSALS and "stream" in str(error.body).lower():
             return None
         raise
-
-
-async def _read(stream: StreamedResponse, settings: ModelSettings | None, write: Write) -> None:
-    limit = (settings or {}).get("timeout")
-    seconds = limit if isinstance(limit, int | float) else None
-    with anyio.move_on_after(seconds) as scope:
-        async for event in stream:
-            text = _text_of(event)
-            if text:
-                write(text)
-    if scope.cancelled_caught:
-        raise TimeoutError(f"the response was not complete after {seconds:g} seconds; ResponseTimeout allows more")
 
 
 def _may_stream(model: Model) -> bool:

@@ -1,0 +1,98 @@
+"""Clients of model providers: one per provider and process, shared by all agents and closed with the last environment.
+
+Making a client loads a provider's library and certificates (20 ms and more), and each one keeps connections of its own,
+so that a client per request is slow and uses up file descriptors (``tests/agents/test_clients.py``).
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+import anyio
+import anyio.to_thread
+
+from divebook.errors import SetupError
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import Model
+    from pydantic_ai.providers import Provider
+
+
+class ModelClients:
+    """Models by name, each over the one client of its provider; lives on one event loop.
+
+    A client is made with the keys and addresses that the process's environ has at that time. When the environ changes,
+    as when somebody sets a key that was missing, the next request gets a new client.
+    """
+
+    def __init__(self) -> None:
+        self._models: dict[tuple[int, int, str], Model] = {}
+        self._providers: dict[tuple[int, int, str], Provider[Any]] = {}
+        self._entered: set[int] = set()
+        self._open = AsyncExitStack()
+        self._users: WeakSet[object] = WeakSet()
+        self._making = anyio.Lock()
+
+    def join(self, user: object) -> None:
+        """Count a user, such as an environment; clients stay open as long as there is one."""
+        self._users.add(user)
+
+    async def leave(self, user: object) -> None:
+        """Count a user no more, and close the clients if it was the last; call it on the loop that made them."""
+        self._users.discard(user)
+        if not self._users:
+            await self.close()
+
+    async def model(self, name: str) -> Model:
+        """Return the model called ``provider:model``.
+
+        Raises
+        ------
+        SetupError
+            Its provider is not known, its library is not installed, or it has no key.
+        """
+        key = (os.getpid(), hash(frozenset(os.environ.items())), name)
+        async with self._making:
+            if key not in self._models:
+                # loading a provider's library takes up to a second: in a thread, so that other paths go on meanwhile
+                self._models[key] = await anyio.to_thread.run_sync(self._make, key)
+                await self._enter_new()
+        return self._models[key]
+
+    def _make(self, key: tuple[int, int, str]) -> Model:
+        from pydantic_ai.exceptions import UserError
+        from pydantic_ai.models import infer_model
+        from pydantic_ai.providers import infer_provider
+
+        pid, environ, name = key
+
+        def shared(provider: str) -> Provider[Any]:
+            found = self._providers.get((pid, environ, provider))
+            if found is None:
+                found = self._providers[pid, environ, provider] = infer_provider(provider)
+            return found
+
+        try:
+            return infer_model(name, shared)
+        except (UserError, ImportError, ValueError) as error:
+            raise SetupError(f"model {name!r} cannot be used: {error}") from error
+
+    async def _enter_new(self) -> None:
+        """Take over the closing of clients that pydantic-ai would otherwise leave open."""
+        for provider in self._providers.values():
+            if id(provider) not in self._entered:
+                self._entered.add(id(provider))
+                await self._open.enter_async_context(provider)
+
+    async def close(self) -> None:
+        """Close every client; the next request makes new ones."""
+        opened, self._open = self._open, AsyncExitStack()
+        self._models, self._providers, self._entered = {}, {}, set()
+        await opened.aclose()
+
+
+CLIENTS = ModelClients()
+"""Those of this process, on the engine's loop."""
