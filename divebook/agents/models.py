@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from divebook.agents.scripted import SCRIPTED
 from divebook.errors import SetupError
 
 _PROVIDERS = {"openai-completions": "openai-chat"}
 """Seed names that differ from pydantic-ai's."""
+
+DEFAULT_MODELS = {
+    "anthropic": "claude-sonnet-5-5",
+    "cerebras": "gpt-oss-120b",
+    "cohere": "command-a-plus-05-2026",
+    "deepseek": "deepseek-flash",
+    "google": "gemini-3.8-flash",
+    "google-cloud": "gemini-3.8-flash",
+    "groq": "openai/gpt-oss-120b",
+    "mistral": "mistral-medium-latest",
+    "openai": "gpt-6-luna",
+    "openai-chat": "gpt-6-luna",
+    "openai-responses": "gpt-6-luna",
+    "xai": "grok-4-1-fast-non-reasoning",
+}
+"""The model of a provider that is named without one."""
+MOST_LISTED = 8
 
 
 def is_known_provider(name: str) -> bool:
@@ -28,16 +47,14 @@ def model_name(provider: str | None, model: str | None, default_provider: str = 
     Raises
     ------
     SetupError
-        Only one half of the name is known.
+        A model is named without a provider, or the provider has no model in `DEFAULT_MODELS`.
     """
     model = model or default_model
     provider = provider or default_provider
     if model == SCRIPTED or (not model and not provider):
         return SCRIPTED
     if not model:
-        raise SetupError(
-            f'provider "{provider}" is named without a model; add for example `Model: <name>`', ("Provider",)
-        )
+        return _default_model(provider)
     if ":" in model:
         return model
     if not provider:
@@ -46,3 +63,24 @@ def model_name(provider: str | None, model: str | None, default_provider: str = 
             ("Model",),
         )
     return f"{_PROVIDERS.get(provider, provider)}:{model}"
+
+
+def _default_model(provider: str) -> str:
+    name = _PROVIDERS.get(provider, provider)
+    if name in DEFAULT_MODELS:
+        return f"{name}:{DEFAULT_MODELS[name]}"
+    known = known_models(name)
+    more = ", ..." if len(known) > MOST_LISTED else ""
+    advice = f"one of {', '.join(known[:MOST_LISTED])}{more}" if known else "a model that you have there"
+    raise SetupError(
+        f'provider "{provider}" is named without a model, and has no default; add `Model: <name>`, {advice}',
+        ("Provider",),
+    )
+
+
+def known_models(provider: str) -> list[str]:
+    """Return the models of a provider that pydantic-ai knows by name, sorted; others may work as well."""
+    from pydantic_ai.models import KnownModelName
+
+    names = get_args(KnownModelName.__value__)
+    return sorted(name.partition(":")[2] for name in names if name.partition(":")[0] == provider)

@@ -3,7 +3,7 @@
 import pytest
 
 from divebook import Agent, ScriptedModel, Step, Workflow
-from divebook.agents.models import is_known_provider, model_name
+from divebook.agents.models import DEFAULT_MODELS, is_known_provider, known_models, model_name
 from divebook.errors import SetupError
 from divebook.workflow.definition import AgentDefinition, ContentEntry, ModelSettings
 from tests.execution.worlds import environment, event_types, run
@@ -21,16 +21,31 @@ ASK = Workflow("w", [Step("ask", prompt="Say hello to ${inputs.who}", store="r")
         (("openai-completions", "gpt-x"), "openai-chat:gpt-x"),
         ((None, None, "groq", "llama"), "groq:llama"),
         (("ollama", None, "groq", "llama"), "ollama:llama"),
+        (("anthropic", None), "anthropic:claude-sonnet-5-5"),
+        (("openai-completions", None), "openai-chat:gpt-6-luna"),
     ],
 )
 def test_model_names(given, expected):
     assert model_name(*given) == expected
 
 
-@pytest.mark.parametrize("given", [("anthropic", None), (None, "gpt-x")])
-def test_half_a_model_name_is_an_error_that_says_what_is_missing(given):
-    with pytest.raises(SetupError, match="without a"):
+@pytest.mark.parametrize(
+    ("given", "missing"),
+    [
+        (("ollama", None), 'provider "ollama" is named without a model, and has no default.* a model that you have'),
+        (("zai", None), "named without a model, and has no default.* one of glm-"),
+        ((None, "gpt-x"), 'model "gpt-x" is named without a provider; write `Model: <provider>:gpt-x`'),
+    ],
+)
+def test_half_a_model_name_is_an_error_that_says_what_is_missing(given, missing):
+    with pytest.raises(SetupError, match=missing):
         model_name(*given)
+
+
+@pytest.mark.parametrize(("provider", "model"), DEFAULT_MODELS.items())
+def test_a_provider_with_a_default_model_is_known_and_so_is_the_model(provider, model):
+    assert is_known_provider(provider)
+    assert not (known := known_models(provider)) or model in known
 
 
 def test_known_providers():
