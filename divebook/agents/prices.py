@@ -53,6 +53,11 @@ def cost_of(response: ModelResponse) -> int | None:
     )
 
 
+def is_priced(model: str, provider: str) -> bool:
+    """Return whether a price is known, so that `max_cost` can be kept."""
+    return _price(model, provider.partition("-")[0], 1, 1) is not None
+
+
 def _price(
     model: str, provider: str | None, written: int, answered: int, *, cache_read: int = 0, cache_write: int = 0
 ) -> int | None:

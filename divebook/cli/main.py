@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from divebook._version import __version__
-from divebook.cli import logs, questions, recovery, run, runs, upkeep
+from divebook.cli import doctor, logs, questions, recovery, run, runs, upkeep
 from divebook.cli.refusal import Commands
 
 app = typer.Typer(
@@ -32,6 +32,7 @@ app.command("signal", epilog='Example: divebook signal exec_01k8 approved \'{"by
 app.command("cancel", epilog="Example: divebook cancel exec_01k8")(runs.cancel)
 app.command("recover", epilog="Example: divebook recover --all -d audit.yaml")(recovery.recover)
 app.command("check", epilog="Example: divebook check")(upkeep.check)
+app.command("doctor", epilog="Example: divebook doctor audit.yaml --ping")(doctor.doctor)
 app.command("backup", epilog="Example: divebook backup backups/monday.db")(upkeep.backup)
 app.command("gc", epilog="Example: divebook gc --older-than 30d --dry-run")(upkeep.gc)
 app.command("export", epilog="Example: divebook export exec_01k8 audit.jsonl")(logs.export)

@@ -2,6 +2,8 @@
 
 import json
 import threading
+import time
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 PIECES = ("Roses ", "are ", "red")
@@ -9,6 +11,22 @@ USAGE = {"prompt_tokens": 11, "completion_tokens": 6, "total_tokens": 17, "promp
 REFUSAL = {"message": "Your organization must be verified to stream this model.", "param": "stream", "code": "x"}
 BASE = {"id": "answer-1", "created": 1_700_000_000, "model": "gpt-4o-mini"}
 PATIENCE = 20
+
+
+@dataclass(frozen=True)
+class Mood:
+    """What befalls one request."""
+
+    status: int = 200
+    after: float | None = None
+    """Seconds of a Retry-After header."""
+    cut: bool = False
+    """Whether the connection ends without an answer."""
+    hang: float = 0.0
+    """Seconds after which the connection ends without an answer."""
+
+
+CALM = Mood()
 
 
 class ModelServer(ThreadingHTTPServer):
@@ -22,20 +40,40 @@ class ModelServer(ThreadingHTTPServer):
         Whether it ends the connection behind the first piece.
     holds
         Whether it writes no more behind the first piece, and waits for the other side to hang up.
+    moods
+        What befalls a request, by its number from 0: ``{3: Mood(429, after=0.01)}``; the others are answered.
     """
 
     daemon_threads = True
 
-    def __init__(self, *, refuses=False, cuts=False, holds=False):
+    def __init__(self, *, refuses=False, cuts=False, holds=False, moods=None):
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.refuses, self.cuts, self.holds = refuses, cuts, holds
+        self.refuses, self.cuts, self.holds, self.moods = refuses, cuts, holds, dict(moods or {})
         self.streamed = []
+        self.prompts = []
+        self.connections = 0
+        """How many were ever made."""
+        self.open = self.most_open = 0
+        self._counting = threading.Lock()
         self.hung_up = threading.Event()
         self.url = f"http://127.0.0.1:{self.server_port}/v1"
 
     def __enter__(self):
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
         return self
+
+    def connected(self, change):
+        """Count a connection that was made (1) or that ended (-1)."""
+        with self._counting:
+            self.connections += change > 0
+            self.open += change
+            self.most_open = max(self.most_open, self.open)
+
+    def mood_for(self, prompt):
+        """Note a request; return what befalls it."""
+        with self._counting:
+            self.prompts.append(prompt)
+            return self.moods.get(len(self.prompts) - 1, CALM)
 
     def __exit__(self, *_):
         self.shutdown()
@@ -45,22 +83,40 @@ class ModelServer(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
+    def setup(self):
+        """Count the connection."""
+        super().setup()
+        self.server.connected(1)
+
+    def finish(self):
+        """Count it no more."""
+        self.server.connected(-1)
+        super().finish()
+
     def log_message(self, *_):
         """Keep quiet."""
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        self.server.streamed.append(body["stream"])
-        if not body["stream"]:
+        self.server.streamed.append(bool(body.get("stream")))
+        mood = self.server.mood_for(str(body["messages"][-1]["content"]))
+        time.sleep(mood.hang)
+        if mood.cut or mood.hang:
+            self.close_connection = True
+        elif mood.status != 200:
+            self._send(mood.status, {"error": {"message": "not now"}}, mood.after)
+        elif not body.get("stream"):
             self._send(200, _completion())
         elif self.server.refuses:
             self._send(400, {"error": REFUSAL})
         else:
             self._stream(body["stream_options"]["include_usage"])
 
-    def _send(self, status, told):
+    def _send(self, status, told, after=None):
         data = json.dumps(told).encode()
         self.send_response(status)
+        if after is not None:
+            self.send_header("retry-after", str(after))
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(data)))
         self.end_headers()

@@ -1,0 +1,106 @@
+"""One client per provider, and what a request may take."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from divebook import Agent, Each, Environment, Step, Workflow
+from divebook.agents.clients import CLIENTS
+from divebook.execution.engine_thread import ENGINE
+from divebook.workflow.definition import AgentDefinition
+from tests.agents.model_server import PIECES, ModelServer, Mood
+
+PATIENCE = 60
+NAMED = "openai-chat:gpt-4o-mini"
+
+
+@pytest.fixture
+def serve(require, monkeypatch):
+    """Return ``serve(moods)``: a server to which a model named ``openai-chat:...`` goes."""
+    require("the library openai", importlib.util.find_spec("openai") is not None)
+    servers = []
+
+    def start(moods=None):
+        server = ModelServer(moods=moods).__enter__()
+        servers.append(server)
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("OPENAI_API_KEY", "none")
+        return server
+
+    yield start
+    ENGINE.submit(CLIENTS.close()).result(PATIENCE)
+    for server in servers:
+        server.__exit__()
+
+
+def labelling(rows, parallel, **agent):
+    """Return an environment whose workflow asks a model once for each row."""
+    each = Each(list(range(rows)), as_="row", parallel=parallel)
+    step = Step("label", agent="labeller", prompt="Label ${row}", each=each, store="labels")
+    definition = AgentDefinition("labeller", **agent)
+    return Environment(store="memory:", agents=[Agent(definition, model=NAMED)], workflows=[Workflow("label", [step])])
+
+
+def sockets():
+    return sum("socket:" in str(entry.readlink()) for entry in Path("/proc/self/fd").iterdir() if entry.exists())
+
+
+def test_requests_of_one_provider_share_their_connections(serve):
+    server = serve()
+    environment = labelling(40, parallel=4)
+    assert environment.start("label").wait(PATIENCE).variables == {"labels": ["".join(PIECES)] * 40}
+    assert environment.start("label").wait(PATIENCE).status == "completed"
+    assert len(server.prompts) == 80
+    assert server.connections <= 4
+
+
+def test_agents_of_one_provider_share_its_client_also_with_other_models(serve):
+    serve()
+
+    async def clients():
+        found = [await CLIENTS.model(name) for name in (NAMED, "openai-chat:gpt-4o", NAMED)]
+        return [model.client._client for model in found], found
+
+    (one, other, again), models = ENGINE.submit(clients()).result(PATIENCE)
+    assert one is other is again
+    assert models[0] is models[2] is not models[1]
+
+
+def test_a_key_that_is_set_later_is_used_without_a_restart(serve, monkeypatch):
+    serve()
+    first = ENGINE.submit(CLIENTS.model(NAMED)).result(PATIENCE)
+    monkeypatch.setenv("OPENAI_API_KEY", "another")
+    second = ENGINE.submit(CLIENTS.model(NAMED)).result(PATIENCE)
+    assert (first.client.api_key, second.client.api_key) == ("none", "another")
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts this process's sockets in /proc")
+def test_clients_are_closed_with_the_last_of_their_users(serve):
+    serve()
+    before = sockets()
+    users = [object.__new__(Environment) for _ in range(2)]
+    for user in users:
+        CLIENTS.join(user)
+    labelling(8, parallel=8).start("label").wait(PATIENCE)
+    assert sockets() > before
+    ENGINE.submit(CLIENTS.leave(users[0])).result(PATIENCE)
+    assert sockets() > before
+    ENGINE.submit(CLIENTS.leave(users[1])).result(PATIENCE)
+    assert sockets() == before
+
+
+def test_a_hanging_server_costs_one_response_timeout(serve):
+    server = serve({0: Mood(hang=2)})
+    execution = labelling(1, parallel=1, response_timeout=0.2).start("label").wait(PATIENCE)
+    assert execution.status == "failed"
+    assert "the response was not complete after 0.2 seconds; ResponseTimeout allows more" in execution.error
+    assert len(server.prompts) == 1
+
+
+def test_a_missing_library_is_named_with_the_command_that_installs_it(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "anthropic", None)
+    step = Step("ask", prompt="hi")
+    environment = Environment(store="memory:", agents=[Agent("a", model="anthropic:x")])
+    execution = environment.start(Workflow("w", [step])).wait(PATIENCE)
+    assert 'pip install "pydantic-ai-slim[anthropic]"' in execution.error

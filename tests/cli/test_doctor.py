@@ -1,0 +1,78 @@
+"""``divebook doctor``: libraries, keys and prices of the models that a definition names."""
+
+import json
+
+import pytest
+
+from tests.agents.model_server import PIECES, ModelServer
+from tests.cli.conftest import write
+
+AGENTS = """
+Agents:
+  - {Name: clerk, Model: "openai-chat:gpt-4o-mini"}
+  - {Name: critic, Model: "openai-chat:gpt-4o-mini"}
+  - {Name: offline}
+"""
+
+
+@pytest.fixture
+def agents(folder):
+    return write(folder / "agents.yaml", AGENTS)
+
+
+def rows(result):
+    return {row["model"]: row for row in json.loads(result.stdout)}
+
+
+def test_a_missing_key_is_named(agents, divebook, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    result = divebook("doctor", agents, "--json")
+    found = rows(result)["openai-chat:gpt-4o-mini"]
+    assert result.exit_code == 1
+    assert (found["agents"], found["library"], found["key"]) == ("clerk, critic", "installed", "set OPENAI_API_KEY")
+    assert found["price"] == "known"
+    assert rows(result)["scripted"]["usable"]
+
+
+def test_a_key_is_named_and_never_shown(agents, divebook, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-something-secret")
+    result = divebook("doctor", agents)
+    assert result.exit_code == 0
+    assert "OPENAI_API_KEY is set" in result.stdout
+    assert "secret" not in result.output
+
+
+def test_a_name_that_is_not_known_is_told_with_those_that_are(folder, divebook, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    result = divebook("doctor", write(folder / "a.yaml", "Agents: [{Name: a, Model: 'openai:gpt-6-lun'}]"))
+    assert "models known by name: " in result.stderr
+    assert "gpt-6-luna" in result.stderr
+
+
+def test_a_missing_library_is_named_with_the_command_that_installs_it(folder, divebook, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "anthropic", None)
+    result = divebook("doctor", write(folder / "a.yaml", "Agents: [{Name: a, Provider: anthropic}]"))
+    assert result.exit_code == 1
+    assert "pip install 'pydantic-ai-slim[anthropic]'" in result.stdout
+
+
+def test_a_ping_makes_one_request(agents, divebook, monkeypatch):
+    with ModelServer() as server:
+        monkeypatch.setenv("OPENAI_API_KEY", "none")
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        result = divebook("doctor", agents, "--ping", "--json")
+        assert rows(result)["openai-chat:gpt-4o-mini"]["answer"] == "".join(PIECES)
+        assert len(server.prompts) == 1
+
+
+def test_a_ping_that_fails_says_why(agents, divebook, monkeypatch):
+    with ModelServer() as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    result = divebook("doctor", agents, "--ping", "--json")
+    assert result.exit_code == 1
+    assert rows(result)["openai-chat:gpt-4o-mini"]["answer"].startswith("ModelConnectionError")
+
+
+def test_without_a_file_every_default_is_listed(divebook):
+    assert "openai:gpt-6-luna" in divebook("doctor").stdout
