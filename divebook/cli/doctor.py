@@ -27,7 +27,7 @@ def doctor(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Say for each model whether its library, its key and its price are there.
+    """Say what each model still needs: a library, a key, a price.
 
     Keys are named, never shown. Exit code 1 if a model cannot be asked.
     """
