@@ -54,6 +54,8 @@ class ModelServer(ThreadingHTTPServer):
         self.connections = 0
         """How many were ever made."""
         self.open = self.most_open = 0
+        self.left_alone = threading.Event()
+        """Set while no connection is open."""
         self._counting = threading.Lock()
         self.hung_up = threading.Event()
         self.url = f"http://127.0.0.1:{self.server_port}/v1"
@@ -68,6 +70,7 @@ class ModelServer(ThreadingHTTPServer):
             self.connections += change > 0
             self.open += change
             self.most_open = max(self.most_open, self.open)
+            (self.left_alone.clear if self.open else self.left_alone.set)()
 
     def mood_for(self, prompt):
         """Note a request; return what befalls it."""
