@@ -14,7 +14,7 @@ from divebook.agents.models import is_known_provider
 from divebook.bounds import Bounds
 from divebook.documents import DocumentRepository, FileDocuments
 from divebook.engine.bounds import within
-from divebook.engine.state import ExecutionState, Interrupt
+from divebook.engine.state import ExecutionState
 from divebook.errors import (
     AlreadyRegisteredError,
     DefinitionError,
@@ -30,6 +30,7 @@ from divebook.execution.control import Control
 from divebook.execution.execution import Execution
 from divebook.execution.notices import VARIABLE, Hook, Notices
 from divebook.execution.step_run import Handler, Services
+from divebook.questions import Question
 from divebook.scripting import Interpreter, default_interpreter
 from divebook.steps.action import ActionStep
 from divebook.steps.actions import REGISTERED, Action, built_in_actions
@@ -452,11 +453,11 @@ class Environment:
         """
         return self._control.signal(execution_id, name, payload, by)
 
-    def question(self, interrupt_id: str, execution_id: str | None = None) -> Interrupt:
+    def question(self, interrupt_id: str, execution_id: str | None = None) -> Question:
         """Return a question, answered or not, of an execution that has not ended; raises `NotFoundError`."""
         return self._control.question(interrupt_id, execution_id)
 
-    def interrupts(self) -> list[tuple[str, Interrupt]]:
+    def interrupts(self) -> list[tuple[str, Question]]:
         """Return every question that waits for an answer, with the id of its execution, newest execution first."""
         return self._control.questions()
 

@@ -12,10 +12,11 @@ from typing import Any, Protocol
 
 import pandas as pd
 
-from divebook.engine.state import Interrupt, PathState
+from divebook.engine.state import PathState
 from divebook.events import Event, catalog
 from divebook.events.event import to_datetime
 from divebook.history.spans import Span, spans_of
+from divebook.questions import Question
 from divebook.store import ExecutionRecord
 
 TEXT, COUNT, NUMBER, ANYTHING = "str", "int64", "Int64", "object"
@@ -299,7 +300,7 @@ class ShownFrame(pd.DataFrame):
         return pd.DataFrame(self) if self._display is None else self._display.widget()
 
 
-def questions_frame(asked: Iterable[tuple[str, Interrupt]]) -> pd.DataFrame:
+def questions_frame(asked: Iterable[tuple[str, Question]]) -> pd.DataFrame:
     """Return one row per question, given with the id of its execution.
 
     ============  ===================  ===================================================
@@ -317,7 +318,7 @@ def questions_frame(asked: Iterable[tuple[str, Interrupt]]) -> pd.DataFrame:
     return _frame(QUESTION_COLUMNS, [_question_row(execution_id, question) for execution_id, question in asked])
 
 
-def _question_row(execution_id: str, asked: Interrupt) -> tuple[Any, ...]:
+def _question_row(execution_id: str, asked: Question) -> tuple[Any, ...]:
     expires = None if asked.expires_us is None else to_datetime(asked.expires_us)
     return asked.interrupt_id, execution_id, asked.step, asked.kind, asked.question, asked.raised_at, expires
 

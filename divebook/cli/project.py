@@ -14,9 +14,9 @@ from typing import Any
 from divebook.cli.screen import note
 from divebook.config import Sources, load, resolve_content
 from divebook.documents import FileDocuments
-from divebook.engine.state import Interrupt
 from divebook.environment import Environment
 from divebook.errors import InputError, SetupError, StoreError
+from divebook.questions import Question
 from divebook.store import EventStore, open_store
 from divebook.store.registry import DEFAULT, VARIABLE
 from divebook.workflow.definition import Definitions, Dialect
@@ -55,7 +55,7 @@ def choose_workflow(environment: Environment, wanted: str | None) -> str:
     raise SetupError(f"there are several workflows in it: {', '.join(names)}. Choose one with -w NAME")
 
 
-def parsed_answer(question: Interrupt, text: str, way: str) -> Any:
+def parsed_answer(question: Question, text: str, way: str) -> Any:
     """Return an answer as it is meant: as JSON where the question asks for data, or where it is an object or list."""
     if way == "text":
         return text

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from divebook.cli.options import Json, Store
 
 if TYPE_CHECKING:
-    from divebook.engine.state import Interrupt
+    from divebook.questions import Question
 
 
 def inbox(store: Store = None, *, json: Json = False) -> None:
@@ -21,7 +21,15 @@ def inbox(store: Store = None, *, json: Json = False) -> None:
 
     asked = Environment(store=existing_store(store)).interrupts()
     if json:
-        write(as_json([{"execution": execution, **question._asdict()} for execution, question in asked], indent=2))
+        write(
+            as_json(
+                [
+                    {"execution": execution, "interrupt_id": question.id, **question._asdict()}
+                    for execution, question in asked
+                ],
+                indent=2,
+            )
+        )
     elif not asked:
         note("no questions")
     again = [] if store is None else ["--store", store]
@@ -32,12 +40,12 @@ def inbox(store: Store = None, *, json: Json = False) -> None:
             note(line, "yellow")
 
 
-def _described(execution_id: str, question: Interrupt) -> Iterator[str]:
+def _described(execution_id: str, question: Question) -> Iterator[str]:
     from divebook.cli.text import as_json, one_line
-    from divebook.engine.interrupts import schema_in_words
+    from divebook.questions.wording import schema_in_words
     from divebook.text.times import local_time
 
-    yield f"{question.interrupt_id}  {question.kind}  {execution_id}, step {one_line(question.step, 60)}"
+    yield f"{question.id}  {question.kind}  {execution_id}, step {one_line(question.step, 60)}"
     yield f"  {one_line(question.question, 400)}"
     if question.message:
         yield f"  {one_line(question.message, 400)}"
@@ -53,10 +61,10 @@ def _described(execution_id: str, question: Interrupt) -> Iterator[str]:
         yield f"  expires {local_time(question.expires_at)}"
 
 
-def commands(questions: Iterable[Interrupt], again: Sequence[str]) -> Iterator[str]:
+def commands(questions: Iterable[Question], again: Sequence[str]) -> Iterator[str]:
     """Yield for each question the command that answers it; `again` is what that needs beside the answer."""
-    from divebook.engine.interrupts import example_answer, wanted_answer
+    from divebook.questions.wording import example_answer, wanted_answer
 
     for question in questions:
-        words = ["divebook", "answer", question.interrupt_id, example_answer(question), *again]
+        words = ["divebook", "answer", question.id, example_answer(question), *again]
         yield f"to answer with {wanted_answer(question)}: {shlex.join(words)}"

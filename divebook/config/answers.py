@@ -8,46 +8,18 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from divebook.bounds import Bounds
-from divebook.engine.state import Interrupt
-from divebook.errors import DefinitionError, InputError
+from divebook.errors import InputError
 from divebook.events.catalog import WAITING
 from divebook.execution import Execution
-from divebook.workflow.kinds import Anything
-from divebook.workflow.reading import Reading
-from divebook.workflow.yaml_text import parse_yaml
+from divebook.questions import Question, Typed
+from divebook.workflow.yaml_value import yaml_of
 
 VARIABLE = "DIVEBOOK_ANSWERS"
 """Environment variable: answers as a YAML mapping, or the path of a file that holds one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Typed:
-    """An answer as somebody typed it; what it means depends on its question.
-
-    It is data, in YAML, where the question asks for data, or where it begins as YAML writes data or quoted text;
-    anything else is the text itself, so that ``1.10`` stays a version.
-    """
-
-    text: str
-
-    def meant(self, question: Interrupt) -> Any:
-        """Return the answer to a question."""
-        schema = question.schema
-        is_written_out = self.text[:1] in _OPENING
-        if not is_written_out and (schema is None or schema.get("type") == "string"):
-            return self.text
-        try:
-            return yaml_of(self.text, "the answer")
-        except DefinitionError:
-            return self.text
-
-
-_OPENING = ("{", "[", "'", '"')
 
 
 class Answers:
@@ -91,19 +63,15 @@ class Answers:
         execution.wait()
         while execution.status == WAITING and (found := self._next(execution)) is not None:
             question, key = found
-            answer = self._given.get(key, self._standing.get(key))
-            meant = answer.meant(question) if isinstance(answer, Typed) else answer
-            execution = execution.answer(question.interrupt_id, meant, by).wait()
+            execution = execution.answer(question.id, self._given.get(key, self._standing.get(key)), by).wait()
             self._used.add(key)
         return execution
 
-    def _next(self, execution: Execution) -> tuple[Interrupt, str] | None:
-        asked = sorted(execution.state.interrupts.values(), key=lambda found: (found.raised_us, found.interrupt_id))
+    def _next(self, execution: Execution) -> tuple[Question, str] | None:
+        asked = sorted(execution.state.interrupts.values(), key=lambda found: (found.raised_us, found.id))
         for question in execution.interrupts:
-            number = 1 + [found.interrupt_id for found in asked if found.step == question.step].index(
-                question.interrupt_id
-            )
-            for key in (question.interrupt_id, f"{question.step}:{number}", question.step):
+            number = 1 + [found.id for found in asked if found.step == question.step].index(question.id)
+            for key in (question.id, f"{question.step}:{number}", question.step):
                 if key in self._given or key in self._standing:
                     return question, key
         return None
@@ -161,16 +129,6 @@ def _mapping(text: str, source: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InputError(f"{source} must map questions or steps to answers, as in `deploy: true`; it holds {value!r}")
     return {str(key): answer for key, answer in value.items()}
-
-
-def yaml_of(text: str, source: str) -> Any:
-    """Return what a YAML text means; raises `DefinitionError`."""
-    reading = Reading(text, source)
-    node = parse_yaml(reading)
-    reading.raise_errors()
-    value = None if node is None else Anything().read(node, (source,), reading)
-    reading.raise_errors()
-    return value
 
 
 def bounds_from(text: str | None) -> Bounds | None:

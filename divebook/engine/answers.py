@@ -8,27 +8,18 @@ from typing import Any
 
 from divebook.bounds import Bounds
 from divebook.engine.changes import Changes, path_of, put
-from divebook.engine.interrupts import RAISE, RESOURCE_EXHAUSTED, STOP
-from divebook.engine.state import (
-    COMPLETED,
-    ENDED,
-    EXPIRED,
-    PENDING,
-    RUNNING,
-    WAITING,
-    ExecutionState,
-    Interrupt,
-    PathState,
-)
+from divebook.engine.state import ENDED, RUNNING, WAITING, ExecutionState, PathState
 from divebook.errors import CorruptStoreError
 from divebook.events import catalog
 from divebook.events.event import Event
+from divebook.questions import Question
+from divebook.questions.kinds import EXPIRED, RAISE, RESOLVED, RESOURCE_EXHAUSTED, STOP
 
 
 def interrupt_raised(state: ExecutionState, event: Event, data: catalog.InterruptRaised) -> Changes:
     """Note a question; its path waits."""
     path = path_of(state, event)
-    question = Interrupt(
+    question = Question(
         data.interrupt_id,
         data.kind,
         data.question,
@@ -54,17 +45,17 @@ def interrupt_joined(state: ExecutionState, event: Event, data: catalog.Interrup
     return _waiting(state, path_of(state, event), joined)
 
 
-def _waiting(state: ExecutionState, path: PathState, question: Interrupt) -> Changes:
+def _waiting(state: ExecutionState, path: PathState, question: Question) -> Changes:
     return {
         **put(state, path, asking=path.asking + 1),
-        "interrupts": state.interrupts.set(question.interrupt_id, question),
+        "interrupts": state.interrupts.set(question.id, question),
         "asking": state.asking + (path.asking == 0),
     }
 
 
-def _open_question(state: ExecutionState, interrupt_id: str) -> Interrupt:
+def _open_question(state: ExecutionState, interrupt_id: str) -> Question:
     question = state.interrupts.get(interrupt_id)
-    if question is None or question.status != PENDING:
+    if question is None or not question.is_open:
         raise CorruptStoreError(f"interrupt {interrupt_id} of {state.execution_id} is settled without being open")
     return question
 
@@ -72,7 +63,7 @@ def _open_question(state: ExecutionState, interrupt_id: str) -> Interrupt:
 def interrupt_resolved(state: ExecutionState, event: Event, data: catalog.InterruptResolved) -> Changes:
     """Note an answer; the paths that waited for it go on."""
     question = _open_question(state, data.interrupt_id)
-    answered = question._replace(status=COMPLETED, response=data.response, answered_by=data.answered_by)
+    answered = question._replace(status=RESOLVED, response=data.response, answered_by=data.answered_by)
     changes = _settled(state, event, answered, data.message)
     if question.kind == RESOURCE_EXHAUSTED:
         changes |= _about_bounds(state, answered)
@@ -85,7 +76,7 @@ def interrupt_expired(state: ExecutionState, event: Event, data: catalog.Interru
     return _settled(state, event, question._replace(status=EXPIRED, response=question.default), data.message)
 
 
-def _settled(state: ExecutionState, event: Event, question: Interrupt, message: int | None) -> Changes:
+def _settled(state: ExecutionState, event: Event, question: Question, message: int | None) -> Changes:
     paths, asking = state.paths, state.asking
     for path_id in question.waiting:
         path = paths[path_id]
@@ -94,7 +85,7 @@ def _settled(state: ExecutionState, event: Event, question: Interrupt, message: 
     settled = question._replace(settled_us=event.recorded_at)
     return {
         "paths": paths,
-        "interrupts": state.interrupts.set(question.interrupt_id, settled),
+        "interrupts": state.interrupts.set(question.id, settled),
         "asking": asking,
         "paused_us": _paused(state, event),
         **_taken(state, message),
@@ -111,7 +102,7 @@ def _taken(state: ExecutionState, message: int | None) -> Changes:
     return {} if message is None else {"taken": max(state.taken, message)}
 
 
-def _about_bounds(state: ExecutionState, question: Interrupt) -> Changes:
+def _about_bounds(state: ExecutionState, question: Question) -> Changes:
     response = question.response or {}
     told = question.data or {}
     if "bound" not in told:  # a definition may ask such questions as well

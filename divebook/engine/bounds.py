@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from divebook.bounds import ASK, FAIL, Bounds, edge_key
 from divebook.engine.instructions import Fact
-from divebook.engine.interrupts import RAISE, RESOURCE_EXHAUSTED, STOP
 from divebook.engine.operations import Reserved
 from divebook.engine.state import PENDING, ExecutionState, PathState
 from divebook.events import catalog
+from divebook.questions.kinds import RAISE, RESOURCE_EXHAUSTED, STOP
 from divebook.workflow.step import Step
 
 MICROSECONDS = 1_000_000

@@ -14,11 +14,12 @@ from immutables import Map
 from divebook.bounds import Bounds
 from divebook.engine.ledger import Hop, Ledger
 from divebook.engine.operations import Reserved
-from divebook.engine.state import ExecutionState, Interrupt, OpenStep, OperationRecord, PathState, Snapshot, Usage
+from divebook.engine.state import ExecutionState, OpenStep, OperationRecord, PathState, Snapshot, Usage
 from divebook.errors import UnstorableValueError
 from divebook.events.codec import decode, encode_parts
+from divebook.questions import Question
 
-VERSION = 2
+VERSION = 3
 MOST_BYTES = 8 * 1024 * 1024
 """Of a checkpoint: what it holds is not shared with the log, so that large values would be written once more."""
 
@@ -91,7 +92,7 @@ def _execution(data: Mapping[str, Any]) -> ExecutionState:
             variables=_map,
             paths=lambda pairs: _map(pairs, _path),
             usage=lambda fields: Usage(**fields),
-            interrupts=lambda pairs: _map(pairs, lambda fields: Interrupt(**_with(fields, waiting=tuple))),
+            interrupts=lambda pairs: _map(pairs, lambda fields: Question(**_with(fields, waiting=tuple))),
             bounds=Bounds.from_dict,
             ledger=_ledger,
             identity=_values,

@@ -19,6 +19,7 @@ from divebook.engine.lifecycle import TERMINAL
 from divebook.engine.operations import TIMER, Reserved
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, WAITING
 from divebook.events.event import to_datetime, to_microseconds
+from divebook.questions import Question
 
 EMPTY: Map[str, Any] = Map()
 NO_ITEMS: Map[int, Any] = Map()
@@ -26,8 +27,6 @@ NO_FAILURES: Map[int | str | None, tuple[int, float]] = Map()
 NO_FAILURE = (0, 0.0)
 NO_REPEATS: Map[str, tuple[str, int]] = Map()
 NO_SIGNALS: Map[str, tuple[Any, ...]] = Map()
-EXPIRED = "expired"
-"""Status of a question that nobody answered in time."""
 
 READY, IN_STEP, ROUTING, BRANCHED = "ready", "in_step", "routing", "branched"
 JOINING, JOINED, ENDED = "joining", "joined", "ended"
@@ -108,45 +107,6 @@ class OpenStep(NamedTuple):
     failures: Map[int | str | None, tuple[int, float]] = NO_FAILURES
     """By item, or by call of a function: attempts that failed and are followed by another, and the seconds between."""
     step_type: str = ""
-
-
-class Interrupt(NamedTuple):
-    """A question and, once there is one, its answer."""
-
-    interrupt_id: str
-    kind: str
-    question: str
-    path: str
-    step: str
-    message: str | None = None
-    data: Mapping[str, Any] | None = None
-    schema: Mapping[str, Any] | None = None
-    """JSON schema of the value that is asked for."""
-    operation_id: str | None = None
-    raised_us: int = 0
-    expires_us: int | None = None
-    """When it expires, microseconds since 1970; None for never."""
-    default: Mapping[str, Any] | None = None
-    """The response that holds once it has expired."""
-    optional: bool = False
-    """Whether an empty answer will do."""
-    status: str = PENDING
-    """``pending``, ``completed`` or ``expired``."""
-    response: Any = None
-    answered_by: str | None = None
-    settled_us: int | None = None
-    waiting: tuple[str, ...] = ()
-    """The paths that wait for the answer."""
-
-    @property
-    def raised_at(self) -> datetime:
-        """When it was asked, UTC."""
-        return to_datetime(self.raised_us)
-
-    @property
-    def expires_at(self) -> datetime | None:
-        """When it expires, UTC; None for never."""
-        return None if self.expires_us is None else to_datetime(self.expires_us)
 
 
 @dataclass(frozen=True)
@@ -252,7 +212,7 @@ class PathState(Snapshot):
         )
 
 
-NO_INTERRUPTS: Map[str, Interrupt] = Map()
+NO_INTERRUPTS: Map[str, Question] = Map()
 
 
 @dataclass(frozen=True)
@@ -278,7 +238,7 @@ class ExecutionState(Snapshot):
     """Active paths that wait for a timer or a signal."""
     asking: int = 0
     """Active paths with a question that waits for an answer."""
-    interrupts: Map[str, Interrupt] = NO_INTERRUPTS
+    interrupts: Map[str, Question] = NO_INTERRUPTS
     """Every question ever asked, by id."""
     branches: int = 0
     """Paths ever made by branching."""
@@ -375,10 +335,10 @@ class ExecutionState(Snapshot):
         """When it ended, UTC."""
         return None if self.ended_us is None else to_datetime(self.ended_us)
 
-    def pending_interrupts(self) -> list[Interrupt]:
+    def pending_interrupts(self) -> list[Question]:
         """Return the questions without an answer, oldest first."""
-        pending = (found for found in self.interrupts.values() if found.status == PENDING)
-        return sorted(pending, key=lambda found: (found.raised_us, found.interrupt_id))
+        pending = (found for found in self.interrupts.values() if found.is_open)
+        return sorted(pending, key=lambda found: (found.raised_us, found.id))
 
     def active_paths(self) -> list[PathState]:
         """Return the paths that have not ended, oldest first."""
@@ -388,13 +348,11 @@ class ExecutionState(Snapshot):
 __all__ = [
     "CANCELLED",
     "COMPLETED",
-    "EXPIRED",
     "FAILED",
     "PENDING",
     "RUNNING",
     "WAITING",
     "ExecutionState",
-    "Interrupt",
     "OpenStep",
     "OperationRecord",
     "PathState",

@@ -8,16 +8,17 @@ from contextvars import ContextVar
 from datetime import datetime
 from typing import Any
 
-from divebook.engine.interrupts import OPTIONAL_KINDS, checked_response
 from divebook.engine.operations import RANDOM_GENERATION, TIME_ACCESS, Place, Reserved, StreamedCall
-from divebook.engine.state import NO_FAILURE, Interrupt, OpenStep, Usage
+from divebook.engine.state import NO_FAILURE, OpenStep, Usage
 from divebook.events import catalog
 from divebook.events.codec import storable
 from divebook.events.event import to_datetime
 from divebook.execution.children import DriveChild
-from divebook.execution.recorder import Call, Question, Recorder
-from divebook.execution.schemas import complaint
+from divebook.execution.recorder import Call, Recorder
+from divebook.execution.schemas import FITTING
 from divebook.execution.strands import Strands
+from divebook.questions import Question, checked_answer
+from divebook.questions.kinds import KINDS
 from divebook.workflow.definition import Workflow
 from divebook.workflow.step import Step
 
@@ -219,13 +220,13 @@ class StepContext:
         has_default: bool = False,
         optional: bool | None = None,
         key: str | None = None,
-    ) -> Interrupt:
+    ) -> Question:
         """Ask a person, and return the question with its answer; the step waits for it without costing anything.
 
         Parameters
         ----------
         kind
-            One of `divebook.workflow.ask.KINDS`.
+            One of `divebook.questions.kinds.DEFINABLE`.
         message, data
             More than the question itself: a text, and plain data.
         schema
@@ -244,13 +245,20 @@ class StepContext:
         InterruptExpiredError
             Nobody answered in time, and there is no default.
         """
-        will_do = kind in OPTIONAL_KINDS if optional is None else optional
-        settled = None
+        asked = Question(
+            "default",  # what errors call it: only its default can be wrong before the log gives it an id
+            kind,
+            question,
+            self.path,
+            self.step.name,
+            message=message,
+            data=data,
+            schema=schema,
+            optional=KINDS[kind].optional if optional is None else optional,
+        )
         if has_default or default is not None:
-            form = Interrupt("default", kind, question, self.path, self.step.name, schema=schema, optional=will_do)
-            settled = checked_response(form, default, complaint, 0)
-        asked = Question(kind, question, message, data, schema, expires_in, settled, will_do)
-        return await self._recorder.ask(self.place(key), asked)
+            asked = asked._replace(default=checked_answer(asked, default, FITTING, 0))
+        return await self._recorder.ask(self.place(key), asked, expires_in)
 
     async def signal(self, name: str, within: float | None = None) -> Any:
         """Wait for a signal from outside and return its payload; each is taken once, in the order of the log.

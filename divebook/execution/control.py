@@ -14,8 +14,7 @@ from divebook.engine.checkpoint import load_state
 from divebook.engine.evolve import fold
 from divebook.engine.inbox import ANSWER, EXPIRED, SIGNAL, answer_payload, facts_of, signal_payload
 from divebook.engine.instructions import Fact
-from divebook.engine.interrupts import checked_response
-from divebook.engine.state import PENDING, ExecutionState, Interrupt
+from divebook.engine.state import PENDING, ExecutionState
 from divebook.errors import (
     CorruptStoreError,
     DivebookError,
@@ -33,9 +32,10 @@ from divebook.execution.children import running_children
 from divebook.execution.clock import Chance, Clock, Ids
 from divebook.execution.engine_thread import ENGINE
 from divebook.execution.execution import CANCELLED, Execution
-from divebook.execution.schemas import complaint
+from divebook.execution.schemas import FITTING
 from divebook.execution.step_run import Services
 from divebook.execution.streaming import TextStreams
+from divebook.questions import Question, checked_answer
 from divebook.store import EventStore, ExecutionRecord, Lease, Owner
 from divebook.store.durability import Durability
 from divebook.store.messages import Message
@@ -222,7 +222,7 @@ class Control:
             raise InterruptError(
                 interrupt_id, f"its execution {execution.id} is {execution.status}; resume it, and answer then"
             )
-        checked = checked_response(question, storable(response, "response"), complaint, self.clock.now())
+        checked = checked_answer(question, response, FITTING, self.clock.now())
         author = by or this_person()
         kept = self._post(execution.id, ANSWER, interrupt_id, answer_payload(checked, author), author)
         if kept is not None:
@@ -254,11 +254,11 @@ class Control:
     def _message(self, execution_id: str, kind: str, key: str, payload: Any, source: str) -> Message:
         return Message(execution_id, kind, key, payload, source, self.clock.now())
 
-    def question(self, interrupt_id: str, execution_id: str | None = None) -> Interrupt:
+    def question(self, interrupt_id: str, execution_id: str | None = None) -> Question:
         """Return a question; see `Environment.question`."""
         return self._asked(interrupt_id, execution_id).state.interrupts[interrupt_id]
 
-    def questions(self) -> list[tuple[str, Interrupt]]:
+    def questions(self) -> list[tuple[str, Question]]:
         """Return every question that waits for an answer, with the id of its execution, newest execution first."""
         return [(found.id, question) for found in self._unfinished() for question in found.interrupts]
 
@@ -315,7 +315,7 @@ def this_person() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-def _too_late(question: Interrupt, kept: Message) -> InterruptError:
+def _too_late(question: Question, kept: Message) -> InterruptError:
     payload: Mapping[str, Any] = kept.payload
     if payload.get(EXPIRED):
         return InterruptError(question.interrupt_id, "it has expired; its execution went on without an answer")

@@ -13,7 +13,7 @@ from divebook import extensions
 from divebook.engine.evolve import fold
 from divebook.engine.inbox import facts_of
 from divebook.engine.instructions import Fact
-from divebook.engine.state import ExecutionState, Interrupt, PathState, Usage
+from divebook.engine.state import ExecutionState, PathState, Usage
 from divebook.errors import ExecutionCancelledError, ExecutionError, ExecutionFailedError, LeaseHeldError, StoreError
 from divebook.events import Event, catalog
 from divebook.events.recorded import opened
@@ -26,6 +26,7 @@ from divebook.execution.runner import Runner
 from divebook.execution.step_run import Services
 from divebook.execution.streaming import TextListener, TextStreams
 from divebook.execution.threads import lending_place
+from divebook.questions import Question
 from divebook.store.base import EventStore
 from divebook.store.durability import Durability
 from divebook.store.leases import Lease
@@ -326,7 +327,7 @@ class Execution:
         return self
 
     @property
-    def interrupts(self) -> list[Interrupt]:
+    def interrupts(self) -> list[Question]:
         """The questions that wait for an answer, oldest first."""
         return self.state.pending_interrupts()
 

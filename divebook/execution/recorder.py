@@ -13,19 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from divebook.engine.bounds import call_bound, facts_about, fails_at_bounds, left_of, question_about
-from divebook.engine.interrupts import DONE, FAIL, OUTCOME_UNKNOWN, RETRY
 from divebook.engine.operations import CHILD_WORKFLOW, SIGNAL_WAIT, TIMER, Place, Reserved, StreamedCall
 from divebook.engine.retries import names_of, text_of
-from divebook.engine.state import (
-    COMPLETED,
-    EXPIRED,
-    FAILED,
-    PENDING,
-    RUNNING,
-    ExecutionState,
-    Interrupt,
-    OperationRecord,
-)
+from divebook.engine.state import COMPLETED, FAILED, RUNNING, ExecutionState, OperationRecord
 from divebook.errors import BoundExceededError, DivergenceError, ExecutionError, InterruptExpiredError, OperationError
 from divebook.events import catalog
 from divebook.events.codec import canonical_hash, storable
@@ -37,6 +27,8 @@ from divebook.execution.containment import contained
 from divebook.execution.journal import Journal
 from divebook.execution.strands import Strands, Suspended
 from divebook.execution.streaming import TextStreams
+from divebook.questions import Question
+from divebook.questions.kinds import DONE, EXPIRED, FAIL, OUTCOME_UNKNOWN, RETRY
 
 HASH_DIGITS = 16
 MICROSECONDS = 1_000_000
@@ -57,22 +49,6 @@ class Call:
     """What a model call may consume at most; None for any other call."""
     streamed: StreamedCall | None = None
     """Makes the call while somebody listens to its text."""
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What code asks a person."""
-
-    kind: str
-    question: str
-    message: str | None = None
-    data: Mapping[str, Any] | None = None
-    schema: Mapping[str, Any] | None = None
-    expires_in: float | None = None
-    """Seconds after which nobody may answer any more."""
-    default: Mapping[str, Any] | None = None
-    """The response that holds then, in full form; None lets the step fail."""
-    optional: bool = False
 
 
 def _is_more(count: Callable[[], int], than: int) -> bool:
@@ -194,7 +170,7 @@ class Recorder:
             self._ask(place, call, record)
         return self._answered(place, record, await self._answer_to(place.path, question_id))
 
-    def _answered(self, place: Place, record: OperationRecord, question: Interrupt) -> Any:
+    def _answered(self, place: Place, record: OperationRecord, question: Question) -> Any:
         response = question.response
         if response["choice"] == RETRY:
             return RETRY
@@ -227,7 +203,7 @@ class Recorder:
 
     # --- questions of code, bounds and signals ---------------------------------------------------------------------
 
-    async def ask(self, place: Place, asked: Question) -> Interrupt:
+    async def ask(self, place: Place, asked: Question, expires_in: float | None = None) -> Question:
         """Return the question that belongs to `place` with its answer; ask it if that has not been done.
 
         Raises
@@ -242,7 +218,7 @@ class Recorder:
         interrupt_id = self._id_of("question", place._replace(attempt=0).operation_id)
         known = self.journal.state.interrupts.get(interrupt_id)
         if known is None:
-            self._raise_question(place, interrupt_id, asked)
+            self._raise_question(place, asked._replace(id=interrupt_id), expires_in)
         elif known.kind != asked.kind:
             raise DivergenceError(str(place), f"a question of kind {known.kind}", f"one of kind {asked.kind}")
         answered = await self._answer_to(place.path, interrupt_id)
@@ -250,28 +226,27 @@ class Recorder:
             raise InterruptExpiredError(interrupt_id, answered.question)
         return answered
 
-    def _raise_question(self, place: Place, interrupt_id: str, asked: Question) -> None:
+    def _raise_question(self, place: Place, asked: Question, expires_in: float | None) -> None:
         now = self.journal.clock.now()
-        expires_at = None if asked.expires_in is None else now + int(asked.expires_in * MICROSECONDS)
-        data, schema = normalize(asked.data, "data"), normalize(asked.schema, "schema")
+        expires_at = None if expires_in is None else now + int(expires_in * MICROSECONDS)
         raised = catalog.InterruptRaised(
-            interrupt_id,
+            asked.id,
             asked.kind,
             asked.question,
             asked.message,
-            data,
-            schema,
+            normalize(asked.data, "data"),
+            normalize(asked.schema, "schema"),
             expires_at=expires_at,
-            default=normalize(asked.default, "default"),
+            default=asked.default,
             optional=asked.optional or None,
         )
         self._record(place, raised)
         if expires_at is not None and self.deadlines is not None:
             self.deadlines(place.path, expires_at)
 
-    async def _answer_to(self, path: str, interrupt_id: str) -> Interrupt:
+    async def _answer_to(self, path: str, interrupt_id: str) -> Question:
         """Return a question once it is settled; a strand that cannot wait for that is suspended."""
-        await self.strands[path].park(lambda: self.journal.state.interrupts[interrupt_id].status != PENDING)
+        await self.strands[path].park(lambda: self.journal.state.interrupts[interrupt_id].is_open is False)
         return self.journal.state.interrupts[interrupt_id]
 
     async def _within_bounds(self, place: Place, reserved: Reserved) -> None:

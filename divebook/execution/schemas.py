@@ -1,4 +1,4 @@
-"""Compares answers with JSON schemas: the one door to jsonschema."""
+"""Compares answers with JSON schemas, and reads what was typed: the one door to jsonschema."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from divebook.errors import DefinitionError, Problem
+from divebook.questions import Fitting
+from divebook.workflow.yaml_value import yaml_of
 
 
 def complaint(schema: Mapping[str, Any], value: Any) -> str | None:
@@ -18,6 +20,14 @@ def complaint(schema: Mapping[str, Any], value: Any) -> str | None:
         return None
     where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in found.absolute_path)
     return f"{where.lstrip('.')}: {found.message}" if where else found.message
+
+
+def _written(text: str) -> Any:
+    return yaml_of(text, "the answer")
+
+
+FITTING = Fitting(complaint, _written)
+"""For `divebook.questions.checked_answer`."""
 
 
 def require_schema(schema: Mapping[str, Any]) -> None:

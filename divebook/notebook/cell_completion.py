@@ -9,8 +9,8 @@ from typing import cast
 from divebook import bounds
 from divebook.errors import Place
 from divebook.notebook.outline import Outline, Spot, keys_below
+from divebook.questions.kinds import DEFINABLE
 from divebook.workflow import schema
-from divebook.workflow.ask import KINDS
 from divebook.workflow.kinds import INPUT_TYPES, Flag, Many, One, Text, Texts
 from divebook.workflow.step import STEP_TYPES
 from divebook.workflow.table import Key, Table
@@ -163,7 +163,7 @@ VALUES: Mapping[tuple[str, str], tuple[str, Names]] = {
     ("step", "Action"): ("action", _action_names),
     ("Next entry", "Step"): ("step", _step_names),
     ("Catch", "Step"): ("step", _step_names),
-    ("Ask", "Kind"): ("kind", _words(*KINDS)),
+    ("Ask", "Kind"): ("kind", _words(*DEFINABLE)),
     ("input", "Type"): ("type", _words(*INPUT_TYPES)),
     ("output", "Type"): ("type", _words(*INPUT_TYPES)),
     ("agent", "Subordinates"): ("agent", _other_agents),

@@ -13,9 +13,9 @@ from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMa
 from IPython.core.interactiveshell import InteractiveShell
 
 if TYPE_CHECKING:  # loading the extension must be quick
-    from divebook.engine.state import Interrupt
     from divebook.environment import Environment
     from divebook.notebook.cell_completion import Found, Known
+    from divebook.questions import Question
     from divebook.store import ExecutionRecord
     from divebook.workflow.definition import InputDefinition, Workflow
 
@@ -169,7 +169,7 @@ class _Names:
         store = existing_store() if environment is None else environment.store
         return () if store is None else store.records(limit=LATEST)
 
-    def questions(self) -> Iterable[tuple[str, Interrupt]]:
+    def questions(self) -> Iterable[tuple[str, Question]]:
         environment = _environment()
         return () if environment is None else environment.interrupts()
 

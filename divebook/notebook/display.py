@@ -18,12 +18,13 @@ from typing import Any
 from divebook.analysis.timeline import layout, svg, svg_data_uri
 from divebook.analysis.usage import usage_text
 from divebook.engine.bounds import dollars
-from divebook.engine.interrupts import example_answer, schema_in_words, wanted_answer
-from divebook.engine.state import EXPIRED, Interrupt
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, WAITING
 from divebook.events.readable import readable
 from divebook.execution import Execution
 from divebook.history.spans import Span, spans_of
+from divebook.questions import Question
+from divebook.questions.kinds import EXPIRED
+from divebook.questions.wording import example_answer, schema_in_words, wanted_answer
 from divebook.text.durations import seconds
 from divebook.text.redaction import Redactor
 from divebook.text.shown import cut, one_line, plural
@@ -138,7 +139,7 @@ def _answers(execution: Execution) -> Iterable[tuple[str, str]]:
         yield one_line(found.question, MAX_CELL), f"{one_line(what, MAX_CELL)} (by {one_line(by, 60)})"
 
 
-def _said(found: Interrupt) -> Any:
+def _said(found: Question) -> Any:
     """Return what an answer says, without the form around it where it has one part only."""
     response = dict(found.response or {})
     return next(iter(response.values())) if len(response) == 1 else response

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from divebook.engine.interrupts import wanted_answer
-from divebook.engine.state import Interrupt
 from divebook.errors import DivebookError, ExecutionPausedError, InterruptError
 from divebook.notebook.frontend import FrontEnd
+from divebook.questions import Question, Typed
+from divebook.questions.wording import wanted_answer
 
 if TYPE_CHECKING:  # loading the extension must be quick
     from divebook.notebook.output import LiveOutput
@@ -111,15 +111,14 @@ def _answered_here(run: Run) -> bool:
     return any(answers)
 
 
-def _answered(run: Run, question: Interrupt) -> bool:
-    from divebook.config.answers import Typed
+def _answered(run: Run, question: Question) -> bool:
     from divebook.text.shown import visible
 
     told = [question.question, *([question.message] if question.message else []), _shown_data(question)]
     print(visible("\n".join(filter(None, told))))  # noqa: T201 - this is how one asks in a cell
     while typed := input(f"{wanted_answer(question)} (empty: later): "):
         try:
-            run.answer(question.interrupt_id, Typed(typed).meant(question))
+            run.answer(question.interrupt_id, Typed(typed))
         except InterruptError as error:
             print(visible(str(error)))  # noqa: T201 - same
         else:
@@ -127,7 +126,7 @@ def _answered(run: Run, question: Interrupt) -> bool:
     return False
 
 
-def _shown_data(question: Interrupt) -> str:
+def _shown_data(question: Question) -> str:
     from divebook.events.readable import readable
 
     data: dict[str, Any] = {key: value for key, value in (question.data or {}).items() if key != "choices"}

@@ -16,8 +16,8 @@ from divebook.notebook.cell_completion import NOTHING, Candidate, Found, matchin
 from divebook.workflow.resources import DURABILITIES
 
 if TYPE_CHECKING:
-    from divebook.engine.state import Interrupt
     from divebook.notebook.magics import Command
+    from divebook.questions import Question
     from divebook.store import ExecutionRecord
     from divebook.workflow.definition import InputDefinition
 
@@ -41,7 +41,7 @@ class Surroundings(Protocol):
     def executions(self) -> Iterable[ExecutionRecord]:
         """Return the latest executions, newest first."""
 
-    def questions(self) -> Iterable[tuple[str, Interrupt]]:
+    def questions(self) -> Iterable[tuple[str, Question]]:
         """Return the questions that wait for an answer, with the ids of their executions."""
 
     def variables(self) -> Iterable[str]:

@@ -6,10 +6,10 @@ import shlex
 import textwrap
 from collections.abc import Iterable
 
-from divebook.engine.interrupts import example_answer, schema_in_words, wanted_answer
-from divebook.engine.state import Interrupt
 from divebook.environment import Environment
 from divebook.execution import Execution
+from divebook.questions import Question
+from divebook.questions.wording import example_answer, schema_in_words, wanted_answer
 from divebook.text.shown import one_line, plural
 from divebook.text.times import local_time
 from divebook.workflow.definition import InputDefinition, Workflow
@@ -31,7 +31,7 @@ def questions(environment: Environment, store: str | None = None) -> str:
     return "\n".join(_section("questions", asked or ["none"]))
 
 
-def question_lines(execution_id: str, question: Interrupt, store: str | None = None) -> Iterable[str]:
+def question_lines(execution_id: str, question: Question, store: str | None = None) -> Iterable[str]:
     """Yield the lines of one question: who asks, what, what fits, until when, and what to type."""
     yield f"{question.interrupt_id}  {question.kind}  ({execution_id}, step {one_line(question.step, 40)})"
     yield one_line(question.question, 200)

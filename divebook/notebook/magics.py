@@ -220,14 +220,13 @@ class DiveMagics(Magics):
         --no-data      leave the data of the run out of the notebook
         --store PATH   where its log is
         """
-        from divebook.config.answers import Typed
+        from divebook.questions import Typed
 
         if len(arguments.words) != 2:
             raise UsageError("%dive answer needs the id of a question and an answer; %dive inbox lists the questions")
         name, response = arguments.words
         by, store = arguments.options.get("by"), arguments.options.get("store")
-        meant = Typed(response).meant(self._session.over(store).question(name))
-        return self._session.answer(name, meant, by=by, store=store)
+        return self._session.answer(name, Typed(response), by=by, store=store)
 
     def signal(self, arguments: Arguments) -> Run:
         """Send a signal to an execution, and show what becomes of it.

@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Self
 
-from divebook.engine.state import Interrupt, PathState, Usage
+from divebook.engine.state import PathState, Usage
 from divebook.environment import Environment
 from divebook.errors import ExecutionWaitingError
 from divebook.events.catalog import WAITING
 from divebook.execution import Execution
 from divebook.notebook.frontend import shows_widgets
+from divebook.questions import Question
 from divebook.text.shown import one_line
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class Run:
         return self._execution.usage
 
     @property
-    def interrupts(self) -> list[Interrupt]:
+    def interrupts(self) -> list[Question]:
         """The questions that wait for an answer, oldest first."""
         return self._execution.interrupts
 

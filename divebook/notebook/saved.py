@@ -22,7 +22,7 @@ from divebook.notebook.frontend import shows_widgets
 from divebook.text.durations import seconds
 from divebook.text.shown import cut, one_line, plural, visible
 from divebook.text.times import local_time
-from divebook.widgets.protocol import Question, Recording, StateView
+from divebook.widgets.protocol import QuestionView, Recording, StateView
 from divebook.widgets.protocol import SavedRun as Packed
 from divebook.widgets.recording import RecordedPositions
 from divebook.widgets.saved import MIME, read_saved
@@ -82,7 +82,7 @@ class SavedRun:
         return self._last["variables"]
 
     @property
-    def questions(self) -> list[Question]:
+    def questions(self) -> list[QuestionView]:
         """What people were asked, and what they answered."""
         return self._recording["questions"]
 

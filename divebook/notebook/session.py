@@ -15,11 +15,11 @@ from divebook.bounds import Bounds
 from divebook.config import Sources, load, resolve_content
 from divebook.config.answers import Answers, answers_from
 from divebook.config.recovery import Recovered, interrupted, take_up
-from divebook.engine.state import Interrupt
 from divebook.environment import Environment
 from divebook.errors import ExecutionError, NotFoundError, SetupError
 from divebook.notebook.reattach import CELL, Ordinals, Place, earlier_run, note_of
 from divebook.notebook.run import Run
+from divebook.questions import Question
 from divebook.text.shown import plural, visible
 from divebook.workflow.definition import Definitions, Dialect, Problem, Workflow
 from divebook.workflow.reader import read_definitions
@@ -256,7 +256,7 @@ class Session:
         environment = self.over(store)
         return Run(environment.signal(execution_id, name, payload, by), environment)
 
-    def inbox(self, *, store: str | None = None) -> list[Interrupt]:
+    def inbox(self, *, store: str | None = None) -> list[Question]:
         """Return the questions that wait for an answer, those of the newest run first."""
         return [question for _, question in self.over(store).interrupts()]
 

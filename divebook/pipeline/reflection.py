@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from divebook.engine.state import ExecutionState, Interrupt
+from divebook.engine.state import ExecutionState
 from divebook.errors import ResumeError
 from divebook.execution.execution import Execution
 from divebook.pipeline.compiled import ENVELOPE, STATE
 from divebook.pipeline.envelope import Envelope, FlowInterrupt, InterruptKind
 from divebook.pipeline.stages.trial import take_over
+from divebook.questions import Question
 from divebook.workflow.step import STAGE
 
 
@@ -37,7 +38,7 @@ def state_of(state: ExecutionState) -> Mapping[str, Any]:
     return found
 
 
-def question_inside(execution: Execution) -> Interrupt | None:
+def question_inside(execution: Execution) -> Question | None:
     """Return a question that an execution asks in the middle of a stage: an approval, or an unknown outcome.
 
     The envelope knows nothing of it, since its stage has not ended.
@@ -48,7 +49,7 @@ def question_inside(execution: Execution) -> Interrupt | None:
     return next((question for question in execution.interrupts if question.step != start.name), None)
 
 
-def _mirrored(question: Interrupt) -> FlowInterrupt:
+def _mirrored(question: Question) -> FlowInterrupt:
     return FlowInterrupt(
         InterruptKind.read(question.kind),
         question.interrupt_id,

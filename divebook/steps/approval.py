@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from divebook.engine.interrupts import CONFIRMATION
 from divebook.errors import ApprovalDeniedError
 from divebook.execution.context import StepContext
+from divebook.questions.kinds import CONFIRMATION
 
 EDITED = {
     "type": "object",

@@ -112,7 +112,7 @@ class WorkflowContext:
         Parameters
         ----------
         kind
-            One of `divebook.workflow.ask.KINDS`.
+            One of `divebook.questions.kinds.DEFINABLE`.
         message, data
             More than the question itself: a text, and plain data.
         answer

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from divebook.engine.interrupts import CONFIRMATION, value_of
 from divebook.errors import ApprovalDeniedError, StepError
 from divebook.execution.context import StepContext
 from divebook.execution.iterations import Outcome
+from divebook.questions.answer import value_of
+from divebook.questions.kinds import CONFIRMATION
 from divebook.scripting import value_text
 from divebook.steps.evaluation import render_texts, values_of
 from divebook.workflow.rules import is_expression

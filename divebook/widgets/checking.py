@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import types
 from collections.abc import Iterator
+from enum import EnumType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from divebook.errors import SavedRunError
@@ -58,6 +59,8 @@ def _misfits_of_fields(data: dict[str, Any], wanted: Any, where: str) -> Iterato
 def _is_plain(data: Any, wanted: Any) -> bool:
     if wanted is type(None):
         return data is None
+    if isinstance(wanted, EnumType):
+        return data in list(wanted)
     if wanted is float:
         return type(data) in (int, float) and abs(data) < MAX_NUMBER
     if wanted is int:

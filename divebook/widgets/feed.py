@@ -15,7 +15,7 @@ from divebook.events import Event
 from divebook.execution.streaming import TextDelta
 from divebook.history.spans import Span, Spans
 from divebook.widgets.positions import Budget
-from divebook.widgets.protocol import Delta, Detail, DetailEvent, Header, History, Question, Welcome
+from divebook.widgets.protocol import Delta, Detail, DetailEvent, Header, History, QuestionView, Welcome
 from divebook.widgets.rows import block_of, label_of
 from divebook.widgets.source import Source, shown
 from divebook.widgets.streams import Streams
@@ -47,7 +47,7 @@ class Feed:
         self._origin: int | None = None
         self._behind = True
         self._header: Header | None = None
-        self._questions: dict[str, Question] = {}
+        self._questions: dict[str, QuestionView] = {}
 
     # --- from the engine -------------------------------------------------------------------------------------------
 
@@ -140,7 +140,7 @@ class Feed:
             span.result = None if span.result is None else _KEPT_IN_STORE
         return [self._told[index] for index, _ in changed]
 
-    def _changed_questions(self) -> list[Question]:
+    def _changed_questions(self) -> list[QuestionView]:
         present = {asked["interrupt_id"]: asked for asked in self.source.questions()}
         changed = [asked for name, asked in present.items() if self._questions.get(name) != asked]
         self._questions = present

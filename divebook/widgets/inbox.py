@@ -11,7 +11,6 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
-from divebook.engine.state import PENDING
 from divebook.environment import Environment
 from divebook.errors import ExecutionNotFoundError
 from divebook.events import Event
@@ -24,8 +23,9 @@ from divebook.events.catalog import (
     InterruptResolved,
 )
 from divebook.execution import Execution
+from divebook.questions.kinds import PENDING, InterruptStatus
 from divebook.text.shown import one_line
-from divebook.widgets.protocol import Asked, Inbox, InboxDelta, Question
+from divebook.widgets.protocol import Asked, Inbox, InboxDelta, QuestionView
 from divebook.widgets.publisher import Publisher
 from divebook.widgets.source import question_of
 
@@ -131,7 +131,7 @@ class InboxFeed:
             self._take(execution.refresh())
         for name, asked in self._known.items():
             if asked["execution_id"] == execution.id and _is_open(asked):
-                question = Question(**{**asked["question"], "status": "cancelled"})
+                question = QuestionView(**{**asked["question"], "status": InterruptStatus.CANCELLED})
                 self._known[name] = Asked(**{**asked, "question": question})
 
     def _take(self, execution: Execution) -> None:

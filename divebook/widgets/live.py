@@ -15,7 +15,7 @@ import traitlets
 from divebook.widgets.feed import Feed
 from divebook.widgets.following import FollowingView
 from divebook.widgets.intents import Handlers
-from divebook.widgets.protocol import Delta, Header, Question
+from divebook.widgets.protocol import Delta, Header, QuestionView
 from divebook.widgets.publisher import Publisher
 
 MAX_PENDING = 20
@@ -41,7 +41,7 @@ class LiveView(FollowingView):
         self, publisher: Publisher[Feed], handlers: Handlers, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._feed = publisher.feed
-        self._asked: dict[str, Question] = {}
+        self._asked: dict[str, QuestionView] = {}
         super().__init__(publisher, handlers, clock)
 
     def _tell(self, delta: Delta) -> int:

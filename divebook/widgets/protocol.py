@@ -13,21 +13,12 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypeAlias, TypedDict
 
+from divebook.questions.kinds import InterruptKind, InterruptStatus
+
 Micros: TypeAlias = int
 """Microseconds since 1970."""
 Durability: TypeAlias = Literal["durable", "relaxed", "memory"]
 Command: TypeAlias = Literal["pause", "resume", "cancel"]
-QuestionKind: TypeAlias = Literal[
-    "clarification",
-    "confirmation",
-    "agent_review",
-    "checkpoint",
-    "resource_exhausted",
-    "timeout",
-    "system_error",
-    "outcome_unknown",
-]
-QuestionStatus: TypeAlias = Literal["pending", "completed", "expired", "cancelled"]
 
 
 class SpanBlock(TypedDict):
@@ -94,11 +85,11 @@ class Header(TypedDict):
     """What can be asked for now."""
 
 
-class Question(TypedDict):
+class QuestionView(TypedDict):
     """A question and, once there is one, its answer."""
 
     interrupt_id: str
-    kind: QuestionKind
+    kind: InterruptKind
     question: str
     message: str
     path: str
@@ -109,7 +100,7 @@ class Question(TypedDict):
     raised_us: Micros
     expires_us: Micros | None
     required: bool
-    status: QuestionStatus
+    status: InterruptStatus
     response: Any
     answered_by: str | None
 
@@ -153,7 +144,7 @@ class Asked(TypedDict):
 
     execution_id: str
     workflow: str
-    question: Question
+    question: QuestionView
 
 
 # --- from the kernel -----------------------------------------------------------------------------------------------
@@ -175,7 +166,7 @@ class Welcome(TypedDict):
     spans: SpanBlock
     """Those that changed since; of very many only the newest, and those that run."""
     header: Header
-    questions: list[Question]
+    questions: list[QuestionView]
     graph: Graph
     streamed: list[Streamed]
 
@@ -191,7 +182,7 @@ class Delta(TypedDict):
     total: int
     spans: SpanBlock
     header: Header
-    questions: list[Question]
+    questions: list[QuestionView]
     """Those that are new or changed."""
     streamed: list[Streamed]
 
@@ -458,7 +449,7 @@ class Recording(TypedDict):
     """A run to be looked at and stepped through with no kernel and no store; of a very long one, its newest events."""
 
     header: Header
-    questions: list[Question]
+    questions: list[QuestionView]
     graph: Graph
     total: int
     """Number of spans there are."""

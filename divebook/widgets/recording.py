@@ -13,11 +13,12 @@ from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
 from divebook.engine.evolve import evolve
-from divebook.engine.state import ExecutionState, Interrupt, PathState
+from divebook.engine.state import ExecutionState, PathState
 from divebook.events import Event
 from divebook.events.codec import payload_from
 from divebook.execution import Execution
 from divebook.history.spans import Span, spans_of
+from divebook.questions import Question
 from divebook.text.redaction import Redactor
 from divebook.widgets.positions import Budget, block_of, shown_paths
 from divebook.widgets.protocol import DetailEvent, EventBlock, PathView, PendingView, Recording, StateView
@@ -182,7 +183,7 @@ def _path(path: PathState, variables: Mapping[str, Any] | None, limited: _Limite
     )
 
 
-def _pending(asked: Interrupt, limited: _Limited) -> PendingView:
+def _pending(asked: Question, limited: _Limited) -> PendingView:
     return PendingView(
         interrupt_id=asked.interrupt_id,
         kind=asked.kind,

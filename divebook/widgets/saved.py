@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from divebook.errors import SavedRunError
 from divebook.execution import Execution
+from divebook.questions import InterruptStatus
 from divebook.text.redaction import Redactor
 from divebook.text.shown import one_line, size
 from divebook.widgets.checking import checked
@@ -100,7 +101,7 @@ def read_saved(data: Any) -> tuple[SavedRun, Recording]:
     if not saved["recording"]:
         where = one_line(saved["store"], 2 * NAME)
         raise SavedRunError(f"run {saved['execution_id'][:60]} was too large to be saved; its log is in {where}")
-    recording = cast("Recording", checked(unpack(saved["recording"]), Recording))
+    recording = cast("Recording", checked(_in_present_words(unpack(saved["recording"])), Recording))
     _check_sizes(recording)
     return saved, recording
 
@@ -115,6 +116,15 @@ def unpack(text: str) -> Any:
         return json.loads(raw)
     except (binascii.Error, zlib.error, ValueError, RecursionError) as error:
         raise SavedRunError(f"its data cannot be unpacked: {error}") from None
+
+
+def _in_present_words(data: Any) -> Any:
+    """Return a recording, unchecked, in today's words: a question with an answer was ``completed`` in older ones."""
+    questions = data.get("questions") if isinstance(data, dict) else None
+    for asked in questions if isinstance(questions, list) else ():
+        if isinstance(asked, dict) and asked.get("status") == "completed":
+            asked["status"] = InterruptStatus.RESOLVED.value
+    return data
 
 
 def _check_sizes(recording: Recording) -> None:

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, cast
 
 from divebook.engine.bounds import NANODOLLARS
-from divebook.engine.state import ExecutionState, Interrupt
+from divebook.engine.state import ExecutionState
 from divebook.errors import ExecutionNotFoundError
 from divebook.events import Event
 from divebook.events.catalog import RUNNING, WAITING
@@ -18,6 +18,7 @@ from divebook.events.codec import encode_shown
 from divebook.events.event import to_microseconds
 from divebook.execution import Execution
 from divebook.execution.streaming import TextListener
+from divebook.questions import InterruptKind, InterruptStatus, Question
 from divebook.store import MemoryStore
 from divebook.store.durability import FULL, RELAXED
 from divebook.store.sqlite.store import SqliteStore
@@ -30,9 +31,7 @@ from divebook.widgets.protocol import (
     GraphEdge,
     GraphStep,
     Header,
-    Question,
-    QuestionKind,
-    QuestionStatus,
+    QuestionView,
 )
 from divebook.workflow.definition import Workflow
 
@@ -47,7 +46,7 @@ class Source:
     """Where the parts of a view come from; every function may be called from any thread."""
 
     header: Callable[[], Header]
-    questions: Callable[[], Sequence[Question]]
+    questions: Callable[[], Sequence[QuestionView]]
     graph: Graph
     read: Callable[[int, int], list[Event]]
     """Events behind a sequence number, at most so many."""
@@ -132,11 +131,11 @@ def commands_of(execution: Execution) -> list[Command]:
     return ["resume", "cancel"] if execution.status in (RUNNING, WAITING) else ["resume"]
 
 
-def question_of(asked: Interrupt) -> Question:
+def question_of(asked: Question) -> QuestionView:
     """Return a question of the engine as views know it."""
-    return Question(
+    return QuestionView(
         interrupt_id=asked.interrupt_id,
-        kind=cast("QuestionKind", asked.kind),
+        kind=cast("InterruptKind", asked.kind),
         question=encodable(asked.question or NO_QUESTION),
         message=encodable(asked.message or ""),
         path=asked.path,
@@ -146,7 +145,7 @@ def question_of(asked: Interrupt) -> Question:
         raised_us=asked.raised_us,
         expires_us=asked.expires_us,
         required=not asked.optional,
-        status=cast("QuestionStatus", asked.status),
+        status=cast("InterruptStatus", asked.status),
         response=shown(asked.response),
         answered_by=asked.answered_by,
     )

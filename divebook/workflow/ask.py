@@ -7,19 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from divebook.errors import DefinitionError, Problem, nearest
+from divebook.questions.kinds import DEFINABLE
 from divebook.text.durations import parse_duration
 from divebook.workflow.record import Record, json_value
-
-KINDS = (
-    "clarification",
-    "confirmation",
-    "agent_review",
-    "checkpoint",
-    "resource_exhausted",
-    "timeout",
-    "system_error",
-)
-"""Kinds of question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +24,7 @@ class Ask(Record):
 
     question: str
     kind: str = "clarification"
-    """One of `KINDS`."""
+    """One of `divebook.questions.kinds.DEFINABLE`."""
     message: str | None = None
     """More than the question itself, for people."""
     data: Mapping[str, Any] = field(default_factory=dict)
@@ -54,9 +44,9 @@ class Ask(Record):
         for name in ("data", "schema", "default"):
             set_field(self, name, json_value(getattr(self, name), name))
         set_field(self, "has_default", self.has_default or self.default is not None)
-        if self.kind not in KINDS:
-            match = nearest(self.kind, KINDS)
-            hint = f"did you mean {match!r}?" if match else f"use one of {', '.join(KINDS)}"
+        if self.kind not in DEFINABLE:
+            match = nearest(self.kind, DEFINABLE)
+            hint = f"did you mean {match!r}?" if match else f"use one of {', '.join(DEFINABLE)}"
             raise DefinitionError([Problem(f"unknown kind of question: {self.kind!r}", key="Kind", hint=hint)])
         if not self.question.strip():
             raise DefinitionError([Problem("a question needs a text", key="Question", hint="write Question")])

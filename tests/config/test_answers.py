@@ -2,13 +2,14 @@
 
 import pytest
 
-from divebook.config.answers import Typed, answers_from
-from divebook.engine.state import Interrupt
+from divebook.config.answers import answers_from
 from divebook.errors import InputError
+from divebook.execution.schemas import FITTING
+from divebook.questions import Question, Typed
 
 
 def question(schema=None, kind="clarification"):
-    return Interrupt("ask_1", kind, "Which?", "main", "s", schema=schema)
+    return Question("ask_1", kind, "Which?", "main", "s", schema=schema)
 
 
 @pytest.mark.parametrize(
@@ -27,7 +28,7 @@ def question(schema=None, kind="clarification"):
     ],
 )
 def test_what_is_typed_means_what_its_question_asks_for(text, schema, meant):
-    assert Typed(text).meant(question(schema)) == meant
+    assert Typed(text).meant(question(schema), FITTING) == meant
 
 
 def test_the_line_wins_over_what_is_given_and_that_over_the_file_and_that_over_the_environment(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ import divebook
 from divebook.errors import DivebookError, SavedRunError
 from divebook.notebook.saved import open_notebook
 from divebook.widgets import following, replay
-from divebook.widgets.saved import MIME
+from divebook.widgets.saved import MIME, pack, unpack
 
 WORKFLOW = (
     "Workflows: [{Name: sum, Inputs: [{Name: api_key, Default: ''}], Steps: [{Name: add, Script: 1 + 1, Store: n}]}]"
@@ -72,6 +72,17 @@ def test_a_notebook_alone_gives_the_run_back(run, tmp_path):
     assert opened.operations.operation_id.equals(run.operations.operation_id)
     assert opened.state_at(1)["variables"] == {}
     assert opened.state_at(len(opened.events))["variables"] == {"n": 2}
+
+
+def test_an_answer_in_a_notebook_of_an_older_version_is_read_in_todays_words(session, tmp_path):
+    asking = session.start(session.workflow(divebook.Workflow("w", [divebook.Step("s", ask="Which?")]))).wait()
+    bundle = asking.answer(asking.interrupts[0].id, "this").wait().static_bundle()
+    recording = unpack(bundle[MIME]["recording"])
+    assert recording["questions"][0]["status"] == "resolved"
+    recording["questions"][0]["status"] = "completed"  # what it was called before
+    old = {**bundle, MIME: {**bundle[MIME], "recording": pack(recording)}}
+    (opened,) = divebook.open_notebook(notebook(tmp_path, old))
+    assert opened.questions[0]["status"] == "resolved"
 
 
 def test_an_opened_run_shows_itself_and_can_be_saved_again(run, tmp_path):

@@ -12,8 +12,7 @@ from typing import Any
 from divebook.engine.evolve import fold
 from divebook.engine.inbox import ANSWER, answer_payload
 from divebook.engine.instructions import Fact
-from divebook.engine.interrupts import checked_response
-from divebook.engine.state import COMPLETED, FAILED, WAITING, ExecutionState, Interrupt
+from divebook.engine.state import COMPLETED, FAILED, WAITING, ExecutionState
 from divebook.errors import CorruptStoreError, ExecutionNotFoundError, LeaseHeldError, StoreError
 from divebook.events import Event, catalog
 from divebook.events.catalog import Payload
@@ -21,8 +20,9 @@ from divebook.execution.clock import Ids
 from divebook.execution.journal import FIRST_TOKEN, GroupCommit, Journal
 from divebook.execution.leases import LeaseKeeper
 from divebook.execution.runner import Runner
-from divebook.execution.schemas import complaint
+from divebook.execution.schemas import FITTING
 from divebook.execution.step_run import Handler, Services
+from divebook.questions import Question, checked_answer
 from divebook.steps.function import FunctionStep
 from divebook.steps.wait import wait_step
 from divebook.store.follow import follow
@@ -281,11 +281,11 @@ class Process:
                         inbox.answer(runner.journal.state, question.interrupt_id, resolution.response)
                         runner.take()
 
-    def _resolution(self, subject: Subject, question: Interrupt) -> catalog.InterruptResolved:
-        response = checked_response(question, self._response(subject, question), complaint, self._machine.now())
+    def _resolution(self, subject: Subject, question: Question) -> catalog.InterruptResolved:
+        response = checked_answer(question, self._response(subject, question), FITTING, self._machine.now())
         return catalog.InterruptResolved(question.interrupt_id, response)
 
-    def _response(self, subject: Subject, question: Interrupt) -> dict[str, Any]:
+    def _response(self, subject: Subject, question: Question) -> dict[str, Any]:
         """Return what a person says: the truth if they looked, else anything that does not change the result."""
         world, parameters = subject.world, (question.data or {})["parameters"]
         done = {"choice": "done", "result": result_of(parameters)}

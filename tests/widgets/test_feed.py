@@ -84,8 +84,8 @@ def test_questions_are_told_when_they_change():
     log.questions = [asked]
     assert log.feed.frame()["questions"] == [asked]
     assert log.feed.frame() is None
-    log.questions = [{**asked, "status": "completed"}]
-    assert [asked["status"] for asked in log.feed.frame()["questions"]] == ["completed"]
+    log.questions = [{**asked, "status": "resolved"}]
+    assert [asked["status"] for asked in log.feed.frame()["questions"]] == ["resolved"]
 
 
 def test_a_welcome_brings_only_what_changed_since():

@@ -44,7 +44,7 @@ def test_the_first_frame_tells_all_questions_and_the_next_what_changed():
     world.answer(first.interrupts[0].interrupt_id, "yes", by="ann").wait(PATIENCE)
     feed.look_again()
     (asked,) = feed.frame()["asked"]
-    assert (asked["question"]["status"], asked["question"]["answered_by"]) == ("completed", "ann")
+    assert (asked["question"]["status"], asked["question"]["answered_by"]) == ("resolved", "ann")
 
 
 def test_what_another_environment_over_the_store_settles_is_seen():
@@ -55,7 +55,7 @@ def test_what_another_environment_over_the_store_settles_is_seen():
     other = environment(store=world.store)
     other.answer(execution.interrupts[0].interrupt_id, "from there").wait(PATIENCE)
     feed.look_again()
-    assert told(feed.frame()) == [("w", "w 0?", "completed")]
+    assert told(feed.frame()) == [("w", "w 0?", "resolved")]
 
 
 def test_questions_of_executions_that_ended_or_were_deleted_are_withdrawn():
@@ -79,9 +79,9 @@ def test_it_is_not_over_while_one_who_asked_may_ask_again():
     feed.frame()
     world.answer(execution.interrupts[0].interrupt_id, "yes").wait(PATIENCE)
     feed.look_again()
-    assert told(feed.frame()) == [("w", "w 0?", "completed"), ("w", "w 1?", "pending")]
+    assert told(feed.frame()) == [("w", "w 0?", "resolved"), ("w", "w 1?", "pending")]
     assert not feed.is_over
-    assert [asked["question"]["status"] for asked in feed.welcome("v", 0)["asked"]] == ["completed", "pending"]
+    assert [asked["question"]["status"] for asked in feed.welcome("v", 0)["asked"]] == ["resolved", "pending"]
 
 
 def test_of_a_great_many_questions_the_oldest_are_shown_and_the_others_counted():
@@ -112,7 +112,7 @@ def test_the_end_of_the_last_one_who_asked_is_told_by_a_frame_of_its_own():
     answered = world.answer(execution.interrupts[0].interrupt_id, "yes")
     assert gate.reached.wait(PATIENCE)
     feed.look_again()
-    assert (told(feed.frame()), feed.is_over) == ([("w", "w?", "completed")], False)
+    assert (told(feed.frame()), feed.is_over) == ([("w", "w?", "resolved")], False)
     gate.opened.set()
     answered.wait(PATIENCE)
     feed.look_again()

@@ -3,7 +3,7 @@
 from decimal import Decimal
 
 from divebook.bounds import Bounds
-from divebook.engine.state import Interrupt
+from divebook.questions import Question
 from divebook.store import MemoryStore
 from divebook.store.sqlite.store import SqliteStore
 from divebook.widgets.source import durability_of, graph_of, header_of, question_of, source_of
@@ -64,7 +64,7 @@ def test_the_graph_names_steps_ways_and_ways_out():
 
 def test_a_question_has_every_field_a_view_needs():
     data = {"choices": ["retry"], "big": 2**60}
-    asked = question_of(Interrupt("ask_1", "outcome_unknown", "Again?\ud800", "main", "s", data=data, optional=True))
+    asked = question_of(Question("ask_1", "outcome_unknown", "Again?\ud800", "main", "s", data=data, optional=True))
     assert (asked["status"], asked["required"], asked["schema"]) == ("pending", False, None)
     assert asked["data"] == {"choices": ["retry"], "big": str(2**60)}
     assert asked["question"] == "Again??"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from divebook.errors import EnvelopeError, nearest
-from divebook.pipeline.envelope.enums import Word
+from divebook.questions.kinds import Word
 
 
 class MergeStrategy(Word):

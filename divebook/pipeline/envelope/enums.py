@@ -5,20 +5,7 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Self
-
-
-class Word(StrEnum):
-    """A text of a known vocabulary."""
-
-    @classmethod
-    def read(cls, text: str) -> Self | str:
-        """Return the member, or the text itself if there is none."""
-        try:
-            return cls(text)
-        except ValueError:
-            return text
+from divebook.questions.kinds import InterruptKind, InterruptStatus, Word
 
 
 class ReasonClass(Word):
@@ -100,27 +87,6 @@ class LoopVerdict(Word):
     ESCALATE = "escalate"
 
 
-class InterruptKind(Word):
-    """What a question is about."""
-
-    CLARIFICATION = "clarification"
-    CONFIRMATION = "confirmation"
-    AGENT_REVIEW = "agent_review"
-    CHECKPOINT = "checkpoint"
-    RESOURCE_EXHAUSTED = "resource_exhausted"
-    TIMEOUT = "timeout"
-    SYSTEM_ERROR = "system_error"
-
-
-class InterruptStatus(Word):
-    """Where a question stands; all but `PENDING` are final."""
-
-    PENDING = "pending"
-    RESOLVED = "resolved"
-    EXPIRED = "expired"
-    CANCELLED = "cancelled"
-
-
 class ProcessingStatus(Word):
     """Where an agent's step stands; other texts are kept as they are."""
 
@@ -135,3 +101,16 @@ class GoalStatus(Word):
 
     PENDING = "pending"
     SATISFIED = "satisfied"
+
+
+__all__ = [
+    "GoalStatus",
+    "InterruptKind",
+    "InterruptStatus",
+    "LoopVerdict",
+    "ProcessingStatus",
+    "ReasonClass",
+    "RiskApproval",
+    "RiskLevel",
+    "TerminalReason",
+]

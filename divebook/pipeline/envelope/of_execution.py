@@ -13,7 +13,7 @@ from typing import Any
 
 from divebook.engine.bounds import dollars
 from divebook.engine.ledger import Hop
-from divebook.engine.state import ENDED, EXPIRED, FAILED, IN_STEP, PENDING, ExecutionState, Interrupt
+from divebook.engine.state import ENDED, FAILED, IN_STEP, ExecutionState
 from divebook.events.event import to_datetime
 from divebook.pipeline.envelope import Envelope
 from divebook.pipeline.envelope.audit import Audit, ProcessingRecord
@@ -26,6 +26,8 @@ from divebook.pipeline.envelope.stages import END, START, Stages
 from divebook.pipeline.envelope.termination import Termination
 from divebook.pipeline.envelope.times import to_text
 from divebook.pipeline.envelope.usage import Usage
+from divebook.questions import Question
+from divebook.questions.kinds import EXPIRED
 
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 """Stands for the beginning of what has not begun."""
@@ -105,14 +107,14 @@ def _interruption(state: ExecutionState) -> Interruption:
     pending = [_question(found) for found in state.pending_interrupts()]
     if pending and not state.is_over:
         return Interruption(interrupt_pending=True, interrupt=pending[0], interrupt_queue=pending[1:])
-    settled = [found for found in state.interrupts.values() if found.status != PENDING]
+    settled = [found for found in state.interrupts.values() if not found.is_open]
     if not settled:
         return Interruption()
     last = max(settled, key=lambda found: (found.settled_us or 0, found.raised_us, found.interrupt_id))
     return Interruption(interrupt=_question(last))
 
 
-def _question(found: Interrupt) -> FlowInterrupt:
+def _question(found: Question) -> FlowInterrupt:
     return FlowInterrupt(
         kind=InterruptKind.read(found.kind),
         id=found.interrupt_id,
@@ -125,9 +127,9 @@ def _question(found: Interrupt) -> FlowInterrupt:
     )
 
 
-def _response(found: Interrupt) -> InterruptResponse | None:
+def _response(found: Question) -> InterruptResponse | None:
     given = found.response
-    if found.status == PENDING or (found.status == EXPIRED and given is None):
+    if found.is_open or (found.status == EXPIRED and given is None):
         return None
     parts = {key: given[key] for key in PARTS if key in given}
     if not parts and given:  # the answer about an unknown outcome has other parts

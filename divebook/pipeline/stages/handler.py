@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from divebook.engine.interrupts import OPTIONAL_KINDS, RESOURCE_EXHAUSTED
 from divebook.environment import Environment
 from divebook.errors import DefinitionError, InterruptExpiredError
 from divebook.execution.context import StepContext
@@ -36,7 +35,7 @@ from divebook.pipeline.stages import progress
 from divebook.pipeline.stages.functions import NO_FUNCTIONS, StageFunctions, called
 from divebook.pipeline.stages.visit import Ended, Ticker, Visit
 from divebook.pipeline.stages.work import Work
-from divebook.workflow.ask import KINDS
+from divebook.questions.kinds import DEFINABLE, KINDS, RESOURCE_EXHAUSTED
 from divebook.workflow.definition import Problem, Workflow
 from divebook.workflow.step import STAGE
 
@@ -163,7 +162,7 @@ class _Run:
             await self._save(envelope)
 
     async def _answer_to(self, interrupt: FlowInterrupt) -> dict[str, Any]:
-        kind = str(interrupt.kind) if interrupt.kind in KINDS else str(InterruptKind.CLARIFICATION)
+        kind = str(interrupt.kind) if interrupt.kind in DEFINABLE else str(InterruptKind.CLARIFICATION)
         asked = interrupt.question or interrupt.message or f"The pipeline has stopped: {interrupt.kind}"
         expires = interrupt.expires_at
         left = None if expires is None else max(0.0, (expires - self.ticker.time).total_seconds())
@@ -174,7 +173,7 @@ class _Run:
             message=interrupt.message if interrupt.message != asked else None,
             data=interrupt.data,
             expires_in=left,
-            optional=kind in OPTIONAL_KINDS or (kind == RESOURCE_EXHAUSTED and not is_bound),
+            optional=KINDS[kind].optional or (kind == RESOURCE_EXHAUSTED and not is_bound),
             key="question",
         )
         response = dict(answered.response or {})

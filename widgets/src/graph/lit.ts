@@ -1,6 +1,6 @@
 // What state each step is in, as the visits and questions of an execution tell it.
 
-import type { Question } from "../protocol";
+import type { QuestionView as Question } from "../protocol";
 
 /** How a step stands; `caught` has failed, and the path went on elsewhere. */
 export type Lit = "pending" | "running" | "waiting" | "completed" | "failed" | "cancelled" | "caught";

@@ -1,6 +1,6 @@
 // A saved run to look at and to step through: the live view's parts over a recording in place of a kernel.
 
-import type { Ack, Detail, Question, Recording, SavedRun } from "../protocol";
+import type { Ack, Detail, QuestionView as Question, Recording, SavedRun } from "../protocol";
 import { h, longText, type View } from "../shared/dom";
 import { Model } from "../shared/model";
 import { oneLine } from "../shared/text";
@@ -113,7 +113,7 @@ function results(host: RecordedHost): View {
 function answers(questions: Question[]): View {
   const entries = questions.map((asked) => {
     const by = asked.answered_by === null ? "" : ` (by ${oneLine(asked.answered_by, 80)})`;
-    const said = asked.status === "completed" ? `${answerText(asked)}${by}` : asked.status;
+    const said = ["pending", "expired", "cancelled"].includes(asked.status) ? asked.status : `${answerText(asked)}${by}`;
     return h("div", { class: "db-asked" }, h("strong", {}, "? "), oneLine(asked.question, 2000), h("div", { class: "db-answer", dir: "auto" }, `→ ${said}`));
   });
   const element = h("details", { class: "db-workflow", open: true, hidden: entries.length === 0 }, h("summary", {}, `Questions (${entries.length})`), ...entries);

@@ -1,7 +1,7 @@
 // The live view of one execution: what anywidget renders. Every view in it shares one model and one connection.
 
 import type { RenderProps } from "@anywidget/types";
-import type { Question } from "../protocol";
+import type { QuestionView as Question } from "../protocol";
 import { Connection } from "../shared/connection";
 import { h, type View } from "../shared/dom";
 import { Model } from "../shared/model";

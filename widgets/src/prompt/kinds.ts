@@ -1,6 +1,6 @@
 // What each kind of question asks for, and the response that an answer to it becomes (divebook/engine/interrupts.py).
 
-import type { QuestionKind } from "../protocol";
+import type { InterruptKind } from "../protocol";
 import { h, longText } from "../shared/dom";
 import { button } from "../shared/element";
 import { valueText } from "../shared/values";
@@ -29,7 +29,7 @@ export interface Asking {
   escape?: () => boolean;
 }
 
-export const KINDS: Record<QuestionKind, { word: string; sign: string }> = {
+export const KINDS: Record<InterruptKind, { word: string; sign: string }> = {
   clarification: { word: "Question", sign: "?" },
   confirmation: { word: "Approval", sign: "!" },
   agent_review: { word: "Review", sign: "✎" },
@@ -57,14 +57,14 @@ export function factsOf(question: Question): [string, unknown][] {
   return Object.entries(question.data).filter(([key]) => !TOLD.has(key) && key !== subject).slice(0, 40);
 }
 
-const EDITABLE = new Set<QuestionKind>(["confirmation", "agent_review"]);
+const EDITABLE = new Set<InterruptKind>(["confirmation", "agent_review"]);
 
 /** Makes what asks for the answer to a question. */
 export function asking(question: Question, draft: Draft): Asking {
   return BUILDERS[question.kind](question, draft);
 }
 
-const BUILDERS: Record<QuestionKind, (question: Question, draft: Draft) => Asking> = {
+const BUILDERS: Record<InterruptKind, (question: Question, draft: Draft) => Asking> = {
   clarification: (question, draft) => answering(question, draft, "Answer"),
   checkpoint: (question, draft) => answering(question, draft, "Continue"),
   timeout: (question, draft) => answering(question, draft, "Answer"),

@@ -136,7 +136,7 @@ export class Prompt implements View {
 }
 
 function closedLine(question: Question): HTMLElement {
-  const sign = { completed: "✓", expired: "◷", cancelled: "◼", pending: "" }[question.status];
+  const sign = { resolved: "✓", expired: "◷", cancelled: "◼", pending: "" }[question.status];
   const { asker } = question;
   const [what, where] = [oneLine(`${asker === undefined ? "" : `${asker[0]}: `}${question.question}`, 200), whereOf(question)];
   return h(

@@ -1,6 +1,6 @@
 // What the prompt needs of whoever embeds it; nothing here knows of anywidget.
 
-import type { Micros, Question as Recorded } from "../protocol";
+import type { Micros, QuestionView as Recorded } from "../protocol";
 
 /** A question, with the moment of its answer where that is known. */
 export type Question = Recorded & {

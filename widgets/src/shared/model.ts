@@ -1,6 +1,6 @@
 // What all views of one page share: the state of one execution as far as the kernel has told it.
 
-import type { Delta, Graph, Header, History, Question, SpanBlock, Streamed, Welcome } from "../protocol";
+import type { Delta, Graph, Header, History, QuestionView as Question, SpanBlock, Streamed, Welcome } from "../protocol";
 import { Spans } from "./spans";
 
 export type Change = "spans" | "header" | "questions" | "graph" | "streams" | "selection" | "filter" | "connection";

@@ -126,5 +126,5 @@ test("a failure from which its path has gone on is caught, until it is looked at
 test("a step that asks waits", () => {
   const tally = tallied([1, "main", "review", "running"]);
   expect(tally.states([question()]).get("review")?.status).toBe("waiting");
-  expect(tally.states([question({ status: "completed" })]).get("review")?.status).toBe("running");
+  expect(tally.states([question({ status: "resolved" })]).get("review")?.status).toBe("running");
 });

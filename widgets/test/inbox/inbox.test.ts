@@ -66,7 +66,7 @@ test("an answer goes out under the id of its question, and its card becomes a li
   say({ type: "ack", id: answer?.id ?? "", accepted: true, text: "Kept, but it does not go on here" });
   await vi.advanceTimersByTimeAsync(0);
   expect(text()).toContain("Kept, but it does not go on here");
-  change([asked("ask_1", "publish", { kind: "confirmation", status: "completed", response: { approved: true }, answered_by: "ann" })]);
+  change([asked("ask_1", "publish", { kind: "confirmation", status: "resolved", response: { approved: true }, answered_by: "ann" })]);
   expect(cards()).toHaveLength(1);
   expect(page.querySelector(".closed li")?.textContent).toContain("publish: publish?approved — by ann");
 });

@@ -177,7 +177,7 @@ test("after an answer the focus goes to the next question, and who answered is t
   expect(document.activeElement).toBe(heads()[1]);
   expect(document.querySelector("textarea")?.disabled).toBe(true);
   prompt.update([
-    question({ interrupt_id: "int_1", question: "One", kind: "confirmation", status: "completed", response: { approved: true, text: "fine" }, answered_by: "ada" }),
+    question({ interrupt_id: "int_1", question: "One", kind: "confirmation", status: "resolved", response: { approved: true, text: "fine" }, answered_by: "ada" }),
     question({ interrupt_id: "int_2", question: "Two" }),
   ]);
   expect(heads()).toHaveLength(1);

@@ -1,7 +1,7 @@
-"""Questions and which answers fit them: pure.
+"""Which answers fit a question: the only check, for every face and every way in.
 
 An answer in its full form is a mapping with some of ``text``, ``approved``, ``decision`` and ``data``. People write
-less: what each kind of question takes instead stands in `_READERS`.
+less: what each kind of question takes instead stands in `_READERS`. Text that was typed is read first (`typed`).
 """
 
 from __future__ import annotations
@@ -11,38 +11,50 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from divebook.engine.state import EXPIRED, PENDING, Interrupt
 from divebook.errors import InterruptError
-from divebook.events.values import normalize
-
-CLARIFICATION, CONFIRMATION, AGENT_REVIEW, CHECKPOINT = "clarification", "confirmation", "agent_review", "checkpoint"
-RESOURCE_EXHAUSTED, TIMEOUT, SYSTEM_ERROR = "resource_exhausted", "timeout", "system_error"
-OUTCOME_UNKNOWN = "outcome_unknown"
-OPTIONAL_KINDS = (CHECKPOINT, TIMEOUT, SYSTEM_ERROR)
-"""Kinds that an empty answer settles, where the question does not say otherwise."""
-
-RETRY, DONE, FAIL = "retry", "done", "fail"
-"""Answers to a question about an unknown outcome: make the call again, take it as done, take it as failed."""
-RAISE, STOP = "raise", "stop"
-"""Answers to a question about a bound: raise it and go on, or stop."""
-APPROVE, REJECT, MODIFY = "approve", "reject", "modify"
-YES, NO = ("yes", "y", "true", "approve", "approved"), ("no", "n", "false", "deny", "denied", "reject")
+from divebook.events.codec import storable
+from divebook.questions.kinds import (
+    AGENT_REVIEW,
+    APPROVE,
+    CHECKPOINT,
+    CLARIFICATION,
+    CONFIRMATION,
+    DONE,
+    EXPIRED,
+    FAIL,
+    MODIFY,
+    NO,
+    OUTCOME_UNKNOWN,
+    PENDING,
+    RAISE,
+    REJECT,
+    RESOURCE_EXHAUSTED,
+    RETRY,
+    STOP,
+    SYSTEM_ERROR,
+    TIMEOUT,
+    YES,
+)
+from divebook.questions.question import Question
+from divebook.questions.typed import Fitting, Typed
+from divebook.questions.wording import EXPIRED_ALREADY, already_answered, wanted_answer
 
 MOST_CHARACTERS = 100_000
 """What an answer may hold in all its texts."""
 FIELDS = frozenset({"text", "approved", "decision", "data"})
+NO_RESULT = (
+    "done needs what the call returned, since the steps after it go on with that: add --result JSON "
+    '(in code: {"choice": "done", "result": ...}); null where it returned nothing'
+)
 
-Complaint = Callable[[Mapping[str, Any], Any], "str | None"]
-"""Says what is wrong with a value by a JSON schema, or None."""
 
-
-def checked_response(question: Interrupt, response: Any, complaint: Complaint, now: int) -> dict[str, Any]:
-    """Return the response in its full form.
+def checked_answer(question: Question, response: Any, fitting: Fitting, now: int) -> dict[str, Any]:
+    """Return an answer in its full form.
 
     Parameters
     ----------
-    complaint
-        Compares a value with the question's schema.
+    response
+        The answer in full or in short, or a `Typed` text.
     now
         Microseconds since 1970.
 
@@ -53,32 +65,35 @@ def checked_response(question: Interrupt, response: Any, complaint: Complaint, n
         stays open.
     """
     _require_open(question, now)
-    plain = normalize(response, "response")
+    meant = response.meant(question, fitting) if isinstance(response, Typed) else response
+    plain = storable(meant, "response")
     _check_texts(question, plain)
     if _is_empty(plain):
         if question.optional:
             return {}
-        raise _unfit(question, f"it needs an answer: answer with {_wanted(question)}")
+        raise _unfit(question, f"it needs an answer: answer with {wanted_answer(question)}")
     if question.kind == OUTCOME_UNKNOWN:
         return _outcome(question, plain)
-    answer = _with_fields(question, plain, complaint)
+    answer = _with_fields(question, plain, fitting)
     if answer is None:
-        answer = _READERS[question.kind](question, plain)
+        answer = _READERS.get(question.kind, _anything)(question, plain)
     if question.kind == RESOURCE_EXHAUSTED and answer.get("decision") == RAISE:
-        return answer | {"data": {"to": _raised(question, (answer.get("data") or {}).get("to"))}}
+        given = answer.get("data") or {}
+        if not isinstance(given, Mapping):
+            raise _unfit(question, f"the new bound belongs under to, as in {{'to': 40}}, not {given!r}")
+        return answer | {"data": {"to": _raised(question, given.get("to"))}}
     return answer
 
 
-def _require_open(question: Interrupt, now: int) -> None:
+def _require_open(question: Question, now: int) -> None:
     if question.status == EXPIRED or (question.status == PENDING and (question.expires_us or now) < now):
-        raise InterruptError(question.interrupt_id, "it has expired; its execution went on without an answer")
+        raise InterruptError(question.id, EXPIRED_ALREADY)
     if question.status != PENDING:
-        by = f" by {question.answered_by}" if question.answered_by else ""
-        raise InterruptError(question.interrupt_id, f"it was answered already{by}, with {question.response!r}")
+        raise InterruptError(question.id, already_answered(question.answered_by, question.response))
 
 
-def _unfit(question: Interrupt, why: str) -> InterruptError:
-    return InterruptError(question.interrupt_id, f"{why}. The question is still open")
+def _unfit(question: Question, why: str) -> InterruptError:
+    return InterruptError(question.id, f"{why}. The question is still open")
 
 
 def _is_empty(value: Any) -> bool:
@@ -94,7 +109,7 @@ def _says_nothing(value: Any) -> bool:
 # --- texts ---------------------------------------------------------------------------------------------------------
 
 
-def _check_texts(question: Interrupt, value: Any) -> None:
+def _check_texts(question: Question, value: Any) -> None:
     """Refuse what no person types: control characters, and texts beyond all measure."""
     total = 0
     for text in _texts(value):
@@ -121,67 +136,67 @@ def _texts(value: Any) -> list[str]:
 # --- what each kind takes ------------------------------------------------------------------------------------------
 
 
-def _with_fields(question: Interrupt, response: Any, complaint: Complaint) -> dict[str, Any] | None:
+def _with_fields(question: Question, response: Any, fitting: Fitting) -> dict[str, Any] | None:
     """Return an answer that came in its full form, or whose value fits the schema; None for a short form."""
     is_full = isinstance(response, Mapping) and set(response) <= FIELDS
     schema = question.schema
     if schema is None:
         return _checked_fields(question, response) if is_full else None
-    wrong = complaint(schema, response)
+    wrong = fitting.complaint(schema, response)
     if wrong is None and question.kind not in (CONFIRMATION, AGENT_REVIEW):
         return {"data": response}
     if not is_full or "data" not in response:
         if question.kind in (CONFIRMATION, AGENT_REVIEW):  # the schema is that of edited data, which may be left out
             return _checked_fields(question, response) if is_full else None
         raise _unfit(question, f"this answer does not fit: {wrong}")
-    inner = complaint(schema, response["data"])
+    inner = fitting.complaint(schema, response["data"])
     if inner is not None:
         raise _unfit(question, f"the answer's data does not fit: {inner}")
     return _checked_fields(question, response)
 
 
-def _checked_fields(question: Interrupt, response: Mapping[str, Any]) -> dict[str, Any]:
+def _checked_fields(question: Question, response: Mapping[str, Any]) -> dict[str, Any]:
     given = {key: value for key, value in response.items() if value is not None}
     for key, kind, name in (("text", str, "a text"), ("approved", bool, "true or false"), ("decision", str, "a text")):
         if key in given and not isinstance(given[key], kind):
             raise _unfit(question, f"{key} must be {name}, not {given[key]!r}")
     if question.kind == CONFIRMATION and "approved" not in given:
-        raise _unfit(question, f"it needs an answer: answer with {_wanted(question)}")
+        raise _unfit(question, f"it needs an answer: answer with {wanted_answer(question)}")
     if question.kind == AGENT_REVIEW and given.get("decision") not in (APPROVE, REJECT, MODIFY):
-        raise _unfit(question, f"it needs an answer: answer with {_wanted(question)}")
+        raise _unfit(question, f"it needs an answer: answer with {wanted_answer(question)}")
     return given
 
 
-def _clarification(question: Interrupt, response: Any) -> dict[str, Any]:
+def _clarification(question: Question, response: Any) -> dict[str, Any]:
     if isinstance(response, str):
         return {"text": response}
     if isinstance(response, int | float) and not isinstance(response, bool):
         return {"text": str(response)}
-    raise _unfit(question, f"answer with {_wanted(question)}, not {response!r}")
+    raise _unfit(question, f"answer with {wanted_answer(question)}, not {response!r}")
 
 
-def _confirmation(question: Interrupt, response: Any) -> dict[str, Any]:
+def _confirmation(question: Question, response: Any) -> dict[str, Any]:
     if isinstance(response, bool):
         return {"approved": response}
     word = response.strip().lower() if isinstance(response, str) else ""
     if word in YES or word in NO:
         return {"approved": word in YES}
-    raise _unfit(question, f"answer with {_wanted(question)}, not {response!r}")
+    raise _unfit(question, f"answer with {wanted_answer(question)}, not {response!r}")
 
 
-def _review(question: Interrupt, response: Any) -> dict[str, Any]:
+def _review(question: Question, response: Any) -> dict[str, Any]:
     if isinstance(response, bool):
         response = APPROVE if response else REJECT
     if response in (APPROVE, REJECT, MODIFY):
         return {"decision": response, "approved": response == APPROVE}
-    raise _unfit(question, f"answer with {_wanted(question)}, not {response!r}")
+    raise _unfit(question, f"answer with {wanted_answer(question)}, not {response!r}")
 
 
-def _anything(_question: Interrupt, response: Any) -> dict[str, Any]:
+def _anything(_question: Question, response: Any) -> dict[str, Any]:
     return {"text": response} if isinstance(response, str) else {"data": response}
 
 
-def _exhausted(question: Interrupt, response: Any) -> dict[str, Any]:
+def _exhausted(question: Question, response: Any) -> dict[str, Any]:
     if response == STOP:
         return {"decision": STOP}
     if response == RAISE:
@@ -190,7 +205,7 @@ def _exhausted(question: Interrupt, response: Any) -> dict[str, Any]:
         return {"decision": RAISE, "data": {"to": response}}
     if isinstance(response, Mapping) and response.get("choice") in (RAISE, STOP):
         return {"decision": response["choice"], "data": {"to": response.get("to")}}
-    raise _unfit(question, f"answer with {_wanted(question)}, not {response!r}")
+    raise _unfit(question, f"answer with {wanted_answer(question)}, not {response!r}")
 
 
 def _number(value: Any) -> Decimal | None:
@@ -201,7 +216,7 @@ def _number(value: Any) -> Decimal | None:
     return number if number.is_finite() else None
 
 
-def _raised(question: Interrupt, to: Any) -> Any:
+def _raised(question: Question, to: Any) -> Any:
     """Return the new bound as it is kept: above what is used already; by default twice the old one."""
     told = question.data or {}
     limit, used = _number(told.get("limit")) or Decimal(0), _number(told.get("used")) or Decimal(0)
@@ -217,14 +232,16 @@ def _raised(question: Interrupt, to: Any) -> Any:
     return int(number)
 
 
-def _outcome(question: Interrupt, response: Any) -> dict[str, Any]:
+def _outcome(question: Question, response: Any) -> dict[str, Any]:
     answer = {"choice": response} if isinstance(response, str) else response
     if not isinstance(answer, Mapping) or answer.get("choice") not in (RETRY, DONE, FAIL):
-        raise _unfit(question, f"answer with {_wanted(question)}, not {response!r}")
+        raise _unfit(question, f"answer with {wanted_answer(question)}, not {response!r}")
+    if answer["choice"] == DONE and "result" not in answer:
+        raise _unfit(question, NO_RESULT)
     return dict(answer)
 
 
-_READERS: dict[str, Callable[[Interrupt, Any], dict[str, Any]]] = {
+_READERS: dict[str, Callable[[Question, Any], dict[str, Any]]] = {
     CLARIFICATION: _clarification,
     CONFIRMATION: _confirmation,
     AGENT_REVIEW: _review,
@@ -234,71 +251,8 @@ _READERS: dict[str, Callable[[Interrupt, Any], dict[str, Any]]] = {
     SYSTEM_ERROR: _anything,
 }
 
-_WANTED = {
-    CLARIFICATION: "a text",
-    CONFIRMATION: "yes or no",
-    AGENT_REVIEW: "approve, reject or modify (with data)",
-    CHECKPOINT: "a text",
-    RESOURCE_EXHAUSTED: "raise, the new bound as a number, or stop",
-    TIMEOUT: "a text",
-    SYSTEM_ERROR: "a text",
-    OUTCOME_UNKNOWN: "retry, done or fail (done: with its result)",
-}
 
-
-def _wanted(question: Interrupt) -> str:
-    if question.schema is not None and question.kind == CLARIFICATION:
-        return "a value that fits its schema"
-    return _WANTED[question.kind]
-
-
-def wanted_answer(question: Interrupt) -> str:
-    """Return in a few words what a person may answer, for lists and prompts."""
-    return _wanted(question)
-
-
-_EXAMPLES = {
-    CLARIFICATION: "TEXT",
-    CONFIRMATION: "yes",
-    AGENT_REVIEW: APPROVE,
-    CHECKPOINT: "seen",
-    RESOURCE_EXHAUSTED: RAISE,
-    TIMEOUT: "TEXT",
-    SYSTEM_ERROR: "TEXT",
-    OUTCOME_UNKNOWN: RETRY,
-}
-
-
-def example_answer(question: Interrupt) -> str:
-    """Return an answer as it can be typed; in capitals what is to be replaced."""
-    return (
-        "JSON"
-        if question.schema is not None and question.kind not in (CONFIRMATION, AGENT_REVIEW)
-        else (_EXAMPLES[question.kind])
-    )
-
-
-def schema_in_words(schema: Mapping[str, Any]) -> str:
-    """Return what a JSON schema asks for in a few words: ``name (string), risk (low, high; may be left out)``."""
-    properties = schema.get("properties")
-    if not isinstance(properties, Mapping):
-        return _type_in_words(schema)
-    required = schema.get("required") or ()
-    return ", ".join(
-        f"{name} ({_type_in_words(entry)}{'' if name in required else '; may be left out'})"
-        for name, entry in properties.items()
-    )
-
-
-def _type_in_words(schema: Any) -> str:
-    if not isinstance(schema, Mapping):
-        return "anything"
-    if "enum" in schema:
-        return ", ".join(map(str, schema["enum"]))
-    return str(schema.get("type") or "anything")
-
-
-def value_of(question: Interrupt) -> Any:
+def value_of(question: Question) -> Any:
     """Return what an answer comes to for whoever asked: a truth value, a text, or data."""
     response = question.response or {}
     if question.kind == CONFIRMATION:

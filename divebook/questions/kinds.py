@@ -1,0 +1,91 @@
+"""The kinds of question, and the words of their answers and their standing: the only list of each."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final, NamedTuple, Self
+
+
+class Word(StrEnum):
+    """A text of a known vocabulary, which compares equal to its plain form.
+
+    `read` keeps a text that no member has, so that what another version wrote stays readable.
+    """
+
+    @classmethod
+    def read(cls, text: str) -> Self | str:
+        """Return the member, or the text itself if there is none."""
+        try:
+            return cls(text)
+        except ValueError:
+            return text
+
+
+class InterruptKind(Word):
+    """What a question is about."""
+
+    CLARIFICATION = "clarification"
+    CONFIRMATION = "confirmation"
+    AGENT_REVIEW = "agent_review"
+    CHECKPOINT = "checkpoint"
+    RESOURCE_EXHAUSTED = "resource_exhausted"
+    TIMEOUT = "timeout"
+    SYSTEM_ERROR = "system_error"
+    OUTCOME_UNKNOWN = "outcome_unknown"
+
+
+class InterruptStatus(Word):
+    """Where a question stands; all but `PENDING` are final."""
+
+    PENDING = "pending"
+    RESOLVED = "resolved"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+
+
+CLARIFICATION: Final = InterruptKind.CLARIFICATION.value
+CONFIRMATION: Final = InterruptKind.CONFIRMATION.value
+AGENT_REVIEW: Final = InterruptKind.AGENT_REVIEW.value
+CHECKPOINT: Final = InterruptKind.CHECKPOINT.value
+RESOURCE_EXHAUSTED: Final = InterruptKind.RESOURCE_EXHAUSTED.value
+TIMEOUT: Final = InterruptKind.TIMEOUT.value
+SYSTEM_ERROR: Final = InterruptKind.SYSTEM_ERROR.value
+OUTCOME_UNKNOWN: Final = InterruptKind.OUTCOME_UNKNOWN.value
+
+PENDING: Final = InterruptStatus.PENDING.value
+RESOLVED: Final = InterruptStatus.RESOLVED.value
+EXPIRED: Final = InterruptStatus.EXPIRED.value
+
+RETRY, DONE, FAIL = "retry", "done", "fail"
+"""Answers to a question about an unknown outcome: make the call again, take it as done, take it as failed."""
+RAISE, STOP = "raise", "stop"
+"""Answers to a question about a bound: raise it and go on, or stop."""
+APPROVE, REJECT, MODIFY = "approve", "reject", "modify"
+YES, NO = ("yes", "y", "true", "approve", "approved"), ("no", "n", "false", "deny", "denied", "reject")
+
+
+class Kind(NamedTuple):
+    """What holds for all questions of a kind."""
+
+    wanted: str
+    """What a person may answer, in a few words."""
+    example: str
+    """An answer as it can be typed; in capitals what is to be replaced."""
+    optional: bool = False
+    """Whether an empty answer settles it, where the question does not say otherwise."""
+    definable: bool = True
+    """Whether a definition may ask such a question; the others are asked by the engine alone."""
+
+
+KINDS: Final[dict[str, Kind]] = {
+    CLARIFICATION: Kind("a text", "TEXT"),
+    CONFIRMATION: Kind("yes or no", "yes"),
+    AGENT_REVIEW: Kind("approve, reject or modify (with data)", APPROVE),
+    CHECKPOINT: Kind("a text", "seen", optional=True),
+    RESOURCE_EXHAUSTED: Kind("raise, the new bound as a number, or stop", RAISE),
+    TIMEOUT: Kind("a text", "TEXT", optional=True),
+    SYSTEM_ERROR: Kind("a text", "TEXT", optional=True),
+    OUTCOME_UNKNOWN: Kind("retry, done or fail (done: with its result)", RETRY, definable=False),
+}
+DEFINABLE: Final = tuple(kind for kind, about in KINDS.items() if about.definable)
+"""Kinds of question that a definition, a function or a pipeline may ask."""

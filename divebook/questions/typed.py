@@ -1,0 +1,54 @@
+"""Text that a person typed, in a shell, on the line of a magic, in a cell, or in a file: read alike everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from divebook.errors import DefinitionError
+from divebook.questions.kinds import DONE, OUTCOME_UNKNOWN
+from divebook.questions.question import Question
+
+
+class Fitting(NamedTuple):
+    """What it takes to read and check answers, and is no matter of rules: a schema checker and a reader of YAML."""
+
+    complaint: Callable[[Mapping[str, Any], Any], str | None]
+    """Says what is wrong with a value by a JSON schema, or None."""
+    written: Callable[[str], Any]
+    """Reads a text as YAML; raises `DefinitionError` where it is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """An answer as somebody typed it; what it means depends on its question.
+
+    It is data, in YAML, where it begins as YAML writes data or quoted text, or where the question asks for data that a
+    text is not. Anything else is the text itself, so that ``1.10`` stays a version. ``done RESULT`` answers a question
+    about an unknown outcome in one text.
+    """
+
+    text: str
+
+    def meant(self, question: Question, fitting: Fitting) -> Any:
+        """Return the answer to a question."""
+        if question.kind == OUTCOME_UNKNOWN:
+            word, _, result = self.text.strip().partition(" ")
+            if word == DONE and result.strip():
+                return {"choice": DONE, "result": _data_or_text(result.strip(), fitting)}
+        if self.text[:1] not in _OPENING and (
+            question.schema is None or not fitting.complaint(question.schema, self.text)
+        ):
+            return self.text
+        return _data_or_text(self.text, fitting)
+
+
+_OPENING = ("{", "[", "'", '"')
+
+
+def _data_or_text(text: str, fitting: Fitting) -> Any:
+    try:
+        return fitting.written(text)
+    except DefinitionError:
+        return text

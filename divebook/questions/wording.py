@@ -1,0 +1,57 @@
+"""How questions are worded for people: what they want, what can be typed, what became of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from divebook.questions.kinds import AGENT_REVIEW, CHECKPOINT, CLARIFICATION, CONFIRMATION, KINDS, Kind
+from divebook.questions.question import Question
+
+_JUDGED = (CONFIRMATION, AGENT_REVIEW)
+"""Kinds whose schema is that of edited data, which may be left out."""
+
+
+def kind_of(question: Question) -> Kind:
+    """Return what holds for its kind; one that another version knows is answered as freely as a checkpoint."""
+    return KINDS.get(question.kind, KINDS[CHECKPOINT])
+
+
+def wanted_answer(question: Question) -> str:
+    """Return in a few words what a person may answer, for lists and prompts."""
+    if question.schema is not None and question.kind == CLARIFICATION:
+        return "a value that fits its schema"
+    return kind_of(question).wanted
+
+
+def example_answer(question: Question) -> str:
+    """Return an answer as it can be typed; in capitals what is to be replaced."""
+    return "JSON" if question.schema is not None and question.kind not in _JUDGED else kind_of(question).example
+
+
+def schema_in_words(schema: Mapping[str, Any]) -> str:
+    """Return what a JSON schema asks for in a few words: ``name (string), risk (low, high; may be left out)``."""
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping):
+        return _type_in_words(schema)
+    required = schema.get("required") or ()
+    return ", ".join(
+        f"{name} ({_type_in_words(entry)}{'' if name in required else '; may be left out'})"
+        for name, entry in properties.items()
+    )
+
+
+def _type_in_words(schema: Any) -> str:
+    if not isinstance(schema, Mapping):
+        return "anything"
+    if "enum" in schema:
+        return ", ".join(map(str, schema["enum"]))
+    return str(schema.get("type") or "anything")
+
+
+def already_answered(by: str | None, response: Any) -> str:
+    """Return why a second answer is refused; it shows the first."""
+    return f"it was answered already{f' by {by}' if by else ''}, with {response!r}"
+
+
+EXPIRED_ALREADY = "it has expired; its execution went on without an answer"
