@@ -11,10 +11,11 @@ switched off by ``DIVEBOOK_NOTEBOOK_DATA=off``, by ``NotebookData: off`` in a de
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from divebook.errors import NotFoundError
+from divebook.events import Event
 from divebook.execution import Execution
 from divebook.text.redaction import looks_secret
 from divebook.widgets.saved import MIME, saved_run
@@ -25,13 +26,15 @@ VARIABLE = "DIVEBOOK_NOTEBOOK_DATA"
 ON, OFF = NOTEBOOK_DATA
 
 
-def data_of(execution: Execution, config: Config, *, next_step: str = "", wanted: bool | None = None) -> dict[str, Any]:
+def data_of(
+    execution: Execution, log: Sequence[Event], config: Config, *, next_step: str = "", wanted: bool | None = None
+) -> dict[str, Any]:
     """Return the data of a run by its type, or nothing if that is switched off; `wanted` overrides the settings."""
     if wanted is False or (wanted is None and _said(config) == OFF):
         return {}
     if execution.damage is not None or not execution.state.last_sequence:
         return {}
-    return {MIME: saved_run(execution, _sent_secrets(config), next_step=next_step)}
+    return {MIME: saved_run(execution, log, _sent_secrets(config), next_step=next_step)}
 
 
 def _said(config: Config) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 from divebook.analysis.timeline import layout, svg, svg_data_uri
 from divebook.analysis.usage import usage_text
 from divebook.engine.bounds import dollars
+from divebook.events import Event
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, WAITING
 from divebook.events.readable import readable
 from divebook.execution import Execution
@@ -68,11 +69,11 @@ class Report:
     spans: tuple[Span, ...]
 
 
-def report_of(execution: Execution) -> Report:
-    """Read off an execution what is shown of it, without secrets (`divebook.text.redaction`)."""
+def report_of(execution: Execution, log: Sequence[Event]) -> Report:
+    """Read off an execution and its log what is shown of it, without secrets (`divebook.text.redaction`)."""
     redactor = Redactor()
     redactor.learn({**execution.state.inputs, **execution.state.variables})
-    spans = tuple(clean_span(span, redactor) for span in spans_of(execution.history()))
+    spans = tuple(clean_span(span, redactor) for span in spans_of(log))
     steps = [span for span in spans if span.kind == "step"]
     values_title, values = _values(execution, redactor)
     return Report(

@@ -210,7 +210,7 @@ class Run:
     def __str__(self) -> str:
         from divebook.notebook.display import as_text, report_of
 
-        return as_text(report_of(self._execution))
+        return as_text(report_of(self._execution, self._execution.history()))
 
     def view(self) -> LiveView:
         """Return a live view of it, an anywidget, for front ends that show widgets by themselves.
@@ -234,7 +234,7 @@ class Run:
             raise NotImplementedError
 
     def _repr_html_(self) -> str:
-        return str(self._repr_mimebundle_()["text/html"])
+        return str(self.static_bundle(with_data=False)["text/html"])
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         """Return its static form."""
@@ -248,12 +248,13 @@ class Run:
         from divebook.notebook.bundle import data_of
         from divebook.notebook.display import as_html, as_text, report_of
 
-        report = report_of(self._execution)
+        log = self._execution.history()
+        report = report_of(self._execution, log)
         shown = {"text/plain": as_text(report), "text/html": as_html(report)}
         if not with_data:
             return shown
         config, wanted = self._environment.config, self.keeps_data
-        return shown | data_of(self._execution, config, next_step=report.next, wanted=wanted)
+        return shown | data_of(self._execution, log, config, next_step=report.next, wanted=wanted)
 
     def replay(self) -> ReplayView:
         """Return a view that steps through its log: forward and back, to breakpoints, with the state at each event."""

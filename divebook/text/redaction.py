@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -79,6 +80,7 @@ _FORMS = (
 )
 
 
+@lru_cache(maxsize=4096)  # the same few names stand in every event of a log
 def looks_secret(name: str) -> bool:
     """Tell whether a name is one under which secrets are kept; counts of tokens are not.
 

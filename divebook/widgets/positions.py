@@ -17,7 +17,7 @@ from divebook.errors import DivebookError
 from divebook.events import Event
 from divebook.events.catalog import StateMutated
 from divebook.events.codec import encode
-from divebook.text.shown import cut, one_line
+from divebook.text.shown import cut
 from divebook.widgets.protocol import (
     DetailEvent,
     EventAnswer,
@@ -29,6 +29,7 @@ from divebook.widgets.protocol import (
     StateAnswer,
     StateView,
 )
+from divebook.widgets.rows import Names
 
 T = TypeVar("T")
 
@@ -39,7 +40,6 @@ MAX_TEXT, MAX_VALUES = 20_000, 400_000
 LEAST_TEXT, COST_OF_VALUE = 200, 8
 EVENTS_PER_ANSWER = 10_000
 MAX_PATHS = 200
-NAME_WIDTH, TEXT_WIDTH = 120, 120
 _TELLING = ("error", "condition", "question", "item_key", "operation_type", "stored_variable", "target", "signal_type")
 """Fields that tell an event from its neighbours, the most telling first."""
 
@@ -204,33 +204,28 @@ def _path_view(path: PathState, state: ExecutionState, budget: Budget) -> PathVi
 
 def block_of(events: Sequence[Event], origin_us: int, first: int) -> EventBlock:
     """Return events as columns."""
-    places = {"": 0}
-
-    def place(text: str) -> int:
-        return places.setdefault(text, len(places))
-
-    columns: list[tuple[int, ...]] = [
-        (
-            event.recorded_at - origin_us,
-            place(event.event_type),
-            place(one_line(event.path, NAME_WIDTH)),
-            place(one_line(event.step, NAME_WIDTH)),
-            place(summary_of(event)),
-        )
-        for event in events
-    ]
-    time, kind, path, step, text = (list(column) for column in zip(*columns, strict=True)) if columns else ([],) * 5
-    return EventBlock(
-        first=first, origin_us=origin_us, names=list(places), time=time, type=kind, path=path, step=step, text=text
+    names = Names()
+    place = names.place
+    block = EventBlock(
+        first=first,
+        origin_us=origin_us,
+        names=[],
+        time=[event.recorded_at - origin_us for event in events],
+        type=[place(event.event_type) for event in events],
+        path=[place(event.path) for event in events],
+        step=[place(event.step) for event in events],
+        text=[place(summary_of(event)) for event in events],
     )
+    block["names"] = names.listed()
+    return block
 
 
 def summary_of(event: Event) -> str:
     """Return in a few words what tells an event from its neighbours."""
     if isinstance(event.data, StateMutated):
-        return one_line(", ".join(change.key for change in event.data.mutations), TEXT_WIDTH)
+        return ", ".join(change.key for change in event.data.mutations)
     found = (getattr(event.data, name, None) for name in _TELLING)
-    return next((one_line(value, TEXT_WIDTH) for value in found if isinstance(value, str) and value), "")
+    return next((value for value in found if isinstance(value, str) and value), "")
 
 
 class Budget:

@@ -8,9 +8,10 @@ Everything passes the redactor before it is cut, so that no half of a secret is 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from divebook.engine.evolve import evolve
 from divebook.engine.state import ExecutionState, PathState
@@ -18,10 +19,9 @@ from divebook.events import Event
 from divebook.events.codec import payload_from
 from divebook.execution import Execution
 from divebook.history.spans import Span, spans_of
-from divebook.questions import Question
 from divebook.text.redaction import Redactor
 from divebook.widgets.positions import Budget, block_of, shown_paths
-from divebook.widgets.protocol import DetailEvent, EventBlock, PathView, PendingView, Recording, StateView
+from divebook.widgets.protocol import DetailEvent, EventBlock, Header, PathView, PendingView, Recording, StateView
 from divebook.widgets.rows import block_of as spans_block
 from divebook.widgets.rows import label_of
 from divebook.widgets.source import graph_of, header_of, question_of, shown
@@ -29,6 +29,7 @@ from divebook.widgets.source import graph_of, header_of, question_of, shown
 Cell: TypeAlias = tuple[str, str]
 """A part of a state, and a name in it: ``("variables", "n")``; parts that are whole have the name ``""``."""
 Change: TypeAlias = list[Any]
+"""A part, a name and the value that is there now; without a value the cell is gone."""
 
 MAX_EVENTS = 5000
 """Events that are ever saved; more would make opening a notebook slow."""
@@ -37,53 +38,135 @@ NOT_SAVED = "not in this notebook"
 VALUE_PER_TEXT = 5
 """How much longer than one text a value may be in all."""
 _TABLES = ("inputs", "outputs", "variables")
+_MADE_BY_THE_ENGINE = frozenset(
+    ["operation_id", "operation_type", "parameters_hash", "iteration_index", "duration", "usage", "reserved", "visit"]
+)
+"""Fields of events with ids and numbers, never with what a person, a model or a program said: no secret is there, and
+not to look there halves what showing a long run costs (`test_showing_a_long_run_takes_no_time`)."""
 
 
-def record(execution: Execution, redactor: Redactor, *, events: int = MAX_EVENTS, texts: int) -> Recording:
-    """Return the newest `events` of an execution, with texts of at most `texts` characters.
+class CleanRun:
+    """A run, read and cleaned of secrets once, of which recordings of several sizes are cut.
 
-    The redactor learns the secrets of these events, and of the variables, first.
+    The redactor learns the secrets of its newest events, and of its variables, first.
     """
-    log = execution.history()
-    redactor.learn(shown({**execution.state.inputs, **execution.state.variables}))
-    first = max(0, len(log) - events)
-    raw = [shown(event.data.to_data()) for event in log[first:]]
-    for data in raw:
-        redactor.learn(data)
-    clean = [redactor.value(data) for data in raw]
-    limited = _Limited(redactor, texts)
-    kept = [_cleaned(event, data) for event, data in zip(log[first:], clean, strict=True)]
-    spans = [_clean_span(span, redactor) for span in spans_of(log)]
-    shown_spans = spans[max(0, len(spans) - events) :]
-    states = _states(execution.id, log, first)
-    base = next(states)
-    header, questions = header_of(execution), [question_of(asked) for asked in execution.state.interrupts.values()]
-    return Recording(
-        header={**header, "live": False, "commands": [], "error": redactor.text(header["error"])},
-        questions=[cast("Any", limited.plain(asked)) for asked in questions[-events:]],
-        graph=redactor.value(graph_of(execution.workflow)),
-        total=len(spans),
-        spans=spans_block([(span, label_of(span)) for span in shown_spans], log[0].recorded_at if log else 0),
-        members=[[*span.sequences[:1], *span.sequences[1:][1 - MAX_MEMBERS :]] for span in shown_spans],
-        events=block_of(kept, log[0].recorded_at if log else 0, first + 1),
-        data=[limited.plain(data, clean=True) for data in clean],
-        base=_view(first, dict(_cells(base, limited))),
-        changes=list(_changes(base, states, limited)),
-    )
 
+    def __init__(self, execution: Execution, log: Sequence[Event], redactor: Redactor) -> None:
+        first = max(0, len(log) - MAX_EVENTS)
+        self._redactor, self._first, self._origin = redactor, first, log[0].recorded_at if log else 0
+        redactor.learn(shown({**execution.state.inputs, **execution.state.variables}))
+        self._data = self._clean_data(log[first:])
+        self._events = [
+            replace(event, data=payload_from(event.event_type, data))
+            for event, data in zip(log[first:], self._data, strict=True)
+        ]
+        spans = spans_of(log)
+        self._total, self._spans = len(spans), [self._labelled(span) for span in spans[-MAX_EVENTS:]]
+        base, *self._changes = self._changes_of(_states(execution.id, log, first))
+        self._base = _applied({}, [base])
+        header = header_of(execution)
+        self._header = Header(**{**header, "live": False, "commands": [], "error": redactor.text(header["error"])})
+        asked = execution.state.interrupts.values()
+        self._questions = [redactor.value(shown(question_of(question))) for question in asked]
+        self._graph = redactor.value(graph_of(execution.workflow))
 
-def _cleaned(event: Event, data: Any) -> Event:
-    return replace(event, data=payload_from(event.event_type, data))
+    def recording(self, *, events: int, texts: int) -> Recording:
+        """Return the newest `events`, with texts of at most `texts` characters."""
+        left_out = max(0, len(self._events) - events)
+        first, spans = self._first + left_out, self._spans[max(0, len(self._spans) - events) :]
 
+        def limited(value: Any) -> Any:
+            return Budget(texts * VALUE_PER_TEXT, texts).shortened(value)
 
-def _clean_span(span: Span, redactor: Redactor) -> Span:
-    given = span.parameters
-    error = None if span.error is None else redactor.text(span.error)
-    return replace(span, error=error, parameters=None if given is None else redactor.value(shown(dict(given))))
+        base = _applied(self._base, self._changes[:left_out])
+        return Recording(
+            header=self._header,
+            questions=[limited(asked) for asked in self._questions[-events:]],
+            graph=self._graph,
+            total=self._total,
+            spans=spans_block(spans, self._origin),
+            members=[[*span.sequences[:1], *span.sequences[1:][1 - MAX_MEMBERS :]] for span, _ in spans],
+            events=block_of(self._events[left_out:], self._origin, first + 1),
+            data=[limited(data) for data in self._data[left_out:]],
+            base=_view(first, {cell: limited(value) for cell, value in base.items()}),
+            changes=[[[*told[:2], *map(limited, told[2:])] for told in event] for event in self._changes[left_out:]],
+        )
+
+    def _clean_data(self, events: Iterable[Event]) -> list[dict[str, Any]]:
+        """Return what events hold, without secrets: those of all of them are known before the first is cleaned."""
+        raw = [shown(event.data.to_data()) for event in events]
+        for data in raw:
+            self._redactor.learn({name: data[name] for name in data if name not in _MADE_BY_THE_ENGINE})
+        under = self._redactor.under
+        return [{k: part if k in _MADE_BY_THE_ENGINE else under(k, part) for k, part in data.items()} for data in raw]
+
+    def _labelled(self, span: Span) -> tuple[Span, str]:
+        """Return a span without secrets, and its label; what its first event holds is clean already."""
+        given, begun = span.parameters, span.sequences[0] - self._first - 1
+        if given is not None and begun >= 0:
+            data = self._data[begun]
+            given = {"item": data.get("item")} if span.kind == "item" else data.get("parameters")
+        elif given is not None:
+            given = self._redactor.value(shown(dict(given)))
+        error = None if span.error is None else self._redactor.text(span.error)
+        clean = replace(span, error=error, parameters=given)
+        return clean, label_of(clean)
+
+    # --- states as cells -------------------------------------------------------------------------------------------
+
+    def _changes_of(self, states: Iterable[ExecutionState]) -> Iterator[list[Change]]:
+        """Yield the whole first state, and what each event changed; parts that are the same objects are passed over."""
+        known: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {}
+        for state in states:
+            changes: list[Change] = []
+            for part, sources in _sources(state).items():
+                before, cells = known.get(part, ((), {}))
+                if len(before) == len(sources) and all(map(operator.is_, before, sources)):
+                    continue
+                present = _cells(part, state)
+                known[part] = (sources, present)
+                changes += [[part, name] for name in cells if name not in present]
+                changes += [
+                    [part, name, self._clean(part, name, source)]
+                    for name, source in present.items()
+                    if name not in cells or _differs(part, cells[name], source)
+                ]
+            yield changes
+
+    def _clean(self, part: str, name: str, source: Any) -> Any:
+        text = self._redactor.text
+        match part:
+            case "status":
+                return source
+            case "error":
+                return text(source)
+            case "usage":
+                return source.to_dict()
+            case "paths":
+                return self._path(source)
+            case "pending":
+                kind, question = source.kind, text(source.question or "")
+                return PendingView(
+                    interrupt_id=source.interrupt_id, kind=kind, question=question, path=source.path, step=source.step
+                )
+        return self._redactor.under(name, shown(source))
+
+    def _path(self, cell: tuple[Any, ...]) -> PathView:
+        path, status, phase, step, visits, variables, error = cell
+        own = None if variables is None else {n: self._redactor.under(n, shown(v)) for n, v in variables.items()}
+        return PathView(
+            id=path,
+            status=status,
+            phase=phase,
+            step=step,
+            visits=visits,
+            variables=own,
+            error=self._redactor.text(error),
+        )
 
 
 def _states(execution_id: str, log: Sequence[Event], first: int) -> Iterator[ExecutionState]:
-    """Yield the state before the kept events, and behind each of them."""
+    """Yield the state before the kept events, and after each of them."""
     state = ExecutionState(execution_id)
     for event in log[:first]:
         state = evolve(state, event)
@@ -93,104 +176,54 @@ def _states(execution_id: str, log: Sequence[Event], first: int) -> Iterator[Exe
         yield state
 
 
-class _Limited:
-    """Turns values of a state into what is saved of them."""
-
-    def __init__(self, redactor: Redactor, texts: int) -> None:
-        self._redactor, self._texts = redactor, texts
-
-    def named(self, name: str, value: Any) -> Any:
-        return self._shortened(self._redactor.under(name, shown(value)))
-
-    def plain(self, value: Any, *, clean: bool = False) -> Any:
-        return self._shortened(value if clean else self._redactor.value(shown(value)))
-
-    def text(self, text: str) -> str:
-        return str(self._shortened(self._redactor.text(text)))
-
-    def _shortened(self, value: Any) -> Any:
-        return Budget(self._texts * VALUE_PER_TEXT, self._texts).shortened(value)
+def _sources(state: ExecutionState) -> dict[str, tuple[Any, ...]]:
+    """Return what each part of a state is made of."""
+    return {
+        "status": (state.status,),
+        "error": (state.error,),
+        "usage": (state.usage,),
+        "inputs": (state.inputs,),
+        "outputs": (state.outputs,),
+        "variables": (state.variables,),
+        "paths": (state.paths, state.variables),
+        "pending": (state.interrupts,),
+    }
 
 
-# --- states as cells -----------------------------------------------------------------------------------------------
+def _cells(part: str, state: ExecutionState) -> dict[str, Any]:
+    """Return the cells of one part with what they are made of, secrets and all."""
+    match part:
+        case "status" | "usage":
+            return {"": getattr(state, part)}
+        case "error":
+            return {"": state.error or ""}
+        case "paths":
+            return {path.id: _path_cell(path, state.variables) for path in shown_paths(state)}
+        case "pending":
+            return {asked.interrupt_id: asked for asked in state.pending_interrupts()}
+    return dict(sorted(getattr(state, part).items()))
 
 
-def _cells(state: ExecutionState, limited: _Limited) -> Iterator[tuple[Cell, Any]]:
-    for part, source in _sources(state):
-        yield part, _saved(part, source, limited)
+def _path_cell(path: PathState, shared: Mapping[str, Any]) -> tuple[Any, ...]:
+    own = path.variables if path.open is not None and path.variables != shared else None
+    visits = path.visits.get(path.current_step, 0)
+    return path.id, path.status, path.phase, path.current_step, visits, own, path.error or ""
 
 
-def _changes(before: ExecutionState, states: Iterable[ExecutionState], limited: _Limited) -> Iterator[list[Change]]:
-    """Yield what each event changed; what is the same object as before is not looked at."""
-    known = dict(_sources(before))
-    for state in states:
-        present = dict(_sources(state))
-        gone: list[Change] = [[*cell] for cell in known if cell not in present]
-        told = [
-            [*cell, _saved(cell, source, limited)] for cell, source in present.items() if _differs(known, cell, source)
-        ]
-        yield [*gone, *told]
-        known = present
+def _differs(part: str, before: Any, now: Any) -> bool:
+    return before is not now if part in _TABLES else bool(before != now)
 
 
-def _differs(known: Mapping[Cell, Any], cell: Cell, source: Any) -> bool:
-    if cell not in known:
-        return True
-    return known[cell] is not source if cell[0] in _TABLES else bool(known[cell] != source)
-
-
-def _sources(state: ExecutionState) -> Iterator[tuple[Cell, Any]]:
-    """Yield the cells of a state with what they are made of."""
-    yield ("status", ""), state.status
-    yield ("error", ""), state.error or ""
-    yield ("usage", ""), state.usage
-    for table in _TABLES:
-        for name, value in sorted(getattr(state, table).items()):
-            yield (table, name), value
-    for path in shown_paths(state):
-        own = path.open is not None and path.variables != state.variables
-        yield ("paths", path.id), (path, dict(path.variables) if own else None)
-    for asked in state.pending_interrupts():
-        yield ("pending", asked.interrupt_id), asked
-
-
-def _saved(cell: Cell, source: Any, limited: _Limited) -> Any:
-    match cell:
-        case ("status", _):
-            return source
-        case ("error", _):
-            return limited.text(source)
-        case ("usage", _):
-            return source.to_dict()
-        case ("paths", _):
-            path, variables = source
-            return _path(path, variables, limited)
-        case ("pending", _):
-            return _pending(source, limited)
-        case (_, name):
-            return limited.named(name, source)
-
-
-def _path(path: PathState, variables: Mapping[str, Any] | None, limited: _Limited) -> PathView:
-    return PathView(
-        id=path.id,
-        status=path.status,
-        phase=path.phase,
-        step=path.current_step,
-        visits=path.visits.get(path.current_step, 0),
-        variables=None if variables is None else {name: limited.named(name, v) for name, v in variables.items()},
-        error=limited.text(path.error or ""),
-    )
-
-
-def _pending(asked: Question, limited: _Limited) -> PendingView:
-    return PendingView(
-        interrupt_id=asked.interrupt_id,
-        kind=asked.kind,
-        question=limited.text(asked.question or ""),
-        path=asked.path,
-        step=asked.step,
-    )
+def _applied(cells: Mapping[Cell, Any], changes: Iterable[Iterable[Change]]) -> dict[Cell, Any]:
+    """Return cells once some events have changed them."""
+    present = dict(cells)
+    for change in (change for event in changes for change in event):
+        part, name, *value = change
+        if value:
+            present[part, name] = value[0]
+        else:
+            present.pop((part, name), None)
+    return present
 
 
 def _view(sequence: int, cells: Mapping[Cell, Any]) -> StateView:
@@ -264,14 +297,7 @@ class RecordedPositions:
     def state_at(self, sequence: int) -> StateView:
         """Return the state behind an event. Raises `IndexError`."""
         count = self._row(sequence, -1) + 1
-        cells = dict(self._base)
-        for change in (change for event in self._changes[:count] for change in event):
-            part, name, *value = change
-            if value:
-                cells[part, name] = value[0]
-            else:
-                cells.pop((part, name), None)
-        return _view(sequence, cells)
+        return _view(sequence, _applied(self._base, self._changes[:count]))
 
 
 def _taken_apart(view: StateView) -> dict[Cell, Any]:

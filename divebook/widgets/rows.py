@@ -26,22 +26,29 @@ def label_of(span: Span) -> str:
     return one_line(found, LABEL_WIDTH)
 
 
-class _Names:
-    """The texts of one block, each once."""
+class Names:
+    """The texts of one block of columns, each once, short and on one line."""
 
     def __init__(self) -> None:
         self._places = {"": 0}
+        self._known: dict[tuple[str, int], int] = {}
 
     def place(self, text: str, width: int = NAME_WIDTH) -> int:
-        return self._places.setdefault(one_line(text, width), len(self._places))
+        """Return the place of a text among those of the block."""
+        known = self._known.get((text, width))
+        if known is None:
+            known = self._places.setdefault(one_line(text, width), len(self._places))
+            self._known[text, width] = known
+        return known
 
     def listed(self) -> list[str]:
+        """Return the texts by place."""
         return list(self._places)
 
 
 def block_of(spans: Iterable[tuple[Span, str]], origin_us: int) -> SpanBlock:
     """Return spans, each with its label, as columns; times count from `origin_us`."""
-    names = _Names()
+    names = Names()
     place = names.place
     block = empty_block()
     for span, label in spans:

@@ -10,18 +10,19 @@ import base64
 import binascii
 import json
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, cast
 
 from divebook.errors import SavedRunError
+from divebook.events import Event
 from divebook.execution import Execution
 from divebook.questions import InterruptStatus
 from divebook.text.redaction import Redactor
 from divebook.text.shown import one_line, size
 from divebook.widgets.checking import checked
 from divebook.widgets.protocol import Recording, SavedRun
-from divebook.widgets.recording import MAX_EVENTS, record
+from divebook.widgets.recording import MAX_EVENTS, CleanRun
 
 MIME = "application/vnd.divebook.run+json"
 FORMAT = 1
@@ -37,18 +38,25 @@ NAME = 200
 
 
 def saved_run(
-    execution: Execution, known_secrets: Iterable[str] = (), *, next_step: str = "", max_bytes: int = MAX_BYTES
+    execution: Execution,
+    log: Sequence[Event],
+    known_secrets: Iterable[str] = (),
+    *,
+    next_step: str = "",
+    max_bytes: int = MAX_BYTES,
 ) -> SavedRun:
     """Return a run as a notebook holds it: as much as fits into `max_bytes`, the newest events first to stay.
 
     Secrets are left out as `divebook.text.redaction` says. What does not fit is cut in this order: long texts
     (to 20,000, 2,000, then 300 characters), then the oldest events, then everything but ids and the store's path.
     """
-    secrets = tuple(known_secrets)
-    saved = _without_recording(execution, Redactor(secrets), next_step)
+    redactor = Redactor(known_secrets)
+    saved, run, before = _without_recording(execution, redactor, next_step), CleanRun(execution, log, redactor), None
     for texts, events in _attempts(execution.state.last_sequence):
-        recording = record(execution, Redactor(secrets), events=events, texts=texts)
-        packed = pack(recording)
+        recording = run.recording(events=events, texts=texts)
+        if recording == before:  # no text was so long: what was too large still is
+            continue
+        packed, before = pack(recording), recording
         if packed is not None and len(packed) + NAME * 5 <= max_bytes:
             return {**saved, "first": recording["events"]["first"], "texts": texts, "recording": packed}
     return saved

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ from divebook.workflow.definition import Workflow
 MAX_ERROR = 2000
 MAX_EXACT = 2**53
 """Larger whole numbers are not exact in browsers, and are sent as texts."""
+_LONG_NUMBER = re.compile(rb"\d{16}")
 NO_QUESTION = "The engine asks how to go on."
 
 
@@ -169,7 +171,9 @@ def graph_of(workflow: Workflow) -> Graph:
 
 def shown(value: Any) -> Any:
     """Return recorded data as JSON that a browser reads exactly; frames and the like become a few words."""
-    return _exact(json.loads(encode_shown(value)))
+    raw = encode_shown(value)
+    data = json.loads(raw)
+    return _exact(data) if _LONG_NUMBER.search(raw) else data
 
 
 def _exact(value: Any) -> Any:

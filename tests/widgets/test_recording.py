@@ -2,6 +2,7 @@
 
 import base64
 import copy
+import cProfile
 import json
 import zlib
 
@@ -10,13 +11,14 @@ import pytest
 from divebook.errors import SavedRunError
 from divebook.widgets import saved
 from divebook.widgets.positions import Positions
-from divebook.widgets.recording import NOT_SAVED, RecordedPositions
-from divebook.widgets.saved import MAX_BYTES, read_saved, saved_run
+from divebook.widgets.recording import NOT_SAVED, CleanRun, RecordedPositions
+from divebook.widgets.saved import MAX_BYTES, pack, read_saved, saved_run
 from divebook.workflow.definition import Each, Workflow
 from divebook.workflow.step import Step
 from tests.execution.worlds import run
 
 SECRET = "hunter2hunter2"
+MOST_CALLS_PER_ITEM = 2500
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +32,7 @@ def execution():
 
 @pytest.fixture
 def packed(execution):
-    return json.loads(json.dumps(saved_run(execution)))
+    return json.loads(json.dumps(saved_run(execution, execution.history())))
 
 
 def without_secret(value):
@@ -62,7 +64,7 @@ def test_no_secret_is_in_it(packed):
 
 def test_what_is_too_large_loses_texts_first():
     execution = run(Workflow("w", [Step("a", script="'abc' * 5000", store="x")]))
-    small = saved_run(execution, max_bytes=3500)
+    small = saved_run(execution, execution.history(), max_bytes=3500)
     assert (small["texts"], small["first"]) == (2000, 1) or (small["texts"], small["first"]) == (20_000, 1)
 
 
@@ -70,7 +72,7 @@ def test_what_is_still_too_large_loses_its_oldest_events_and_says_so():
     steps = [Step("a", script="[str(i * 7919 % 1009) for i in range(300)]", store="x")]
     steps.append(Step("b", each=Each(items=list(range(120)), as_="item"), script="str(item * 104729 % 10007)"))
     execution = run(Workflow("w", steps))
-    whole, part = saved_run(execution), saved_run(execution, max_bytes=6000)
+    whole, part = saved_run(execution, execution.history()), saved_run(execution, execution.history(), max_bytes=6000)
     assert whole["first"] == 1
     assert part["first"] > 1
     assert len(json.dumps(part)) <= 6000
@@ -86,7 +88,7 @@ def test_what_is_still_too_large_loses_its_oldest_events_and_says_so():
 
 
 def test_what_never_fits_leaves_the_ids_and_the_store(execution):
-    bare = saved_run(execution, max_bytes=100)
+    bare = saved_run(execution, execution.history(), max_bytes=100)
     assert (bare["recording"], bare["execution_id"], bare["store"]) == ("", execution.id, "memory:")
     with pytest.raises(SavedRunError, match="too large to be saved; its log is in memory:"):
         read_saved(bare)
@@ -94,9 +96,27 @@ def test_what_never_fits_leaves_the_ids_and_the_store(execution):
 
 def test_a_long_run_stays_within_the_size():
     execution = run(Workflow("w", [Step("a", each=Each(items=list(range(2000)), as_="item"), script="item")]))
-    packed = saved_run(execution)
+    packed = saved_run(execution, execution.history())
     assert len(json.dumps(packed)) <= MAX_BYTES
     assert read_saved(packed)[1]["total"] > 2000
+
+
+def test_a_long_run_is_cleaned_of_secrets_once_however_many_sizes_are_tried(monkeypatch):
+    execution = run(Workflow("w", [Step("a", each=Each(items=list(range(100)), as_="item"), script="item")]))
+    made, cut = [], []
+    monkeypatch.setattr(saved, "CleanRun", lambda *parts: made.append(CleanRun(*parts)) or made[0])
+    monkeypatch.setattr(saved, "pack", lambda recording: cut.append(recording) or pack(recording))
+    part = saved_run(execution, execution.history(), max_bytes=6000)
+    assert part["first"] > 1
+    assert len(made) == 1 < len(cut)
+
+
+def test_showing_a_long_run_takes_no_time():
+    """Counts calls of Python functions, since a clock would tell of the machine: 10 million made five seconds."""
+    execution = run(Workflow("w", [Step("a", each=Each(items=list(range(500)), as_="item"), script="item")]))
+    profile = cProfile.Profile()
+    profile.runcall(saved_run, execution, execution.history())
+    assert sum(entry.callcount for entry in profile.getstats()) < 500 * MOST_CALLS_PER_ITEM
 
 
 # --- what strangers made -------------------------------------------------------------------------------------------
