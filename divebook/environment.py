@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 from typing import Any
 
 from divebook import extensions
@@ -26,6 +27,7 @@ from divebook.events.codec import storable
 from divebook.events.event import to_datetime
 from divebook.execution.children import Child
 from divebook.execution.clock import Chance, Clock, SystemChance, SystemClock
+from divebook.execution.compute import Compute, compute_of
 from divebook.execution.control import Control
 from divebook.execution.execution import Execution
 from divebook.execution.notices import VARIABLE, Hook, Notices
@@ -78,6 +80,9 @@ class Environment:
         default the command that the variable ``DIVEBOOK_NOTIFY`` names. See `divebook.execution.notices`.
     clock, chance
         Time and randomness; tests pass their own.
+    compute
+        Where functions of actions and ``@step`` run that are no coroutine functions: any `concurrent.futures.Executor`,
+        such as a ProcessPoolExecutor for work that keeps a processor busy; by default a thread for each call.
 
     Examples
     --------
@@ -104,6 +109,7 @@ class Environment:
         clock: Clock | None = None,
         chance: Chance | None = None,
         interpreter: Interpreter | None = None,
+        compute: Compute | Executor | None = None,
     ) -> None:
         if not name:
             raise SetupError("environment name is required")
@@ -124,6 +130,7 @@ class Environment:
         self._own_actions: dict[str, Action] = {action.name: action for action in actions}
         self._handlers: dict[str, Handler] = {}
         self._checks: dict[str, Callable[[Workflow], None]] = {}
+        self._compute = compute_of(compute)
         services = functools.partial(self._make_services, interpreter or default_interpreter(), printer)
         self._control = Control(self.store, services, self._check, self._clock, self._chance)
         extensions.extension(extensions.STEP_TYPES)(self)
@@ -143,7 +150,13 @@ class Environment:
             "function": FunctionStep(self._drive_child),
         }
         return Services(
-            self._handlers, condition_holds, items_of, control.store.inbox, control.claim_expired, control.texts
+            self._handlers,
+            condition_holds,
+            items_of,
+            control.store.inbox,
+            control.claim_expired,
+            control.texts,
+            self._compute,
         )
 
     @classmethod

@@ -34,7 +34,8 @@
     │   └── ExecutionNotFoundError
     └── ExecutionError             a run went wrong
         ├── StepError              a step cannot be carried out
-        │   └── StageTimeoutError  an attempt at a stage of a pipeline took longer than it may
+        │   ├── StageTimeoutError  an attempt at a stage of a pipeline took longer than it may
+        │   └── TimedOutError      a step or a call took longer than its Timeout
         ├── ResumeError            an envelope cannot go on through its pipeline
         ├── OperationError         a recorded operation failed
         ├── OutcomeUnknownError    raise it from an action that cannot tell whether it took effect
@@ -413,6 +414,14 @@ class StageTimeoutError(StepError):
     def __init__(self, stage: str, seconds: float) -> None:
         self.stage, self.seconds = stage, seconds
         super().__init__(f"stage {stage!r} took longer than {seconds:g} seconds; raise its timeout_seconds, or retry")
+
+
+class TimedOutError(StepError, TimeoutError):
+    """A step or a call took longer than its `Timeout`; a `TimeoutError` as well."""
+
+    def __init__(self, what: str, seconds: float) -> None:
+        self.what, self.seconds = what, seconds
+        super().__init__(f"{what} took longer than its Timeout of {seconds:g} seconds; raise it, or add a Retry")
 
 
 class ResumeError(ExecutionError):

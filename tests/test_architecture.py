@@ -21,6 +21,7 @@ VAGUE = {"utils", "util", "helpers", "helper", "common", "misc"}
 DOORS = {
     "IPython": ("divebook.notebook",),
     "anywidget": ("divebook.widgets",),
+    "cloudpickle": ("divebook.execution.compute",),
     "docker": ("divebook.workspace",),
     "immutables": ("divebook.engine", "divebook.execution"),
     "ipywidgets": ("divebook.widgets",),
@@ -40,8 +41,8 @@ DOORS = {
 }
 """Who may import what; everything behind a door of its own."""
 
-HEAVY = ("IPython", "anywidget", "docker", "ipywidgets", "mcp", "nbformat", "numpy", "pandas", "polars", "pyarrow")
-HEAVY += ("pydantic", "pydantic_ai", "pydantic_monty", "rich", "ruamel", "typer")
+HEAVY = ("IPython", "anywidget", "cloudpickle", "docker", "ipywidgets", "mcp", "nbformat", "numpy", "pandas", "polars")
+HEAVY += ("pyarrow", "pydantic", "pydantic_ai", "pydantic_monty", "rich", "ruamel", "typer")
 """Loaded when first used, never by ``import divebook``."""
 
 

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 AGENT_RESPONSE = "agent_response"
 ACTION_EXECUTION = "action_execution"
+STEP_EXECUTION = "step_execution"
+"""A function made with ``@step``."""
 SCRIPT_EXECUTION = "script_execution"
 DYNAMIC_CONTENT = "dynamic_content"
 DOCUMENT_READ = "document_read"

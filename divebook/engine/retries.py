@@ -10,11 +10,13 @@ from divebook.errors import (
     ApprovalDeniedError,
     BoundExceededError,
     DefinitionError,
+    DivebookError,
     DivergenceError,
     InterruptExpiredError,
     NotFoundError,
     OperationError,
     ScriptSyntaxError,
+    StoreError,
     TemplateError,
     UndefinedVariableError,
     UnopenableValueError,
@@ -34,6 +36,7 @@ HOPELESS = (
     InterruptExpiredError,
     NotFoundError,
     ScriptSyntaxError,
+    StoreError,
     TemplateError,
     UndefinedVariableError,
     UnopenableValueError,
@@ -101,21 +104,25 @@ def _chain(error: BaseException) -> list[BaseException]:
     return chain
 
 
-def retry_delay(step: Step, failures: int, failure: Failure, chance: float) -> float | None:
-    """Return the seconds to wait before the step is tried again, or None if it is not.
+def failure_text(error: BaseException) -> str:
+    """Return the message of an error, with the class of those that are not ours."""
+    if isinstance(error, BaseExceptionGroup):
+        return failure_text(error.exceptions[0])
+    if isinstance(error, DivebookError | KeyError) or not str(error):
+        return text_of(error)
+    return f"{type(error).__name__}: {text_of(error)}"
+
+
+def retry_delay(policy: Retry | None, failures: int, failure: Failure, chance: float) -> float | None:
+    """Return the seconds to wait before a step or call is tried again, or None if it is not.
 
     Parameters
     ----------
     failures
-        How often this visit of the step has failed, this time included.
+        How often it has failed in this visit of the step, this time included.
     chance
         A number from 0 to 1, for the jitter.
     """
-    return retry_delay_of(step.retry, failures, failure, chance)
-
-
-def retry_delay_of(policy: Retry | None, failures: int, failure: Failure, chance: float) -> float | None:
-    """Return what `retry_delay` does, for a policy that stands alone."""
     if policy is None or failures >= policy.attempts or failure.hopeless or not failure.matches(policy.errors):
         return None
     delay = policy.delay(failures)

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from divebook.engine.operations import RANDOM_GENERATION, TIME_ACCESS, Place, Reserved, StreamedCall
-from divebook.engine.state import NO_FAILURE, OpenStep, Usage
-from divebook.events import catalog
+from divebook.engine.state import OpenStep, Usage
+from divebook.errors import TimedOutError
 from divebook.events.codec import storable
 from divebook.events.event import to_datetime
+from divebook.execution.attempts import retried
 from divebook.execution.children import DriveChild
+from divebook.execution.compute import Compute, Threads
 from divebook.execution.recorder import Call, Recorder
 from divebook.execution.schemas import FITTING
 from divebook.execution.strands import Strands
+from divebook.execution.time_limit import within
 from divebook.questions import Question, checked_answer
 from divebook.questions.kinds import KINDS
 from divebook.workflow.definition import Workflow
+from divebook.workflow.policies import Retry
 from divebook.workflow.step import Step
 
-JITTER_BITS = 32
+T = TypeVar("T")
+MICROSECONDS = 1_000_000
 STRAND: ContextVar[str] = ContextVar("divebook_strand", default="")
 """Which of several calls side by side the present code belongs to, and which of those around it; else empty."""
 
@@ -44,6 +51,8 @@ class StepContext:
         The item's index inside `Each`, else None.
     local
         Names that exist only for this item (`As`).
+    compute
+        Where functions run.
     """
 
     def __init__(
@@ -57,13 +66,16 @@ class StepContext:
         attempt: int = 0,
         iteration_index: int | None = None,
         local: Mapping[str, Any] | None = None,
+        compute: Compute | None = None,
     ) -> None:
         self.workflow, self.step, self.path, self.visit = workflow, step, path, visit
         self.attempt = attempt
         self.iteration_index = iteration_index
         self.local: Mapping[str, Any] = local or {}
+        self.compute: Compute = compute or Threads()
         self._recorder = recorder
         self._calls: Counter[str] = Counter()
+        self._began_at = 0 if step.timeout is None else recorder.journal.clock.now()
 
     @property
     def execution_id(self) -> str:
@@ -102,12 +114,13 @@ class StepContext:
         parameters: Mapping[str, Any],
         call: Callable[[], Awaitable[Any]],
         *,
-        key: str | None = None,
+        key: str | int | None = None,
         usage: Callable[[Any], Mapping[str, int]] | None = None,
         repeatable: bool = False,
         attempt: int | None = None,
         reserved: Reserved | None = None,
         streamed: StreamedCall | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - measured by the execution's clock
     ) -> Any:
         """Make a call that is not deterministic: recorded once, answered from the log ever after.
 
@@ -134,6 +147,8 @@ class StepContext:
             What a model call may consume at most; the bounds of the execution must allow it before it is made.
         streamed
             Makes the call in place of `call` while somebody listens to the text that it writes.
+        timeout
+            Seconds that the call may take; what is left of the step's own `Timeout` holds as well.
 
         Raises
         ------
@@ -144,9 +159,29 @@ class StepContext:
         UnstorableValueError
             Parameters or result are not plain data.
         """
+        if timeout is not None or self.step.timeout is not None:
+            call, streamed = self._limited(call, timeout), streamed and self._limited(streamed, timeout)
         made = Call(operation_type, parameters, call, usage, repeatable, reserved, streamed)
-        place = self.place(key)
-        return await self._recorder.run(place if attempt is None else place._replace(attempt=attempt), made)
+        return await self._recorder.run(self.place(key) if attempt is None else self._place_of(key, attempt), made)
+
+    def _limited(self, call: Callable[..., Awaitable[T]], timeout: float | None) -> Callable[..., Awaitable[T]]:
+        """Return the call with a limit to its time."""
+
+        async def limited(*arguments: Any) -> T:
+            seconds, error = self._time_left(timeout)
+            return await within(self._recorder.journal.clock, seconds, functools.partial(call, *arguments), error)
+
+        return limited
+
+    def _time_left(self, timeout: float | None) -> tuple[float, TimedOutError]:
+        """Return the seconds that a call may take, and the error after them: of the call, or of the step around it."""
+        whole, name = self.step.timeout, f"step {self.step.name!r}"
+        own = math.inf if timeout is None else timeout
+        spent = (self._recorder.journal.clock.now() - self._began_at) / MICROSECONDS
+        left = math.inf if whole is None else max(0.0, whole - spent)
+        if whole is None or own < left:
+            return own, TimedOutError(f"a call of {name}", own)
+        return left, TimedOutError(name, whole)
 
     def is_known(self, key: str) -> bool:
         """Whether the log has the operation named `key`."""
@@ -156,25 +191,29 @@ class StepContext:
         """Whether the log holds operations of this step that its code has not asked for again yet."""
         return self._recorder.has_history_ahead(self.place("ahead"))
 
-    async def pause_before_retry(self, key: str) -> int:
-        """Wait until the call named `key` may be made again; return how often it has failed."""
-        failures, delay = self._opened.failures.get(key, NO_FAILURE)
-        if failures and delay > 0:
-            await self._recorder.sleep(self.place(f"{key}-retry-{failures}"), delay)
-        return failures
+    async def retried(self, key: str | int, policy: Retry | None, make: Callable[[int], Awaitable[T]]) -> T:
+        """Make a call as often as its policy says, and return what the attempt that succeeded gave.
 
-    def note_retry(self, failures: int, error: str, delay: float, key: str) -> None:
-        """Record that the call named `key` has failed and is made again."""
-        retried = catalog.StepRetried(failures, error, delay, key=key)
-        self._recorder.journal.record(retried, self.path, self.step.name)
+        Parameters
+        ----------
+        key
+            The key of the call's operation; as many calls of a step are tried again at a time as have keys.
+        make
+            Makes one attempt; receives how many have failed before, which is the `attempt` of its operation.
+
+        Raises
+        ------
+        Exception
+            Whatever the last attempt raised.
+        """
+        name = f"call-{key}" if isinstance(key, int) else key
+        item = "" if self.iteration_index is None else f"{self.iteration_index}/"
+        again = f"@{self.attempt}" if self.attempt else ""
+        return await retried(self._recorder, self.place(name), policy, make, key=f"{item}{name}{again}")
 
     def strands(self) -> Strands:
         """Return the concurrent strands of the step, for code that runs calls side by side."""
         return self._recorder.strands[self.path]
-
-    def chance(self) -> float:
-        """Return a number from 0 to 1 that is not recorded: only for delays, which are."""
-        return self._recorder.chance.bits(JITTER_BITS) / float(2**JITTER_BITS)
 
     @staticmethod
     def storable(value: Any, path: str) -> Any:
@@ -186,10 +225,15 @@ class StepContext:
         opened = self._recorder.journal.state.paths[self.path].open
         return opened or OpenStep(self._recorder.journal.state.variables)
 
-    def place(self, key: str | None = None) -> Place:
+    def place(self, key: str | int | None = None) -> Place:
         """Return the place of the next operation: the one named `key`, else the next in number."""
         found = self._next_key() if key is None else key
         return Place(self.path, self.step.name, self.visit, self.iteration_index, found, self.attempt)
+
+    def _place_of(self, key: str | int | None, attempt: int) -> Place:
+        """Return the place of one of the attempts at a call; those in another attempt at the step are others."""
+        place = self.place(key)
+        return place._replace(key=f"{place.key}@{self.attempt}" if self.attempt else place.key, attempt=attempt)
 
     def _next_key(self) -> str | int:
         """Return the number of the next operation; each strand counts its own, so that their speed does not matter."""
@@ -197,10 +241,9 @@ class StepContext:
         self._calls[strand] += 1
         return f"{strand}{self._calls[strand]}" if strand else self._calls[strand]
 
-    @property
-    def idempotency_key(self) -> str:
-        """A text that is the same whenever this step, or item, is tried again, and different everywhere else."""
-        place = Place(self.path, self.step.name, self.visit, self.iteration_index, "step")
+    def idempotency_key(self, key: str = "step") -> str:
+        """Return a text that is the same whenever this step, item or call is tried again, and different elsewhere."""
+        place = Place(self.path, self.step.name, self.visit, self.iteration_index, key)
         return f"{self.execution_id}-{place.idempotency_key}"
 
     async def sleep(self, seconds: float) -> None:

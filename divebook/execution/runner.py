@@ -14,14 +14,14 @@ from anyio.abc import TaskGroup
 from divebook.engine.decide import decide_end, decide_joins, decide_path, decide_start
 from divebook.engine.inbox import facts_of
 from divebook.engine.instructions import AwaitAnswer, AwaitJoin, CancelPaths, EvaluateConditions, Record, RunStep
-from divebook.engine.retries import Failure, catching
+from divebook.engine.retries import Failure, catching, failure_text
 from divebook.errors import DivebookError
 from divebook.events import catalog
 from divebook.execution.clock import Chance
 from divebook.execution.iterations import Outcome
 from divebook.execution.journal import Journal
 from divebook.execution.recorder import Recorder
-from divebook.execution.step_run import Services, StepRun, failure_text
+from divebook.execution.step_run import Services, StepRun
 from divebook.execution.strands import Strands, Suspended, after_start
 from divebook.workflow.definition import Workflow
 

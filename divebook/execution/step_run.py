@@ -9,11 +9,11 @@ from typing import Any, Protocol
 from divebook.engine.inbox import Message
 from divebook.engine.instructions import RunStep
 from divebook.engine.operations import Place
-from divebook.engine.retries import Failure, retry_delay, text_of
-from divebook.engine.state import NO_FAILURE, OpenStep
-from divebook.errors import DivebookError, StepError
-from divebook.events import catalog
+from divebook.engine.state import OpenStep
+from divebook.errors import StepError
 from divebook.events.codec import storable
+from divebook.execution.attempts import retried
+from divebook.execution.compute import Compute, Threads
 from divebook.execution.containment import contained
 from divebook.execution.context import StepContext
 from divebook.execution.iterations import Iterations, Outcome
@@ -21,7 +21,6 @@ from divebook.execution.recorder import Recorder
 from divebook.execution.streaming import TextStreams
 from divebook.workflow.definition import Workflow
 
-JITTER_BITS = 32
 EXTENSIONS = ("wait", "function", "stage")
 """Types of step that the dialect ``dive`` does not know."""
 
@@ -50,6 +49,8 @@ class Services:
     """Claims a question of an execution whose time is up; the claim lies in its inbox, unless it was answered first."""
     texts: TextStreams = field(default_factory=TextStreams)
     """Who hears what models write."""
+    compute: Compute = field(default_factory=Threads)
+    """Where the functions of actions and steps run."""
 
 
 class StepRun:
@@ -100,18 +101,14 @@ class StepRun:
 
     async def _run_item(self, index: int | None, item: Any) -> Outcome:
         """Carry out one item, or the whole step without `Each`, as often as its policy says."""
-        while True:
-            await self._pause_before_retry(index)
-            try:
-                return await self._attempt(index, item)
-            except Exception as error:
-                if not self._will_retry(index, error):
-                    raise
+        place = Place(self._path, self.step.name, self._visit, index, "step")
+        return await retried(
+            self._recorder, place, self.step.retry, lambda failures: self._attempt(index, item, failures)
+        )
 
-    async def _attempt(self, index: int | None, item: Any) -> Outcome:
+    async def _attempt(self, index: int | None, item: Any, failures: int) -> Outcome:
         each = self.step.each
         local = {each.as_: item} if each is not None and each.as_ and item is not None else None
-        failures, _ = self.opened.failures.get(index, NO_FAILURE)
         context = StepContext(
             self._recorder,
             self._workflow,
@@ -121,36 +118,8 @@ class StepRun:
             attempt=failures,
             iteration_index=index,
             local=local,
+            compute=self._services.compute,
         )
         assert self._handler is not None  # noqa: S101 - set by run, which alone comes here
         outcome: Outcome = await contained(self._handler(context))
         return outcome
-
-    async def _pause_before_retry(self, index: int | None) -> None:
-        failures, delay = self.opened.failures.get(index, NO_FAILURE)
-        if failures and delay > 0:
-            await self._recorder.sleep(
-                Place(self._path, self.step.name, self._visit, index, f"retry-{failures}"), delay
-            )
-
-    def _will_retry(self, index: int | None, error: Exception) -> bool:
-        """Record that there is to be another attempt, if the policy says so."""
-        journal = self._recorder.journal
-        if self.step.retry is None or journal.error is not None:
-            return False
-        failures = self.opened.failures.get(index, NO_FAILURE)[0] + 1
-        failure = Failure.of(error, failure_text(error))
-        chance = self._recorder.chance.bits(JITTER_BITS) / 2**JITTER_BITS
-        delay = retry_delay(self.step, failures, failure, chance)
-        if delay is not None:
-            journal.record(catalog.StepRetried(failures, failure.message, delay, index), self._path, self.step.name)
-        return delay is not None
-
-
-def failure_text(error: BaseException) -> str:
-    """Return the message of an error, with the class of those that are not ours."""
-    if isinstance(error, BaseExceptionGroup):
-        return failure_text(error.exceptions[0])
-    if isinstance(error, DivebookError | KeyError) or not str(error):
-        return text_of(error)
-    return f"{type(error).__name__}: {text_of(error)}"

@@ -34,8 +34,10 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: setattr(_present, "place", None))
 
 
-async def in_thread(function: Callable[[], T]) -> T:
+async def in_thread(function: Callable[[], T], *, abandoned: bool = False) -> T:
     """Call a function that may block, in a thread of its own, so that the engine's loop goes on.
+
+    A cancelled caller waits for the thread to end, unless it may be `abandoned`.
 
     Raises
     ------
@@ -59,7 +61,7 @@ async def in_thread(function: Callable[[], T]) -> T:
         finally:
             _present.place = None
 
-    return await anyio.to_thread.run_sync(call, limiter=limiter)
+    return await anyio.to_thread.run_sync(call, limiter=limiter, abandon_on_cancel=abandoned)
 
 
 @contextmanager

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from divebook.engine.operations import ACTION_EXECUTION
 from divebook.engine.retries import text_of
-from divebook.errors import NotFoundError, StepError
-from divebook.events.recorded import opened
+from divebook.errors import ApprovalDeniedError, NotFoundError, StepError
 from divebook.execution.context import StepContext
 from divebook.execution.iterations import Outcome
 from divebook.scripting import value_text
 from divebook.steps.actions import Action
-from divebook.steps.approval import approved
+from divebook.steps.call import call
 from divebook.steps.evaluation import render_texts, values_of
 from divebook.workflow.rules import is_expression
 
@@ -27,19 +25,10 @@ class ActionStep:
     async def __call__(self, context: StepContext) -> Outcome:
         """Call the action; its result is the step's value, and as text its output."""
         action = self._find(context)
-        parameters = await self._parameters(context)
-        if action.approval:
-            told = action.description
-            parameters = await approved(context, "action", action.name, parameters, description=told, key="approval")
-        recorded = {"action_name": action.name, "params": parameters}
-
-        async def call() -> Any:
-            arguments = action.arguments(opened(parameters), context)
-            action.check(arguments)
-            return await action.call(arguments)
-
         try:
-            result = await context.operation(ACTION_EXECUTION, recorded, call, repeatable=action.repeatable)
+            result = await call(context, action, await self._parameters(context))
+        except ApprovalDeniedError:
+            raise
         except Exception as error:
             raise StepError(f"action execution operation failed: {text_of(error)}") from error
         text = value_text(result)

@@ -2,92 +2,58 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Any, TypeVar, overload
 
 from divebook.documents import DocumentRepository
 from divebook.errors import DivebookError, SetupError, StepError
-from divebook.execution.context import StepContext
-from divebook.execution.threads import in_thread
+from divebook.workflow.functions import UserFunction, described
+from divebook.workflow.policies import Retry
 
-IDEMPOTENCY_KEY = "idempotency_key"
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
+class Action(UserFunction):
     """A function under the name by which steps call it.
 
     A coroutine function runs on the engine's loop; any other runs in a thread, so that it may block. One that takes a
     parameter ``idempotency_key`` receives a text that is the same whenever the call is repeated.
     """
 
-    name: str
-    function: Callable[..., Any]
-    description: str = ""
-    idempotent: bool = False
-    """Calling it twice does no more than calling it once (reading included)."""
-    approval: bool = False
-    """A person must approve every call first, and may change its parameters."""
-
-    @property
-    def repeatable(self) -> bool:
-        """Whether it may simply be called again where nobody knows if a call took effect."""
-        return self.idempotent or IDEMPOTENCY_KEY in _signature(self.function).parameters
-
-    def arguments(self, parameters: dict[str, Any], context: StepContext) -> dict[str, Any]:
-        """Return the parameters with those that come from the engine and not from the definition."""
-        if IDEMPOTENCY_KEY not in _signature(self.function).parameters:
-            return parameters
-        return {**parameters, IDEMPOTENCY_KEY: context.idempotency_key}
-
-    def check(self, parameters: Mapping[str, Any]) -> None:
-        """Raise StepError unless the function takes these parameters."""
-        problem = _misfit(self.function, tuple(parameters))
-        if problem:
-            raise StepError(f'action "{self.name}" {problem}')
-
-    async def call(self, parameters: Mapping[str, Any]) -> Any:
-        """Call the function."""
-        if _is_coroutine_function(self.function):
-            return await self.function(**parameters)
-        return await in_thread(functools.partial(self.function, **parameters))
-
-
-@functools.lru_cache(maxsize=1024)
-def _signature(function: Callable[..., Any]) -> inspect.Signature:
-    return inspect.signature(function)
-
-
-@functools.lru_cache(maxsize=1024)
-def _misfit(function: Callable[..., Any], names: tuple[str, ...]) -> str | None:
-    """Return why a function does not take keywords of these names, or None if it does."""
-    signature = _signature(function)
-    try:
-        signature.bind(**dict.fromkeys(names))
-    except TypeError as error:
-        return f"{error} (it takes: {', '.join(signature.parameters) or 'nothing'})"
-    return None
-
-
-_is_coroutine_function = functools.lru_cache(maxsize=1024)(inspect.iscoroutinefunction)
+    __slots__ = ()
+    kind = "action"
 
 
 @overload
 def action(name: F) -> F: ...
 @overload
-def action(name: str | None = None, *, idempotent: bool = False, approval: bool = False) -> Callable[[F], F]: ...
-def action(name: F | str | None = None, *, idempotent: bool = False, approval: bool = False) -> F | Callable[[F], F]:
+def action(
+    name: str | None = None,
+    *,
+    retry: Retry | int | None = None,
+    timeout: float | None = None,
+    idempotent: bool = False,
+    approval: bool = False,
+) -> Callable[[F], F]: ...
+def action(
+    name: F | str | None = None,
+    *,
+    retry: Retry | int | None = None,
+    timeout: float | None = None,
+    idempotent: bool = False,
+    approval: bool = False,
+) -> F | Callable[[F], F]:
     """Make a function an action of every environment of this process; a later one of the same name replaces it.
 
     Parameters
     ----------
     name
         By default the function's.
+    retry
+        Try a call that failed again; a `Retry` of the step itself holds instead.
+    timeout
+        Seconds that a call may take; then it fails with a TimeoutError.
     idempotent
         Calling it twice does no more than calling it once, as with reading: it is then simply called again where a
         process died during the call. For any other a person is asked.
@@ -103,11 +69,12 @@ def action(name: F | str | None = None, *, idempotent: bool = False, approval: b
     'HI'
     """
     if callable(name):
-        return _register(name, Action(name.__name__, name, inspect.getdoc(name) or ""))
+        return _register(name, Action(name.__name__, name, described(name)))
+    policy = None if retry is None else Retry.of(retry)
 
     def decorate(function: F) -> F:
-        description = inspect.getdoc(function) or ""
-        return _register(function, Action(name or function.__name__, function, description, idempotent, approval))
+        own = name or function.__name__
+        return _register(function, Action(own, function, described(function), idempotent, approval, policy, timeout))
 
     return decorate
 

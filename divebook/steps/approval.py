@@ -21,7 +21,9 @@ EDITED = {
 async def approved(
     context: StepContext, kind: str, name: str, parameters: dict[str, Any], *, description: str = "", key: str
 ) -> dict[str, Any]:
-    """Return the parameters with which a call may be made: those given, or what the person made of them.
+    """Return the parameters with which a call may be made: those that were shown, or what the person made of them.
+
+    Both come from the record of the question and its answer, not from the code that asked, which may have changed.
 
     Parameters
     ----------
@@ -43,4 +45,4 @@ async def approved(
     response: Mapping[str, Any] = answered.response or {}
     if response.get("approved") is not True:
         raise ApprovalDeniedError(question, response.get("text") or "")
-    return dict((response.get("data") or {}).get("parameters", parameters))
+    return dict((response.get("data") or answered.data or {}).get("parameters", parameters))

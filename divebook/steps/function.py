@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager
@@ -12,21 +10,18 @@ from typing import Any
 
 import anyio
 
-from divebook.engine.retries import Failure, names_of, retry_delay_of
-from divebook.errors import DefinitionError, NotFoundError, OperationError, Problem, StepError
+from divebook.engine.retries import names_of
+from divebook.errors import ApprovalDeniedError, DefinitionError, NotFoundError, OperationError, Problem, StepError
 from divebook.events.recorded import opened
 from divebook.execution.children import DriveChild
 from divebook.execution.context import STRAND, StepContext
 from divebook.execution.iterations import Outcome
 from divebook.execution.schemas import instance_of, schema_of
-from divebook.execution.step_run import failure_text
 from divebook.execution.strands import Suspended
-from divebook.execution.threads import in_thread
 from divebook.scripting import value_text
-from divebook.steps.approval import approved
+from divebook.steps.call import call
 from divebook.workflow.functions import CURRENT, RESULT, WORKFLOW_FUNCTIONS, StepFunction
 
-STEP_EXECUTION = "step_execution"
 VERSION_DECISION = "version_decision"
 RANDOM_BITS = 53
 
@@ -209,43 +204,17 @@ class WorkflowContext:
         return f"{name}{self._calls[name]}"
 
     async def _call(self, step: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any], key: str) -> Any:
-        if step.approval:
-            args, kwargs = await self._approved(step, args, kwargs, key)
-        parameters = {"step": step.name, "arguments": dict(_bound(step, args, kwargs).arguments)}
-        make = functools.partial(_make, step, args, kwargs)
-        while True:
-            failures = await self._context.pause_before_retry(key)
-            try:
-                result = await self._context.operation(
-                    STEP_EXECUTION,
-                    parameters,
-                    make,
-                    key=key,
-                    repeatable=step.idempotent,
-                    attempt=failures,
-                )
-            except Exception as error:
-                failure = Failure.of(error, failure_text(error))
-                delay = retry_delay_of(step.retry, failures + 1, failure, self._context.chance())
-                if delay is None:
-                    raise as_operation_error(error) from error
-                self._context.note_retry(failures + 1, failure.message, delay, key)
-            else:
-                return opened(result)
-
-    async def _approved(
-        self, step: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any], key: str
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments that a person approved."""
-        bound = _bound(step, args, kwargs)
-        bound.apply_defaults()
-        own = dict(bound.arguments)
-        told = step.description
-        edited = await approved(self._context, "step", step.name, own, description=told, key=f"{key}-approval")
-        for name in edited.keys() - own.keys():
-            raise StepError(f"step {step.name} has no parameter {name!r}; it takes: {', '.join(own) or 'nothing'}")
-        bound.arguments.update(opened(edited))
-        return bound.args, bound.kwargs
+        try:
+            arguments = step.named(args, kwargs)
+        except TypeError as error:
+            raise StepError(f"step {step.name}: {error}") from error
+        try:
+            result = await call(self._context, step, arguments, key)
+        except ApprovalDeniedError:
+            raise
+        except Exception as error:
+            raise as_operation_error(error) from error
+        return opened(result)
 
 
 def as_operation_error(error: Exception) -> OperationError:
@@ -253,24 +222,6 @@ def as_operation_error(error: Exception) -> OperationError:
     if isinstance(error, OperationError):
         return error
     return OperationError(str(error) or type(error).__name__, error_names=names_of(error))
-
-
-def _bound(step: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> inspect.BoundArguments:
-    try:
-        return inspect.signature(step.function).bind(*args, **kwargs)
-    except TypeError as error:
-        raise StepError(f"step {step.name}: {error}") from error
-
-
-async def _make(step: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call the function itself: steps inside steps are ordinary calls."""
-    token = CURRENT.set(None)
-    try:
-        if inspect.iscoroutinefunction(step.function):
-            return await step.function(*args, **kwargs)
-        return await in_thread(functools.partial(step.function, *args, **kwargs))
-    finally:
-        CURRENT.reset(token)
 
 
 class FunctionStep:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import anyio.from_thread
@@ -15,6 +16,7 @@ from divebook.errors import ScriptError, ScriptSyntaxError, StepError, Undefined
 from divebook.execution.context import StepContext
 from divebook.execution.iterations import Outcome
 from divebook.scripting import Interpreter, value_text
+from divebook.scripting.contexts import DEFAULT_LIMITS
 
 T = TypeVar("T")
 ENTROPY_BITS = 128
@@ -78,10 +80,11 @@ class ScriptStep:
         if not source:
             raise StepError(f'no script specified for script activity step "{context.step.name}"')
         host = ScriptHost(context, self._documents, self._printer)
-        names = context.names
+        names, seconds = context.names, context.step.timeout
+        limits = DEFAULT_LIMITS if seconds is None else replace(DEFAULT_LIMITS, seconds=seconds)
 
         async def call() -> Any:
-            return await anyio.to_thread.run_sync(self._interpreter.run_script, source, names, host)
+            return await anyio.to_thread.run_sync(self._interpreter.run_script, source, names, host, limits)
 
         try:
             result = await context.operation(SCRIPT_EXECUTION, {"script": source}, call, key="script", repeatable=True)

@@ -10,10 +10,11 @@ from __future__ import annotations
 import functools
 import inspect
 import textwrap
-from collections.abc import Awaitable, Callable
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, overload
+from typing import Any, ClassVar, Protocol, TypeVar, overload
 
 from divebook.errors import DefinitionError, Problem
 from divebook.workflow.definition import InputDefinition, Workflow
@@ -23,6 +24,8 @@ from divebook.workflow.step import Step
 F = TypeVar("F", bound=Callable[..., Any])
 
 FUNCTION = "function"
+IDEMPOTENCY_KEY = "idempotency_key"
+"""Parameter that receives a text which is the same whenever a call is repeated."""
 RESULT = "result"
 """Name of the variable and output that hold what a workflow function returned."""
 _TYPES = {str: "string", int: "int", float: "float", bool: "bool", list: "list", dict: "map"}
@@ -40,20 +43,103 @@ class WorkflowFunction:
 
 
 @dataclass(frozen=True, slots=True)
-class StepFunction:
-    """A function whose calls from a workflow function are recorded."""
+class UserFunction:
+    """A person's function, and how it is called; what calls it is `divebook.steps.call`."""
 
     name: str
     function: Callable[..., Any]
-    retry: Retry | None = None
+    description: str = ""
+    """What it does, for people."""
     idempotent: bool = False
+    """Calling it twice does no more than calling it once (reading included)."""
     approval: bool = False
     """A person must approve every call first, and may change its arguments."""
+    retry: Retry | None = None
+    """How often a call that failed is made again."""
+    timeout: float | None = None
+    """Seconds that a call may take."""
+    kind: ClassVar[str] = "function"
+
+    def __post_init__(self) -> None:
+        if self.timeout is not None and not 0 < self.timeout < float("inf"):
+            message = f"the timeout of {self.name} must be a number of seconds above 0, not {self.timeout!r}"
+            raise DefinitionError([Problem(message, key="timeout", hint="leave it out for no limit")])
 
     @property
-    def description(self) -> str:
-        """What it does, for people."""
-        return inspect.getdoc(self.function) or ""
+    def is_repeatable(self) -> bool:
+        """Whether it may simply be called again where nobody knows if a call took effect."""
+        return self.idempotent or self.takes_key
+
+    @property
+    def takes_key(self) -> bool:
+        """Whether it wants a text that is the same whenever its call is repeated."""
+        return IDEMPOTENCY_KEY in signature_of(self.function).parameters
+
+    @property
+    def label(self) -> str:
+        """What it is and its name, for messages."""
+        return f'{self.kind} "{self.name}"'
+
+    def bound(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        """Return what to call the function with, from arguments by name.
+
+        Raises
+        ------
+        TypeError
+            It does not take these arguments.
+        """
+        misfit = _misfit(self.function, tuple(arguments))
+        if misfit:
+            raise TypeError(misfit)
+        return (), arguments
+
+
+class StepFunction(UserFunction):
+    """A function whose calls from a workflow function are recorded."""
+
+    __slots__ = ()
+    kind = "step"
+
+    def named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of a call by the names of the parameters; raises TypeError if they do not fit."""
+        signature = signature_of(self.function)
+        if not self.takes_key or IDEMPOTENCY_KEY in kwargs:
+            return signature.bind(*args, **kwargs).arguments
+        found = signature.bind(*args, **kwargs, **{IDEMPOTENCY_KEY: None}).arguments  # comes with the call
+        del found[IDEMPOTENCY_KEY]
+        return found
+
+    def with_defaults(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments together with those that the function takes by default."""
+        found = inspect.BoundArguments(signature_of(self.function), OrderedDict(arguments))
+        found.apply_defaults()
+        return found.arguments
+
+    def bound(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        """Return what to call the function with; positional parameters stay so."""
+        signature = signature_of(self.function)
+        for name in arguments.keys() - signature.parameters.keys():
+            takes = ", ".join(signature.parameters) or "nothing"
+            raise TypeError(f"has no parameter {name!r} (it takes: {takes})")
+        found = inspect.BoundArguments(signature, OrderedDict(arguments))
+        return found.args, found.kwargs
+
+
+@functools.lru_cache(maxsize=1024)
+def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+    """Return the signature of a function."""
+    return inspect.signature(function)
+
+
+@functools.lru_cache(maxsize=1024)
+def _misfit(function: Callable[..., Any], names: tuple[str, ...]) -> str | None:
+    """Return why a function does not take keywords of these names, or None if it does."""
+    signature = signature_of(function)
+    try:
+        signature.bind(**dict.fromkeys(names))
+    except TypeError as error:
+        return f"{error} (it takes: {', '.join(signature.parameters) or 'nothing'})"
+    return None
 
 
 class Calls(Protocol):
@@ -143,10 +229,20 @@ _TYPES_BY_NAME = {cls.__name__: text for cls, text in _TYPES.items()}
 def step(name: F) -> F: ...
 @overload
 def step(
-    name: str | None = None, *, retry: Retry | int | None = None, idempotent: bool = False, approval: bool = False
+    name: str | None = None,
+    *,
+    retry: Retry | int | None = None,
+    timeout: float | None = None,
+    idempotent: bool = False,
+    approval: bool = False,
 ) -> Callable[[F], F]: ...
 def step(
-    name: Any = None, *, retry: Retry | int | None = None, idempotent: bool = False, approval: bool = False
+    name: Any = None,
+    *,
+    retry: Retry | int | None = None,
+    timeout: float | None = None,
+    idempotent: bool = False,
+    approval: bool = False,
 ) -> Any:
     """Have the calls that a workflow makes of a function recorded: each is made once, its result kept.
 
@@ -160,6 +256,9 @@ def step(
         By default the function's.
     retry
         Try a call that failed again.
+    timeout
+        Seconds that a call may take; then it fails with a TimeoutError. A thread cannot be stopped: nobody waits for it
+        any more.
     idempotent
         Calling it twice does no more than calling it once: it is then simply called again where a process died during
         the call. For any other a person is asked.
@@ -167,14 +266,24 @@ def step(
         A person must approve every call first, and may change its arguments; else ApprovalDeniedError is raised.
     """
     if callable(name):
-        return _make_step(name, StepFunction(name.__name__, name))
+        return _make_step(StepFunction(name.__name__, name, described(name)))
     policy = None if retry is None else Retry.of(retry)
-    return lambda function: _make_step(
-        function, StepFunction(name or function.__name__, function, policy, idempotent, approval)
-    )
+
+    def decorate(function: F) -> Any:
+        own = name or function.__name__
+        return _make_step(StepFunction(own, function, described(function), idempotent, approval, policy, timeout))
+
+    return decorate
 
 
-def _make_step(function: Callable[..., Any], made: StepFunction) -> Callable[..., Any]:
+def described(function: Callable[..., Any]) -> str:
+    """Return what a function says of itself."""
+    return inspect.getdoc(function) or ""
+
+
+def _make_step(made: StepFunction) -> Callable[..., Any]:
+    function = made.function
+
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         calls = CURRENT.get()

@@ -19,6 +19,13 @@ USED = {
 }
 """The settings that each type of step uses, beside those that every step has."""
 SETTINGS = {field: key for used in USED.values() for field, key in used.items()}
+UNLIMITED = {
+    "wait": "write Seconds",
+    "interrupt": "write ExpiresIn under Ask",
+    "function": "write @step(timeout=...)",
+    "stage": "write timeout_seconds in the stage",
+}
+"""Types of step that have a limit of another name, and what to write."""
 BARE_NAME = re.compile(r"\$\{\s*([A-Za-z_]\w*)\s*\}")
 
 
@@ -79,6 +86,7 @@ def _each(step: Step) -> Iterator[Problem]:
 def _bounds(step: Step) -> Iterator[Problem]:
     if step.each and not _is_count(step.each):
         yield Problem(f"Parallel must be a whole number from 1, not {step.each.parallel!r}", place=("Each", "Parallel"))
+    yield from _timeout(step)
     if step.seconds is None:
         return
     if isinstance(step.seconds, str):
@@ -89,6 +97,17 @@ def _bounds(step: Step) -> Iterator[Problem]:
             )
     elif not 0 <= step.seconds < float("inf"):
         yield Problem(f"Seconds must be 0 or more, not {step.seconds!r}", place=("Seconds",))
+
+
+def _timeout(step: Step) -> Iterator[Problem]:
+    if step.timeout is None:
+        return
+    if not 0 < step.timeout < float("inf"):
+        message = f"Timeout must be a number of seconds above 0, not {step.timeout!r}"
+        yield Problem(message, key="Timeout", place=("Timeout",))
+    if step.type in UNLIMITED:
+        message = f"Timeout has no effect on a step of type {step.type}"
+        yield Problem(message, key="Timeout", hint=UNLIMITED[step.type], place=("Timeout",))
 
 
 def _is_count(each: Each) -> bool:

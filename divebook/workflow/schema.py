@@ -136,6 +136,7 @@ STEP = Table(
         Key("Catch", "catch", Many(lambda: CATCH, "write Catch: [{Step: name}]"), extension=True),
         Key("Ask", "ask", One(lambda: ASK, "write Ask: {Question: ...}", text_key="Question"), extension=True),
         Key("Signal", "signal", TEXT, extension=True),
+        Key("Timeout", "timeout", NUMBER, extension=True),
     ),
     makers.step,
     {

@@ -120,6 +120,8 @@ class Step(Record):
     catch: tuple[Catch, ...] = many(Catch)
     ask: Ask | None = one(Ask)
     signal: str | None = None
+    timeout: float | None = None
+    """Seconds that one attempt at the step, or at one of its items, may take with its calls."""
 
     def __init__(
         self,
@@ -143,6 +145,7 @@ class Step(Record):
         catch: Catch | str | Sequence[Catch | str] = (),
         ask: Ask | str | Mapping[str, Any] | None = None,
         signal: str | None = None,
+        timeout: float | None = None,
     ) -> None:
         require_text(name, "the name of a step", 'write Step("name", ...)')
         self._put(
@@ -163,6 +166,7 @@ class Step(Record):
             catch=catches(catch) if catch else (),
             ask=None if ask is None else Ask.of(ask),
             signal=signal,
+            timeout=timeout,
         )
         self._put(type=type if type is not None else inferred_type(self))
 

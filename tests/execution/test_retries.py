@@ -158,7 +158,7 @@ def test_what_catches_can_be_a_join():
 def test_hopeless_errors_are_not_tried_again(error):
     step = Step("a", script="1", retry=Retry(3))
     hopeless = isinstance(error, NotFoundError)
-    assert (retry_delay(step, 1, Failure.of(error, str(error)), 0.0) is None) is hopeless
+    assert (retry_delay(step.retry, 1, Failure.of(error, str(error)), 0.0) is None) is hopeless
 
 
 def test_delays_grow_to_a_limit():

@@ -8,7 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from divebook.engine.retries import Failure, retry_delay_of, text_of
+from divebook.engine.retries import Failure, retry_delay, text_of
 from divebook.errors import DivergenceError, StepError, StoreError
 from divebook.execution.context import StepContext
 from divebook.pipeline.config import PipelineConfig
@@ -138,26 +138,32 @@ class Visit:
         StageError
             The last one failed, or failed after it had asked a person.
         """
-        key = f"{self._stage.name}-attempts"
-        while True:
-            failures = await self._context.pause_before_retry(key)
-            await self._count_failed(failures)
-            trial = Trial(self._context, self._stage, self.envelope, failures, self._config.seconds(self._stage))
-            try:
-                await self._attempt(trial)
-            except (StoreError, DivergenceError):
-                raise
-            except Exception as error:
-                delay = self._delay(failures + 1, trial, error)
-                if delay is None:
-                    self._llm_calls += trial.llm_calls
-                    is_model = self._is_at_work and self._stage.has_llm
-                    raise StageError(trial, error, is_model=is_model) from error
-                await self._spent(failures, trial)
-                self._context.note_retry(failures + 1, text_of(error), delay, key)
-            else:
+        outcome = await self._context.retried(f"{self._stage.name}-attempts", self._policy, self._try)
+        if isinstance(outcome, StageError):
+            raise outcome from outcome.cause
+        return outcome
+
+    @property
+    def _policy(self) -> Retry:
+        return Retry(self._stage.max_retries + 1, FIRST_DELAY, FACTOR, LONGEST_DELAY, jitter=0.0)
+
+    async def _try(self, failures: int) -> Trial | StageError:
+        """Return an attempt that succeeded, or why it is the last; raise where another may follow."""
+        await self._count_failed(failures)
+        trial = Trial(self._context, self._stage, self.envelope, failures, self._config.seconds(self._stage))
+        try:
+            await self._attempt(trial)
+        except (StoreError, DivergenceError):
+            raise
+        except Exception as error:
+            is_last = retry_delay(self._policy, failures + 1, Failure.of(error, text_of(error)), 0.0) is None
+            if is_last or trial.has_asked:
                 self._llm_calls += trial.llm_calls
-                return trial
+                return StageError(trial, error, is_model=self._is_at_work and self._stage.has_llm)
+            await self._spent(failures, trial)
+            raise
+        self._llm_calls += trial.llm_calls
+        return trial
 
     async def _spent(self, number: int, trial: Trial | None = None) -> Mapping[str, Any]:
         """Return what an attempt that failed has spent; recorded, since it is not made again on resume."""
@@ -184,13 +190,6 @@ class Visit:
             self.envelope.token_count += spent["tokens"]
             self.envelope.cost += Decimal(spent["cost"])
             self._counted += 1
-
-    def _delay(self, failures: int, trial: Trial, error: Exception) -> float | None:
-        """Return the seconds to wait before another attempt, or None if there is none."""
-        if trial.has_asked:
-            return None
-        retries = Retry(self._stage.max_retries + 1, FIRST_DELAY, FACTOR, LONGEST_DELAY, jitter=0.0)
-        return retry_delay_of(retries, failures, Failure.of(error, text_of(error)), 0.0)
 
     async def _attempt(self, trial: Trial) -> None:
         stage, functions = self._stage, self._functions

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -23,9 +24,11 @@ from divebook.pipeline.envelope import Envelope
 from divebook.pipeline.stages.answers import object_in
 from divebook.pipeline.stages.functions import StageFunctions, StageResult
 from divebook.pipeline.stages.trial import WORK, Trial
-from divebook.steps.actions import IDEMPOTENCY_KEY, Action
+from divebook.steps.actions import Action
 from divebook.steps.approval import approved
+from divebook.steps.call import invoke
 from divebook.steps.evaluation import render_texts
+from divebook.workflow.functions import IDEMPOTENCY_KEY
 
 THROUGH = (BoundExceededError, DivergenceError, StageTimeoutError, StoreError, UnstorableValueError)
 """Errors of a tool call that are not the tool's own."""
@@ -125,16 +128,12 @@ class Work:
         if action.approval:
             told, key = action.description, f"approval-{number}"
             parameters = await approved(trial.context, "action", action.name, parameters, description=told, key=key)
-        arguments = action.arguments(parameters, trial.context)
-        if IDEMPOTENCY_KEY in arguments and IDEMPOTENCY_KEY not in parameters:
-            arguments = {**arguments, IDEMPOTENCY_KEY: f"{arguments[IDEMPOTENCY_KEY]}-{number}"}
-
-        async def call() -> Any:
-            action.check(arguments)
-            return await action.call(arguments)
-
+        arguments = dict(parameters)
+        if action.takes_key:
+            arguments.setdefault(IDEMPOTENCY_KEY, f"{trial.context.idempotency_key()}-{number}")
+        call = functools.partial(invoke, trial.context, action, arguments, number)
         recorded = {"action_name": action.name, "params": parameters}
-        return await trial.operation(ACTION_EXECUTION, recorded, call, repeatable=action.repeatable)
+        return await trial.operation(ACTION_EXECUTION, recorded, call, repeatable=action.is_repeatable)
 
 
 async def prompt_of(config: PipelineConfig, key: str, envelope: Envelope) -> str:

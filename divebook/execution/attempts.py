@@ -1,0 +1,77 @@
+"""Attempts: the one loop that tries something again, as a policy says, for steps, their items and single calls.
+
+What failed, and how long to wait before the next attempt, stands in the log: a restart waits only for what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from divebook.engine.operations import Place
+from divebook.engine.retries import Failure, failure_text, retry_delay
+from divebook.engine.state import NO_FAILURE, OpenStep
+from divebook.events import catalog
+from divebook.execution.recorder import Recorder
+from divebook.workflow.policies import Retry
+
+T = TypeVar("T")
+JITTER_BITS = 32
+
+
+async def retried(
+    recorder: Recorder,
+    place: Place,
+    policy: Retry | None,
+    make: Callable[[int], Awaitable[T]],
+    *,
+    key: str | None = None,
+) -> T:
+    """Make attempts until one succeeds, or the policy has no further one; return what it gave.
+
+    Parameters
+    ----------
+    place
+        Of the step or item, or of the call; the timers between the attempts belong there.
+    policy
+        None for a single attempt.
+    make
+        Makes one attempt; receives how many have failed before it.
+    key
+        Name of the call within the step, where a single call is tried again and not the step or item.
+
+    Raises
+    ------
+    Exception
+        Whatever the last attempt raised.
+    """
+    item = place.iteration_index if key is None else key
+    while True:
+        failures, delay = _failures(recorder, place, item)
+        if failures and delay > 0:
+            name = f"retry-{failures}" if key is None else f"{key}-retry-{failures}"
+            await recorder.sleep(place._replace(key=name), delay)
+        try:
+            return await make(failures)
+        except Exception as error:
+            if not _will_try_again(recorder, place, policy, error, key):
+                raise
+
+
+def _failures(recorder: Recorder, place: Place, item: int | str | None) -> tuple[int, float]:
+    opened: OpenStep | None = recorder.journal.state.paths[place.path].open
+    return NO_FAILURE if opened is None else opened.failures.get(item, NO_FAILURE)
+
+
+def _will_try_again(recorder: Recorder, place: Place, policy: Retry | None, error: Exception, key: str | None) -> bool:
+    """Record that there is to be another attempt, if the policy says so and the log can still be written."""
+    journal, index = recorder.journal, place.iteration_index
+    if policy is None or journal.error is not None:
+        return False
+    failures = _failures(recorder, place, index if key is None else key)[0] + 1
+    failure = Failure.of(error, failure_text(error))
+    delay = retry_delay(policy, failures, failure, recorder.chance.bits(JITTER_BITS) / 2**JITTER_BITS)
+    if delay is not None:
+        retried_at = catalog.StepRetried(failures, failure.message, delay, None if key else index, key)
+        journal.record(retried_at, place.path, place.step)
+    return delay is not None

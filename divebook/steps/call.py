@@ -1,0 +1,95 @@
+"""The one way to call a person's function from a step: approved, tried again, limited in time, and recorded once.
+
+Action steps, functions made with ``@step``, and whatever else hands arguments to such a function come through `call`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from divebook.engine.operations import ACTION_EXECUTION, STEP_EXECUTION
+from divebook.errors import StepError
+from divebook.events.recorded import opened
+from divebook.execution.compute import Task
+from divebook.execution.context import StepContext
+from divebook.steps.approval import approved
+from divebook.workflow.functions import CURRENT, IDEMPOTENCY_KEY, StepFunction, UserFunction
+
+
+async def call(
+    context: StepContext, function: UserFunction, arguments: Mapping[str, Any], key: str | None = None
+) -> Any:
+    """Call a function with arguments by name, and return the recorded form of its result.
+
+    Parameters
+    ----------
+    key
+        Name of the call within the step, where there are several; by default calls are numbered.
+
+    Raises
+    ------
+    ApprovalDeniedError
+        A person said no.
+    Exception
+        Whatever the last attempt raised; an `OperationError` where the log has it.
+    """
+    if function.approval:
+        arguments = await _approved(context, function, arguments, "approval" if key is None else f"{key}-approval")
+    operation_type, recorded = _recorded(function, arguments)
+    place = context.place(key)
+    make = functools.partial(invoke, context, function, arguments, place.key if key is None else key)
+
+    async def attempt(failures: int) -> Any:
+        return await context.operation(
+            operation_type,
+            recorded,
+            make,
+            key=place.key,
+            repeatable=function.is_repeatable,
+            attempt=failures,
+            timeout=function.timeout,
+        )
+
+    policy = function.retry if context.step.retry is None else None
+    return await context.retried(place.key, policy, attempt)
+
+
+def _recorded(function: UserFunction, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return what the log says of a call: its kind and its parameters."""
+    if isinstance(function, StepFunction):
+        return STEP_EXECUTION, {"step": function.name, "arguments": dict(arguments)}
+    return ACTION_EXECUTION, {"action_name": function.name, "params": dict(arguments)}
+
+
+async def _approved(
+    context: StepContext, function: UserFunction, arguments: Mapping[str, Any], key: str
+) -> Mapping[str, Any]:
+    """Return the arguments that a person approved."""
+    shown = function.with_defaults(arguments) if isinstance(function, StepFunction) else dict(arguments)
+    return await approved(context, function.kind, function.name, shown, description=function.description, key=key)
+
+
+async def invoke(context: StepContext, function: UserFunction, arguments: Mapping[str, Any], key: str | int) -> Any:
+    """Call the function itself, unrecorded: steps inside steps are ordinary calls."""
+    given = opened(dict(arguments))
+    if function.takes_key and IDEMPOTENCY_KEY not in given:
+        given[IDEMPOTENCY_KEY] = context.idempotency_key("step" if isinstance(key, int) else key)
+    try:
+        args, kwargs = function.bound(given)
+    except TypeError as error:
+        raise StepError(f"{function.label} {error}") from error
+    token = CURRENT.set(None)
+    try:
+        if _is_coroutine_function(function.function):
+            return await function.function(*args, **kwargs)
+        is_limited = function.timeout is not None or context.step.timeout is not None
+        task = Task(f"{context.execution_id}/{context.path}/{key}", function.function, args, kwargs, is_limited)
+        return await context.compute.run(task)
+    finally:
+        CURRENT.reset(token)
+
+
+_is_coroutine_function: Callable[[Any], bool] = functools.lru_cache(maxsize=1024)(inspect.iscoroutinefunction)
