@@ -109,6 +109,11 @@ def edge_key(source: str, target: str) -> str:
     return f"{source}{ARROW}{target}"
 
 
+def exceeded_edge(bounds: Bounds, edge_counts: Mapping[str, int]) -> str | None:
+    """Return the first edge that was passed more often than it may be, or None."""
+    return next((edge for edge, limit in bounds.edges.items() if edge_counts.get(edge, 0) > limit), None)
+
+
 def _read_count(key: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise BoundsError(key, value, "give a whole number of at least 0, or null for no bound")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from divebook.errors import DefinitionError, Problem
-from divebook.pipeline.envelope.stages import END
+from divebook.pipeline.envelope.contents import END
 from divebook.pipeline.stage import RESERVED, AgentStage, EdgeLimit, chosen, counted, read, records, unknown
 from divebook.workflow.record import Record, many
 

@@ -24,7 +24,7 @@ from divebook.execution.execution import Execution
 from divebook.pipeline.compiled import DETACHED, ENVELOPE, RESPONSE, SLOTS, compiled
 from divebook.pipeline.config import PipelineConfig, RunMode
 from divebook.pipeline.envelope import Envelope, InterruptResponse
-from divebook.pipeline.envelope.sources import utc_now
+from divebook.pipeline.envelope.contents import utc_now
 from divebook.pipeline.order import ready_stages
 from divebook.pipeline.reflection import question_inside, reflect, state_of
 from divebook.pipeline.stage import AgentStage

@@ -20,7 +20,7 @@ def reflect(envelope: Envelope, execution: Execution) -> None:
     take_over(envelope, state_of(execution.state))
     question = question_inside(execution)
     if question is not None and not envelope.interrupt_pending:
-        envelope.interruption.ask(_mirrored(question))
+        envelope.ask(_mirrored(question))
 
 
 def state_of(state: ExecutionState) -> Mapping[str, Any]:

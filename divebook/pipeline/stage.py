@@ -7,7 +7,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, Literal, Self, TypeVar, cast
 
 from divebook.errors import DefinitionError, Problem, nearest
-from divebook.pipeline.envelope.stages import END
+from divebook.pipeline.envelope.contents import END
 from divebook.workflow.record import Record, json_value, many
 
 R = TypeVar("R", bound=Record)

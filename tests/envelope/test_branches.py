@@ -24,7 +24,7 @@ def test_what_was_there_before_counts_once():
         branch.errors.append({"error": name})
         branch.token_count += 10
         branch.cost += Decimal("0.5")
-        branch.usage.count_edge("a->b")
+        branch.count_edge("a->b")
         branch.set_output(name, {"from": name})
         branch.complete_stage(name)
     merge_branches(envelope, [one, two])

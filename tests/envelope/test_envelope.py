@@ -142,7 +142,7 @@ def test_a_raised_bound_takes_its_reason_back():
 
 def test_the_edge_that_was_passed_too_often_is_named():
     envelope = fresh(bounds=Bounds(edges={"a->b": 1, "b->c": 1}))
-    assert [envelope.usage.count_edge("b->c") for _ in range(2)] == [1, 2]
+    assert [envelope.count_edge("b->c") for _ in range(2)] == [1, 2]
     assert exceeded_edge(envelope.bounds, envelope.edge_counts) == "b->c"
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from divebook.errors import InvalidEnvelopeError, UncopyableValueError
 from divebook.pipeline.envelope import Bounds, Envelope, InterruptKind, TerminalReason
-from divebook.pipeline.envelope.state import READERS
+from divebook.pipeline.envelope.contents import STATE_KEYS
 from tests.envelope.strategies import FIELDS, NOW, envelopes, fresh, json_values
 
 
@@ -24,7 +24,7 @@ def nested(depth):
 
 
 def test_every_field_is_among_the_random_ones():
-    assert FIELDS.keys() == READERS.keys() - {"max_iterations", "max_llm_calls", "max_agent_hops"}
+    assert FIELDS.keys() == set(STATE_KEYS) - {"max_iterations", "max_llm_calls", "max_agent_hops"}
 
 
 @given(envelopes)
@@ -33,13 +33,13 @@ def test_a_state_restores_the_same_envelope(envelope):
     assert restore(json.loads(json.dumps(envelope.to_state_dict())), strict=True) == envelope
 
 
-@given(st.dictionaries(st.sampled_from([*READERS, "schema_version", "other"]), json_values) | json_values)
+@given(st.dictionaries(st.sampled_from([*STATE_KEYS, "schema_version", "other"]), json_values) | json_values)
 def test_a_malformed_state_never_crashes(state):
     envelope = restore(state)
     assert restore(envelope.to_state_dict()) == envelope
 
 
-@given(st.sampled_from(sorted(READERS)), json_values)
+@given(st.sampled_from(sorted(STATE_KEYS)), json_values)
 def test_one_wrong_value_leaves_the_rest_as_it_was(key, value):
     state = {**fresh().to_state_dict(), "raw_input": "kept", "metadata": {"kept": 1}, key: value}
     envelope = restore(state)
@@ -67,7 +67,7 @@ def test_one_wrong_value_leaves_the_rest_as_it_was(key, value):
     ids=lambda value: type(value).__name__,
 )
 def test_values_that_json_lacks_do_not_crash_either(value):
-    for key in READERS:
+    for key in STATE_KEYS:
         envelope = restore({key: value, "raw_input" if key != "raw_input" else "user_id": "kept"})
         assert "kept" in {envelope.raw_input, envelope.user_id}
 

@@ -1,9 +1,9 @@
 """What one request is, what it may spend and what became of it; inside an execution a fold of its log."""
 
-from divebook.bounds import DEFAULT_BOUNDS, Bounds, edge_key
+from divebook.bounds import DEFAULT_BOUNDS, Bounds, edge_key, exceeded_edge
 from divebook.pipeline.envelope.accumulation import MergeStrategy, merge_state
-from divebook.pipeline.envelope.audit import ProcessingRecord
 from divebook.pipeline.envelope.branches import merge_branches
+from divebook.pipeline.envelope.contents import END, START, ProcessingRecord, SlotNames
 from divebook.pipeline.envelope.enums import (
     GoalStatus,
     InterruptKind,
@@ -18,11 +18,11 @@ from divebook.pipeline.envelope.enums import (
 from divebook.pipeline.envelope.envelope import Envelope, create_envelope
 from divebook.pipeline.envelope.interrupt import FlowInterrupt, InterruptResponse
 from divebook.pipeline.envelope.service import InterruptPolicy, InterruptRecord, InterruptService, Origin
-from divebook.pipeline.envelope.slots import SlotNames
-from divebook.pipeline.envelope.usage import Usage, exceeded_bound, exceeded_edge
 
 __all__ = [
     "DEFAULT_BOUNDS",
+    "END",
+    "START",
     "Bounds",
     "Envelope",
     "FlowInterrupt",
@@ -43,10 +43,8 @@ __all__ = [
     "RiskLevel",
     "SlotNames",
     "TerminalReason",
-    "Usage",
     "create_envelope",
     "edge_key",
-    "exceeded_bound",
     "exceeded_edge",
     "merge_branches",
     "merge_state",

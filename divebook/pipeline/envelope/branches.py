@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from divebook.pipeline.envelope.envelope import Envelope
-from divebook.pipeline.envelope.goals import Goals
 
 T = TypeVar("T")
 
 COUNTERS = ("iteration", "llm_call_count", "agent_hop_count", "token_count", "cost")
 LISTS = ("prior_plans", "loop_feedback", "processing_history", "errors", "completed_stages")
 MAPS = ("active_stages", "completed_stage_set", "failed_stages", "goal_completion_status")
+ENDING = ("terminated", "termination_reason", "terminal_reason", "completed_at")
 _ABSENT: Any = object()
 
 
@@ -43,10 +43,11 @@ def merge_branches(envelope: Envelope, branches: Sequence[Envelope]) -> None:
         _add_counters(envelope, before, branch)
         _join_lists(envelope, before, branch)
         _merge_maps(envelope, before, branch)
-        _merge_goals(envelope.goals, before.goals, branch.goals)
+        _merge_goals(envelope, before, branch)
         _queue_question(envelope, before, branch)
         if branch.terminated and not envelope.terminated:
-            envelope.termination = branch.termination
+            for name in ENDING:
+                setattr(envelope, name, getattr(branch, name))
 
 
 def _add_counters(envelope: Envelope, before: Envelope, branch: Envelope) -> None:
@@ -70,16 +71,16 @@ def _merge_maps(envelope: Envelope, before: Envelope, branch: Envelope) -> None:
     envelope.metadata = _merged(envelope.metadata, before.metadata, branch.metadata, depth=None)
 
 
-def _merge_goals(goals: Goals, before: Goals, branch: Goals) -> None:
+def _merge_goals(envelope: Envelope, before: Envelope, branch: Envelope) -> None:
     done = set(before.remaining_goals) - set(branch.remaining_goals)
-    goals.remaining_goals = [goal for goal in goals.remaining_goals if goal not in done]
-    goals.all_goals += [goal for goal in branch.all_goals if goal not in goals.all_goals]
-    goals.remaining_goals += [goal for goal in branch.remaining_goals if goal not in before.remaining_goals]
-    goals.current_stage_number = max(goals.current_stage_number, branch.current_stage_number)
+    envelope.remaining_goals = [goal for goal in envelope.remaining_goals if goal not in done]
+    envelope.all_goals += [goal for goal in branch.all_goals if goal not in envelope.all_goals]
+    envelope.remaining_goals += [goal for goal in branch.remaining_goals if goal not in before.remaining_goals]
+    envelope.current_stage_number = max(envelope.current_stage_number, branch.current_stage_number)
 
 
 def _queue_question(envelope: Envelope, before: Envelope, branch: Envelope) -> None:
-    pending = branch.interruption.pending
+    pending = branch.pending_interrupt
     raised = [] if pending is None or pending == before.interrupt else [pending]
     envelope.interrupt_queue += [*raised, *branch.interrupt_queue[len(before.interrupt_queue) :]]
     envelope.ask_next_interrupt()

@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, replace
 from datetime import timedelta
 from typing import Any, Self
 
-from divebook.bounds import DEFAULT_BOUNDS, Bounds
+from divebook.bounds import DEFAULT_BOUNDS, Bounds, exceeded_edge
 from divebook.errors import InvalidEnvelopeError
-from divebook.pipeline.envelope.audit import ProcessingRecord
-from divebook.pipeline.envelope.copying import copied_map, deep_copy
-from divebook.pipeline.envelope.enums import InterruptKind, TerminalReason
+from divebook.pipeline.envelope.contents import (
+    DEFAULT_SLOT_NAMES,
+    FIELDS,
+    Clock,
+    Contents,
+    IdSource,
+    ProcessingRecord,
+    SlotNames,
+    random_id,
+    read_state,
+    utc_now,
+    write_state,
+)
+from divebook.pipeline.envelope.enums import InterruptKind, ProcessingStatus, ReasonClass, TerminalReason
+from divebook.pipeline.envelope.goals import StagedContents
 from divebook.pipeline.envelope.interrupt import FlowInterrupt, InterruptResponse, seconds_from
-from divebook.pipeline.envelope.parts import PARTS, Parts
+from divebook.pipeline.envelope.plain import copied_map, deep_copy
 from divebook.pipeline.envelope.result import final_response, write_result
-from divebook.pipeline.envelope.slots import DEFAULT_SLOT_NAMES, SlotNames
-from divebook.pipeline.envelope.sources import Clock, IdSource, random_id, utc_now
-from divebook.pipeline.envelope.state import read_state, write_state
-from divebook.pipeline.envelope.usage import exceeded_bound
 from divebook.pipeline.envelope.validation import problems_of
 
 
-class Envelope(Parts):
+class Envelope(StagedContents):
     """The record of one request: input, outputs, position, budget, question, goals and audit trail.
 
     It does nothing by itself and is not thread safe; parallel branches work on clones, which `merge_branches` joins.
@@ -58,7 +65,7 @@ class Envelope(Parts):
 
     def set_output(self, key: str, output: Mapping[str, Any]) -> None:
         """Replace a whole slot."""
-        self.slots.put(key, output)
+        self.outputs[key] = output if isinstance(output, dict) else dict(output)
 
     def has_output(self, key: str) -> bool:
         """Whether the slot is there, be it empty."""
@@ -76,22 +83,50 @@ class Envelope(Parts):
 
         A duration of 0 is computed from the clock.
         """
-        record = self.audit.newest_running(agent)
-        if record is not None:
-            record.close(status, error, llm_calls, duration_ms, self.clock())
         self.llm_call_count += llm_calls
+        for record in reversed(self.processing_history):
+            if record.agent == agent and record.status == ProcessingStatus.RUNNING:
+                now = self.clock()
+                record.completed_at, record.llm_calls = now, llm_calls
+                record.status, record.error = ProcessingStatus.read(status), error
+                took = (now - record.started_at) // timedelta(milliseconds=1)
+                record.duration_ms = duration_ms if duration_ms > 0 else took
+                return
 
     def total_processing_time_ms(self) -> int:
         """Return the sum of all durations, in milliseconds."""
-        return self.audit.total_ms()
+        return sum(record.duration_ms for record in self.processing_history)
 
     # --- bounds and termination
 
     def exceeded_bound(self) -> TerminalReason | None:
-        """Return the first bound that forbids to go on, or None; changes nothing."""
-        timed = self.bounds.max_seconds is not None
-        elapsed = (self.clock() - self.created_at).total_seconds() if timed else 0.0
-        return exceeded_bound(self.bounds, self.usage, elapsed)
+        """Return the first bound that forbids to go on, or None; changes nothing.
+
+        Iterations and edges may equal their bound; of all else, what has reached its bound is used up.
+        """
+        bounds = self.bounds
+        if bounds.max_iterations is not None and self.iteration > bounds.max_iterations:
+            return TerminalReason.MAX_ITERATIONS_EXCEEDED
+        timed = bounds.max_seconds is not None
+        used_up = (
+            (self.llm_call_count, bounds.max_llm_calls, TerminalReason.MAX_LLM_CALLS_EXCEEDED),
+            (self.agent_hop_count, bounds.max_agent_hops, TerminalReason.MAX_AGENT_HOPS_EXCEEDED),
+            (self.token_count, bounds.max_tokens, TerminalReason.MAX_TOKENS_EXCEEDED),
+            (self.cost, bounds.max_cost, TerminalReason.MAX_COST_EXCEEDED),
+            (self._elapsed() if timed else 0.0, bounds.max_seconds, TerminalReason.MAX_SECONDS_EXCEEDED),
+        )
+        for count, bound, reason in used_up:
+            if bound is not None and count >= bound:
+                return reason
+        return TerminalReason.MAX_LOOP_EXCEEDED if exceeded_edge(bounds, self.edge_counts) else None
+
+    def _elapsed(self) -> float:
+        return (self.clock() - self.created_at).total_seconds()
+
+    def count_edge(self, edge: str) -> int:
+        """Count one more passage of an edge and return how many there were."""
+        self.edge_counts[edge] = self.edge_counts.get(edge, 0) + 1
+        return self.edge_counts[edge]
 
     def can_continue(self) -> bool:
         """Whether the next stage may run.
@@ -104,45 +139,16 @@ class Envelope(Parts):
         if reason is not None:
             self.terminal_reason = reason
             return False
-        self.termination.forget_bound()
+        held = self.terminal_reason
+        if isinstance(held, TerminalReason) and held.classification is ReasonClass.BOUNDS_EXCEEDED:
+            self.terminal_reason = None
         return True
 
     def terminate(self, message: str, terminal_reason: str | None = None) -> None:
         """End the request; may be called again, and keeps an earlier typed reason unless it is given one."""
-        self.termination.end(message, terminal_reason, self.clock())
-
-    # --- goals and retries
-
-    def initialize_goals(self, goals: Iterable[str]) -> None:
-        """Begin with these goals, all pending; completed stages and the stage number stay."""
-        self.goals.initialize(goals)
-
-    def advance_stage(self, satisfied_goals: Iterable[str], summary: Any = None) -> bool:
-        """Record a completed stage of goals.
-
-        Returns
-        -------
-        bool
-            Whether goals and stages are left; only then does the number grow and are the slots of the stage dropped.
-        """
-        plan_id = self.outputs.get(self.slot_names.archive, {}).get("plan_id")
-        has_more = self.goals.advance(satisfied_goals, summary, plan_id)
-        if has_more:
-            self.slots.drop(self.slot_names.advance_reset)
-        return has_more
-
-    def get_stage_context(self) -> dict[str, Any]:
-        """Return number, completed stages, and goals by their standing, as copies."""
-        return self.goals.context()
-
-    def is_stuck(self, min_stages: int = 2) -> bool:
-        """Whether that stage number has been reached with no goal satisfied."""
-        return self.goals.is_stuck(min_stages)
-
-    def increment_iteration(self, feedback: str | None = None) -> None:
-        """Begin a new attempt: keep the feedback and the plan, drop what is to be made again."""
-        self.iteration += 1
-        self.slots.begin_anew(self.slot_names, feedback)
+        self.terminated, self.termination_reason, self.completed_at = True, message, self.clock()
+        if terminal_reason is not None:
+            self.terminal_reason = TerminalReason.read(terminal_reason)
 
     # --- questions
 
@@ -174,9 +180,11 @@ class Envelope(Parts):
         now = self.clock()
         copied = None if data is None else copied_map(data, "interrupt.data")
         expires_at = seconds_from(now, expires_in)
-        self.interruption.ask(
-            FlowInterrupt(InterruptKind.read(kind), id, now, question, message, copied, expires_at=expires_at)
-        )
+        self.ask(FlowInterrupt(InterruptKind.read(kind), id, now, question, message, copied, expires_at=expires_at))
+
+    def ask(self, interrupt: FlowInterrupt) -> None:
+        """Make this the question, in place of any earlier one."""
+        self.interrupt_pending, self.interrupt = True, interrupt
 
     def resolve_interrupt(self, response: InterruptResponse | Mapping[str, Any]) -> None:
         """Keep an answer, received now, beside its question; nothing is pending any more.
@@ -186,65 +194,27 @@ class Envelope(Parts):
         InterruptError
             The answer has a part that nobody knows, or of the wrong type; the question stays pending.
         """
-        self.interruption.resolve(response, self.clock())
+        if self.interrupt is not None:
+            self.interrupt.response = InterruptResponse.read(self.interrupt.id, response, self.clock())
+        self.interrupt_pending = False
 
     def clear_interrupt(self) -> None:
         """Take the question back."""
-        self.interruption.clear()
+        self.interrupt_pending, self.interrupt = False, None
 
     def ask_next_interrupt(self) -> bool:
         """Ask the next queued question unless one is pending; return whether one is then."""
-        return self.interruption.ask_next()
+        if self.pending_interrupt is None and self.interrupt_queue:
+            self.ask(self.interrupt_queue.pop(0))
+        return self.pending_interrupt is not None
 
     def has_pending_interrupt(self) -> bool:
         """Whether there is a question without an answer."""
-        return self.interruption.pending is not None
+        return self.pending_interrupt is not None
 
     def get_interrupt_kind(self) -> InterruptKind | str | None:
         """Return the kind of the latest question, answered or not, or None."""
         return None if self.interrupt is None else self.interrupt.kind
-
-    # --- parallel stages
-
-    def start_stage(self, name: str) -> None:
-        """Mark a stage as active."""
-        self.stages.start(name)
-
-    def complete_stage(self, name: str) -> None:
-        """Mark a stage as completed, whether or not it was started."""
-        self.stages.complete(name)
-
-    def fail_stage(self, name: str, error: str) -> None:
-        """Mark a stage as failed."""
-        self.stages.fail(name, error)
-
-    def is_stage_active(self, name: str) -> bool:
-        """Whether the stage is active."""
-        return self.active_stages.get(name, False)
-
-    def is_stage_completed(self, name: str) -> bool:
-        """Whether the stage is completed."""
-        return self.completed_stage_set.get(name, False)
-
-    def is_stage_failed(self, name: str) -> bool:
-        """Whether the stage failed, be it without a message."""
-        return name in self.failed_stages
-
-    def get_active_stage_count(self) -> int:
-        """Return how many stages are listed as active."""
-        return len(self.active_stages)
-
-    def get_completed_stage_count(self) -> int:
-        """Return how many stages are listed as completed."""
-        return len(self.completed_stage_set)
-
-    def all_stages_complete(self) -> bool:
-        """Whether there is an order of stages and all in it are completed."""
-        return self.stages.all_complete()
-
-    def has_failures(self) -> bool:
-        """Whether any stage failed."""
-        return bool(self.failed_stages)
 
     # --- the whole
 
@@ -313,11 +283,14 @@ class Envelope(Parts):
             Somebody put a value into it that cannot be copied.
         """
         twin = copy.copy(self)
-        for part in PARTS:
-            value = getattr(self, part)
-            copies = {each.name: deep_copy(getattr(value, each.name), each.name) for each in fields(value)}
-            setattr(twin, part, replace(value, **copies))
+        for name in FIELDS:
+            setattr(twin, name, deep_copy(getattr(self, name), name))
         return twin
+
+    def take_over(self, other: Contents) -> None:
+        """Become, in place, what another envelope is; the values are shared with it."""
+        for name in FIELDS:
+            setattr(self, name, getattr(other, name))
 
 
 def create_envelope(
@@ -334,12 +307,17 @@ def create_envelope(
     new_id: IdSource = random_id,
 ) -> Envelope:
     """Return a fresh envelope for a message; user and session are taken as they are, even if empty."""
-    envelope = Envelope(bounds=bounds, slot_names=slot_names, clock=clock, new_id=new_id)
-    envelope.raw_input, envelope.user_id, envelope.session_id = user_message, user_id, session_id
+    envelope = Envelope(
+        raw_input=user_message,
+        user_id=user_id,
+        metadata=copied_map(metadata or {}, "metadata"),
+        stage_order=list(stage_order or ()),
+        bounds=bounds,
+        slot_names=slot_names,
+        clock=clock,
+        new_id=new_id,
+    )
+    envelope.session_id = session_id
     if request_id is not None:
         envelope.request_id = request_id
-    if metadata is not None:
-        envelope.metadata = copied_map(metadata, "metadata")
-    if stage_order is not None:
-        envelope.stage_order = list(stage_order)
     return envelope

@@ -15,17 +15,11 @@ from divebook.engine.bounds import dollars
 from divebook.engine.ledger import Hop
 from divebook.engine.state import ENDED, FAILED, IN_STEP, ExecutionState
 from divebook.events.event import to_datetime
-from divebook.pipeline.envelope import Envelope
-from divebook.pipeline.envelope.audit import Audit, ProcessingRecord
-from divebook.pipeline.envelope.copying import copied_map
+from divebook.pipeline.envelope.contents import END, START, ProcessingRecord
 from divebook.pipeline.envelope.enums import InterruptKind, ProcessingStatus, TerminalReason
-from divebook.pipeline.envelope.identity import Identity
-from divebook.pipeline.envelope.interrupt import FlowInterrupt, Interruption, InterruptResponse
-from divebook.pipeline.envelope.slots import Slots
-from divebook.pipeline.envelope.stages import END, START, Stages
-from divebook.pipeline.envelope.termination import Termination
-from divebook.pipeline.envelope.times import to_text
-from divebook.pipeline.envelope.usage import Usage
+from divebook.pipeline.envelope.envelope import Envelope
+from divebook.pipeline.envelope.interrupt import FlowInterrupt, InterruptResponse
+from divebook.pipeline.envelope.plain import copied_map, to_text
 from divebook.questions import Question
 from divebook.questions.kinds import EXPIRED
 
@@ -42,76 +36,74 @@ def envelope_of(state: ExecutionState, steps: Sequence[str] = ()) -> Envelope:
     steps
         The steps of the workflow, as they are written.
     """
-    envelope = Envelope(bounds=state.bounds, clock=lambda: to_datetime(state.last_us), new_id=lambda _: "")
-    envelope.identity = _identity(state)
-    envelope.usage = _usage(state)
-    envelope.termination = _termination(state)
-    envelope.interruption = _interruption(state)
-    envelope.audit = Audit(_history(state, steps), _errors(state))
-    envelope.slots = Slots(_outputs(state))
-    envelope.stages = _stages(state, steps)
-    return envelope
-
-
-def _moment(microseconds: int | None) -> datetime:
-    return NEVER if microseconds is None else to_datetime(microseconds)
-
-
-def _identity(state: ExecutionState) -> Identity:
-    given, began = state.identity, _moment(state.started_us)
-    return Identity(
-        envelope_id=state.execution_id,
-        request_id=str(given.get("request_id") or state.execution_id),
-        session_id=str(given.get("session_id") or ""),
-        created_at=began,
-        received_at=began,
-        user_id=str(given.get("user_id") or "anonymous"),
-        raw_input=str(given.get("raw_input") or ""),
-        metadata=copied_map(given.get("metadata") or {}, "metadata"),
-    )
-
-
-def _usage(state: ExecutionState) -> Usage:
     ledger, used = state.ledger, state.usage
-    return Usage(
+    return Envelope(
+        bounds=state.bounds,
+        clock=lambda: to_datetime(state.last_us),
+        new_id=lambda _: "",
         iteration=ledger.iterations,
         llm_call_count=ledger.llm_calls,
         agent_hop_count=ledger.agent_hops,
         token_count=used.input_tokens + used.output_tokens,
         cost=dollars(used.cost),
         edge_counts=dict(sorted(ledger.edges.items())),
+        processing_history=_history(state, steps),
+        errors=_errors(state),
+        outputs=_outputs(state),
+        **_identity(state),
+        **_termination(state),
+        **_interruption(state),
+        **_stages(state, steps),
     )
 
 
-def _termination(state: ExecutionState) -> Termination:
+def _moment(microseconds: int | None) -> datetime:
+    return NEVER if microseconds is None else to_datetime(microseconds)
+
+
+def _identity(state: ExecutionState) -> dict[str, Any]:
+    given, began = state.identity, _moment(state.started_us)
+    return {
+        "envelope_id": state.execution_id,
+        "request_id": str(given.get("request_id") or state.execution_id),
+        "session_id": str(given.get("session_id") or ""),
+        "created_at": began,
+        "received_at": began,
+        "user_id": str(given.get("user_id") or "anonymous"),
+        "raw_input": str(given.get("raw_input") or ""),
+        "metadata": copied_map(given.get("metadata") or {}, "metadata"),
+    }
+
+
+def _termination(state: ExecutionState) -> dict[str, Any]:
     """Return how it ended; before that, the bound at which it waits."""
     if not state.is_over:
         asked = (question.data or {} for question in state.pending_interrupts())
         reason = next((data["reason"] for data in asked if "bound" in data and data.get("reason")), None)
-        return Termination(terminal_reason=None if reason is None else TerminalReason.read(reason))
+        return {"terminal_reason": None if reason is None else TerminalReason.read(reason)}
     ended = None if state.ended_us is None else to_datetime(state.ended_us)
     reason = None if state.reason is None else TerminalReason.read(state.reason)
-    return Termination(
-        terminated=True,
-        termination_reason=state.error or state.lifecycle,
-        terminal_reason=reason,
-        completed_at=ended,
-    )
+    return {
+        "terminated": True,
+        "termination_reason": state.error or state.lifecycle,
+        "terminal_reason": reason,
+        "completed_at": ended,
+    }
 
 
 # --- questions -----------------------------------------------------------------------------------------------------
 
 
-def _interruption(state: ExecutionState) -> Interruption:
+def _interruption(state: ExecutionState) -> dict[str, Any]:
     """Return the oldest open question and those behind it; where none is open, the one that was settled last."""
     pending = [_question(found) for found in state.pending_interrupts()]
     if pending and not state.is_over:
-        return Interruption(interrupt_pending=True, interrupt=pending[0], interrupt_queue=pending[1:])
+        return {"interrupt_pending": True, "interrupt": pending[0], "interrupt_queue": pending[1:]}
     settled = [found for found in state.interrupts.values() if not found.is_open]
     if not settled:
-        return Interruption()
+        return {}
     last = max(settled, key=lambda found: (found.settled_us or 0, found.raised_us, found.interrupt_id))
-    return Interruption(interrupt=_question(last))
+    return {"interrupt": _question(last)}
 
 
 def _question(found: Question) -> FlowInterrupt:
@@ -184,18 +176,18 @@ def _refuse(constant: str) -> None:
 # --- stages --------------------------------------------------------------------------------------------------------
 
 
-def _stages(state: ExecutionState, steps: Sequence[str]) -> Stages:
+def _stages(state: ExecutionState, steps: Sequence[str]) -> dict[str, Any]:
     paths = sorted(state.paths.values(), key=lambda path: path.number)
     active = [path for path in paths if path.phase != ENDED]
     failed = {path.current_step: path.error for path in paths if path.status == FAILED and path.error}
-    return Stages(
-        current_stage=active[0].current_step if active else END if state.paths else START,
-        stage_order=list(steps),
-        active_stages={path.current_step: True for path in active if path.phase == IN_STEP},
-        completed_stage_set=_completed(state, steps),
-        failed_stages=failed,
-        parallel_mode=len(active) > 1,
-    )
+    return {
+        "current_stage": active[0].current_step if active else END if state.paths else START,
+        "stage_order": list(steps),
+        "active_stages": {path.current_step: True for path in active if path.phase == IN_STEP},
+        "completed_stage_set": _completed(state, steps),
+        "failed_stages": failed,
+        "parallel_mode": len(active) > 1,
+    }
 
 
 def _completed(state: ExecutionState, steps: Sequence[str]) -> dict[str, bool]:

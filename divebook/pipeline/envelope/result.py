@@ -4,46 +4,46 @@ from __future__ import annotations
 
 from typing import Any
 
-from divebook.pipeline.envelope.copying import copied_map, copied_maps
+from divebook.pipeline.envelope.contents import Contents
 from divebook.pipeline.envelope.enums import InterruptKind
 from divebook.pipeline.envelope.interrupt import FlowInterrupt
-from divebook.pipeline.envelope.parts import Parts
+from divebook.pipeline.envelope.plain import copied_map, copied_maps
 
 
-def final_response(parts: Parts) -> str | None:
+def final_response(envelope: Contents) -> str | None:
     """Return the text to show: a pending question, else the response slot's text, else None."""
-    pending = parts.interruption.pending
+    pending = envelope.pending_interrupt
     if pending and pending.kind == InterruptKind.CLARIFICATION and pending.question:
         return pending.question
     if pending and pending.kind == InterruptKind.CONFIRMATION and pending.message:
         return pending.message
-    response = parts.outputs.get(parts.slot_names.response, {}).get(parts.slot_names.response_key)
+    response = envelope.outputs.get(envelope.slot_names.response, {}).get(envelope.slot_names.response_key)
     return response if isinstance(response, str) else None
 
 
-def write_result(parts: Parts) -> dict[str, Any]:
+def write_result(envelope: Contents) -> dict[str, Any]:
     """Return what a caller of the whole request wants to know, as plain data and copies."""
-    reason = parts.terminal_reason
+    reason = envelope.terminal_reason
     result: dict[str, Any] = {
-        "envelope_id": parts.envelope_id,
-        "request_id": parts.request_id,
-        "user_id": parts.user_id,
-        "session_id": parts.session_id,
-        "current_stage": parts.current_stage,
-        "terminated": parts.terminated,
-        "termination_reason": parts.termination_reason,
+        "envelope_id": envelope.envelope_id,
+        "request_id": envelope.request_id,
+        "user_id": envelope.user_id,
+        "session_id": envelope.session_id,
+        "current_stage": envelope.current_stage,
+        "terminated": envelope.terminated,
+        "termination_reason": envelope.termination_reason,
         "terminal_reason": None if reason is None else str(reason),
-        "response": final_response(parts),
-        "interrupt_pending": parts.interrupt_pending,
-        "iteration": parts.iteration,
-        "llm_call_count": parts.llm_call_count,
-        "processing_time_ms": parts.audit.total_ms(),
-        "errors": copied_maps(parts.errors, "errors"),
+        "response": final_response(envelope),
+        "interrupt_pending": envelope.interrupt_pending,
+        "iteration": envelope.iteration,
+        "llm_call_count": envelope.llm_call_count,
+        "processing_time_ms": sum(record.duration_ms for record in envelope.processing_history),
+        "errors": copied_maps(envelope.errors, "errors"),
     }
-    if parts.outputs:
-        result["outputs"] = copied_map(parts.outputs, "outputs")
-    if parts.interrupt is not None:
-        result |= _interrupt_keys(parts.interrupt, pending=parts.interrupt_pending)
+    if envelope.outputs:
+        result["outputs"] = copied_map(envelope.outputs, "outputs")
+    if envelope.interrupt is not None:
+        result |= _interrupt_keys(envelope.interrupt, pending=envelope.interrupt_pending)
     return result
 
 

@@ -7,13 +7,11 @@ from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from divebook.pipeline.envelope.copying import copied_map
+from divebook.pipeline.envelope.contents import Clock, IdSource, random_id, utc_now
 from divebook.pipeline.envelope.enums import InterruptKind, InterruptStatus
 from divebook.pipeline.envelope.envelope import Envelope
 from divebook.pipeline.envelope.interrupt import FlowInterrupt, InterruptResponse, seconds_from
-from divebook.pipeline.envelope.parts import Held
-from divebook.pipeline.envelope.sources import Clock, IdSource, random_id, utc_now
-from divebook.pipeline.envelope.times import to_text
+from divebook.pipeline.envelope.plain import copied, copied_map, plain_part
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,25 +65,26 @@ class InterruptRecord(FlowInterrupt):
     """A question with its origin and its standing; the service changes it as things happen."""
 
     status: InterruptStatus = InterruptStatus.PENDING
-    origin: Origin = NOWHERE
     resolved_at: datetime | None = None
+    request_id: str = ""
+    user_id: str = ""
+    session_id: str = ""
+    envelope_id: str = ""
+    trace_id: str = ""
+    span_id: str = ""
 
-    request_id = Held[str]("origin")
-    user_id = Held[str]("origin")
-    session_id = Held[str]("origin")
-    envelope_id = Held[str]("origin")
-    trace_id = Held[str]("origin")
-    span_id = Held[str]("origin")
+    @property
+    def origin(self) -> Origin:
+        """Where it comes from."""
+        return Origin(**{each.name: getattr(self, each.name) for each in fields(Origin)})
 
     def to_dict(self) -> dict[str, Any]:
         """Return the question, its standing and its origin as plain data."""
-        resolved = None if self.resolved_at is None else to_text(self.resolved_at)
-        standing = {"status": str(self.status), "resolved_at": resolved}
-        return {**FlowInterrupt.to_dict(self), **standing, **asdict(self.origin)}
+        return plain_part(self, InterruptRecord, "interrupt")
 
     def as_interrupt(self) -> FlowInterrupt:
         """Return the question alone, as an independent value."""
-        twin = self.clone()
+        twin = copied(self, "interrupt")
         return FlowInterrupt(**{each.name: getattr(twin, each.name) for each in fields(FlowInterrupt)})
 
 
@@ -163,7 +162,7 @@ class InterruptService:
             message,
             None if data is None else copied_map(data, "data"),
             expires_at=seconds_from(now, lifetime),
-            origin=origin,
+            **asdict(origin),
         )
         self._records[record.id] = self._pending[record.id] = record
         return record
@@ -182,14 +181,14 @@ class InterruptService:
     def ask(self, envelope: Envelope, kind: str, **details: Any) -> InterruptRecord:
         """Register a question of an envelope, which keeps a copy as its present one; for details see `create`."""
         record = self.create(kind, origin=Origin.of(envelope), **details)
-        envelope.interruption.ask(record.as_interrupt())
+        envelope.ask(record.as_interrupt())
         return record
 
     def answer(
         self, envelope: Envelope, response: InterruptResponse | Mapping[str, Any], user_id: str = ""
     ) -> InterruptRecord | None:
         """Answer the present question of an envelope, which keeps the answer if it counts; see `resolve`."""
-        pending = envelope.interruption.pending
+        pending = envelope.pending_interrupt
         record = None if pending is None else self.resolve(pending.id, response, user_id)
         if record is not None:
             envelope.resolve_interrupt(response)

@@ -29,7 +29,7 @@ from divebook.pipeline.compiled import (
 )
 from divebook.pipeline.config import PipelineConfig
 from divebook.pipeline.envelope import Envelope, FlowInterrupt, InterruptKind, SlotNames, merge_branches
-from divebook.pipeline.envelope.stages import END
+from divebook.pipeline.envelope.contents import END
 from divebook.pipeline.stage import AgentStage
 from divebook.pipeline.stages import progress
 from divebook.pipeline.stages.functions import NO_FUNCTIONS, StageFunctions, called

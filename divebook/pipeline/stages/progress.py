@@ -8,7 +8,7 @@ from typing import Any
 
 from divebook.pipeline.config import PipelineConfig, RunMode
 from divebook.pipeline.envelope import Envelope, InterruptKind, ReasonClass, TerminalReason, edge_key
-from divebook.pipeline.envelope.stages import END, START
+from divebook.pipeline.envelope.contents import END, START
 from divebook.pipeline.order import ready_stages
 from divebook.pipeline.stage import ASKING, AgentStage
 
@@ -127,7 +127,7 @@ def go_on(config: PipelineConfig, envelope: Envelope, stage: AgentStage, target:
 
 def _pass_edge(config: PipelineConfig, envelope: Envelope, source: str, target: str) -> str:
     edge = edge_key(source, target)
-    passed = envelope.usage.count_edge(edge)
+    passed = envelope.count_edge(edge)
     if config.order.index(target) < config.order.index(source):
         envelope.increment_iteration()
     limit = config.edge_limit(source, target)

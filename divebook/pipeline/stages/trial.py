@@ -15,7 +15,6 @@ from divebook.engine.operations import ACTION_EXECUTION, AGENT_RESPONSE, Reserve
 from divebook.errors import BoundExceededError, StageTimeoutError, StepError
 from divebook.execution.context import StepContext
 from divebook.pipeline.envelope import Envelope
-from divebook.pipeline.envelope.parts import PARTS
 from divebook.pipeline.stage import AgentStage
 from divebook.pipeline.stages.functions import StageFunction, StageResult, called
 
@@ -127,9 +126,8 @@ class Trial:
 
 def take_over(envelope: Envelope, state: Mapping[str, Any]) -> None:
     """Make an envelope what a state says, in place."""
-    read = Envelope.from_state_dict(state, slot_names=envelope.slot_names, clock=envelope.clock, new_id=envelope.new_id)
-    for part in PARTS:
-        setattr(envelope, part, getattr(read, part))
+    names, clock, new_id = envelope.slot_names, envelope.clock, envelope.new_id
+    envelope.take_over(Envelope.from_state_dict(state, slot_names=names, clock=clock, new_id=new_id))
 
 
 def _plain(stage: str, part: str, told: Any) -> dict[str, Any]:

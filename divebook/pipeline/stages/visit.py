@@ -13,7 +13,7 @@ from divebook.errors import DivergenceError, StepError, StoreError
 from divebook.execution.context import StepContext
 from divebook.pipeline.config import PipelineConfig
 from divebook.pipeline.envelope import Envelope, ProcessingStatus, TerminalReason
-from divebook.pipeline.envelope.times import to_text
+from divebook.pipeline.envelope.plain import to_text
 from divebook.pipeline.stage import AgentStage
 from divebook.pipeline.stages.functions import StageFunctions
 from divebook.pipeline.stages.progress import question_id

@@ -1,0 +1,277 @@
+"""Plain data from what an envelope holds, and back; how, the types of the fields say.
+
+What comes from outside may be wrong anywhere: what cannot be used is left out, and noted.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from decimal import Decimal, InvalidOperation
+from types import NoneType, UnionType
+from typing import Any, ClassVar, Final, Union, get_args, get_origin, get_type_hints
+
+from divebook.bounds import Bounds
+from divebook.errors import BoundsError, UncopyableValueError
+from divebook.events.values import MAX_DEPTH
+
+SPARSE: Final = {"sparse": True}
+"""Metadata of a field that is left out of plain data where it is None."""
+
+UNREADABLE: Final[Any] = object()
+"""Stands for a value that cannot be used."""
+
+_IMMUTABLE = (str, int, float, complex, bool, bytes, type(None), Decimal, date, time, timedelta, tzinfo)
+_DEPTH = 2
+"""How deep the entries of the deepest fields are nested, so that what was read can be written again."""
+_SHOWN = 60
+"""Characters of a wrong text that a problem shows."""
+
+
+class Part:
+    """Base of the dataclasses that an envelope's fields hold."""
+
+    __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+
+def to_text(moment: datetime) -> str:
+    """Return a moment as RFC 3339 text: UTC, microseconds, ``Z``; one without an offset counts as UTC."""
+    return _in_utc(moment).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def to_moment(value: object) -> datetime | None:
+    """Return the moment, aware and in UTC, that a text or a datetime stands for, or None if it stands for none."""
+    try:
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+        return _in_utc(moment) if isinstance(moment, datetime) and moment.tzinfo else None
+    except (ValueError, OverflowError):  # no date, or one before the year 1 once it is in UTC
+        return None
+
+
+def _in_utc(moment: datetime) -> datetime:
+    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+# --- copies ----------------------------------------------------------------------------------------------------------
+
+
+def deep_copy(value: Any, path: str, depth: int = 0) -> Any:
+    """Return an independent copy.
+
+    Parameters
+    ----------
+    value
+        Anything; plain data is the rule.
+    path
+        Name of the value, for the error.
+    depth
+        How deep it is nested already.
+
+    Raises
+    ------
+    UncopyableValueError
+        With the path to the part that cannot be copied, or is nested deeper than 200 levels.
+    """
+    kind = type(value)
+    if isinstance(value, _IMMUTABLE):
+        return value
+    if depth >= MAX_DEPTH:
+        raise UncopyableValueError(path, f"nested deeper than {MAX_DEPTH} levels, perhaps a part of itself")
+    if kind is dict:
+        return {key: deep_copy(item, f"{path}.{key}", depth + 1) for key, item in value.items()}
+    if kind in (list, tuple, set, frozenset):
+        return kind(deep_copy(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value))
+    if isinstance(value, Part):
+        return copied(value, path, depth)
+    try:
+        return copy.deepcopy(value)
+    except Exception as error:
+        raise UncopyableValueError(path, f"{kind.__qualname__} objects refuse it ({error})") from error
+
+
+def copied(part: Any, path: str, depth: int = 0) -> Any:
+    """Return an independent copy of a part."""
+    names = [each.name for each in fields(part)]
+    return replace(part, **{name: deep_copy(getattr(part, name), f"{path}.{name}", depth) for name in names})
+
+
+def copied_map(value: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """Return an independent copy of a mapping, as a dict."""
+    return {key: deep_copy(item, f"{path}.{key}", 1) for key, item in value.items()}
+
+
+def copied_maps(values: Sequence[Mapping[str, Any] | None], path: str) -> list[dict[str, Any] | None]:
+    """Return independent copies of a list's mappings; None stays None."""
+    return [None if item is None else copied_map(item, f"{path}[{index}]") for index, item in enumerate(values)]
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+def plain(value: Any, path: str) -> Any:
+    """Return the value of a field as plain data, which shares nothing with it; raises `UncopyableValueError`."""
+    if isinstance(value, datetime):
+        return to_text(value)
+    if isinstance(value, str | Decimal):
+        return str(value)
+    if isinstance(value, Bounds):
+        return value.to_dict()
+    if isinstance(value, Part):
+        return plain_part(value, type(value), path)
+    if isinstance(value, list) and value and isinstance(value[0], Part):
+        return [plain_part(item, type(item), f"{path}[{index}]") for index, item in enumerate(value)]
+    return deep_copy(value, path)
+
+
+def plain_part(part: Part, kind: type[Part], path: str) -> dict[str, Any]:
+    """Return the fields of a part that are those of a class."""
+    written = {each.name: plain(getattr(part, each.name), f"{path}.{each.name}") for each in fields(kind)}
+    return {each.name: written[each.name] for each in fields(kind) if not _is_left_out(each, written[each.name])}
+
+
+def _is_left_out(each: Field[Any], value: Any) -> bool:
+    return value is None and "sparse" in each.metadata
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+types_of: Callable[[type], dict[str, Any]] = functools.cache(get_type_hints)
+"""Gives the types of a class's fields."""
+
+
+@dataclass(slots=True)
+class PlainReading:
+    """One pass over plain data: returns what it stands for, and keeps a list of what it cannot use."""
+
+    now: datetime
+    """Stands in for moments that cannot be read."""
+    problems: list[str] = field(default_factory=list)
+
+    def refuse(self, path: str, value: Any, wanted: str) -> Any:
+        """Note a value that is something else than wanted."""
+        shown = repr(value[:_SHOWN]) if isinstance(value, str) else type(value).__name__
+        self.problems.append(f"{path}: {wanted} wanted, not {shown}")
+        return UNREADABLE
+
+    def read(self, kind: Any, value: Any, path: str) -> Any:
+        """Return what a value stands for in a field of a type; of alternatives the first is meant, or None."""
+        origin, arguments = get_origin(kind), get_args(kind)
+        if origin in (Union, UnionType):
+            return None if value is None and NoneType in arguments else self.read(arguments[0], value, path)
+        if origin is list:
+            return self._list(arguments[0], value, path)
+        if origin is dict:
+            return self._mapping(arguments[1], value, path)
+        if kind in _SCALARS:
+            return _SCALARS[kind](self, value, path)
+        if issubclass(kind, Part):
+            return self._part(kind, value, path)
+        text = self._text(value, path)
+        return text if text is UNREADABLE else kind.read(text)
+
+    def _text(self, value: Any, path: str) -> Any:
+        return str(value) if isinstance(value, str) else self.refuse(path, value, "a text")
+
+    def _flag(self, value: Any, path: str) -> Any:
+        return value if isinstance(value, bool) else self.refuse(path, value, "true or false")
+
+    def _count(self, value: Any, path: str) -> Any:
+        """Return a whole number; fractions are cut off."""
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+        if not isinstance(value, float) or not math.isfinite(value):
+            return self.refuse(path, value, "a whole number")
+        if not value.is_integer():
+            self.refuse(path, value, "a whole number")
+        return int(value)
+
+    def _amount(self, value: Any, path: str) -> Any:
+        try:
+            amount = Decimal(str(value)) if isinstance(value, str | int | float | Decimal) else Decimal("nan")
+        except (InvalidOperation, ValueError):  # the latter for integers that are too long to be written
+            amount = Decimal("nan")
+        usable = amount.is_finite() and not isinstance(value, bool)
+        return amount if usable else self.refuse(path, value, "an amount")
+
+    def _moment(self, value: Any, path: str) -> Any:
+        moment = to_moment(value)
+        return self.refuse(path, value, "a time such as 2026-01-25T10:00:00Z") if moment is None else moment
+
+    def _data(self, value: Any, path: str) -> Any:
+        try:
+            return deep_copy(value, path, _DEPTH)
+        except UncopyableValueError as error:
+            self.problems.append(str(error))
+            return UNREADABLE
+
+    def _bounds(self, value: Any, path: str) -> Any:
+        """Return bounds with those of their keys that can be read; what is absent is not bounded."""
+        given = self._mapping(Any, value, path)
+        if given is UNREADABLE:
+            return UNREADABLE
+        return Bounds.read({key: item for key, item in given.items() if self._is_bound(key, item)})
+
+    def _is_bound(self, key: str, value: Any) -> bool:
+        try:
+            Bounds.from_dict({key: value})
+        except BoundsError as error:
+            self.problems.append(str(error))
+            return False
+        return True
+
+    def _mapping(self, kind: Any, value: Any, path: str) -> Any:
+        """Return a mapping with the entries that can be read."""
+        if not isinstance(value, Mapping):
+            return self.refuse(path, value, "a mapping")
+        found = {}
+        for key, item in value.items():
+            if not isinstance(key, str):
+                self.refuse(f"key of {path}", key, "a text")
+            elif (entry := self.read(kind, item, f"{path}.{key}")) is not UNREADABLE:
+                found[str(key)] = entry
+        return found
+
+    def _list(self, kind: Any, value: Any, path: str) -> Any:
+        """Return a list; texts that cannot be read become empty, what may be None becomes that, the rest is dropped."""
+        if not isinstance(value, list | tuple):
+            return self.refuse(path, value, "a list")
+        filler = "" if kind is str else None if NoneType in get_args(kind) else UNREADABLE
+        items = [self.read(kind, item, f"{path}[{index}]") for index, item in enumerate(value)]
+        filled = [filler if item is UNREADABLE else item for item in items]
+        return [item for item in filled if item is not UNREADABLE]
+
+    def _part(self, kind: type[Part], given: Any, path: str) -> Any:
+        if not isinstance(given, Mapping):
+            return self.refuse(path, given, "a mapping")
+        types = types_of(kind)
+        return kind(**{each.name: self._field(each, types[each.name], given, path) for each in fields(kind)})
+
+    def _field(self, each: Field[Any], kind: Any, given: Mapping[str, Any], path: str) -> Any:
+        """Return one field of a part; a missing one is a problem as well, unless it may be left out."""
+        value = UNREADABLE
+        if each.name in given:
+            value = self.read(kind, given[each.name], f"{path}.{each.name}")
+        elif "sparse" not in each.metadata:
+            self.problems.append(f"{path}.{each.name}: missing")
+        if value is not UNREADABLE:
+            return value
+        if each.default is not MISSING:
+            return each.default
+        return self.now if kind is datetime else 0 if kind is int else ""
+
+
+_SCALARS: Final[Mapping[Any, Callable[[PlainReading, Any, str], Any]]] = {
+    Any: PlainReading._data,  # noqa: SLF001 - its own methods
+    str: PlainReading._text,  # noqa: SLF001
+    bool: PlainReading._flag,  # noqa: SLF001
+    int: PlainReading._count,  # noqa: SLF001
+    Decimal: PlainReading._amount,  # noqa: SLF001
+    datetime: PlainReading._moment,  # noqa: SLF001
+    Bounds: PlainReading._bounds,  # noqa: SLF001
+}
