@@ -517,11 +517,23 @@ class ExecutionWaitingError(ExecutionError):
 
 
 class DivergenceError(ExecutionError):
-    """The definition asks for something other than what the history recorded at the same place."""
+    """The definition asks for something other than what the history recorded at the same place.
 
-    def __init__(self, place: str, recorded: str, requested: str) -> None:
-        self.place, self.recorded, self.requested = place, recorded, requested
+    Parameters
+    ----------
+    place
+        Path, step, visit, item and number of the operation.
+    recorded, requested
+        The operation, or question, in the log and in the code, in a few words.
+    changes
+        The arguments that differ, one text each, with both values.
+    """
+
+    def __init__(self, place: str, recorded: str, requested: str, changes: Sequence[str] = ()) -> None:
+        self.place, self.recorded, self.requested, self.changes = place, recorded, requested, tuple(changes)
+        what = f" ({'; '.join(self.changes)})" if self.changes else ""
         super().__init__(
-            f"history and definition disagree at {place}: recorded {recorded}, now asked for {requested}. "
-            "Run the recorded definition, or start a new execution"
+            f"history and definition disagree at {place}: recorded {recorded}, now asked for {requested}{what}. "
+            "What is recorded there is not used for it. Put the code back as it was and resume the execution, or start "
+            "a new one; put changes into `if await ctx.version(...)` where executions that began before must go on"
         )

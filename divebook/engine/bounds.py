@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -136,8 +135,7 @@ def dollars(nanodollars: int) -> Decimal:
 
 def question_about(state: ExecutionState, found: Exhausted) -> str:
     """Return the id of the question whether to raise a bound: one for all paths that meet it."""
-    told = f"{state.execution_id}/bound/{found.bound}/{found.edge}/{found.limit}/{state.stops}"
-    return f"ask_{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+    return state.question_id("bound", found.bound, found.edge, found.limit, state.stops)
 
 
 def facts_about(state: ExecutionState, found: Exhausted, path: str, step: str) -> tuple[Fact, ...]:

@@ -86,6 +86,7 @@ def fold(execution_id: str, events: Iterable[Event], state: ExecutionState | Non
 def _execution_started(_state: ExecutionState, event: Event, data: catalog.ExecutionStarted) -> Changes:
     return {
         "workflow_name": data.workflow_name,
+        "seed": data.seed or event.execution_id,
         "inputs": data.inputs,
         "fingerprint": data.fingerprint,
         "lifecycle": RUNNING,
@@ -150,8 +151,12 @@ def _without_failures(opened: OpenStep) -> Map[str, OperationRecord]:
     """
     failures = (record for record in opened.operations.values() if record.status == FAILED)
     failed = sorted(failures, key=lambda record: record.ended_sequence)
-    forgotten = {record.operation_id for record in (failed[-1:] if opened.step_type == FUNCTION else failed)}
-    return Map({key: record for key, record in opened.operations.items() if key not in forgotten})
+    kept = opened.operations
+    for record in failed[-1:] if opened.step_type == FUNCTION else failed:
+        key = record.operation_id
+        is_child = record.operation_type == CHILD_WORKFLOW  # which is taken up again, not started anew
+        kept = kept.set(key, record._replace(status=PENDING)) if is_child else kept.delete(key)
+    return kept
 
 
 def _status_of(path: PathState) -> str:

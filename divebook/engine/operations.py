@@ -26,6 +26,29 @@ SIGNAL_WAIT = "signal_wait"
 CHILD_WORKFLOW = "child_workflow"
 """Runs another workflow as an execution of its own, whose end comes as a signal with the id of that execution."""
 
+NAMED_BY = {
+    ACTION_EXECUTION: "action_name",
+    AGENT_RESPONSE: "agent",
+    CHILD_WORKFLOW: "workflow",
+    DOCUMENT_READ: "path",
+    SIGNAL_WAIT: "signal",
+    "step_execution": "step",
+    "version_decision": "change_id",
+}
+"""The parameter that names what is called, by type of operation."""
+
+
+def operation_name(operation_type: str, parameters: Mapping[str, Any] | None) -> str | None:
+    """Return the name of what an operation calls: an action, an agent, a function, a signal.
+
+    >>> operation_name("action_execution", {"action_name": "Print", "params": {}})
+    'Print'
+    """
+    key = NAMED_BY.get(operation_type)
+    name = None if key is None or parameters is None else parameters.get(key)
+    return name if isinstance(name, str) and name else None
+
+
 Write: TypeAlias = Callable[[str], None]
 """Takes the next piece of a text that is being written."""
 StreamedCall: TypeAlias = Callable[[Write], Awaitable[Any]]

@@ -6,6 +6,7 @@ same whether it is the tenth or the ten-thousandth. Only `engine.evolve` makes n
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -221,6 +222,8 @@ class ExecutionState(Snapshot):
 
     execution_id: str
     workflow_name: str = ""
+    seed: str = ""
+    """What the ids of its questions are made of, beside their places: a copy of the log keeps it."""
     lifecycle: str = PENDING
     """Status without regard to waiting; `status` is what to show."""
     inputs: Mapping[str, Any] = EMPTY
@@ -334,6 +337,11 @@ class ExecutionState(Snapshot):
     def ended_at(self) -> datetime | None:
         """When it ended, UTC."""
         return None if self.ended_us is None else to_datetime(self.ended_us)
+
+    def question_id(self, *about: object) -> str:
+        """Return the id of the question about something, the same in every copy of the log."""
+        text = "/".join(map(str, (self.seed or self.execution_id, *about)))
+        return f"ask_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
     def pending_interrupts(self) -> list[Question]:
         """Return the questions without an answer, oldest first."""

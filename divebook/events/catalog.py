@@ -100,6 +100,8 @@ class ExecutionStarted(Payload):
     notebook: str | None = None
     cell: str | None = None
     """The notebook and the cell that started it, where they are known."""
+    seed: str | None = None
+    """What the ids of its questions are made of, beside their places; a copy under another id keeps it."""
 
     @property
     def came_from(self) -> str:
@@ -357,6 +359,8 @@ class OperationStarted(Payload):
     """Its place within the step: a number in order of calls, or a name such as a tool-call id."""
     reserved: Mapping[str, int] | None = None
     """What it may consume at most, counted as spent until it has ended: ``tokens``, ``cost`` in nanodollars."""
+    name: str | None = None
+    """What is called: the action, agent, function, workflow or signal."""
 
 
 @_event("operation_completed", "operation_id", "operation_type")

@@ -50,7 +50,7 @@ async def retried(
         failures, delay = _failures(recorder, place, item)
         if failures and delay > 0:
             name = f"retry-{failures}" if key is None else f"{key}-retry-{failures}"
-            await recorder.sleep(place._replace(key=name), delay)
+            await recorder.signals.sleep(place._replace(key=name), delay)
         try:
             return await make(failures)
         except Exception as error:

@@ -1,17 +1,19 @@
-"""Executions that others started: begun once, taken up with their parent, and their parent told of their end."""
+"""Executions that others started: begun once, taken up with their parent, which hears of their end."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 from divebook.bounds import Bounds
-from divebook.engine.operations import CHILD_WORKFLOW
-from divebook.engine.state import RUNNING, ExecutionState
-from divebook.events.ids import type_id
-
-ID_BITS = 74
+from divebook.engine.bounds import left_of
+from divebook.engine.operations import CHILD_WORKFLOW, Place
+from divebook.engine.retries import names_of
+from divebook.engine.state import COMPLETED, PENDING, RUNNING, ExecutionState, OperationRecord
+from divebook.errors import ExecutionError
+from divebook.execution.clock import Chance, Ids
+from divebook.execution.once import Once, Wanted
+from divebook.execution.waits import Waits
 
 
 class Child(NamedTuple):
@@ -33,12 +35,6 @@ class DriveChild(Protocol):
         """Do so; `again`: also where it has failed or was cancelled."""
 
 
-def child_id(parent: ExecutionState, operation_id: str) -> str:
-    """Return the id of the execution that an operation starts: always the same, so that it is started once."""
-    digest = hashlib.sha256(f"{parent.execution_id}/{operation_id}".encode()).digest()
-    return type_id("exec", (parent.started_us or 0) // 1000, int.from_bytes(digest) >> (256 - ID_BITS))
-
-
 def running_children(state: ExecutionState) -> list[str]:
     """Return the ids of the executions whose end an execution waits for, or waited for when it ended."""
     opened = [path.open for path in state.paths.values() if path.open is not None]
@@ -48,3 +44,86 @@ def running_children(state: ExecutionState) -> list[str]:
         for record in records
         if record.operation_type == CHILD_WORKFLOW and record.status == RUNNING and record.signal is not None
     ]
+
+
+class Children:
+    """Runs other workflows for one execution.
+
+    The id of a child is new, and recorded before the child begins: so it is started once, whatever becomes of the
+    process and of the id of its parent.
+    """
+
+    def __init__(self, once: Once, waits: Waits, chance: Chance) -> None:
+        self._once, self._waits = once, waits
+        self._ids = Ids(once.journal.clock, chance)
+
+    async def run(self, place: Place, workflow: str, inputs: Mapping[str, Any], drive: DriveChild) -> Any:
+        """Return what another workflow came to, run as an execution of its own that is started once.
+
+        Raises
+        ------
+        OperationError
+            It did not complete.
+        Suspended
+            It waits for something from outside, and nothing else can happen here.
+        """
+        wanted = self._wanted(place, workflow, inputs)
+        child_id = wanted.parameters["signal"]
+
+        async def carry_out(record: OperationRecord | None) -> Any:
+            journal = self._once.journal
+            asked = Child(child_id, journal.execution_id, workflow, inputs, left_of(journal.state))
+            begun = record or self._once.begin(place, wanted)
+            await journal.durable()
+            ended = await self._ended(place.path, asked, drive, is_new=record is None)
+            return self._taken(place, begun, ended)
+
+        return await self._once.run(place, wanted, carry_out)
+
+    def _wanted(self, place: Place, workflow: str, inputs: Mapping[str, Any]) -> Wanted:
+        """Return the operation with the id of its child: the recorded one, also of a child that failed."""
+        record = self._once.record_of(place, place.operation_id)
+        known = None if record is None else record.signal
+        wanted = Wanted.of(
+            CHILD_WORKFLOW, {"workflow": workflow, "inputs": inputs, "signal": known or self._ids.execution()}
+        )
+        if record is None or record.status != PENDING or record.parameters_hash == wanted.digest:
+            return wanted
+        return Wanted.of(CHILD_WORKFLOW, {**wanted.parameters, "signal": self._ids.execution()})
+
+    async def _ended(self, path: str, asked: Child, drive: DriveChild, *, is_new: bool) -> ExecutionState:
+        """Return the last state of a child; whoever drives it to its end sends a signal."""
+
+        def heard() -> int:
+            return len(self._once.journal.state.signals.get(asked.id, ()))
+
+        seen = heard()
+        child = await drive(asked, again=is_new or not seen)
+        while not child.is_over:
+
+            def is_ready(before: int = seen) -> bool:
+                return heard() > before
+
+            await self._waits.until(path, is_ready)
+            seen = heard()
+            child = await drive(asked, again=False)
+        return child
+
+    def _taken(self, place: Place, record: OperationRecord, child: ExecutionState) -> Any:
+        """Record how a child ended, and count what it has consumed since that was last counted."""
+        used = self._not_counted(child)
+        if child.lifecycle == COMPLETED:
+            result = {"execution_id": child.execution_id, "status": child.lifecycle, "outputs": child.outputs}
+            self._once.complete(place, record, result, used)
+            return result
+        error = ExecutionError(
+            f"child execution {child.execution_id} of {child.workflow_name!r} is {child.lifecycle}: {child.error}"
+        )
+        raise self._once.fail(place, record, str(error), names_of(error), used)
+
+    def _not_counted(self, child: ExecutionState) -> dict[str, int] | None:
+        counted = self._once.journal.state.ledger.children.get(child.execution_id)
+        used = child.usage.to_dict() | {"requests": child.ledger.llm_calls}
+        if counted is None:
+            return {name: value for name, value in used.items() if value} or None
+        return {"requests": used["requests"] - counted} if used["requests"] > counted else None

@@ -189,7 +189,7 @@ class StepContext:
 
     def has_history_ahead(self) -> bool:
         """Whether the log holds operations of this step that its code has not asked for again yet."""
-        return self._recorder.has_history_ahead(self.place("ahead"))
+        return self._recorder.once.has_history_ahead(self.place("ahead"))
 
     async def retried(self, key: str | int, policy: Retry | None, make: Callable[[int], Awaitable[T]]) -> T:
         """Make a call as often as its policy says, and return what the attempt that succeeded gave.
@@ -213,7 +213,7 @@ class StepContext:
 
     def strands(self) -> Strands:
         """Return the concurrent strands of the step, for code that runs calls side by side."""
-        return self._recorder.strands[self.path]
+        return self._recorder.waits.strands[self.path]
 
     @staticmethod
     def storable(value: Any, path: str) -> Any:
@@ -248,7 +248,7 @@ class StepContext:
 
     async def sleep(self, seconds: float) -> None:
         """Let time pass; a restart waits only for what is left."""
-        await self._recorder.sleep(self.place(), seconds)
+        await self._recorder.signals.sleep(self.place(), seconds)
 
     async def interrupt(
         self,
@@ -301,7 +301,7 @@ class StepContext:
         )
         if has_default or default is not None:
             asked = asked._replace(default=checked_answer(asked, default, FITTING, 0))
-        return await self._recorder.ask(self.place(key), asked, expires_in)
+        return await self._recorder.asking.ask(self.place(key), asked, expires_in)
 
     async def signal(self, name: str, within: float | None = None) -> Any:
         """Wait for a signal from outside and return its payload; each is taken once, in the order of the log.
@@ -311,7 +311,7 @@ class StepContext:
         OperationError
             None came within so many seconds.
         """
-        return await self._recorder.signal(self.place(), name, within)
+        return await self._recorder.signals.take(self.place(), name, within)
 
     async def child(self, workflow: str, inputs: Mapping[str, Any], drive: DriveChild, *, key: str) -> Any:
         """Run another workflow as an execution of its own; return its id, status and outputs as they are recorded.
@@ -321,7 +321,7 @@ class StepContext:
         OperationError
             It did not complete.
         """
-        return await self._recorder.child(self.place(key), workflow, inputs, drive)
+        return await self._recorder.children.run(self.place(key), workflow, inputs, drive)
 
     async def now(self, key: str | None = None) -> datetime:
         """Return the time, recorded, UTC; `key` names the place, where calls are repeated or run side by side."""

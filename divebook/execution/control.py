@@ -7,6 +7,7 @@ import logging
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from divebook.bounds import Bounds
@@ -40,6 +41,8 @@ from divebook.store import EventStore, ExecutionRecord, Lease, Owner
 from divebook.store.durability import Durability
 from divebook.store.messages import Message
 from divebook.workflow.definition import Workflow
+
+SEED_BITS = 64
 
 _log = logging.getLogger(__name__)
 
@@ -85,7 +88,8 @@ class Control:
         """Return a pending execution, of which nothing is recorded before it is started."""
         execution_id = execution_id or Ids(self.clock, self.chance).execution()
         execution = Execution(workflow, ExecutionState(execution_id), self.store, self)
-        execution.opening, execution.durability = opening, durability
+        execution.opening = replace(opening, seed=opening.seed or f"{self.chance.bits(SEED_BITS):0{SEED_BITS // 4}x}")
+        execution.durability = durability
         self._live[execution_id] = execution
         return execution
 

@@ -160,6 +160,11 @@ class Journal:
         self._commit.schedule(self)
         return event
 
+    def event(self, sequence: int) -> Event:
+        """Return one event of the log, also one that is not written yet."""
+        pending = next((event for event in self._pending if event.sequence == sequence), None)
+        return pending or self._commit.store.read(self.execution_id, sequence - 1, 1)[0]
+
     def record_all(self, facts: Sequence[Fact]) -> None:
         """Append several facts."""
         for fact in facts:

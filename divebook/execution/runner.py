@@ -72,7 +72,7 @@ class Runner:
     def _wake(self, paths: Iterable[str]) -> None:
         for path in paths:
             if path in self._driven:
-                strands = self._recorder.strands.get(path)
+                strands = self._recorder.waits.strands.get(path)
                 if strands is not None:
                     strands.wake()
             else:
@@ -110,7 +110,7 @@ class Runner:
             def set_alarm(path: str, deadline: int) -> None:
                 alarms.start_soon(self._look_again, path, deadline)
 
-            self._recorder.deadlines = set_alarm
+            self._recorder.waits.deadlines = set_alarm
             for path, deadline in self.journal.state.deadlines():
                 set_alarm(path, deadline)
             try:
@@ -234,7 +234,7 @@ class Runner:
                 run.step.type or "unknown", dict(run.step.parameters) or None, instruction.visit
             )
             self.journal.record(started, instruction.path, run.step.name)
-        self._recorder.strands[instruction.path] = Strands()
+        self._recorder.waits.strands[instruction.path] = Strands()
         while True:
             woken = self.journal.state.paths[instruction.path].woken
             try:

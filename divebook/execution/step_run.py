@@ -88,7 +88,7 @@ class StepRun:
         names = {"inputs": journal.state.inputs, "state": self.opened.entry_variables}
         is_old = self._workflow.dialect == "dive"
         items = await self._services.evaluate_items(each.items, names, flatten=is_old)
-        strands = self._recorder.strands[self._path]
+        strands = self._recorder.waits.strands[self._path]
         iterations = Iterations(journal, self._path, self.step, each, storable(items, "items"), strands=strands)
         return await iterations.run(self._run_item, texts_only=is_old)
 

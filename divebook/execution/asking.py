@@ -1,0 +1,84 @@
+"""Questions that code asks a person, and those that a bound asks before a model is called."""
+
+from __future__ import annotations
+
+from divebook.engine.bounds import call_bound, facts_about, fails_at_bounds, question_about
+from divebook.engine.operations import Place, Reserved
+from divebook.errors import BoundExceededError, InterruptExpiredError
+from divebook.events import catalog
+from divebook.events.values import normalize
+from divebook.execution.once import Once
+from divebook.execution.waits import Waits
+from divebook.questions import Question
+from divebook.questions.kinds import EXPIRED
+
+MICROSECONDS = 1_000_000
+
+
+class Asking:
+    """Asks each question once; its answer stays with the question that was shown."""
+
+    def __init__(self, once: Once, waits: Waits) -> None:
+        self._once, self._waits = once, waits
+
+    async def ask(self, place: Place, asked: Question, expires_in: float | None = None) -> Question:
+        """Return the question that belongs to `place` with its answer; ask it if that has not been done.
+
+        Raises
+        ------
+        Suspended
+            There is no answer yet.
+        InterruptExpiredError
+            There never will be, and the question has no default.
+        DivergenceError
+            The log has another question, or a call, at this place.
+        """
+        wanted = asked._replace(id=self._once.question_id(place))
+        if self._once.look_up_question(place, wanted) is None:
+            self._raise(place, wanted, expires_in)
+        answered = await self._waits.answer(place.path, wanted.id)
+        if answered.status == EXPIRED and answered.response is None:
+            raise InterruptExpiredError(answered.id, answered.question)
+        return answered
+
+    def _raise(self, place: Place, asked: Question, expires_in: float | None) -> None:
+        expires_at = None
+        if expires_in is not None:
+            expires_at = self._once.journal.clock.now() + int(expires_in * MICROSECONDS)
+        raised = catalog.InterruptRaised(
+            asked.id,
+            asked.kind,
+            asked.question,
+            asked.message,
+            normalize(asked.data, "data"),
+            normalize(asked.schema, "schema"),
+            expires_at=expires_at,
+            default=asked.default,
+            optional=asked.optional or None,
+        )
+        self._once.record(place, raised)
+        self._waits.look_again(place.path, expires_at)
+
+    async def within_bounds(self, place: Place, reserved: Reserved) -> None:
+        """Return when the bounds of the execution allow a model call that may consume so much.
+
+        Raises
+        ------
+        BoundExceededError
+            They do not, and a person said stop, or nobody is to be asked.
+        """
+        journal = self._once.journal
+        if journal.state.bounds.max_cost is not None and not reserved.is_priced:
+            raise BoundExceededError(
+                "max_cost cannot be kept, since no price is known for this model; bound its tokens with max_tokens",
+                "max_cost",
+                "max_cost_exceeded",
+            )
+        while (found := call_bound(journal.state, reserved)) is not None:
+            if fails_at_bounds(journal.state):
+                raise BoundExceededError(str(found), found.bound, found.reason)
+            if journal.state.stopped is not None:
+                raise BoundExceededError(journal.state.stopped[0], found.bound, journal.state.stopped[1])
+            interrupt_id = question_about(journal.state, found)
+            journal.record_all(facts_about(journal.state, found, place.path, place.step))
+            await self._waits.answer(place.path, interrupt_id)

@@ -1,0 +1,213 @@
+"""The one look-up: what the log knows of an operation, and what follows from it.
+
+Every operation (a call, a timer, a wait for a signal, a child, a question) is known by its place. What it is is
+compared whenever its place is met again, and then one rule holds for each thing that the log may say:
+
+- finished: its recorded result is returned;
+- failed: its recorded error is raised, also where it would succeed by now;
+- begun: it goes on as its kind says (a timer waits for what is left, a call that may have taken effect is asked about);
+- not there: it is carried out.
+
+`tests/execution/test_once.py` tries each of these with every kind of operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from divebook.engine.operations import Place, Reserved, operation_name
+from divebook.engine.state import FAILED, PENDING, RUNNING, OperationRecord
+from divebook.errors import OperationError
+from divebook.events import catalog
+from divebook.events.codec import canonical_hash
+from divebook.events.values import normalize
+from divebook.execution.divergence import (
+    call_diverged,
+    kind_diverged,
+    operation_text,
+    question_diverged,
+    question_text,
+)
+from divebook.execution.journal import Journal
+from divebook.questions import Question
+
+HASH_DIGITS = 16
+
+
+class Wanted(NamedTuple):
+    """The operation that code wants at a place: what is compared with the log."""
+
+    operation_type: str
+    parameters: Any
+    """In the form in which the log holds them."""
+    digest: str
+
+    @classmethod
+    def of(cls, operation_type: str, parameters: Mapping[str, Any]) -> Wanted:
+        """Return an operation by its type and parameters; raises `UnstorableValueError`."""
+        plain = normalize(parameters, "parameters")
+        return cls(operation_type, plain, canonical_hash(plain, "parameters")[:HASH_DIGITS])
+
+
+CarryOut = Callable[[OperationRecord | None], Awaitable[Any]]
+"""Carries out an operation that is not in the log (None), or has begun there."""
+
+
+class Once:
+    """The operations of one execution in its log: looked up, begun, ended."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+        self._met: set[str] = set()
+        """Ids of the operations and questions that code has asked for in this process."""
+
+    # --- looking up ------------------------------------------------------------------------------------------------
+
+    async def run(self, place: Place, wanted: Wanted, carry_out: CarryOut) -> Any:
+        """Return the recorded result of the operation at `place`, or carry it out.
+
+        Raises
+        ------
+        OperationError
+            The log says that it failed.
+        DivergenceError
+            The log has something else at this place.
+        """
+        record = self.look_up(place, wanted)
+        if record is None or record.status == RUNNING:
+            return await carry_out(record)
+        if record.status == FAILED:
+            raise OperationError(
+                record.error or "failed", record.operation_id, record.operation_type, record.error_names
+            )
+        return record.result
+
+    def look_up(self, place: Place, wanted: Wanted) -> OperationRecord | None:
+        """Return what the log knows of the operation at `place`; raise DivergenceError if that is another one."""
+        operation_id = place.operation_id
+        self._met.add(operation_id)
+        record = self.record_of(place, operation_id)
+        if record is None or record.status == PENDING:
+            self._refuse_where_asked(place, wanted)
+            return None
+        if record.operation_type != wanted.operation_type or record.parameters_hash not in (None, wanted.digest):
+            begun = self._begun(record)
+            raise call_diverged(place, (begun.operation_type, begun.parameters or {}), wanted[:2])
+        return record
+
+    def look_up_question(self, place: Place, wanted: Question) -> Question | None:
+        """Return the question at `place` with its answer, or None if it was not asked yet.
+
+        Raises
+        ------
+        DivergenceError
+            The log has something else at this place: an answer belongs to the question that was shown, and no other.
+        """
+        self._met.add(wanted.id)
+        known = self.journal.state.interrupts.get(wanted.id)
+        if known is None:
+            record = self.record_of(place, place.operation_id)
+            if record is not None:
+                begun = self._begun(record)
+                recorded = operation_text(begun.operation_type, begun.parameters or {})
+                raise kind_diverged(place, recorded, question_text(wanted))
+        elif _digest(known) != _digest(wanted):
+            raise question_diverged(place, known, wanted)
+        return known
+
+    def _refuse_where_asked(self, place: Place, wanted: Wanted) -> None:
+        interrupts = self.journal.state.interrupts
+        known = interrupts.get(self.question_id(place)) if interrupts else None
+        if known is not None:
+            raise kind_diverged(place, question_text(known), operation_text(*wanted[:2]))
+
+    def question_id(self, place: Place) -> str:
+        """Return the id of the question at a place, the same for every attempt of its step."""
+        return self.journal.state.question_id("question", place._replace(attempt=0).operation_id)
+
+    def record_of(self, place: Place, operation_id: str) -> OperationRecord | None:
+        """Return the record of an operation of the step that is open on the path of `place`."""
+        opened = self.journal.state.paths[place.path].open
+        return None if opened is None else opened.operations.get(operation_id)
+
+    def _begun(self, record: OperationRecord) -> catalog.OperationStarted:
+        data = self.journal.event(record.started_sequence).data
+        assert isinstance(data, catalog.OperationStarted)  # noqa: S101 - that is what `started_sequence` counts
+        return data
+
+    def has_history_ahead(self, place: Place) -> bool:
+        """Whether the log holds operations or questions of this step that its code has not asked for again yet."""
+        state = self.journal.state
+        opened = state.paths[place.path].open
+        if opened is not None and not self._met.issuperset(opened.operations):
+            return True
+        if place.visit > 1:  # the questions of earlier visits cannot be told from those of this one
+            return False
+        asked = (key for key, found in state.interrupts.items() if (found.path, found.step) == place[:2])
+        return not self._met.issuperset(asked)
+
+    # --- recording -------------------------------------------------------------------------------------------------
+
+    def begin(self, place: Place, wanted: Wanted, reserved: Reserved | None = None) -> OperationRecord:
+        """Record that the operation begins; what it may consume counts as spent until it has ended."""
+        operation_type, parameters, digest = wanted
+        operation_id = place.operation_id
+        started = catalog.OperationStarted(
+            operation_id,
+            operation_type,
+            parameters,
+            digest,
+            place.iteration_index,
+            place.key,
+            None if reserved is None else reserved.to_dict() or None,
+            operation_name(operation_type, parameters),
+        )
+        self.record(place, started)
+        record = self.record_of(place, operation_id)
+        assert record is not None  # noqa: S101 - it has just begun
+        return record
+
+    def complete(
+        self,
+        place: Place,
+        record: OperationRecord,
+        result: Any = None,
+        usage: Mapping[str, int] | None = None,
+        *,
+        since: int | None = None,
+    ) -> None:
+        """Record what the operation came to; it counts as made from `since` on, or from its beginning."""
+        completed = catalog.OperationCompleted(
+            record.operation_id, record.operation_type, self._duration(record, since), result, usage or None
+        )
+        self.record(place, completed)
+
+    def fail(
+        self,
+        place: Place,
+        record: OperationRecord,
+        error: str,
+        names: Sequence[str] = (),
+        usage: Mapping[str, int] | None = None,
+        *,
+        since: int | None = None,
+    ) -> OperationError:
+        """Record that the operation failed; return the error that is raised whenever it is met again."""
+        operation_id, operation_type = record.operation_id, record.operation_type
+        duration = self._duration(record, since)
+        failed = catalog.OperationFailed(operation_id, operation_type, duration, error, names or None, usage or None)
+        self.record(place, failed)
+        return OperationError(error, operation_id, operation_type, names)
+
+    def record(self, place: Place, data: catalog.Payload) -> None:
+        """Append a fact about a place."""
+        self.journal.record(data, place.path, place.step)
+
+    def _duration(self, record: OperationRecord, since: int | None) -> int:
+        """Return how long it took, in nanoseconds."""
+        return max(0, self.journal.clock.now() - (record.started_at if since is None else since)) * 1000
+
+
+def _digest(question: Question) -> str:
+    return canonical_hash(question.content)

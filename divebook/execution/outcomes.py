@@ -1,0 +1,63 @@
+"""Calls of which nobody knows whether they took effect: a person looks, and says what became of them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from divebook.engine.operations import Place
+from divebook.engine.state import OperationRecord
+from divebook.events import catalog
+from divebook.execution.once import Once
+from divebook.execution.waits import Waits
+from divebook.questions.kinds import DONE, FAIL, OUTCOME_UNKNOWN, RETRY
+
+
+class Settled(NamedTuple):
+    """What a person said of a call."""
+
+    again: bool
+    """It is to be made again."""
+    result: Any = None
+
+
+class UnknownOutcomes:
+    """Asks about each beginning of a call once."""
+
+    def __init__(self, once: Once, waits: Waits) -> None:
+        self._once, self._waits = once, waits
+
+    async def settle(self, place: Place, record: OperationRecord, parameters: Any) -> Settled:
+        """Return what a person says of a call that began and has no outcome in the log.
+
+        Raises
+        ------
+        Suspended
+            The question has no answer yet.
+        OperationError
+            The answer is that it failed.
+        """
+        state = self._once.journal.state
+        question_id = state.question_id(record.operation_id, record.started_sequence)
+        if question_id not in state.interrupts:
+            self._ask(place, record, question_id, parameters)
+        response = (await self._waits.answer(place.path, question_id)).response
+        if response["choice"] == RETRY:
+            return Settled(again=True)
+        now = self._once.journal.clock.now()
+        if response["choice"] == FAIL:
+            error = response.get("error") or "its outcome is unknown, and a person called it failed"
+            raise self._once.fail(place, record, error, since=now)
+        result = response.get("result")
+        self._once.complete(place, record, result, since=now)
+        return Settled(again=False, result=result)
+
+    def _ask(self, place: Place, record: OperationRecord, question_id: str, parameters: Any) -> None:
+        question = (
+            f"Nobody knows whether {record.operation_type} of step {place.step!r} took effect: it began and has no "
+            "recorded outcome. Look, then say retry, done (with its result) or fail"
+        )
+        data = {"parameters": parameters, "choices": [RETRY, DONE, FAIL]}
+        raised = catalog.InterruptRaised(
+            question_id, OUTCOME_UNKNOWN, question, data=data, operation_id=record.operation_id
+        )
+        self._once.record(place, raised)

@@ -1,0 +1,71 @@
+"""Waiting for time to pass, and for signals from outside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from divebook.engine.operations import SIGNAL_WAIT, TIMER, Place
+from divebook.engine.retries import names_of
+from divebook.engine.state import OperationRecord
+from divebook.execution.once import Once, Wanted
+from divebook.execution.waits import Waits
+
+MICROSECONDS = 1_000_000
+
+
+class Signals:
+    """The timers and the waits for signals of one execution."""
+
+    def __init__(self, once: Once, waits: Waits) -> None:
+        self._once, self._waits = once, waits
+
+    async def sleep(self, place: Place, seconds: float) -> None:
+        """Let time pass, counted from when the timer was first set."""
+        wanted = Wanted.of(TIMER, {"seconds": seconds})
+
+        async def carry_out(record: OperationRecord | None) -> None:
+            begun = record or self._once.begin(place, wanted)
+            await self._once.journal.durable()
+            await self._let_pass(begun.started_at, seconds)
+            self._once.complete(place, begun)
+
+        await self._once.run(place, wanted, carry_out)
+
+    async def _let_pass(self, started_at: int, seconds: float) -> None:
+        clock = self._once.journal.clock
+        left = seconds - (clock.now() - started_at) / MICROSECONDS
+        if left > 0:
+            await clock.sleep(min(left, seconds))
+
+    async def take(self, place: Place, name: str, within: float | None) -> Any:
+        """Return the payload of the next signal of that name that nobody has taken yet.
+
+        Raises
+        ------
+        OperationError
+            None came in time.
+        """
+        wanted = Wanted.of(SIGNAL_WAIT, {"signal": name, "seconds": within})
+
+        async def carry_out(record: OperationRecord | None) -> Any:
+            begun = record or self._once.begin(place, wanted)
+            until = None if within is None else begun.started_at + int(within * MICROSECONDS)
+            self._waits.look_again(place.path, until)
+            await self._arrived(place.path, name, until)
+            arrived = self._once.journal.state.signals.get(name)
+            if arrived is None:
+                error = TimeoutError(f"no signal {name!r} came within {within:g} seconds")
+                raise self._once.fail(place, begun, str(error), names_of(error))
+            self._once.complete(place, begun, arrived[0])
+            return arrived[0]
+
+        return await self._once.run(place, wanted, carry_out)
+
+    async def _arrived(self, path: str, name: str, until: int | None) -> None:
+        journal = self._once.journal
+
+        def is_ready() -> bool:
+            return name in journal.state.signals or (until is not None and journal.clock.now() >= until)
+
+        while not is_ready():  # another strand may have taken what this one was woken for
+            await self._waits.until(path, is_ready)

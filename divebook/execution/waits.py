@@ -1,0 +1,44 @@
+"""How the code of an execution waits for something from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from divebook.execution.journal import Journal
+from divebook.execution.strands import Strands
+from divebook.questions import Question
+
+
+class Waits:
+    """Where the strands of an execution wait, and for how long."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.strands: dict[str, Strands] = {}
+        """Of the step that each path is in."""
+        self.deadlines: Callable[[str, int], None] | None = None
+        """Takes a path that is to be looked at again, and when (microseconds)."""
+        self._journal = journal
+
+    async def until(self, path: str, is_ready: Callable[[], bool]) -> None:
+        """Return when `is_ready`, at `look_again` or when something comes; see `Strands.park`."""
+        await self.strands[path].park(is_ready)
+
+    def look_again(self, path: str, at: int | None) -> None:
+        """Let a path look again at a time, though nothing comes; None for never."""
+        if at is not None and self.deadlines is not None:
+            self.deadlines(path, at)
+
+    async def answer(self, path: str, interrupt_id: str) -> Question:
+        """Return a question once it is settled.
+
+        Raises
+        ------
+        Suspended
+            It is not, and no strand of the path has anything else to do.
+        """
+
+        def is_settled() -> bool:
+            return not self._journal.state.interrupts[interrupt_id].is_open
+
+        await self.until(path, is_settled)
+        return self._journal.state.interrupts[interrupt_id]
