@@ -66,7 +66,7 @@ def _failures(recorder: Recorder, place: Place, item: int | str | None) -> tuple
 def _will_try_again(recorder: Recorder, place: Place, policy: Retry | None, error: Exception, key: str | None) -> bool:
     """Record that there is to be another attempt, if the policy says so and the log can still be written."""
     journal, index = recorder.journal, place.iteration_index
-    if policy is None or journal.error is not None:
+    if policy is None or journal.error is not None or place.path in recorder.once.diverged:
         return False
     failures = _failures(recorder, place, index if key is None else key)[0] + 1
     failure = Failure.of(error, failure_text(error))

@@ -14,11 +14,11 @@ compared whenever its place is met again, and then one rule holds for each thing
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from divebook.engine.operations import Place, Reserved, operation_name
 from divebook.engine.state import FAILED, PENDING, RUNNING, OperationRecord
-from divebook.errors import OperationError
+from divebook.errors import DivergenceError, OperationError
 from divebook.events import catalog
 from divebook.events.codec import canonical_hash
 from divebook.events.values import normalize
@@ -61,6 +61,9 @@ class Once:
         self.journal = journal
         self._met: set[str] = set()
         """Ids of the operations and questions that code has asked for in this process."""
+        self.diverged: dict[str, DivergenceError] = {}
+        """By path: where its step's code left what the log has. Whatever that code does about it, it does nothing more:
+        a later attempt would make the call that the log has otherwise (test_divergence.py)."""
 
     # --- looking up ------------------------------------------------------------------------------------------------
 
@@ -87,13 +90,14 @@ class Once:
         """Return what the log knows of the operation at `place`; raise DivergenceError if that is another one."""
         operation_id = place.operation_id
         self._met.add(operation_id)
+        self.require_agreement(place.path)
         record = self.record_of(place, operation_id)
         if record is None or record.status == PENDING:
             self._refuse_where_asked(place, wanted)
             return None
         if record.operation_type != wanted.operation_type or record.parameters_hash not in (None, wanted.digest):
             begun = self._begun(record)
-            raise call_diverged(place, (begun.operation_type, begun.parameters or {}), wanted[:2])
+            self._refuse(place, call_diverged(place, (begun.operation_type, begun.parameters or {}), wanted[:2]))
         return record
 
     def look_up_question(self, place: Place, wanted: Question) -> Question | None:
@@ -105,22 +109,32 @@ class Once:
             The log has something else at this place: an answer belongs to the question that was shown, and no other.
         """
         self._met.add(wanted.id)
+        self.require_agreement(place.path)
         known = self.journal.state.interrupts.get(wanted.id)
         if known is None:
             record = self.record_of(place, place.operation_id)
             if record is not None:
                 begun = self._begun(record)
                 recorded = operation_text(begun.operation_type, begun.parameters or {})
-                raise kind_diverged(place, recorded, question_text(wanted))
+                self._refuse(place, kind_diverged(place, recorded, question_text(wanted)))
         elif _digest(known) != _digest(wanted):
-            raise question_diverged(place, known, wanted)
+            self._refuse(place, question_diverged(place, known, wanted))
         return known
 
     def _refuse_where_asked(self, place: Place, wanted: Wanted) -> None:
         interrupts = self.journal.state.interrupts
         known = interrupts.get(self.question_id(place)) if interrupts else None
         if known is not None:
-            raise kind_diverged(place, question_text(known), operation_text(*wanted[:2]))
+            self._refuse(place, kind_diverged(place, question_text(known), operation_text(*wanted[:2])))
+
+    def require_agreement(self, path: str) -> None:
+        """Raise DivergenceError if the code of the path's step has left what the log has."""
+        if path in self.diverged:
+            raise self.diverged[path]
+
+    def _refuse(self, place: Place, error: DivergenceError) -> NoReturn:
+        self.diverged[place.path] = error
+        raise error
 
     def question_id(self, place: Place) -> str:
         """Return the id of the question at a place, the same for every attempt of its step."""

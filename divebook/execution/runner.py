@@ -239,13 +239,15 @@ class Runner:
             woken = self.journal.state.paths[instruction.path].woken
             try:
                 outcome = await run.run()
+                self._recorder.once.require_agreement(instruction.path)
             except Suspended:
                 if self.journal.state.paths[instruction.path].woken == woken:
                     return False
             except Exception as error:  # whatever a step's code raises is the step's recorded failure
                 if self.journal.error is not None:
                     raise self.journal.error from error
-                return self._give_up(run, instruction.path, Failure.of(error, failure_text(error)))
+                cause = self._recorder.once.diverged.get(instruction.path, error)
+                return self._give_up(run, instruction.path, Failure.of(cause, failure_text(cause)))
             else:
                 self._complete(run, instruction.path, outcome)
                 return True
@@ -253,7 +255,7 @@ class Runner:
     def _give_up(self, run: StepRun, path: str, failure: Failure) -> bool:
         """Go on where the failure is caught, or let the path fail; return whether it goes on."""
         step, policy = run.step, catching(run.step, failure)
-        if policy is None or self.journal.state.stopped is not None:
+        if policy is None or self.journal.state.stopped is not None or path in self._recorder.once.diverged:
             self._fail(path, step.name, failure.message, failure.reason)
             return False
         self.journal.record(catalog.StepFailed(failure.message), path, step.name)
