@@ -493,10 +493,18 @@ class Environment:
         return self._control.recoverable()
 
     def executions(
-        self, status: str | None = None, workflow: str | None = None, limit: int = 0, offset: int = 0
+        self,
+        status: str | None = None,
+        workflow: str | None = None,
+        limit: int = 0,
+        offset: int = 0,
+        **filters: Any,
     ) -> list[ExecutionRecord]:
-        """Return what the store knows of executions, newest first; `limit` 0 returns all."""
-        return self.store.records(status=status, workflow=workflow, limit=limit, offset=offset)
+        """Return what the store knows of executions, newest first; `limit` 0 returns all.
+
+        The `filters` are those of `EventStore.records`: ``tag``, ``origin``, ``parent``, ``notebook``, ``cell``.
+        """
+        return self.store.records(status=status, workflow=workflow, limit=limit, offset=offset, **filters)
 
     def __repr__(self) -> str:
         return f"<Environment {self.name!r}: {len(self._agents)} agents, {len(self._workflows)} workflows>"

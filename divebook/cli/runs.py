@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from divebook.store import ExecutionRecord
 
 Status = Literal["pending", "running", "waiting", "completed", "failed", "cancelled", "moved", "continued_as_new"]
+Origin = Literal["run", "resume", "fork", "what-if", "trial", "child", "import"]
 _ATTEMPTS = 20
 
 
@@ -27,6 +28,8 @@ def runs(
     limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="At most so many; 0 for all.")] = 20,
     store: Store = None,
     *,
+    tag: Annotated[str | None, typer.Option("--tag", "-t", metavar="TAG", help="Only those with this tag.")] = None,
+    origin: Annotated[Origin | None, typer.Option("--origin", help="Only those that came about so.")] = None,
     json: Json = False,
 ) -> None:
     """List executions, newest first."""
@@ -34,7 +37,7 @@ def runs(
     from divebook.cli.screen import columns, note, write
     from divebook.cli.text import as_json
 
-    records = existing_store(store).records(status=status, workflow=workflow, limit=limit)
+    records = existing_store(store).records(status, workflow, limit, tag=tag, origin=origin)
     if json:
         write(as_json([_facts(record) for record in records], indent=2))
     elif records:
@@ -42,7 +45,7 @@ def runs(
         columns(titles, map(_cells, records), whole=("id", "status"))
         _note_relaxed(records)
     else:
-        note("no executions" + (" of that kind" if status or workflow else " yet"))
+        note("no executions" + (" of that kind" if status or workflow or tag or origin else " yet"))
 
 
 def show(
@@ -95,7 +98,7 @@ def _environment(store: str | None) -> Environment:
     return Environment(store=existing_store(store))
 
 
-def _facts(record: ExecutionRecord) -> dict[str, str | int | None]:
+def _facts(record: ExecutionRecord) -> dict[str, str | int | list[str] | None]:
     from divebook.text.times import json_time
 
     return {
@@ -108,6 +111,13 @@ def _facts(record: ExecutionRecord) -> dict[str, str | int | None]:
         "events": record.last_sequence,
         "bytes": record.size,
         "durability": record.durability,
+        "key": record.key,
+        "origin": record.origin,
+        "parent": record.parent,
+        "tags": list(record.tags),
+        "note": record.note,
+        "notebook": record.notebook,
+        "cell": record.cell,
     }
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from IPython.core.error import UsageError
 
 from divebook.engine.lifecycle import STATUSES
-from divebook.events.catalog import CANCELLED, FAILED, PENDING, RUNNING, WAITING
+from divebook.events.catalog import CANCELLED, FAILED, ORIGINS, PENDING, RUNNING, WAITING
 from divebook.notebook.arguments import REPEATED, Arguments, parse, split
 from divebook.notebook.cell_completion import NOTHING, Candidate, Found, matching
 from divebook.workflow.resources import DURABILITIES
@@ -120,6 +120,7 @@ def _options(command: Command, arguments: Arguments) -> Iterator[Candidate]:
 def _option_values(option: str, arguments: Arguments, names: Surroundings) -> Iterator[Candidate]:
     known: Mapping[str, Callable[[], Iterable[str]]] = {
         "status": lambda: STATUSES,
+        "origin": lambda: ORIGINS,
         "durability": lambda: DURABILITIES,
         "workflow": names.workflows,
         "answer": lambda: (f"{step}=" for step in names.asking(arguments.words[0] if arguments.words else None)),

@@ -293,15 +293,16 @@ class DiveMagics(Magics):
 
         --status STATUS      only those that are running, completed, failed, cancelled ...
         --workflow NAME      only those of one workflow
+        --tag TAG            only those with this tag
+        --origin ORIGIN      only those that came about so: run, resume, fork, what-if, trial, child, import
         --limit N            at most so many (20; 0 for all)
         --store PATH         where their logs are
         """
         options, limit = arguments.options, arguments.options.get("limit", "20")
         if not limit.isdecimal():
             raise UsageError(f"--limit needs a number, not {limit!r}")
-        return self._session.runs(
-            status=options.get("status"), workflow=options.get("workflow"), limit=int(limit), store=options.get("store")
-        )
+        filters: dict[str, Any] = {name: options.get(name) for name in ("status", "workflow", "tag", "origin")}
+        return self._session.runs(limit=int(limit), store=options.get("store"), **filters)
 
     def list(self, _arguments: Arguments) -> None:
         """List the workflows, agents and actions that are defined."""
@@ -428,7 +429,7 @@ _FLAGS = {"--background": "background", "-b": "background"} | {
     f"--{name}": name for name in ("strict", "no-check", "no-data")
 }
 _STARTING = {**_FLAGS, "--new": "new"}
-_LISTING = {"--status": "status", "--workflow": "workflow", "--limit": "limit", "-n": "limit", **_STORE}
+_LISTING = {f"--{name}": name for name in ("status", "workflow", "tag", "origin", "limit")} | {"-n": "limit", **_STORE}
 _FINISHED = (DiveMagics.run, DiveMagics.resume, DiveMagics.answer, DiveMagics.signal)
 """What returns a run that is waited for."""
 

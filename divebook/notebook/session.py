@@ -266,12 +266,18 @@ class Session:
         return Run(environment.cancel(execution_id).wait(), environment)
 
     def runs(
-        self, *, status: str | None = None, workflow: str | None = None, limit: int = 0, store: str | None = None
+        self,
+        *,
+        status: str | None = None,
+        workflow: str | None = None,
+        limit: int = 0,
+        store: str | None = None,
+        **filters: Any,
     ) -> pd.DataFrame:
         """Return the executions of the store, newest first; `limit` 0 returns all."""
         from divebook.analysis.frames import runs_frame
 
-        return runs_frame(self.over(store).executions(status, workflow, limit))
+        return runs_frame(self.over(store).executions(status, workflow, limit, **filters))
 
 
 def _workflow_text(workflow: Workflow) -> str:
@@ -392,10 +398,16 @@ def _only_workflow(definitions: Definitions) -> str:
 
 
 def runs(
-    status: str | None = None, workflow: str | None = None, limit: int = 0, *, store: str | None = None
+    status: str | None = None,
+    workflow: str | None = None,
+    limit: int = 0,
+    *,
+    store: str | None = None,
+    **filters: Any,
 ) -> pd.DataFrame:
     """Return the executions of the store, newest first, as a DataFrame.
 
-    `divebook.analysis.frames.runs_frame` documents the columns; `limit` 0 returns all.
+    `divebook.analysis.frames.runs_frame` documents the columns; `limit` 0 returns all. The `filters` are those of
+    `EventStore.records`: ``tag``, ``origin``, ``parent``, ``notebook``, ``cell``.
     """
-    return current_session().runs(status=status, workflow=workflow, limit=limit, store=store)
+    return current_session().runs(status=status, workflow=workflow, limit=limit, store=store, **filters)

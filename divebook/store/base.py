@@ -23,12 +23,12 @@ from divebook.errors import (
     StoreClosedError,
     StoreError,
 )
-from divebook.events.catalog import WAITING
+from divebook.events.catalog import ORIGINS, WAITING
 from divebook.events.event import Event, to_datetime, to_microseconds
 from divebook.store.batches import Batch, PreparedBatch, prepare
 from divebook.store.leases import LeaseBook, Moment
 from divebook.store.messages import Mailbox
-from divebook.store.records import ExecutionRecord
+from divebook.store.records import ExecutionRecord, Wanted
 from divebook.store.subscribers import Listener, Subscribers
 from divebook.store.upkeep import Upkeep
 
@@ -197,15 +197,27 @@ class EventStore(LeaseBook, Mailbox, Upkeep):
         return self._record(execution_id)
 
     def records(
-        self, status: str | None = None, workflow: str | None = None, limit: int = 0, offset: int = 0
+        self,
+        status: str | None = None,
+        workflow: str | None = None,
+        limit: int = 0,
+        offset: int = 0,
+        *,
+        tag: str | None = None,
+        origin: str | None = None,
+        parent: str | None = None,
+        notebook: str | None = None,
+        cell: str | None = None,
     ) -> list[ExecutionRecord]:
-        """Return the lines of executions, newest first; limit 0 means all."""
+        """Return the lines of the executions that fit, newest first; limit 0 means all."""
         self._check_open()
         _check_not_negative("limit", limit)
         _check_not_negative("offset", offset)
         if status is not None and status not in STATUSES:
             raise NotFoundError("status", status, STATUSES)
-        return self._records(status, workflow, limit, offset)
+        if origin is not None and origin not in ORIGINS:
+            raise NotFoundError("origin", origin, ORIGINS)
+        return self._records(Wanted(status, workflow, tag, origin, parent, notebook, cell), limit, offset)
 
     def checkpoint(self, execution_id: str) -> tuple[int, bytes] | None:
         """Return the sequence number and the data of the newest checkpoint; None if there is none, or it is damaged."""
@@ -303,7 +315,7 @@ class EventStore(LeaseBook, Mailbox, Upkeep):
             raise StoreClosedError(told)
 
     def _unknown(self, execution_id: str) -> ExecutionNotFoundError:
-        latest = self._records(None, None, MAX_CANDIDATES, 0)
+        latest = self._records(Wanted(), MAX_CANDIDATES, 0)
         return ExecutionNotFoundError(execution_id, [record.execution_id for record in latest])
 
     # --- what an implementation does; whatever writes is called with the lock held -----------------------------------
@@ -318,7 +330,7 @@ class EventStore(LeaseBook, Mailbox, Upkeep):
     def _record(self, execution_id: str) -> ExecutionRecord: ...
 
     @abstractmethod
-    def _records(self, status: str | None, workflow: str | None, limit: int, offset: int) -> list[ExecutionRecord]: ...
+    def _records(self, wanted: Wanted, limit: int, offset: int) -> list[ExecutionRecord]: ...
 
     @abstractmethod
     def _candidates(self, prefix: str) -> list[str]:

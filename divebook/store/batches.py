@@ -15,6 +15,7 @@ from divebook.store.checksums import chain, covered
 from divebook.store.durability import Durability, durability_called
 from divebook.store.leases import LEASE_SECONDS, Lease, Moment
 from divebook.store.owner import Owner
+from divebook.store.records import Beginning
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class PreparedBatch:
     covered: Sequence[bytes]
     """What the checksums are made of."""
     size: int
-    started: ExecutionStarted | None
+    beginning: Beginning | None
     """What a new log begins with; None if the log exists already."""
     turn: Turn | None
     """None if the execution neither begins, nor ends, nor is resumed."""
@@ -114,7 +115,7 @@ def prepare(batch: Batch) -> PreparedBatch:
     """
     payloads: list[bytes] = []
     sequence = batch.expected_sequence
-    started: ExecutionStarted | None = None
+    beginning: Beginning | None = None
     turn: Turn | None = None
     ended: str | None = None
     lease = None if batch.acquire is None else _first_lease(batch, batch.acquire)
@@ -132,7 +133,7 @@ def prepare(batch: Batch) -> PreparedBatch:
             turn = turn_after(event)
             ended = STATUS_AFTER[kind] if STATUS_AFTER[kind] in TERMINAL else None
             if isinstance(event.data, ExecutionStarted):
-                started = event.data
+                beginning = Beginning.of(event.data)
     _check_distinct(batch.events)
     turn, status = _standing(batch, turn)
     blobs = _outsource(batch.events, payloads)
@@ -144,7 +145,7 @@ def prepare(batch: Batch) -> PreparedBatch:
         payloads,
         covers,
         size,
-        started,
+        beginning,
         turn,
         status,
         None if turn is not None and turn.status in TERMINAL else batch.wake_at,

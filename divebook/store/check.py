@@ -85,8 +85,8 @@ def check(store: EventStore, *, fold: Fold | None = None) -> CheckReport:
     faults += _tried(store.faults, faults)
     blobs = _tried(store.blobs, faults)
     contents = _Contents(store)
-    records = _tried(store.records, faults)
-    executions = tuple(_check_execution(store, record.execution_id, contents, fold) for record in records)
+    ids = _tried(store.ids, faults)
+    executions = tuple(_check_execution(store, execution_id, contents, fold) for execution_id in ids)
     orphans = sum(not blob.used for blob in blobs)
     return CheckReport(store.location, executions, tuple(Damage(text) for text in faults), orphans)
 
@@ -140,6 +140,8 @@ def _check_execution(store: EventStore, execution_id: str, contents: _Contents, 
     found = [*_check_sequences(log), *_check_chain(log), *_check_payloads(log, contents, events)]
     if not found:
         found += [*_check_record(log, events), *_check_blobs(log, contents)]
+    if log.altered and not found:
+        found.append((None, "the record does not have the checksum it was written with"))
     if fold is not None and not found:
         found += _check_fold(events, fold)
     damages = tuple(Damage(text, execution_id, sequence) for sequence, text in sorted(found, key=_by_sequence))

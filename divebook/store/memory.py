@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from divebook.engine.lifecycle import TERMINAL
-from divebook.errors import ConcurrentAppendError, InvalidEventError, StoreError
+from divebook.errors import ConcurrentAppendError, InvalidEventError, StartKeyTakenError, StoreError
 from divebook.events.catalog import RUNNING
 from divebook.events.codec import decode, decode_payload
 from divebook.events.event import Event, to_datetime
@@ -21,7 +21,7 @@ from divebook.store.durability import FULL, Durability
 from divebook.store.leases import Lease, Moment
 from divebook.store.messages import Message
 from divebook.store.owner import Owner
-from divebook.store.records import ExecutionRecord
+from divebook.store.records import Beginning, ExecutionRecord, Wanted
 from divebook.store.upkeep import StoredBlob, StoredEvent, StoredLog
 
 Head: TypeAlias = tuple[int, str, str, str, str]
@@ -31,8 +31,7 @@ look through all of a long log again and again."""
 
 @dataclass(slots=True)
 class _Log:
-    workflow_name: str
-    fingerprint: str | None
+    beginning: Beginning
     created_at: int
     turn: Turn = field(default_factory=lambda: Turn(RUNNING, None, None))
     events: list[Head] = field(default_factory=list)
@@ -57,6 +56,7 @@ class MemoryStore(EventStore):
     def __init__(self) -> None:
         super().__init__()
         self._logs: dict[str, _Log] = {}
+        self._keys: dict[str, str] = {}
         self._contents: dict[bytes, bytes] = {}
         self._messages: dict[int, tuple[Message, bytes]] = {}
         self._last_number = 0
@@ -75,12 +75,7 @@ class MemoryStore(EventStore):
     def _log_for(self, batch: PreparedBatch) -> _Log:
         log = self._logs.get(batch.execution_id)
         if log is None:
-            if batch.started is None:
-                raise self._unknown(batch.execution_id)
-            if batch.token:
-                raise batch.fenced(0)
-            begun = (batch.started.workflow_name, batch.started.fingerprint, batch.events[0].recorded_at)
-            return _Log(*begun, durability=batch.durability or FULL)
+            return self._begun(batch)
         if batch.token != log.token and batch.expected_sequence:
             raise batch.fenced(log.token)
         if len(log.events) != batch.expected_sequence:
@@ -90,6 +85,16 @@ class MemoryStore(EventStore):
             if event.id in log.ids:
                 raise duplicate_id(index, event.id)
         return log
+
+    def _begun(self, batch: PreparedBatch) -> _Log:
+        beginning = batch.beginning
+        if beginning is None:
+            raise self._unknown(batch.execution_id)
+        if batch.token:
+            raise batch.fenced(0)
+        if beginning.key is not None and beginning.key in self._keys:
+            raise StartKeyTakenError(beginning.key, self._keys[beginning.key])
+        return _Log(beginning, batch.events[0].recorded_at, durability=batch.durability or FULL)
 
     def _extend(self, log: _Log, batch: PreparedBatch) -> None:
         log.checksums.extend(batch.checksums(log.checksums[-1] if log.checksums else 0))
@@ -109,6 +114,8 @@ class MemoryStore(EventStore):
         elif batch.ends:
             log.lease = None
         self._logs[batch.execution_id] = log
+        if batch.beginning is not None and batch.beginning.key is not None:
+            self._keys[batch.beginning.key] = batch.execution_id
 
     def _refer(self, log: _Log, digest: bytes, content: bytes) -> None:
         self._contents.setdefault(digest, content)
@@ -133,9 +140,10 @@ class MemoryStore(EventStore):
         with self._lock:
             return _record(execution_id, self._find(execution_id))
 
-    def _records(self, status: str | None, workflow: str | None, limit: int, offset: int) -> list[ExecutionRecord]:
+    def _records(self, wanted: Wanted, limit: int, offset: int) -> list[ExecutionRecord]:
         with self._lock:
-            records = [_record(key, log) for key, log in self._logs.items() if _matches(log, status, workflow)]
+            fitting = ((key, log) for key, log in self._logs.items() if (log.turn.status, log.beginning) in wanted)
+            records = [_record(key, log) for key, log in fitting]
         records.reverse()  # the sort is stable: of two created in the same microsecond the later one comes first
         records.sort(key=lambda record: record.created_at, reverse=True)
         return records[offset : offset + limit if limit else None]
@@ -155,7 +163,9 @@ class MemoryStore(EventStore):
         return gone
 
     def _drop(self, execution_id: str) -> None:
-        del self._logs[execution_id]
+        key = self._logs.pop(execution_id).beginning.key
+        if key is not None:
+            del self._keys[key]
         for message, _ in list(self._messages.values()):
             if message.execution_id == execution_id:
                 del self._messages[message.number]
@@ -246,6 +256,9 @@ class MemoryStore(EventStore):
 
     # --- keeping in order --------------------------------------------------------------------------------------------
 
+    def _ids(self) -> list[str]:
+        return [record.execution_id for record in self._records(Wanted(), 0, 0)]
+
     def _stored_log(self, execution_id: str) -> StoredLog:
         with self._lock:
             log = self._find(execution_id)
@@ -288,10 +301,6 @@ class MemoryStore(EventStore):
         return log
 
 
-def _matches(log: _Log, status: str | None, workflow: str | None) -> bool:
-    return status in (None, log.turn.status) and workflow in (None, log.workflow_name)
-
-
 def _is_over(log: _Log, moment: Moment) -> bool:
     return log.turn.status in TERMINAL and not (log.lease and log.lease.keeps_out(moment))
 
@@ -308,8 +317,6 @@ def _record(execution_id: str, log: _Log) -> ExecutionRecord:
     created = to_datetime(log.created_at)
     return ExecutionRecord(
         execution_id=execution_id,
-        workflow_name=log.workflow_name,
-        fingerprint=log.fingerprint,
         status=log.turn.status,
         created_at=created,
         started_at=created,
@@ -320,4 +327,5 @@ def _record(execution_id: str, log: _Log) -> ExecutionRecord:
         wake_at=None if log.wake_at is None else to_datetime(log.wake_at),
         taken=log.taken,
         durability=log.durability,
+        **log.beginning._asdict(),
     )

@@ -4,8 +4,54 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple, Self
 
+from divebook.events.catalog import RUN, ExecutionStarted
 from divebook.store.durability import Durability
+
+
+class Beginning(NamedTuple):
+    """What an execution began with and keeps for good, as far as lists show it or search for it."""
+
+    workflow_name: str
+    fingerprint: str | None = None
+    key: str | None = None
+    origin: str = RUN
+    parent: str | None = None
+    tags: tuple[str, ...] = ()
+    note: str | None = None
+    notebook: str | None = None
+    cell: str | None = None
+
+    @classmethod
+    def of(cls, started: ExecutionStarted) -> Self:
+        """Return it as the first event says."""
+        facts = {name: getattr(started, name) for name in cls._fields}
+        return cls(**{**facts, "origin": started.came_from, "tags": tuple(started.tags or ())})
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which executions a list holds; None stands for all."""
+
+    status: str | None = None
+    workflow: str | None = None
+    tag: str | None = None
+    origin: str | None = None
+    parent: str | None = None
+    notebook: str | None = None
+    cell: str | None = None
+
+    def __contains__(self, found: tuple[str, Beginning]) -> bool:
+        """Return whether the list holds an execution of that status and beginning."""
+        status, beginning = found
+        own = (status, beginning.workflow_name, beginning.origin, beginning.parent, beginning.notebook, beginning.cell)
+        asked = (self.status, self.workflow, self.origin, self.parent, self.notebook, self.cell)
+        return self.tag in (None, *beginning.tags) and all(map(_fits, asked, own))
+
+
+def _fits(asked: str | None, own: str | None) -> bool:
+    return asked in (None, own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +75,16 @@ class ExecutionRecord:
     """Number of the last message that is in its log."""
     durability: Durability
     """What it was begun with."""
+    key: str | None = None
+    """The start key that is its alone."""
+    origin: str = RUN
+    """How it came about, one of `divebook.events.catalog.ORIGINS`."""
+    parent: str | None = None
+    """The execution it came from."""
+    tags: tuple[str, ...] = ()
+    note: str | None = None
+    notebook: str | None = None
+    cell: str | None = None
 
     def is_due(self, moment: datetime) -> bool:
         """Return whether it has something to do by itself at a moment."""

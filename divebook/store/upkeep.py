@@ -41,6 +41,8 @@ class StoredLog:
     """The large values that the execution is noted to refer to."""
     broken: str | None = None
     """Why no more events can be read, if so."""
+    altered: bool = False
+    """Whether the record is not as it was written, by a checksum of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,11 @@ class Upkeep(ABC):
 
     _lock: threading.RLock
     _subscribers: Subscribers
+
+    def ids(self) -> list[str]:
+        """Return the ids of all executions, newest first; records that are damaged do not matter."""
+        self._check_open()
+        return self._ids()
 
     def stored_log(self, execution_id: str) -> StoredLog:
         """Return a log undecoded; ExecutionNotFoundError if there is none."""
@@ -105,6 +112,9 @@ class Upkeep(ABC):
     def _check_open(self) -> None: ...
 
     # --- what an implementation does; the last two are called with the lock held -------------------------------------
+
+    @abstractmethod
+    def _ids(self) -> list[str]: ...
 
     @abstractmethod
     def _stored_log(self, execution_id: str) -> StoredLog: ...

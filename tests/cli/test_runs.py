@@ -5,10 +5,12 @@ import pandas as pd
 import pytest
 
 from divebook import Environment, Step, Workflow
-from divebook.cli.runs import Status
+from divebook.cli.runs import Origin, Status
 from divebook.engine.lifecycle import STATUSES
+from divebook.events.catalog import ORIGINS, ExecutionStarted
 from divebook.store import open_store
 from tests.cli.conftest import write
+from tests.store.logs import event
 
 
 @pytest.fixture
@@ -42,8 +44,21 @@ def test_runs_filters(divebook, history, options, names):
     assert {entry["workflow"] for entry in listed} == names
 
 
+def test_runs_filters_by_tag_and_origin(divebook, history):
+    for name, origin, tags in (
+        ("exec_1", "fork", ["nightly"]),
+        ("exec_2", "fork", None),
+        ("exec_3", None, ["nightly"]),
+    ):
+        data = ExecutionStarted("hello", origin=origin, tags=tags, key=f"start {name}")
+        open_store().append(name, [event(1, data, name, path="")], 0)
+    listed = json.loads(divebook("runs", "--json", "--tag", "nightly", "--origin", "fork").stdout)
+    assert [(entry["id"], entry["key"], entry["tags"]) for entry in listed] == [("exec_1", "start exec_1", ["nightly"])]
+
+
 def test_runs_knows_every_status():
     assert get_args(Status) == STATUSES
+    assert get_args(Origin) == ORIGINS
 
 
 def test_a_wrong_status_is_a_usage_error(divebook, history):

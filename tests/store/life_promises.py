@@ -1,12 +1,14 @@
 """What every store promises about the life of an execution: what may follow what, and that a start is unique."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from divebook.engine.lifecycle import STATUS_AFTER, TERMINAL, may_follow
-from divebook.errors import ExecutionEndedError
+from divebook.errors import ExecutionEndedError, NotFoundError, StartKeyTakenError
 from divebook.events import catalog
 from divebook.store import Batch
-from tests.store.logs import ONE, event, log, resumed, step
+from tests.store.logs import ONE, THREE, TWO, event, log, resumed, step
 
 ENDS = {
     "completed": catalog.ExecutionCompleted(),
@@ -23,6 +25,14 @@ FOLLOWERS = (
     catalog.SignalReceived("go"),
 )
 PAIRS = [(status, data) for status in ENDS for data in FOLLOWERS]
+
+
+def beginning(name, *, workflow="greet", at=None, **facts):
+    return event(1, catalog.ExecutionStarted(workflow, **facts), name, at=at, path="")
+
+
+def begin(store, name, **facts):
+    store.append(name, [beginning(name, **facts)], 0)
 
 
 class LifePromises:
@@ -57,6 +67,96 @@ class LifePromises:
         store.append(ONE, [*log(2), event(3, ENDS["cancelled"]), resumed(4)], 0)
         store.append(ONE, [event(5, ENDS["completed"])], 4)
         assert store.record(ONE).status == "completed"
+
+    # --- what an execution began with
+
+    def test_a_record_says_what_the_execution_began_with(self, store):
+        told = {"origin": "fork", "parent": TWO, "tags": ["a", "ü"], "note": "n", "notebook": "x.ipynb", "cell": "c"}
+        begin(store, ONE, key="monday", **told)
+        record = store.record(ONE)
+        assert record == store.records()[0]
+        assert record.key == "monday"
+        assert {name: getattr(record, name) for name in told} == {**told, "tags": ("a", "ü")}
+
+    def test_where_nothing_is_said_it_is_a_plain_run_or_a_child(self, store):
+        begin(store, ONE)
+        begin(store, TWO, parent=ONE)
+        assert [store.record(name).origin for name in (ONE, TWO)] == ["run", "child"]
+
+    def test_what_it_began_with_outlasts_its_end(self, store):
+        begin(store, ONE, key="monday", tags=["a"])
+        store.append(ONE, [event(2, ENDS["failed"], path="")], 1)
+        assert (store.record(ONE).key, store.record(ONE).tags, store.record(ONE).error) == (
+            "monday",
+            ("a",),
+            "no such file",
+        )
+
+    def test_records_can_be_filtered_by_what_they_began_with(self, store):
+        begin(store, ONE, tags=["a", "b"], notebook="x.ipynb", cell="1")
+        begin(store, TWO, tags=["b"], origin="fork", parent=ONE, notebook="x.ipynb")
+        begin(store, THREE, workflow="other", origin="trial", parent=ONE)
+        found = {
+            (): {ONE, TWO, THREE},
+            (("tag", "b"),): {ONE, TWO},
+            (("tag", "a"),): {ONE},
+            (("tag", "B"),): set(),
+            (("origin", "fork"),): {TWO},
+            (("parent", ONE),): {TWO, THREE},
+            (("parent", ONE), ("workflow", "other")): {THREE},
+            (("notebook", "x.ipynb"),): {ONE, TWO},
+            (("notebook", "x.ipynb"), ("cell", "1")): {ONE},
+            (("status", "completed"), ("tag", "a")): set(),
+        }
+        for filters, names in found.items():
+            assert {record.execution_id for record in store.records(**dict(filters))} == names, filters
+
+    def test_pages_are_those_of_what_fits(self, store):
+        for number in range(5):
+            begin(store, f"exec_{number}", tags=["even"] if number % 2 == 0 else [], at=number + 1)
+        page = store.records(tag="even", limit=1, offset=1)
+        assert [record.execution_id for record in page] == ["exec_2"]
+
+    def test_an_origin_that_does_not_exist_is_an_error(self, store):
+        with pytest.raises(NotFoundError, match="did you mean 'fork'"):
+            store.records(origin="forks")
+
+    # --- a start is unique by its key
+
+    def test_a_second_start_with_a_key_is_refused_and_names_the_first(self, store):
+        begin(store, ONE, key="monday")
+        with pytest.raises(StartKeyTakenError, match=f"'monday' belongs to execution {ONE} already") as refused:
+            begin(store, TWO, key="monday")
+        assert (refused.value.key, refused.value.execution_id) == ("monday", ONE)
+        assert [record.execution_id for record in store.records()] == [ONE]
+
+    def test_of_two_starts_in_one_transaction_one_is_refused(self, store):
+        batches = [Batch(name, 0, [beginning(name, key="monday")]) for name in (ONE, TWO)]
+        answers = store.append_all(batches)
+        assert [type(answer) for answer in answers] == [type(None), StartKeyTakenError]
+
+    def test_of_many_starts_at_once_one_is_made(self, store):
+        def start(number):
+            try:
+                begin(store, f"exec_{number}", key="monday")
+            except StartKeyTakenError as error:
+                return error.execution_id
+            return f"exec_{number}"
+
+        with ThreadPoolExecutor(8) as pool:
+            assert len(set(pool.map(start, range(24)))) == 1
+        assert len(store.records()) == 1
+
+    def test_the_key_of_a_deleted_execution_is_free_again(self, store):
+        begin(store, ONE, key="monday")
+        store.delete(ONE)
+        begin(store, TWO, key="monday")
+        assert store.record(TWO).key == "monday"
+
+    def test_executions_without_a_key_do_not_meet(self, store):
+        begin(store, ONE)
+        begin(store, TWO)
+        assert len(store.records()) == 2
 
     def test_a_batch_after_an_end_does_not_hold_up_the_others(self, store):
         store.append("exec_1", [*log(2, "exec_1"), event(3, ENDS["completed"], "exec_1")], 0)

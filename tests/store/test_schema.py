@@ -88,6 +88,30 @@ def test_a_migration_keeps_what_was_there(path):
     assert version_of(path) == len(NEXT)
 
 
+def test_older_files_come_to_know_children_and_open_questions(path):
+    restore(path, 3)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for key, kinds in {70: ("interrupt_raised",), 71: ("interrupt_raised", "interrupt_resolved")}.items():
+            connection.execute(
+                "INSERT INTO executions (key, id, workflow_name, status, last_sequence, size, created_at)"
+                " VALUES (?, ?, 'greet', 'waiting', 9, 0, 1)",
+                (key, f"exec_{key}"),
+            )
+            payloads = {"execution_started": '{"parent":"exec_1"}', **dict.fromkeys(kinds, '{"interrupt_id":"q"}')}
+            for sequence, (kind, data) in enumerate(payloads.items(), 1):
+                connection.execute(
+                    "INSERT INTO events (place, recorded_at, type, id, path, step, data)"
+                    " SELECT ?, 1, number, x'00', '', '', ? FROM event_types WHERE name = ?",
+                    (key << 32 | sequence, data, kind),
+                )
+    with SqliteStore(path) as store:
+        assert (store.record("exec_70").origin, store.record("exec_70").parent) == ("child", "exec_1")
+        assert {record.origin for record in store.records() if record.parent is None} == {"run"}
+    with closing(sqlite3.connect(path)) as connection:
+        asked = connection.execute("SELECT key, id FROM questions WHERE key >= 70").fetchall()
+    assert asked == [(70, "q")]
+
+
 QUESTION = ("step_started", "operation_started", "interrupt_raised")
 LEFT = {
     "waiting": [

@@ -8,7 +8,7 @@ from typing import Any
 from divebook.errors import CorruptStoreError
 from divebook.store.sqlite.compact import EventTypes, unpack_id
 from divebook.store.sqlite.deletion import TABLES
-from divebook.store.sqlite.rows import RECORD, load_record
+from divebook.store.sqlite.rows import RECORD, Line, record_of
 from divebook.store.sqlite.schema import places_of
 from divebook.store.upkeep import StoredEvent, StoredLog
 
@@ -36,7 +36,8 @@ def load_stored(connection: sqlite3.Connection, types: EventTypes, execution_id:
     finally:
         connection.execute("ROLLBACK")  # COMMIT would raise the error of a damaged page once more
     events = [_event(row, types, connection) for row in rows]
-    return StoredLog(load_record(row), found[1], events, frozenset(digest for (digest,) in used), broken)
+    line, blobs = Line(*row[:-1]), frozenset(digest for (digest,) in used)
+    return StoredLog(record_of(line), found[1], events, blobs, broken, row[-1] not in (None, line.seal()))
 
 
 def _as_far_as_possible(cursor: sqlite3.Cursor) -> tuple[list[tuple[Any, ...]], str | None]:

@@ -21,13 +21,13 @@ _DROP = "DELETE FROM checkpoints WHERE key = (SELECT key FROM executions WHERE i
 
 def put(cursor: sqlite3.Cursor, key: int, sequence: int, data: bytes) -> None:
     """Write a checkpoint in place of an older one."""
-    cursor.execute(_PUT, (key, sequence, crc32(data), data))
+    cursor.execute(_PUT, (key, sequence, crc32(data, sequence), data))
 
 
 def get(connection: sqlite3.Connection, execution_id: str) -> tuple[int, bytes] | None:
     """Return sequence and data of an execution's checkpoint, unless it is damaged."""
     row = connection.execute(_GET, (execution_id,)).fetchone()
-    return (row[0], row[2]) if row and isinstance(row[2], bytes) and crc32(row[2]) == row[1] else None
+    return (row[0], row[2]) if row and isinstance(row[2], bytes) and crc32(row[2], row[0]) == row[1] else None
 
 
 def list_ids(connection: sqlite3.Connection) -> list[str]:

@@ -9,7 +9,7 @@ from divebook.store.leases import Moment
 from divebook.store.sqlite.leases import load_leases
 from divebook.store.sqlite.schema import places_of
 
-TABLES = ("leases", "blob_uses", "checkpoints", "messages")
+TABLES = ("leases", "blob_uses", "checkpoints", "messages", "questions")
 """What belongs to executions, beside their events."""
 
 _ENDED = "SELECT id FROM executions WHERE ended_at < ?"  # resuming clears it

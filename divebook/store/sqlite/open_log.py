@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from divebook.store.batches import PreparedBatch, duplicate_id
+from divebook.store.sqlite.rows import Line, line_after
 
 _ADVANCE = """
-UPDATE executions SET last_sequence = ?, size = size + ?, checksum = ?,
-  status = ifnull(?, status), wake_at = ?, taken = max(taken, ?)
+UPDATE executions SET status = ?, ended_at = ?, last_sequence = ?, error = ?, size = ?, wake_at = ?, taken = ?,
+  checksum = ?, seal = ?
 WHERE key = ? AND id = ? AND last_sequence = ? AND token = ? AND checksum = ?
 """
+_GROW = "UPDATE executions SET size = ?, seal = ? WHERE key = ?"
 
 
 @dataclass(slots=True)
@@ -25,7 +27,8 @@ class OpenLog:
     """
 
     key: int
-    sequence: int
+    line: Line
+    """The execution's row as it stands."""
     checksum: int
     ids: set[bytes | str] = field(default_factory=set)
 
@@ -37,6 +40,15 @@ class OpenLog:
 
     def advance(self, cursor: sqlite3.Cursor, batch: PreparedBatch, checksum: int) -> bool:
         """Bring the execution's row up to the end of a batch; False if the row is not as this process knows it."""
-        news = (batch.last_sequence, batch.size, checksum, batch.status, batch.wake_at, batch.taken)
+        line = line_after(self.line, batch)
+        row = (line.status, line.ended_at, line.last_sequence, line.error, line.size, line.wake_at, line.taken)
         known = (self.key, batch.execution_id, batch.expected_sequence, batch.token, self.checksum)
-        return cursor.execute(_ADVANCE, news + known).rowcount == 1
+        if cursor.execute(_ADVANCE, (*row, checksum, line.seal(), *known)).rowcount != 1:
+            return False
+        self.line, self.checksum = line, checksum
+        return True
+
+    def grow(self, cursor: sqlite3.Cursor, size: int) -> None:
+        """Note that large values have been written for this execution."""
+        self.line = self.line._replace(size=self.line.size + size)
+        cursor.execute(_GROW, (self.line.size, self.line.seal(), self.key))

@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import Any
+from typing import Any, NamedTuple
+from zlib import crc32
 
 from divebook.errors import CorruptStoreError, NewerStoreError
-from divebook.events.catalog import Payload
-from divebook.events.codec import decode_payload
+from divebook.events.catalog import RUNNING, Payload
+from divebook.events.codec import decode, decode_payload, encode
 from divebook.events.event import Event, to_datetime
+from divebook.store.batches import PreparedBatch
 from divebook.store.blobs import Fetch, embed
-from divebook.store.records import ExecutionRecord
+from divebook.store.durability import Durability
+from divebook.store.records import Beginning, ExecutionRecord
 from divebook.store.sqlite.blobs import fetcher
 from divebook.store.sqlite.compact import EventTypes, unpack_id
 from divebook.store.sqlite.schema import place_of, places_of
 
 RECORD = """
-SELECT id, workflow_name, fingerprint, status, created_at, started_at, ended_at, last_sequence, error, size,
-  wake_at, taken, durability
+SELECT id, status, created_at, ended_at, last_sequence, error, size, wake_at, taken, durability,
+  workflow_name, fingerprint, start_key, origin, parent, tags, note, notebook, cell, seal
 FROM executions
 """
 RECORDS = f"""{RECORD}
 WHERE (:status IS NULL OR status = :status) AND (:workflow IS NULL OR workflow_name = :workflow)
+  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(tags) WHERE value = :tag))
+  AND (:origin IS NULL OR origin = :origin) AND (:parent IS NULL OR parent = :parent)
+  AND (:notebook IS NULL OR notebook = :notebook) AND (:cell IS NULL OR cell = :cell)
 ORDER BY created_at DESC, key DESC LIMIT :limit OFFSET :offset
-"""
+"""  # noqa: S608 - our own text
 # As BLOB, so that a damaged text reaches the decoder, which can say where it is.
 _EVENTS = """
 SELECT place, recorded_at, type, id, path, step, CAST(data AS BLOB) FROM events
@@ -31,25 +37,99 @@ WHERE place > ? AND place <= ? ORDER BY place LIMIT ?
 """
 
 
+class Line(NamedTuple):
+    """An execution's row: what a list shows of it, as the file has it."""
+
+    id: str
+    status: str
+    created_at: int
+    ended_at: int | None
+    last_sequence: int
+    error: str | None
+    size: int
+    wake_at: int | None
+    taken: int
+    durability: Durability
+    workflow_name: str
+    fingerprint: str | None
+    start_key: str | None
+    origin: str
+    parent: str | None
+    tags: str
+    note: str | None
+    notebook: str | None
+    cell: str | None
+
+    def seal(self) -> int:
+        """Return the checksum of the row."""
+        return crc32(repr(tuple(self)).encode())
+
+
 def load_record(row: tuple[Any, ...]) -> ExecutionRecord:
-    """Build a record from a row of `RECORD`."""
-    execution_id, workflow_name, fingerprint, status, created, started, ended, last_sequence, error, *rest = row
-    size, wake_at, taken, durability = rest
+    """Build a record from a row of `RECORD`; CorruptStoreError if it is not what was written."""
+    return record_of(load_line(row))
+
+
+def load_line(row: tuple[Any, ...]) -> Line:
+    """Return a row of `RECORD`.
+
+    Raises
+    ------
+    CorruptStoreError
+        It is not what was written. Rows of older versions have no checksum until something is appended.
+    """
+    *columns, seal = row
+    line = Line(*columns)
+    if seal is not None and line.seal() != seal:
+        raise CorruptStoreError(
+            f"the row of execution {line.id} does not have the checksum it was written with, so what lists show of it "
+            "is not to be trusted; `divebook check` says what is still readable"
+        )
+    return line
+
+
+def record_of(line: Line) -> ExecutionRecord:
+    """Return a row as lists have it."""
+    created = to_datetime(line.created_at)
     return ExecutionRecord(
-        execution_id=execution_id,
-        workflow_name=workflow_name,
-        fingerprint=fingerprint,
-        status=status,
-        created_at=to_datetime(created),
-        started_at=None if started is None else to_datetime(started),
-        ended_at=None if ended is None else to_datetime(ended),
-        last_sequence=last_sequence,
-        error=error,
-        size=size,
-        wake_at=None if wake_at is None else to_datetime(wake_at),
-        taken=taken,
-        durability=durability,
+        execution_id=line.id,
+        status=line.status,
+        created_at=created,
+        started_at=created,
+        ended_at=None if line.ended_at is None else to_datetime(line.ended_at),
+        last_sequence=line.last_sequence,
+        error=line.error,
+        size=line.size,
+        wake_at=None if line.wake_at is None else to_datetime(line.wake_at),
+        taken=line.taken,
+        durability=line.durability,
+        **_beginning(line)._asdict(),
     )
+
+
+def _beginning(line: Line) -> Beginning:
+    names = (line.workflow_name, line.fingerprint, line.start_key, line.origin, line.parent)
+    return Beginning(*names, tuple(decode(line.tags)), line.note, line.notebook, line.cell)
+
+
+def first_line(batch: PreparedBatch, beginning: Beginning, durability: Durability) -> Line:
+    """Return the row of an execution before its first events."""
+    created = batch.events[0].recorded_at
+    extent = (0, None, 0, None, 0, durability)
+    name, fingerprint, key, origin, parent, tags, note, notebook, cell = beginning
+    listed = encode(list(tags)).decode()
+    row = (batch.execution_id, RUNNING, created, None, *extent, name, fingerprint, key, origin, parent, listed)
+    return Line(*row, note, notebook, cell)
+
+
+def line_after(line: Line, batch: PreparedBatch) -> Line:
+    """Return an execution's row once a batch is written, but for its large values."""
+    if batch.turn is not None:
+        line = line._replace(status=batch.turn.status, ended_at=batch.turn.ended_at, error=batch.turn.error)
+    elif batch.status is not None:
+        line = line._replace(status=batch.status)
+    taken, size = max(line.taken, batch.taken), line.size + batch.size
+    return line._replace(last_sequence=batch.last_sequence, size=size, wake_at=batch.wake_at, taken=taken)
 
 
 def load_events(

@@ -140,7 +140,48 @@ _THIRD: Migration = (
     """,
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD)
+# What an execution began with, for lists and their filters, and checksums of what had none: rows of executions,
+# messages, and with each checkpoint its sequence. The questions that are open, so that nobody need read logs for them.
+_FOURTH: Migration = (
+    "ALTER TABLE executions ADD COLUMN start_key TEXT",
+    "ALTER TABLE executions ADD COLUMN origin TEXT NOT NULL DEFAULT 'run'",
+    "ALTER TABLE executions ADD COLUMN parent TEXT",
+    "ALTER TABLE executions ADD COLUMN tags TEXT NOT NULL DEFAULT '[]'",  # JSON
+    "ALTER TABLE executions ADD COLUMN note TEXT",
+    "ALTER TABLE executions ADD COLUMN notebook TEXT",
+    "ALTER TABLE executions ADD COLUMN cell TEXT",
+    "ALTER TABLE executions ADD COLUMN seal INTEGER",  # checksum of the row; none before the next append
+    "CREATE UNIQUE INDEX executions_by_start_key ON executions (start_key) WHERE start_key IS NOT NULL",
+    "CREATE INDEX executions_by_parent ON executions (parent) WHERE parent IS NOT NULL",
+    "CREATE INDEX executions_by_age ON executions (created_at)",
+    "CREATE INDEX executions_unended ON executions (created_at) WHERE ended_at IS NULL",
+    """
+    UPDATE executions SET origin = 'child', parent = first.parent
+    FROM (
+      SELECT place >> 32 AS key, json_extract(data, '$.parent') AS parent FROM events
+      WHERE place & 4294967295 = 1 AND json_valid(data)
+    ) AS first
+    WHERE first.key = executions.key AND first.parent IS NOT NULL
+    """,
+    "ALTER TABLE messages ADD COLUMN checksum INTEGER",
+    "DELETE FROM checkpoints",  # a cache
+    """
+    CREATE TABLE questions (
+      key INTEGER NOT NULL,  -- executions.key
+      id  TEXT NOT NULL,
+      PRIMARY KEY (id, key)
+    ) WITHOUT ROWID
+    """,
+    "CREATE INDEX questions_by_execution ON questions (key)",
+    """
+    INSERT INTO questions (key, id)
+    SELECT place >> 32, json_extract(data, '$.interrupt_id') AS asked FROM events JOIN event_types ON number = type
+    WHERE name IN ('interrupt_raised', 'interrupt_resolved', 'interrupt_expired') AND json_valid(data) AND asked > ''
+    GROUP BY place >> 32, asked HAVING sum(name <> 'interrupt_raised') = 0
+    """,
+)
+
+MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH)
 
 
 def place_of(key: int, sequence: int) -> int:

@@ -10,12 +10,12 @@ import os
 import sqlite3
 import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from divebook.engine.lifecycle import TERMINAL
-from divebook.errors import ConcurrentAppendError, InvalidEventError, ReadOnlyStoreError, StoreError
-from divebook.events.catalog import RUNNING, ExecutionStarted
+from divebook.errors import ConcurrentAppendError, InvalidEventError, ReadOnlyStoreError, StartKeyTakenError, StoreError
 from divebook.events.event import Event
 from divebook.store.base import MAX_CANDIDATES, EventStore, Refusal, check_reached
 from divebook.store.batches import PreparedBatch
@@ -23,7 +23,7 @@ from divebook.store.durability import FULL, RELAXED, Durability
 from divebook.store.leases import Lease, Moment
 from divebook.store.messages import Message
 from divebook.store.owner import Owner
-from divebook.store.records import ExecutionRecord
+from divebook.store.records import Beginning, ExecutionRecord, Wanted
 from divebook.store.sqlite import blobs, checkpoints, deletion, leases, messages
 from divebook.store.sqlite.audit import find_faults, load_stored
 from divebook.store.sqlite.compact import EventTypes, pack_id
@@ -31,23 +31,23 @@ from divebook.store.sqlite.connections import Readers, open_reader, open_writer,
 from divebook.store.sqlite.faults import translated
 from divebook.store.sqlite.filesystem import network_type
 from divebook.store.sqlite.open_log import OpenLog
-from divebook.store.sqlite.rows import RECORD, RECORDS, load_events, load_record
+from divebook.store.sqlite.rows import RECORD, RECORDS, first_line, line_after, load_events, load_line, load_record
 from divebook.store.sqlite.schema import check_current, migrate, place_of, places_of
 from divebook.store.sqlite.transactions import OpenFile, Transaction
 from divebook.store.upkeep import StoredBlob, StoredLog
 
 _INSERT_EXECUTION = """
 INSERT INTO executions
-  (id, workflow_name, fingerprint, status, created_at, started_at, last_sequence, size, checksum, token, wake_at, taken,
-  durability)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+  (id, status, created_at, ended_at, last_sequence, error, size, wake_at, taken, durability,
+  workflow_name, fingerprint, start_key, origin, parent, tags, note, notebook, cell, seal, checksum, token)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
-_TURN = "UPDATE executions SET status = ?, ended_at = ?, error = ? WHERE key = ?"
-_GROW = "UPDATE executions SET size = size + ? WHERE key = ?"
 _INSERT_EVENT = """
 INSERT INTO events (place, recorded_at, type, id, path, step, data, checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 """
-_FIND = "SELECT key, last_sequence, checksum, token, status FROM executions WHERE id = ?"
+_FIND = "SELECT key, last_sequence, checksum, token FROM executions WHERE id = ?"
+_FIND_KEY = "SELECT id FROM executions WHERE start_key = ?"
+_IDS = "SELECT id FROM executions ORDER BY +created_at DESC, key DESC"  # +: an index may be damaged
 _RELEASE = "DELETE FROM leases WHERE key = ?"
 _CANDIDATES = "SELECT id FROM executions WHERE id >= ? AND id < ? || char(1114111) ORDER BY id LIMIT ?"
 
@@ -175,13 +175,10 @@ class SqliteStore(EventStore):
             log, checksums = self._claim(cursor, batch, ids)
         except (StoreError, InvalidEventError) as refusal:
             return refusal
-        if batch.turn is not None:
-            cursor.execute(_TURN, (batch.turn.status, batch.turn.ended_at, batch.turn.error, log.key))
-            if batch.ends:
-                cursor.execute(_RELEASE, (log.key,))
+        if batch.ends:
+            cursor.execute(_RELEASE, (log.key,))
         if batch.blobs and (grown := blobs.insert(cursor, log.key, batch.blobs)):
-            cursor.execute(_GROW, (grown, log.key))
-        log.sequence, log.checksum = batch.last_sequence, checksums[-1]
+            log.grow(cursor, grown)
         log.ids.update(ids)
         numbers = self._types.numbers
         place = place_of(log.key, batch.expected_sequence)
@@ -198,10 +195,10 @@ class SqliteStore(EventStore):
         self, cursor: sqlite3.Cursor, batch: PreparedBatch, ids: Sequence[bytes | str]
     ) -> tuple[OpenLog, list[int]]:
         """Advance the execution's row; return the log and the new checksums, or raise if the batch does not fit."""
-        if batch.started is not None:
-            return self._begin(cursor, batch, batch.started)
+        if batch.beginning is not None:
+            return self._begin(cursor, batch, batch.beginning)
         log = self._logs.get(batch.execution_id)
-        if log is not None and log.sequence == batch.expected_sequence:
+        if log is not None and log.line.last_sequence == batch.expected_sequence:
             log.refuse_known(batch, ids)
             checksums = batch.checksums(log.checksum)
             if log.advance(cursor, batch, checksums[-1]):
@@ -213,38 +210,36 @@ class SqliteStore(EventStore):
         log.advance(cursor, batch, checksums[-1])
         return log, checksums
 
-    def _begin(
-        self, cursor: sqlite3.Cursor, batch: PreparedBatch, started: ExecutionStarted
-    ) -> tuple[OpenLog, list[int]]:
+    def _begin(self, cursor: sqlite3.Cursor, batch: PreparedBatch, beginning: Beginning) -> tuple[OpenLog, list[int]]:
         found = cursor.execute(_FIND, (batch.execution_id,)).fetchone()
         if found:
             raise ConcurrentAppendError(batch.execution_id, 0, found[1])
         if batch.token:
             raise batch.fenced(0)
-        created, checksums = batch.events[0].recorded_at, batch.checksums(0)
-        row = (batch.execution_id, started.workflow_name, started.fingerprint, RUNNING, created, created)
-        token = batch.lease.token if batch.lease else 0
-        extent = (batch.last_sequence, batch.size, checksums[-1])
-        kept = (token, batch.wake_at, batch.taken, batch.durability or self.durability)
-        cursor.execute(_INSERT_EXECUTION, (*row, *extent, *kept))
+        if beginning.key is not None and (found := cursor.execute(_FIND_KEY, (beginning.key,)).fetchone()):
+            raise StartKeyTakenError(beginning.key, found[0])
+        line = line_after(first_line(batch, beginning, batch.durability or self.durability), batch)
+        checksums, token = batch.checksums(0), batch.lease.token if batch.lease else 0
+        cursor.execute(_INSERT_EXECUTION, (*line, line.seal(), checksums[-1], token))
         key = cursor.lastrowid or 0
         if batch.lease is not None:
             leases.insert(cursor, key, batch.lease)
-        log = self._logs[batch.execution_id] = OpenLog(key, 0, 0)
+        log = self._logs[batch.execution_id] = OpenLog(key, line, checksums[-1])
         return log, checksums
 
     def _take_over(self, cursor: sqlite3.Cursor, batch: PreparedBatch) -> OpenLog:
         found = cursor.execute(_FIND, (batch.execution_id,)).fetchone()
         if found is None:
             raise self._unknown(batch.execution_id)
-        key, sequence, checksum, token, status = found
+        key, sequence, checksum, token = found
         if token != batch.token:
             raise batch.fenced(token)
         if sequence != batch.expected_sequence:
             raise ConcurrentAppendError(batch.execution_id, batch.expected_sequence, sequence)
-        batch.check_may_follow(status)
+        line = load_line(cursor.execute(f"{RECORD} WHERE key = ?", (key,)).fetchone())
+        batch.check_may_follow(line.status)
         ids = cursor.execute("SELECT id FROM events WHERE place BETWEEN ? AND ?", places_of(key)).fetchall()
-        return OpenLog(key, sequence, checksum, {event_id for (event_id,) in ids})
+        return OpenLog(key, line, checksum, {event_id for (event_id,) in ids})
 
     def _forget(self, execution_ids: Iterable[str]) -> None:
         for execution_id in execution_ids:
@@ -344,6 +339,10 @@ class SqliteStore(EventStore):
 
     # --- keeping in order --------------------------------------------------------------------------------------------
 
+    def _ids(self) -> list[str]:
+        with translated(self.location):
+            return [execution_id for (execution_id,) in self._readers.get().execute(_IDS).fetchall()]
+
     def _stored_log(self, execution_id: str) -> StoredLog:
         with translated(self.location):
             log = load_stored(self._readers.get(), self._types, execution_id)
@@ -399,10 +398,10 @@ class SqliteStore(EventStore):
             raise self._unknown(execution_id)
         return load_record(row)
 
-    def _records(self, status: str | None, workflow: str | None, limit: int, offset: int) -> list[ExecutionRecord]:
-        wanted = {"status": status, "workflow": workflow, "limit": limit or -1, "offset": offset}
+    def _records(self, wanted: Wanted, limit: int, offset: int) -> list[ExecutionRecord]:
+        asked = {**asdict(wanted), "limit": limit or -1, "offset": offset}
         with translated(self.location):
-            rows = self._readers.get().execute(RECORDS, wanted).fetchall()
+            rows = self._readers.get().execute(RECORDS, asked).fetchall()
         return [load_record(row) for row in rows]
 
     def _candidates(self, prefix: str) -> list[str]:
