@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
@@ -363,19 +363,23 @@ class Environment:
     def _kept(self, durability: str | None = None) -> Durability | None:
         return durability_called(durability or self._durability or self.config.durability or None)
 
-    def _check(self, workflow: Workflow) -> None:
-        """Raise unless the agents, and in our own dialect the actions, that the steps name exist."""
+    def _check(self, workflow: Workflow, ahead: Container[str] | None = None) -> None:
+        """Raise unless the agents, and in our own dialect the actions, that the steps name exist.
+
+        Of an execution that goes on only the steps `ahead` count: what finished steps needed may be gone.
+        """
+        steps = [step for step in workflow.steps if ahead is None or step.name in ahead]
         if workflow.start.type == FUNCTION and workflow.dialect != "dive":
             require_function(workflow.name)
-        for step_type in {step.type for step in workflow.steps} & self._checks.keys():
+        for step_type in {step.type for step in steps} & self._checks.keys():
             self._checks[step_type](workflow)
-        problems = missing_agents(workflow, self._agents)
+        problems = missing_agents(workflow, self._agents, ahead)
         if problems:
             raise DefinitionError(problems, f"workflow {workflow.name!r}")
         if workflow.dialect == "dive":
             return
         known = self.actions
-        for step in workflow.steps:
+        for step in steps:
             if step.type == "action" and step.action and step.action not in known:
                 missing = f'action "{step.action}" of step "{step.name}" not found'
                 raise NotFoundError("action", step.action, known, missing)
@@ -427,7 +431,8 @@ class Environment:
         Parameters
         ----------
         interrupt_id
-            Which question, as `Execution.interrupts` and `interrupts` name it.
+            Which question: its id, as `Execution.interrupts` names it, or ``ask_...@exec_...`` with the execution,
+            which is needed where several executions ask a question of that id.
         response
             What fits the kind of question: a text, or a value that fits its schema (clarification); True or False
             (confirmation); ``"approve"``, ``"reject"`` or ``"modify"`` (agent_review); a number, ``"raise"`` or
@@ -444,6 +449,8 @@ class Environment:
             There is no such question.
         InterruptError
             It has an answer already (the error shows it), has expired, or this answer does not fit: it stays open then.
+        KeptError
+            The answer is kept, and the execution cannot go on in this process.
         """
         return self._control.answer(interrupt_id, response, execution_id, by)
 

@@ -40,6 +40,7 @@
         ├── OperationError         a recorded operation failed
         ├── OutcomeUnknownError    raise it from an action that cannot tell whether it took effect
         ├── InterruptError         an answer does not fit its question, or comes second
+        ├── KeptError              an answer is kept, and its execution cannot go on in this process
         ├── InterruptExpiredError  nobody answered in time, and the question has no default
         ├── ApprovalDeniedError    a person said no
         ├── BoundExceededError     a bound of the execution does not allow what was to come
@@ -449,6 +450,17 @@ class InterruptError(ExecutionError):
     def __init__(self, interrupt_id: str, reason: str) -> None:
         self.interrupt_id, self.reason = interrupt_id, reason
         super().__init__(f"question {interrupt_id}: {reason}")
+
+
+class KeptError(ExecutionError):
+    """An answer or a signal is kept, and its execution cannot go on in this process; `cause` says why."""
+
+    def __init__(self, execution_id: str, what: str, cause: Exception) -> None:
+        self.execution_id, self.what, self.cause = execution_id, what, cause
+        super().__init__(
+            f"{what} is kept and need not be sent again, but execution {execution_id} cannot go on in this process: "
+            f"{cause}. Resume it where that is defined"
+        )
 
 
 class InterruptExpiredError(ExecutionError):

@@ -18,13 +18,19 @@ def inbox(store: Store = None, *, json: Json = False) -> None:
     from divebook.cli.screen import note, say, write
     from divebook.cli.text import as_json
     from divebook.environment import Environment
+    from divebook.questions.wording import address_of
 
     asked = Environment(store=existing_store(store)).interrupts()
     if json:
         write(
             as_json(
                 [
-                    {"execution": execution, "interrupt_id": question.id, **question._asdict()}
+                    {
+                        "execution": execution,
+                        "interrupt_id": question.id,
+                        "address": address_of(execution, question),
+                        **question._asdict(),
+                    }
                     for execution, question in asked
                 ],
                 indent=2,

@@ -13,7 +13,7 @@ from divebook.errors import CorruptStoreError
 from divebook.events import catalog
 from divebook.events.event import Event
 from divebook.questions import Question
-from divebook.questions.kinds import EXPIRED, RAISE, RESOLVED, RESOURCE_EXHAUSTED, STOP
+from divebook.questions.kinds import RAISE, RESOURCE_EXHAUSTED, STOP
 
 
 def interrupt_raised(state: ExecutionState, event: Event, data: catalog.InterruptRaised) -> Changes:
@@ -63,7 +63,7 @@ def _open_question(state: ExecutionState, interrupt_id: str) -> Question:
 def interrupt_resolved(state: ExecutionState, event: Event, data: catalog.InterruptResolved) -> Changes:
     """Note an answer; the paths that waited for it go on."""
     question = _open_question(state, data.interrupt_id)
-    answered = question._replace(status=RESOLVED, response=data.response, answered_by=data.answered_by)
+    answered = question.resolved(data)
     changes = _settled(state, event, answered, data.message)
     if question.kind == RESOURCE_EXHAUSTED:
         changes |= _about_bounds(state, answered)
@@ -73,7 +73,7 @@ def interrupt_resolved(state: ExecutionState, event: Event, data: catalog.Interr
 def interrupt_expired(state: ExecutionState, event: Event, data: catalog.InterruptExpired) -> Changes:
     """Note that nobody answered in time; the default holds, if there is one."""
     question = _open_question(state, data.interrupt_id)
-    return _settled(state, event, question._replace(status=EXPIRED, response=question.default), data.message)
+    return _settled(state, event, question.expired(), data.message)
 
 
 def _settled(state: ExecutionState, event: Event, question: Question, message: int | None) -> Changes:

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from divebook.engine.instructions import Fact
-from divebook.engine.state import PENDING, ExecutionState
+from divebook.engine.state import ExecutionState
 from divebook.events import catalog
+from divebook.questions import Question
 
 ANSWER, SIGNAL = "answer", "signal"
 """Kinds of message."""
@@ -49,6 +50,20 @@ def signal_payload(name: str, payload: Any) -> dict[str, Any]:
     return {"name": name, "payload": payload}
 
 
+def questions_of(state: ExecutionState, messages: Iterable[Message]) -> dict[str, Question]:
+    """Return every question ever asked, by id, oldest first, as it stands once the log has taken these messages in.
+
+    An answer that is kept counts, though nobody drives the execution and its log has not heard of it yet.
+    """
+    questions = {asked.id: asked for asked in sorted(state.interrupts.values(), key=lambda asked: asked.order)}
+    for fact in facts_of(state, messages):
+        if isinstance(fact.data, catalog.InterruptResolved) and questions[fact.data.interrupt_id].is_open:
+            questions[fact.data.interrupt_id] = questions[fact.data.interrupt_id].resolved(fact.data)
+        elif isinstance(fact.data, catalog.InterruptExpired) and questions[fact.data.interrupt_id].is_open:
+            questions[fact.data.interrupt_id] = questions[fact.data.interrupt_id].expired()
+    return questions
+
+
 def facts_of(state: ExecutionState, messages: Iterable[Message]) -> list[Fact]:
     """Return the facts that messages, in their order, add to a log; those it has taken already add nothing."""
     return [fact for message in messages if message.number > state.taken for fact in _facts(state, message)]
@@ -61,7 +76,7 @@ def _facts(state: ExecutionState, message: Message) -> Iterable[Fact]:
         )
         return
     question = state.interrupts.get(message.key)
-    if question is None or question.status != PENDING:
+    if question is None or not question.is_open:
         return
     if message.payload.get(EXPIRED):
         yield Fact(catalog.InterruptExpired(message.key, message.number), question.path, question.step)

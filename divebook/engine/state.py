@@ -346,7 +346,7 @@ class ExecutionState(Snapshot):
     def pending_interrupts(self) -> list[Question]:
         """Return the questions without an answer, oldest first."""
         pending = (found for found in self.interrupts.values() if found.is_open)
-        return sorted(pending, key=lambda found: (found.raised_us, found.id))
+        return sorted(pending, key=lambda found: found.order)
 
     def active_paths(self) -> list[PathState]:
         """Return the paths that have not ended, oldest first."""

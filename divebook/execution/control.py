@@ -5,23 +5,26 @@ from __future__ import annotations
 import getpass
 import logging
 import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeAlias
 
 from divebook.bounds import Bounds
+from divebook.engine.ahead import steps_ahead
 from divebook.engine.checkpoint import load_state
 from divebook.engine.evolve import fold
 from divebook.engine.inbox import ANSWER, EXPIRED, SIGNAL, answer_payload, facts_of, signal_payload
 from divebook.engine.instructions import Fact
-from divebook.engine.state import PENDING, ExecutionState
+from divebook.engine.state import ExecutionState
 from divebook.errors import (
     CorruptStoreError,
+    DefinitionError,
     DivebookError,
     ExecutionError,
     ExecutionNotFoundError,
     InterruptError,
+    KeptError,
     LeaseHeldError,
     NewerStoreError,
     NotFoundError,
@@ -37,6 +40,8 @@ from divebook.execution.schemas import FITTING
 from divebook.execution.step_run import Services
 from divebook.execution.streaming import TextStreams
 from divebook.questions import Question, checked_answer
+from divebook.questions.kinds import PENDING
+from divebook.questions.wording import EXPIRED_ALREADY, address_of, already_answered
 from divebook.store import EventStore, ExecutionRecord, Lease, Owner
 from divebook.store.durability import Durability
 from divebook.store.messages import Message
@@ -58,14 +63,14 @@ class Control:
     services
         What their runners need.
     check
-        Raises unless all that a workflow names is there.
+        Raises unless all that these steps of a workflow name is there.
     """
 
     def __init__(
         self,
         store: EventStore,
         services: Callable[[Control], Services],
-        check: Callable[[Workflow], None],
+        check: Callable[[Workflow, Container[str]], None],
         clock: Clock,
         chance: Chance,
     ) -> None:
@@ -141,7 +146,7 @@ class Control:
             )
         if execution.refresh().status == catalog.COMPLETED:
             raise ExecutionError(f"execution {execution.id} has completed; start a new one to run the workflow again")
-        self._check(execution.workflow)
+        self._check(execution.workflow, steps_ahead(execution.workflow, execution.state))
         lease = self.store.acquire(execution.id, Owner.current())
         given = None if bounds is None else bounds.to_dict()
         resumed = Fact(catalog.ExecutionResumed(execution.refresh().status, given))
@@ -154,7 +159,7 @@ class Control:
         if execution.is_live:  # it comes to rest at this moment, and looks into its inbox once more then
             return execution
         with suppress(LeaseHeldError):
-            self._check(execution.workflow)
+            self._check(execution.workflow, steps_ahead(execution.workflow, execution.state))
             lease = self.store.acquire(execution.id, Owner.current())
             resumed = Fact(catalog.ExecutionResumed(execution.refresh().status))
             return self.begin(execution, resumed, lease=lease)
@@ -220,18 +225,35 @@ class Control:
         self, interrupt_id: str, response: Any, execution_id: str | None = None, by: str | None = None
     ) -> Execution:
         """Answer a question; see `Environment.answer`."""
-        execution = self._asked(interrupt_id, execution_id)
-        question = execution.state.interrupts[interrupt_id]
-        if execution.state.is_over and question.status == PENDING:
+        execution, question = self._asked(interrupt_id, execution_id)
+        address, state = address_of(execution.id, question), execution.state
+        if state.is_over and question.is_open:
             raise InterruptError(
-                interrupt_id, f"its execution {execution.id} is {execution.status}; resume it, and answer then"
+                question.id, f"execution {execution.id} is {execution.status}; resume it, and answer then"
             )
+        if not question.is_open and state.interrupts[question.id].is_open and self._repeats(question, response):
+            return self._go_on_with(f"the answer to {address}", execution)  # whoever kept it died before it went on
         checked = checked_answer(question, response, FITTING, self.clock.now())
         author = by or this_person()
-        kept = self._post(execution.id, ANSWER, interrupt_id, answer_payload(checked, author), author)
+        kept = self._post(execution.id, ANSWER, question.id, answer_payload(checked, author), author)
         if kept is not None:
             raise _too_late(question, kept)
-        return self.go_on(execution)
+        return self._go_on_with(f"the answer to {address}", execution)
+
+    def _repeats(self, question: Question, response: Any) -> bool:
+        """Whether a response is the answer that a question has already."""
+        unanswered = question._replace(status=PENDING, expires_us=None)
+        try:
+            return bool(checked_answer(unanswered, response, FITTING, self.clock.now()) == question.response)
+        except InterruptError:
+            return False
+
+    def _go_on_with(self, what: str, execution: Execution) -> Execution:
+        """Let an execution go on with what was sent to it and is kept."""
+        try:
+            return self.go_on(execution)
+        except (DefinitionError, NotFoundError, SetupError) as error:
+            raise KeptError(execution.id, what, error) from error
 
     def claim_expired(self, execution_id: str, interrupt_id: str) -> None:
         """Claim a question whose time is up for nobody; the first claim of a question counts."""
@@ -247,7 +269,7 @@ class Control:
             raise ExecutionError(f"execution {execution.id} is {execution.status}; nobody takes signals any more")
         key = Ids(self.clock, self.chance).event(self.clock.now())
         self._post(execution.id, SIGNAL, key, signal_payload(name, storable(payload, "payload")), by or this_person())
-        return self.go_on(execution)
+        return self._go_on_with(f"the signal {name!r}", execution)
 
     def _post(self, execution_id: str, kind: str, key: str, payload: Any, by: str) -> Message | None:
         """Send a message; return the earlier one that stands in its way, if there is one."""
@@ -260,7 +282,7 @@ class Control:
 
     def question(self, interrupt_id: str, execution_id: str | None = None) -> Question:
         """Return a question; see `Environment.question`."""
-        return self._asked(interrupt_id, execution_id).state.interrupts[interrupt_id]
+        return self._asked(interrupt_id, execution_id)[1]
 
     def questions(self) -> list[tuple[str, Question]]:
         """Return every question that waits for an answer, with the id of its execution, newest execution first."""
@@ -269,14 +291,26 @@ class Control:
     def _unfinished(self) -> Iterable[Execution]:
         return (self.find(record.execution_id) for record in self.store.unended())
 
-    def _asked(self, interrupt_id: str, execution_id: str | None) -> Execution:
-        """Return the execution that asked a question."""
-        candidates = [self.find(execution_id)] if execution_id else list(self._unfinished())
-        for execution in candidates:
-            if interrupt_id in execution.state.interrupts:
-                return execution
-        known = [question.interrupt_id for execution in candidates for question in execution.interrupts]
-        raise NotFoundError("question", interrupt_id, known)
+    def _asked(self, name: str, execution_id: str | None) -> tuple[Execution, Question]:
+        """Return a question and who asks it: by ``ask@execution``, or by its id where no other asks under that id."""
+        interrupt_id, _, named = name.partition("@")
+        where = execution_id or named
+        asking = self._asking(interrupt_id) if not where else [self.find(where)]
+        if len(asking) > 1:
+            ways = " or ".join(f"{interrupt_id}@{execution.id}" for execution in asking[:5])
+            raise InterruptError(interrupt_id, f"{len(asking)} executions ask it; say which: {ways}")
+        found = asking[0].questions.get(interrupt_id) if asking else None
+        if found is None:
+            candidates = asking or self._unfinished()
+            raise NotFoundError(
+                "question", name, [asked.id for execution in candidates for asked in execution.interrupts]
+            )
+        return asking[0], found
+
+    def _asking(self, interrupt_id: str) -> list[Execution]:
+        """Return the executions that ask a question; where all have ended, the last one that was answered."""
+        unfinished = [execution for execution in self._unfinished() if interrupt_id in execution.state.interrupts]
+        return unfinished or [self.find(found) for found in self.store.addressees(ANSWER, interrupt_id)[-1:]]
 
     # --- ending ----------------------------------------------------------------------------------------------------
 
@@ -322,9 +356,8 @@ def this_person() -> str:
 def _too_late(question: Question, kept: Message) -> InterruptError:
     payload: Mapping[str, Any] = kept.payload
     if payload.get(EXPIRED):
-        return InterruptError(question.interrupt_id, "it has expired; its execution went on without an answer")
-    told = f"it was answered already by {payload.get('by')}, with {payload.get('response')!r}"
-    return InterruptError(question.interrupt_id, told)
+        return InterruptError(question.id, EXPIRED_ALREADY)
+    return InterruptError(question.id, already_answered(payload.get("by"), payload.get("response")))
 
 
 def _recorded_workflow(execution_id: str, events: Sequence[Event]) -> Workflow:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from divebook import extensions
 from divebook.engine.evolve import fold
-from divebook.engine.inbox import facts_of
+from divebook.engine.inbox import facts_of, questions_of
 from divebook.engine.instructions import Fact
 from divebook.engine.state import ExecutionState, PathState, Usage
 from divebook.errors import ExecutionCancelledError, ExecutionError, ExecutionFailedError, LeaseHeldError, StoreError
@@ -328,8 +328,15 @@ class Execution:
 
     @property
     def interrupts(self) -> list[Question]:
-        """The questions that wait for an answer, oldest first."""
-        return self.state.pending_interrupts()
+        """The questions that wait for an answer, oldest first; one whose answer is kept is none of them."""
+        return [asked for asked in self.questions.values() if asked.is_open]
+
+    @property
+    def questions(self) -> dict[str, Question]:
+        """Every question ever asked, by id, oldest first; an answer that is kept counts before the log has it."""
+        state = self.state
+        is_open = any(asked.is_open for asked in state.interrupts.values()) and not self.store.closed
+        return questions_of(state, self.store.inbox(self.id, state.taken) if is_open else ())
 
     def drive(
         self, openings: Sequence[Fact], services: Services, clock: Clock, chance: Chance, lease: Lease | None = None

@@ -11,9 +11,7 @@ import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from divebook.engine.inbox import ANSWER
 from divebook.environment import Environment
-from divebook.errors import DivebookError, InterruptError
 from divebook.events.readable import readable
 from divebook.notebook.frontend import present_front_end
 from divebook.notebook.listing import question_lines, questions
@@ -104,32 +102,7 @@ def inbox_view(environment: Environment, output: InboxOutput | None = None) -> I
         if output is not None:
             output.look(feed)
 
-    return InboxView(inbox_publisher_of(environment), _handlers(environment), told)
-
-
-def _handlers(environment: Environment) -> Handlers:
-    def answer(interrupt_id: str, response: Any) -> str:
-        try:
-            environment.answer(interrupt_id, response)
-        except InterruptError:
-            raise
-        except DivebookError as error:
-            if not _is_kept(environment, interrupt_id):
-                raise
-            return f"Kept, but the execution does not go on here: {error}"
-        return ""
-
-    return Handlers(answer)
-
-
-def _is_kept(environment: Environment, interrupt_id: str) -> bool:
-    """Whether an answer rests in the store although its execution cannot go on in this process."""
-    for execution_id, question in environment.interrupts():
-        if question.interrupt_id == interrupt_id:
-            state = environment.execution(execution_id).state
-            messages = environment.store.inbox(execution_id, state.taken)
-            return any((message.kind, message.key) == (ANSWER, interrupt_id) for message in messages)
-    return False
+    return InboxView(inbox_publisher_of(environment), Handlers(environment.answer), told)
 
 
 # --- without widgets -----------------------------------------------------------------------------------------------
@@ -168,6 +141,6 @@ def _outcome(asked: Asked) -> tuple[str, str]:
         response = next(iter(response.values()))
     by = f" by {one_line(question['answered_by'], 60)}" if question["answered_by"] else ""
     answer = "" if response is None else f": {one_line(readable(response), 120)}"
-    words = {"completed": "answered", "expired": "expired", "cancelled": "withdrawn"}
+    words = {"resolved": "answered", "expired": "expired", "cancelled": "withdrawn"}
     told = words.get(question["status"], question["status"])
     return one_line(question["question"], 200), f"{told}{by}{answer} ({where})"

@@ -64,7 +64,7 @@ APPROVE, REJECT, MODIFY = "approve", "reject", "modify"
 YES, NO = ("yes", "y", "true", "approve", "approved"), ("no", "n", "false", "deny", "denied", "reject")
 
 
-class Kind(NamedTuple):
+class KindOfQuestion(NamedTuple):
     """What holds for all questions of a kind."""
 
     wanted: str
@@ -77,15 +77,15 @@ class Kind(NamedTuple):
     """Whether a definition may ask such a question; the others are asked by the engine alone."""
 
 
-KINDS: Final[dict[str, Kind]] = {
-    CLARIFICATION: Kind("a text", "TEXT"),
-    CONFIRMATION: Kind("yes or no", "yes"),
-    AGENT_REVIEW: Kind("approve, reject or modify (with data)", APPROVE),
-    CHECKPOINT: Kind("a text", "seen", optional=True),
-    RESOURCE_EXHAUSTED: Kind("raise, the new bound as a number, or stop", RAISE),
-    TIMEOUT: Kind("a text", "TEXT", optional=True),
-    SYSTEM_ERROR: Kind("a text", "TEXT", optional=True),
-    OUTCOME_UNKNOWN: Kind("retry, done or fail (done: with its result)", RETRY, definable=False),
+KINDS: Final[dict[str, KindOfQuestion]] = {
+    CLARIFICATION: KindOfQuestion("a text", "TEXT"),
+    CONFIRMATION: KindOfQuestion("yes or no", "yes"),
+    AGENT_REVIEW: KindOfQuestion("approve, reject or modify (with data)", APPROVE),
+    CHECKPOINT: KindOfQuestion("a text", "seen", optional=True),
+    RESOURCE_EXHAUSTED: KindOfQuestion("raise, the new bound as a number, or stop", RAISE),
+    TIMEOUT: KindOfQuestion("a text", "TEXT", optional=True),
+    SYSTEM_ERROR: KindOfQuestion("a text", "TEXT", optional=True),
+    OUTCOME_UNKNOWN: KindOfQuestion("retry, done or fail (done: with its result)", RETRY, definable=False),
 }
 DEFINABLE: Final = tuple(kind for kind, about in KINDS.items() if about.definable)
 """Kinds of question that a definition, a function or a pipeline may ask."""

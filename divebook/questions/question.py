@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from divebook.events.catalog import InterruptResolved
 from divebook.events.event import to_datetime
 from divebook.events.values import normalize
-from divebook.questions.kinds import PENDING
+from divebook.questions.kinds import EXPIRED, PENDING, RESOLVED
 
 
 class Question(NamedTuple):
@@ -54,6 +55,19 @@ class Question(NamedTuple):
     def is_open(self) -> bool:
         """Whether it waits for an answer, as far as its log says."""
         return self.status == PENDING
+
+    @property
+    def order(self) -> tuple[int, str]:
+        """What sorts questions, the oldest first."""
+        return self.raised_us, self.id
+
+    def resolved(self, data: InterruptResolved) -> Question:
+        """Return it with the answer that somebody gave."""
+        return self._replace(status=RESOLVED, response=data.response, answered_by=data.answered_by)
+
+    def expired(self) -> Question:
+        """Return it after nobody answered in time: its default, if there is one, is the answer."""
+        return self._replace(status=EXPIRED, response=self.default)
 
     @property
     def raised_at(self) -> datetime:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from divebook.questions.kinds import AGENT_REVIEW, CHECKPOINT, CLARIFICATION, CONFIRMATION, KINDS, Kind
+from divebook.questions.kinds import AGENT_REVIEW, CHECKPOINT, CLARIFICATION, CONFIRMATION, KINDS, KindOfQuestion
 from divebook.questions.question import Question
 
 _JUDGED = (CONFIRMATION, AGENT_REVIEW)
 """Kinds whose schema is that of edited data, which may be left out."""
 
 
-def kind_of(question: Question) -> Kind:
+def kind_of(question: Question) -> KindOfQuestion:
     """Return what holds for its kind; one that another version knows is answered as freely as a checkpoint."""
     return KINDS.get(question.kind, KINDS[CHECKPOINT])
 
@@ -52,6 +52,11 @@ def _type_in_words(schema: Any) -> str:
 def already_answered(by: str | None, response: Any) -> str:
     """Return why a second answer is refused; it shows the first."""
     return f"it was answered already{f' by {by}' if by else ''}, with {response!r}"
+
+
+def address_of(execution_id: str, question: Question) -> str:
+    """Return what names a question in a whole store: ids come from places, so that two executions may share one."""
+    return f"{question.id}@{execution_id}"
 
 
 EXPIRED_ALREADY = "it has expired; its execution went on without an answer"

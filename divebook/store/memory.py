@@ -251,6 +251,11 @@ class MemoryStore(EventStore):
             messages = [message for message, _ in self._messages.values()]
             return {message.execution_id for message in messages if message.number > self._taken(message)}
 
+    def _addressees(self, kind: str, key: str) -> set[str]:
+        with self._lock:
+            messages = [message for message, _ in self._messages.values()]
+            return {message.execution_id for message in messages if (message.kind, message.key) == (kind, key)}
+
     def _taken(self, message: Message) -> int:
         return self._logs[message.execution_id].taken
 

@@ -94,6 +94,11 @@ class Mailbox(ABC):
     @abstractmethod
     def _check_open(self) -> None: ...
 
+    def addressees(self, kind: str, key: str) -> list[str]:
+        """Return the ids of the executions that have a message of such a kind and key, ended ones included, sorted."""
+        self._check_open()
+        return sorted(self._addressees(kind, key))
+
     # --- what an implementation does; `_post` and `_new_messages` are called with the lock held ----------------------
 
     @abstractmethod
@@ -114,6 +119,9 @@ class Mailbox(ABC):
 
     @abstractmethod
     def _untaken(self) -> set[str]: ...
+
+    @abstractmethod
+    def _addressees(self, kind: str, key: str) -> set[str]: ...
 
 
 def _check(message: Message) -> None:

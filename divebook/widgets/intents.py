@@ -13,7 +13,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from divebook.errors import DivebookError, SetupError
+from divebook.errors import DivebookError, KeptError, SetupError
 from divebook.widgets.protocol import Ack, Answer, Control
 
 REMEMBERED = 1000
@@ -28,8 +28,8 @@ def _refuse() -> None:
 class Handlers:
     """What is called for each intent, on a thread of its own; an error of divebook becomes a refusal."""
 
-    answer: Callable[[str, Any], str | None]
-    """Takes the interrupt's id and the response; may return what to say beside that it was taken."""
+    answer: Callable[[str, Any], object]
+    """Takes the question's id and the response; a `KeptError` says that it was taken, and what stands in its way."""
     pause: Callable[[], None] = _refuse
     resume: Callable[[], None] = _refuse
     cancel: Callable[[], None] = _refuse
@@ -74,18 +74,20 @@ class Intents:
 
     def _carry_out(self, intent: Answer | Control) -> None:
         try:
-            said = self._call(intent)
+            self._call(intent)
+        except KeptError as kept:
+            outcome = Ack(type="ack", id=intent["id"], accepted=True, text=str(kept))
         except Exception as error:  # noqa: BLE001 - whatever went wrong, the person who asked must hear of it
             told = str(error) if isinstance(error, DivebookError) else f"{type(error).__name__}: {error}"
             outcome = Ack(type="ack", id=intent["id"], accepted=False, text=told)
         else:
-            outcome = Ack(type="ack", id=intent["id"], accepted=True, text=said or "")
+            outcome = Ack(type="ack", id=intent["id"], accepted=True, text="")
         self._remember(intent["id"], outcome)
         self._acknowledge(outcome)
 
-    def _call(self, intent: Answer | Control) -> str | None:
+    def _call(self, intent: Answer | Control) -> None:
         if intent["type"] == "answer":
-            return self._handlers.answer(intent["interrupt_id"], intent["response"])
+            self._handlers.answer(intent["interrupt_id"], intent["response"])
+            return
         commands = {"pause": self._handlers.pause, "resume": self._handlers.resume, "cancel": self._handlers.cancel}
         commands[intent["command"]]()
-        return None

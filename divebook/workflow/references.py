@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from divebook.errors import Problem
 from divebook.workflow.definition import Definitions, Workflow
@@ -24,13 +24,16 @@ def check_references(definitions: Definitions, known_agents: Iterable[str] = ())
     return [found.at(*definitions.positions.get(found.place, (0, 0))) for found in problems]
 
 
-def missing_agents(workflow: Workflow, known: Iterable[str]) -> list[Problem]:
-    """Return the steps that name an agent which is not `known`; a step without one takes the default agent."""
+def missing_agents(workflow: Workflow, known: Iterable[str], among: Container[str] | None = None) -> list[Problem]:
+    """Return the steps that name an agent which is not `known`; a step without one takes the default agent.
+
+    With `among` only those steps are looked at.
+    """
     names = frozenset(known)
     return [
         _no_agent(step.agent, names).below("Steps", index, "Agent")
         for index, step in enumerate(workflow.steps)
-        if step.agent is not None and step.agent not in names
+        if step.agent is not None and step.agent not in names and (among is None or step.name in among)
     ]
 
 

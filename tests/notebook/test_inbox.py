@@ -1,13 +1,15 @@
 """The inbox in a notebook: cards, what is understood without them, and answers that others carry out."""
 
+from concurrent.futures import Executor, Future
+
 import pytest
 
 import divebook
-from divebook.errors import InterruptError
 from divebook.notebook import inbox
 from divebook.widgets import following
 from divebook.widgets.inbox import inbox_publisher_of
 from divebook.widgets.inbox_view import InboxView
+from divebook.widgets.intents import Handlers, Intents
 from tests.execution.worlds import Calls, environment
 
 ASKING = """\
@@ -18,6 +20,14 @@ Workflows:
   - {Name: note, Action: note}
 """
 PLAIN = "Workflows: [{Name: plain, Steps: [{Name: q, Ask: 'Which?'}]}]"
+
+
+class AtOnce(Executor):
+    """Runs what it is given at once."""
+
+    def submit(self, job, /, *arguments, **named):
+        job(*arguments, **named)
+        return Future()
 
 
 class Handle:
@@ -85,10 +95,13 @@ def test_an_answer_is_kept_where_its_execution_cannot_go_on():
     execution = world.start("asking").wait(30)
     elsewhere = environment(store=world.store)
     asked = execution.interrupts[0].interrupt_id
-    answer = inbox._handlers(elsewhere).answer
-    assert answer(asked, True).startswith("Kept, but the execution does not go on here: ")
-    with pytest.raises(InterruptError, match="was answered already"):
-        answer(asked, False)
+    acks = []
+    intents = Intents(Handlers(elsewhere.answer), acks.append, AtOnce())
+    for response in (True, False):
+        intents.take({"type": "answer", "id": f"a{response}", "interrupt_id": asked, "response": response})
+    assert [ack["accepted"] for ack in acks] == [True, False]
+    assert "is kept and need not be sent again, but execution" in acks[0]["text"]
+    assert "was answered already" in acks[1]["text"]
     assert world.resume(execution.id).wait(30).status == "completed"
 
 

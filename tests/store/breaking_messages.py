@@ -106,6 +106,11 @@ class RecoversWhatOnlyWaits(MemoryStore):
         return [record for record in self.unended() if record.execution_id not in driven]
 
 
+class ForgetsWhoWasAnswered(MemoryStore):
+    def _addressees(self, kind, key):
+        return super()._addressees(kind, key) & self._untaken()
+
+
 class ForgetsMessagesWhenRecovering(MemoryStore):
     def _untaken(self):
         return set()

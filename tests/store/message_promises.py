@@ -225,6 +225,15 @@ class MessagePromises:
         store.post(answer("ask_2"))
         assert store.untaken() == {ONE}
 
+    def test_who_was_answered_is_known_whether_or_not_the_log_has_it(self, store):
+        store.append_all([Batch(ONE, 0, log(2, ONE)), Batch(TWO, 0, log(2, TWO))])
+        assert store.addressees("answer", "ask_1") == []
+        number = store.post(answer()).number
+        store.append_all([Batch(ONE, 2, [step(3)], taken=number)])
+        store.post(answer(execution=TWO))
+        assert store.addressees("answer", "ask_1") == sorted([ONE, TWO])
+        assert store.addressees("signal", "ask_1") == store.addressees("answer", "ask_2") == []
+
     def test_a_refused_batch_takes_nothing_in(self, store):
         store.append(ONE, log(2), 0)
         number = store.post(answer()).number
@@ -271,6 +280,7 @@ class MessagePromises:
             lambda: store.new_messages(0),
             store.last_message,
             store.untaken,
+            lambda: store.addressees("answer", "ask_1"),
         )
         for use in uses:
             with pytest.raises(StoreError, match="is closed"):

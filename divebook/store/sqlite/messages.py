@@ -22,6 +22,7 @@ INSERT INTO messages (key, kind, name, payload, source, posted_at) VALUES (?, ?,
 # Numbers of deleted messages count as well, so that whoever has seen them misses none of the later ones.
 _LAST = "SELECT ifnull(max(seq), 0) FROM sqlite_sequence WHERE name = 'messages'"
 _UNTAKEN = "SELECT DISTINCT id FROM messages JOIN executions USING (key) WHERE number > taken"
+_ADDRESSEES = "SELECT DISTINCT id FROM messages JOIN executions USING (key) WHERE kind = ? AND name = ?"
 
 
 def post(cursor: sqlite3.Cursor, key: int, message: Message, payload: bytes) -> Message:
@@ -53,6 +54,11 @@ def last_number(connection: sqlite3.Connection) -> int:
 def untaken(connection: sqlite3.Connection) -> set[str]:
     """Return the executions with messages that are not in their logs."""
     return {execution_id for (execution_id,) in connection.execute(_UNTAKEN).fetchall()}
+
+
+def addressees(connection: sqlite3.Connection, kind: str, key: str) -> set[str]:
+    """Return the executions that have a message of such a kind and key."""
+    return {execution_id for (execution_id,) in connection.execute(_ADDRESSEES, (kind, key)).fetchall()}
 
 
 class Watch:

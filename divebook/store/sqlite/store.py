@@ -337,6 +337,10 @@ class SqliteStore(EventStore):
         with translated(self.location):
             return messages.untaken(self._readers.get())
 
+    def _addressees(self, kind: str, key: str) -> set[str]:
+        with translated(self.location):
+            return messages.addressees(self._readers.get(), kind, key)
+
     # --- keeping in order --------------------------------------------------------------------------------------------
 
     def _ids(self) -> list[str]:

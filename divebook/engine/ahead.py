@@ -1,0 +1,19 @@
+"""Which steps an execution can still come to: pure."""
+
+from __future__ import annotations
+
+from divebook.engine.state import ExecutionState
+from divebook.workflow.definition import Workflow
+from divebook.workflow.graph import reachable_from
+
+
+def steps_ahead(workflow: Workflow, state: ExecutionState) -> frozenset[str]:
+    """Return the names of the steps that an execution is in, or can still come to: what they need must be there.
+
+    What only finished steps needed may be gone. One that has ended can be resumed at any of its steps.
+    """
+    present = {path.current_step for path in state.active_paths()}
+    if not present:
+        return frozenset(step.name for step in workflow.steps)
+    steps = {step.name: step for step in workflow.steps}
+    return frozenset(present.union(*(reachable_from(steps, name) for name in present)))
