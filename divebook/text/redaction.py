@@ -1,96 +1,33 @@
-"""Secrets, and how they are kept out of what is shown and saved.
+"""Secrets, and how they are kept out of what is shown and saved: one set of rules for terminal, notebook and pages.
 
-Hidden is, in this order: what stands under a name that looks secret (`looks_secret`); every known secret wherever it
-occurs in a text; and what looks like a credential by its form (keys of well-known services, tokens behind ``Bearer``,
-passwords in addresses, private keys, ``api_key=...``). Known are the values of environment variables whose names look
-secret, what a configuration sends under such names, and whatever the same log holds under them.
+Hidden is, in this order: what stands under a name that looks secret (`looks_secret`), in data as well as in texts
+(``api_key=...``, ``"password": "..."``, ``--token ...``, headers); every known secret wherever it occurs; and what
+looks like a credential by its form (`divebook.text.secret_forms`, tokens after ``Bearer``, passwords in addresses).
+Known are the values of environment variables whose names look secret, what a configuration sends under such names, and
+whatever the same log holds under them.
+
+Plain words are not taken for secrets unless a name says that they are, so that prose, code, hashes and identifiers stay
+as they are.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Iterable, Mapping
-from functools import lru_cache
-from itertools import pairwise
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from typing import Any
+from urllib.parse import quote
 
-HIDDEN = "[redacted]"
+from divebook.text.secret_forms import MARKED, SHAPED
+from divebook.text.secret_names import is_password, looks_secret
+from divebook.text.secret_values import HIDDEN, assigned, is_plain, is_telling
+
 LEAST_SECRET = 8
 """Characters below which a value is hidden only where it stands under its name: it would occur by chance."""
 MAX_KNOWN = 500
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_SECRET_WORDS = frozenset(
-    [
-        "password",
-        "passwd",
-        "passphrase",
-        "pwd",
-        "secret",
-        "secrets",
-        "credential",
-        "credentials",
-        "authorization",
-        "cookie",
-        "bearer",
-        "apikey",
-        "jwt",
-    ]
-)
-_KINDS_OF_KEY = frozenset(["api", "access", "private", "secret", "signing", "encryption", "auth", "master"])
-_NAMES = r"(?:api[_-]?key|access[_-]?key|passw(?:or)?d|passphrase|secret|authorization|token)"
-
-
-class _Form(NamedTuple):
-    """What a credential looks like. Texts may be long and hostile: no pattern may look twice at what it has passed."""
-
-    hints: tuple[str, ...]
-    """In lower case; a text without any of them has no such credential, and is searched for them much faster."""
-    pattern: re.Pattern[str]
-    replacement: str
-
-
-_FORMS = (
-    _Form(("bearer", "basic"), re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}"), rf"\1 {HIDDEN}"),
-    _Form(
-        ("private key-----",),
-        re.compile(r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"),
-        HIDDEN,
-    ),
-    _Form(("sk-", "sk_", "pk-", "pk_", "rk-", "rk_"), re.compile(r"\b(?:sk|pk|rk)[-_][\w-]{16,}"), HIDDEN),
-    _Form(
-        ("gho_", "ghp_", "ghr_", "ghs_", "ghu_", "github_pat_", "glpat-"),
-        re.compile(r"\bgh[pousr]_\w{20,}|\bgithub_pat_\w{20,}|\bglpat-[\w-]{16,}"),
-        HIDDEN,
-    ),
-    _Form(
-        ("xox", "akia", "aiza", "hf_"),
-        re.compile(r"\bxox[abpors]-[\w-]{10,}|\bAKIA[0-9A-Z]{16}\b|\bAIza[\w-]{30,}|\bhf_\w{20,}"),
-        HIDDEN,
-    ),
-    _Form(("eyj",), re.compile(r"(?<![\w-])eyJ[\w-]{8,}+\.[\w-]{8,}+\.[\w-]+"), HIDDEN),
-    _Form(("://",), re.compile(r"(\w://[^\s/:@]*+:)[^\s/@]++@"), rf"\1{HIDDEN}@"),
-    _Form(
-        ("key", "passw", "passphrase", "secret", "authorization", "token"),
-        re.compile(
-            rf"""(?i)({_NAMES}\\?["']?\s*+[:=]\s*+)(\\?["'])?((?!\[redacted|bearer |basic |\$)[^\s"'\\,;&}}]{{6,}})"""
-        ),
-        rf"\1\2{HIDDEN}",
-    ),
-)
-
-
-@lru_cache(maxsize=4096)  # the same few names stand in every event of a log
-def looks_secret(name: str) -> bool:
-    """Tell whether a name is one under which secrets are kept; counts of tokens are not.
-
-    >>> [name for name in ("api_key", "apiToken", "X-Auth-Token", "max_tokens", "key", "passage") if looks_secret(name)]
-    ['api_key', 'apiToken', 'X-Auth-Token']
-    """
-    words = [word.lower() for word in _WORD.findall(name[:200])]
-    if not _SECRET_WORDS.isdisjoint(words) or words[-1:] == ["token"]:
-        return True
-    return any(kind in _KINDS_OF_KEY and key in ("key", "keys") for kind, key in pairwise(words))
+_IN_BASE64 = re.compile(r"[A-Za-z0-9+/]{40}")
 
 
 class Redactor:
@@ -130,28 +67,34 @@ class Redactor:
 
     def _keep(self, secret: str) -> None:
         bare = secret.strip()
-        if len(bare) >= LEAST_SECRET and bare != HIDDEN and len(self._known) < MAX_KNOWN:
-            self._known.add(bare)
-            self._pattern = None
+        if len(bare) < LEAST_SECRET or is_telling(bare) or len(self._known) >= MAX_KNOWN or bare in self._known:
+            return
+        # as it is, on one line, inside JSON, and inside an address
+        self._known |= {bare, " ".join(bare.split()), json.dumps(bare)[1:-1], quote(bare, safe="")}
+        self._pattern = None
 
     def text(self, text: str) -> str:
         """Return a text without the secrets in it."""
+        if len(text) < LEAST_SECRET and "=" not in text and ":" not in text:
+            return text
         if self._known and self._pattern is None:
             longest_first = sorted(self._known, key=len, reverse=True)
             self._pattern = re.compile("|".join(map(re.escape, longest_first)))
         if self._pattern is not None:
             text = self._pattern.sub(HIDDEN, text)
         lower = text.lower()
-        for form in _FORMS:
-            if any(hint in lower for hint in form.hints):
-                text = form.pattern.sub(form.replacement, text)
-        return text
+        for hints, pattern, replacement in _rules():
+            if any(hint in lower for hint in hints):
+                text = pattern.sub(replacement, text)
+        return assigned(text, lower)
 
     def under(self, name: str, value: Any) -> Any:
         """Return plain data that stands under a name, without the secrets in it."""
-        if looks_secret(name) and value is not None and not isinstance(value, bool | int | float):
-            return HIDDEN
-        return self.value(value)
+        if value is None or isinstance(value, bool | float) or not looks_secret(name):
+            return self.value(value)
+        if isinstance(value, int):
+            return HIDDEN if is_password(name) and value >= 1000 else value
+        return HIDDEN
 
     def value(self, value: Any) -> Any:
         """Return plain data without the secrets in it."""
@@ -161,12 +104,15 @@ class Redactor:
             case {"key": str(name), "value": inner} | {"name": str(name), "value": inner}:
                 return {**{key: self.under(key, part) for key, part in value.items()}, "value": self.under(name, inner)}
             case dict():
-                return {key: self.under(str(key), part) for key, part in value.items()}
+                return {self._key(key): self.under(str(key), part) for key, part in value.items()}
             case [str(name), str(inner)]:
                 return [self.text(name), self.under(name, inner)]
-            case list():
+            case list() if any(isinstance(part, str | list | dict) for part in value):
                 return [self.value(part) for part in value]
         return value
+
+    def _key(self, key: Any) -> Any:
+        return self.text(key) if isinstance(key, str) and len(key) >= LEAST_SECRET else key
 
 
 def _named(value: Any) -> Iterable[tuple[str, Any]]:
@@ -182,3 +128,54 @@ def _named(value: Any) -> Iterable[tuple[str, Any]]:
         case list() | tuple():
             return [("", part) for part in value]
     return []
+
+
+# --- credentials by their form ---------------------------------------------------------------------------------------
+
+_Rule = tuple[tuple[str, ...], re.Pattern[str], "Callable[[re.Match[str]], str] | str"]
+
+
+@cache
+def _rules() -> tuple[_Rule, ...]:
+    """Return the patterns in the order in which they are tried; compiled when something is first shown."""
+    return tuple(_table())
+
+
+def _table() -> Iterator[_Rule]:
+    for hints, pattern in SHAPED:
+        yield hints, re.compile(pattern), HIDDEN
+    for marks, follows, least in MARKED:
+        starts = marks.split()
+        mark = "|".join(map(re.escape, starts))
+        pattern = rf"(?<![A-Za-z0-9])({mark})({follows}{{{least},}}+)"
+        yield tuple(start.lower() for start in starts), re.compile(pattern), _marked
+    yield ("</",), re.compile(r"(<([\w:.-]{2,60}+)(?:\s[^<>\n]{1,200}+)?>)([^<>\n]{3,400}+)(?=</)"), _element
+    yield ("bearer", "basic"), re.compile(r"(?i)\b(bearer|basic)([ \t]{1,4}+)([\w.~+/=-]{8,}+)"), _scheme
+    yield ("://",), re.compile(r"(\w://[^\s/:@]{0,200}+:)(?:[^\s/?#@\[]{1,400}+@)++"), rf"\1{HIDDEN}@"
+    yield ("://",), re.compile(r"(\w://)([^\s/:@]{16,400}+)(?=@)"), _user
+    yield ("login",), re.compile(r"(?i)(\blogin\s{1,8}+\S{1,80}+\s{1,8}+password\s{1,8}+)\S{3,400}+"), rf"\1{HIDDEN}"
+    yield ("curl",), re.compile(r"((?:(?<=-u )|(?<=--user ))[\"']?[^\s:\"']{1,80}+:)[^\s\"']{3,400}+"), rf"\1{HIDDEN}"
+    yield (
+        ("identified by", "password '"),
+        re.compile(r"(?i)(\b(?:identified by|password) ')[^'\n]{3,200}+"),
+        rf"\1{HIDDEN}",
+    )
+
+
+def _marked(match: re.Match[str]) -> str:
+    """Hide what follows a mark, unless it is plain words (``sk-learn-contrib``) or the inside of encoded data."""
+    start = match.start()
+    inside = start >= 40 and _IN_BASE64.fullmatch(match.string, start - 40, start)
+    return match[0] if inside or is_plain(match[2]) else HIDDEN
+
+
+def _scheme(match: re.Match[str]) -> str:
+    return match[0] if is_plain(match[3]) else f"{match[1]}{match[2]}{HIDDEN}"
+
+
+def _user(match: re.Match[str]) -> str:
+    return match[0] if is_plain(match[2]) else f"{match[1]}{HIDDEN}"
+
+
+def _element(match: re.Match[str]) -> str:
+    return f"{match[1]}{HIDDEN}" if looks_secret(match[2]) and not is_telling(match[3]) else match[0]

@@ -2,7 +2,9 @@
 
 import pytest
 
-from divebook.text.redaction import HIDDEN, Redactor, looks_secret
+from divebook.text.redaction import Redactor
+from divebook.text.secret_names import looks_secret
+from divebook.text.secret_values import HIDDEN
 
 
 @pytest.mark.parametrize(
