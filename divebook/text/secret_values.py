@@ -104,7 +104,11 @@ def assigned(text: str, lower: str) -> str:
     for match in _NAMED.finditer(text):
         if match.start() < done:
             continue
-        place = _value_of(text, _found(text, match))
+        kind = (match.lastindex or 2) // 2
+        if looks_secret(match[2 * kind - 1]):
+            place = _value_of(text, _found(text, match, kind))
+        else:
+            place = _in_query(text, match)
         if place is None:
             continue
         start, end, is_secret = place
@@ -113,8 +117,7 @@ def assigned(text: str, lower: str) -> str:
     return "".join([*parts, text[done:]]) if parts else text
 
 
-def _found(text: str, match: re.Match[str]) -> _Found:
-    kind = (match.lastindex or 2) // 2
+def _found(text: str, match: re.Match[str], kind: int) -> _Found:
     name, joint = match[2 * kind - 1], match[2 * kind]
     before = text[
         max(text.rfind("\n", max(0, match.start() - 80), match.start()) + 1, match.start() - 80) : match.start()
@@ -123,9 +126,7 @@ def _found(text: str, match: re.Match[str]) -> _Found:
 
 
 def _value_of(text: str, found: _Found) -> _Value | None:
-    """Return the value under a name, or None if the name is no secret's or has no value."""
-    if not looks_secret(found.name):
-        return _in_query(text, found)
+    """Return the value under a secret name, or None if nothing stands there."""
     header = found.name.lower()
     if header.endswith(("authorization", "cookie")) and ":" in found.joint:
         return _in_cookie(text, found) if header.endswith("cookie") else _in_header(text, found.end)
@@ -142,11 +143,11 @@ def _value_of(text: str, found: _Found) -> _Value | None:
     return found.end, end, is_secret
 
 
-def _in_query(text: str, found: _Found) -> _Value | None:
+def _in_query(text: str, match: re.Match[str]) -> _Value | None:
     """Return a credential that an address gives as one of its parameters."""
-    if found.name.lower() not in _QUERY or found.joint != "=" or not found.before.endswith(("?", "&", "amp;")):
+    if text[match.start() - 1 : match.start()] not in ("?", "&", ";") or match[2] != "=":
         return None
-    value = _BARE.match(text, found.end)
+    value = _BARE.match(text, match.end()) if match[1].lower() in _QUERY else None
     return (*value.span(), True) if value and len(value[0]) >= 12 and not is_plain(value[0]) else None
 
 
