@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from divebook.events import Event
     from divebook.events.classes import allow
     from divebook.execution import Execution, StepContext
-    from divebook.notebook.functions import answer, inbox, resume, show
+    from divebook.notebook.functions import answer, frames, inbox, resume, show
     from divebook.notebook.run import Run
     from divebook.notebook.saved import open_notebook
     from divebook.notebook.session import define, run, runs
@@ -86,6 +86,7 @@ _HOMES = {
     "allow": "divebook.events.classes",
     "answer": "divebook.notebook.functions",
     "define": "divebook.notebook.session",
+    "frames": "divebook.notebook.functions",
     "inbox": "divebook.notebook.functions",
     "load": "divebook.config",
     "open_notebook": "divebook.notebook.saved",
@@ -137,6 +138,7 @@ __all__ = [
     "answer",
     "create_envelope",
     "define",
+    "frames",
     "inbox",
     "load",
     "open_notebook",

@@ -6,6 +6,7 @@ made of these spans, so that they agree with each other. (How an execution goes 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
@@ -32,12 +33,19 @@ class Span:
     ended_us: int | None = None
     status: str = catalog.RUNNING
     error: str | None = None
+    error_type: str | None = None
+    """Class of the error of an operation."""
     iteration: int | None = None
     operation_id: str | None = None
     attempts: int = 1
-    """How often it was begun; more than once after a crash, a retry or a resumption."""
+    """How often it was begun; more than once after a crash, a retry or a resumption. Every attempt of a step makes
+    operations of its own: of these it is the number of the attempt."""
     items: int = 0
     """Items of `Each` that are done."""
+    item: Any = None
+    """The item of `Each`, of an item and of the operations in it."""
+    item_key: str | None = None
+    """The same in the mapping that `Each` goes through, where it is one."""
     parameters: Mapping[str, Any] | None = None
     result: Any = None
     usage: Mapping[str, int] = field(default_factory=dict)
@@ -95,6 +103,10 @@ class Spans:
         """By path: the step it is in, or was in last."""
         self._items: dict[tuple[str, int], Span] = {}
         self._operations: dict[str, Span] = {}
+        self._failed_calls: dict[tuple[str, int | None], Span] = {}
+        """By path and item: the operation that failed last, until another begins."""
+        self._tries: dict[str, Counter[tuple[int | None, str | int]]] = {}
+        """By path: how often each call of the step it is in was made, by item and key."""
         self._open: dict[str, dict[int, Span]] = {}
         """What runs, by path and index."""
 
@@ -112,6 +124,16 @@ class Spans:
     def knows_operation(self, operation_id: str) -> bool:
         """Tell whether an operation has begun."""
         return operation_id in self._operations
+
+    def subject(self, event: Event) -> Span | None:
+        """Return what an event, once it is taken, is about: an operation, an item or a step."""
+        operation_id = getattr(event.data, "operation_id", None)
+        if operation_id is not None:
+            return self._operations.get(operation_id)
+        index = getattr(event.data, "iteration_index", None)
+        if index is not None:
+            return self._items.get((event.path, index))
+        return self._steps.get(event.path) if event.step else None
 
     def _begin(self, span: Span, event: Event) -> None:
         span.index, self._count = self._count, self._count + 1
@@ -142,9 +164,17 @@ class Spans:
         for span in list(self._open.get(path, {}).values()):
             self._end(span, event, catalog.CANCELLED, reason if span.kind == "step" else None)
 
+    def _fail_items(self, event: Event) -> None:
+        """End the items of a failed step whose last operation failed: that is why it did."""
+        for span in list(self._open.get(event.path, {}).values()):
+            failed = self._failed_calls.get((event.path, span.iteration)) if span.kind == "item" else None
+            if failed is not None:
+                span.error_type = failed.error_type
+                self._end(span, event, catalog.FAILED, failed.error)
+
     def _step_started(self, event: Event, data: catalog.StepStarted) -> None:
         span = Span("step", event.path, event.step, data.visit, data.step_type, event.recorded_at)
-        self._steps[event.path] = span
+        self._steps[event.path], self._tries[event.path] = span, Counter()
         self._begin(span, event)
 
     def _step_completed(self, event: Event, data: catalog.StepCompleted) -> None:
@@ -155,6 +185,7 @@ class Spans:
 
     def _step_failed(self, event: Event, data: catalog.StepFailed) -> None:
         self._end(self._steps.get(event.path), event, catalog.FAILED, data.error)
+        self._fail_items(event)
         self._stop_open(event, event.path)
 
     def _step_caught(self, event: Event, _data: catalog.Payload) -> None:
@@ -178,7 +209,7 @@ class Spans:
             return
         type_ = step.type if step else ""
         span = Span("item", event.path, event.step, visit, type_, event.recorded_at, iteration=data.iteration_index)
-        span.parameters = {"item": data.item}
+        span.item, span.item_key = data.item, data.item_key
         self._items[key] = span
         self._begin(span, event)
 
@@ -191,6 +222,7 @@ class Spans:
             self._steps[event.path].items += 1
 
     def _operation_started(self, event: Event, data: catalog.OperationStarted) -> None:
+        self._failed_calls.pop((event.path, data.iteration_index), None)
         known = self._operations.get(data.operation_id)
         if known is not None:
             self._begin_again(known, event)
@@ -199,6 +231,13 @@ class Spans:
         visit = step.visit if step else 1
         span = Span("operation", event.path, event.step, visit, data.operation_type, event.recorded_at)
         span.iteration, span.operation_id, span.parameters = data.iteration_index, data.operation_id, data.parameters
+        item = None if data.iteration_index is None else self._items.get((event.path, data.iteration_index))
+        if item is not None:
+            span.item, span.item_key = item.item, item.item_key
+        if data.key is not None and event.path in self._tries:
+            tries, call = self._tries[event.path], (data.iteration_index, data.key)
+            tries[call] += 1
+            span.attempts = tries[call]
         self._operations[data.operation_id] = span
         self._begin(span, event)
         self._fall_asleep(span, asleep=True)
@@ -210,7 +249,11 @@ class Spans:
         self._end(span, event, catalog.COMPLETED)
 
     def _operation_failed(self, event: Event, data: catalog.OperationFailed) -> None:
-        self._end(self._operations.get(data.operation_id), event, catalog.FAILED, data.error)
+        span = self._operations.get(data.operation_id)
+        if span is not None:
+            self._failed_calls[event.path, span.iteration] = span
+            span.usage, span.error_type = data.usage or _NO_USAGE, next(iter(data.error_names or ()), None)
+        self._end(span, event, catalog.FAILED, data.error)
 
     def _path_failed(self, event: Event, _data: catalog.Payload) -> None:
         self._stop_open(event, event.path)
@@ -238,7 +281,7 @@ class Spans:
             self._touch(step, event)
 
     def _begin_again(self, span: Span, event: Event) -> None:
-        span.status, span.ended_us, span.error = catalog.RUNNING, None, None
+        span.status, span.ended_us, span.error, span.error_type = catalog.RUNNING, None, None, None
         span.attempts += 1
         self._mark_open(span)
         self._touch(span, event)

@@ -13,11 +13,13 @@ from divebook.notebook.session import current_session
 if TYPE_CHECKING:
     import pandas as pd
 
+    from divebook.analysis.listings import Frames
+
 
 def inbox(*, store: str | None = None) -> pd.DataFrame:
     """Return the questions that wait for an answer, those of the newest execution first.
 
-    `divebook.analysis.frames.questions_frame` documents the columns. As the last value of a cell it shows
+    `divebook.analysis.listings.questions_frame` documents the columns. As the last value of a cell it shows
     the cards that ``%dive inbox`` shows.
 
     Examples
@@ -31,12 +33,31 @@ def inbox(*, store: str | None = None) -> pd.DataFrame:
     >>> answer(question["interrupt_id"], "this one").wait().status
     'completed'
     """
-    from divebook.analysis.frames import ShownFrame, questions_frame
+    from divebook.analysis.listings import ShownFrame, questions_frame
     from divebook.notebook.inbox import InboxDisplay
 
     environment = current_session().over(store)
     asked = environment.interrupts()
     return ShownFrame.of(questions_frame(asked), InboxDisplay(environment, store) if asked else None)
+
+
+def frames(
+    workflow: str | None = None,
+    status: str | None = None,
+    limit: int = 0,
+    *,
+    store: str | None = None,
+    **filters: Any,
+) -> Frames:
+    """Return the frames of many executions: ``frames(workflow="label").operations`` has those of all its runs.
+
+    ``.runs``, ``.events``, ``.operations``, ``.steps``, ``.items`` and ``.questions`` are made when they are asked for;
+    `limit` 0 takes all executions, else the newest. The `filters` are those of `runs`.
+    """
+    from divebook.analysis.listings import Frames
+
+    environment = current_session().over(store)
+    return Frames(environment.store, environment.executions(status, workflow, limit, **filters))
 
 
 def answer(interrupt_id: str, response: Any, *, by: str | None = None, store: str | None = None) -> Run:

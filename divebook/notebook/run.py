@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, Self
 from divebook.engine.state import PathState, Usage
 from divebook.environment import Environment
 from divebook.errors import ExecutionWaitingError
+from divebook.events import Event
 from divebook.events.catalog import WAITING
 from divebook.execution import Execution
+from divebook.notebook.framed import Framed
 from divebook.notebook.frontend import shows_widgets
 from divebook.questions import Question
 from divebook.text.shown import one_line
@@ -26,7 +28,7 @@ TICK = 0.1
 """Seconds between two looks of whoever awaits: an idle event loop does not see that its kernel is interrupted."""
 
 
-class Run:
+class Run(Framed):
     """One execution of a workflow, live or past, that shows itself in notebooks and terminals.
 
     `divebook.run` and ``%dive run`` make them. Waiting works the same in a cell and in a script.
@@ -104,26 +106,15 @@ class Run:
         """The questions that wait for an answer, oldest first."""
         return self._execution.interrupts
 
-    @property
-    def events(self) -> pd.DataFrame:
-        """Its log, one row per event; `divebook.analysis.frames.events_frame` documents the columns."""
-        from divebook.analysis.frames import events_frame
-
-        return events_frame(self._execution.history())
+    def _log(self) -> list[Event]:
+        return self._execution.history()
 
     @property
-    def operations(self) -> pd.DataFrame:
-        """One row per model call, action, script ...; `divebook.analysis.frames.operations_frame` documents them."""
-        from divebook.analysis.frames import operations_frame
+    def questions(self) -> pd.DataFrame:
+        """What people were asked, answered and how long that took: `divebook.analysis.listings.questions_frame`."""
+        from divebook.analysis.listings import questions_frame
 
-        return operations_frame(self._execution.history())
-
-    @property
-    def steps(self) -> pd.DataFrame:
-        """One row per visit to a step; `divebook.analysis.frames.steps_frame` documents the columns."""
-        from divebook.analysis.frames import steps_frame
-
-        return steps_frame(self._execution.history())
+        return questions_frame((self.id, asked) for asked in self._execution.state.interrupts.values())
 
     # --- what to do with it ----------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from divebook.events.codec import payload_from
 from divebook.events.event import to_datetime
 from divebook.events.readable import readable
 from divebook.history.spans import Span, spans_of
+from divebook.notebook.framed import Framed
 from divebook.notebook.frontend import shows_widgets
 from divebook.text.durations import seconds
 from divebook.text.shown import cut, one_line, plural, visible
@@ -28,15 +29,13 @@ from divebook.widgets.recording import RecordedPositions
 from divebook.widgets.saved import MIME, read_saved
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from divebook.widgets.replay import ReplayView
 
 MAX_FILE = 500_000_000
 MAX_VALUES, MAX_VALUE = 20, 4000
 
 
-class SavedRun:
+class SavedRun(Framed):
     """A run as a notebook holds it: `events`, `steps`, `operations`, `variables`, `state_at` and `replay`.
 
     `open_notebook` makes them. It cannot be resumed or answered: that needs the store, which `store` names.
@@ -94,9 +93,8 @@ class SavedRun:
         """Return how it stood behind an event; IndexError for events that the notebook does not hold."""
         return self._positions.state_at(sequence)
 
-    @cached_property
     def _log(self) -> list[Event]:
-        """The events that are here; raises SavedRunError."""
+        """Return the events that are here; raises SavedRunError."""
         block, names = self._recording["events"], self._recording["events"]["names"]
         rows = zip(block["time"], block["type"], block["path"], block["step"], self._recording["data"], strict=True)
         try:
@@ -114,27 +112,6 @@ class SavedRun:
             ]
         except DivebookError as error:
             raise SavedRunError(f"the events of run {self.id} cannot be read: {one_line(str(error), 200)}") from None
-
-    @property
-    def events(self) -> pd.DataFrame:
-        """Its log, one row per event; `divebook.analysis.frames.events_frame` documents the columns."""
-        from divebook.analysis.frames import events_frame
-
-        return events_frame(self._log)
-
-    @property
-    def operations(self) -> pd.DataFrame:
-        """One row per model call, action, script ...; `divebook.analysis.frames.operations_frame` documents them."""
-        from divebook.analysis.frames import operations_frame
-
-        return operations_frame(self._log)
-
-    @property
-    def steps(self) -> pd.DataFrame:
-        """One row per visit to a step; `divebook.analysis.frames.steps_frame` documents the columns."""
-        from divebook.analysis.frames import steps_frame
-
-        return steps_frame(self._log)
 
     def replay(self) -> ReplayView:
         """Return a view that steps through it."""
@@ -161,7 +138,7 @@ class SavedRun:
     def _report(self) -> Any:
         from divebook.notebook.display import Report, rows_of
 
-        spans = spans_of(self._log)
+        spans = spans_of(self._log())
         values = self.outputs or self.variables
         return Report(
             name=self.workflow,

@@ -275,9 +275,10 @@ class Session:
         **filters: Any,
     ) -> pd.DataFrame:
         """Return the executions of the store, newest first; `limit` 0 returns all."""
-        from divebook.analysis.frames import runs_frame
+        from divebook.analysis.listings import runs_frame
 
-        return runs_frame(self.over(store).executions(status, workflow, limit, **filters))
+        environment = self.over(store)
+        return runs_frame(environment.executions(status, workflow, limit, **filters), environment.store)
 
 
 def _workflow_text(workflow: Workflow) -> str:
@@ -407,7 +408,7 @@ def runs(
 ) -> pd.DataFrame:
     """Return the executions of the store, newest first, as a DataFrame.
 
-    `divebook.analysis.frames.runs_frame` documents the columns; `limit` 0 returns all. The `filters` are those of
+    `divebook.analysis.listings.runs_frame` documents the columns; `limit` 0 returns all. The `filters` are those of
     `EventStore.records`: ``tag``, ``origin``, ``parent``, ``notebook``, ``cell``.
     """
     return current_session().runs(status=status, workflow=workflow, limit=limit, store=store, **filters)

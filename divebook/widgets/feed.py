@@ -136,7 +136,7 @@ class Feed:
         for index, span in changed:
             if index == len(self._told):
                 self._told.append((span, label_of(span)))
-            span.parameters = None
+            span.parameters = span.item = None
             span.result = None if span.result is None else _KEPT_IN_STORE
         return [self._told[index] for index, _ in changed]
 

@@ -102,14 +102,13 @@ class CleanRun:
 
     def _labelled(self, span: Span) -> tuple[Span, str]:
         """Return a span without secrets, and its label; what its first event holds is clean already."""
-        given, begun = span.parameters, span.sequences[0] - self._first - 1
-        if given is not None and begun >= 0:
+        begun = span.sequences[0] - self._first - 1
+        if begun >= 0:
             data = self._data[begun]
-            given = {"item": data.get("item")} if span.kind == "item" else data.get("parameters")
-        elif given is not None:
-            given = self._redactor.value(shown(dict(given)))
+        else:
+            data = self._redactor.value(shown({"item": span.item, "parameters": span.parameters}))
         error = None if span.error is None else self._redactor.text(span.error)
-        clean = replace(span, error=error, parameters=given)
+        clean = replace(span, error=error, item=data.get("item"), parameters=data.get("parameters"))
         return clean, label_of(clean)
 
     # --- states as cells -------------------------------------------------------------------------------------------

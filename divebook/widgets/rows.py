@@ -19,7 +19,7 @@ def label_of(span: Span) -> str:
     """Return what tells a span from its neighbours: the item, the action, the agent ..."""
     given = span.parameters or {}
     if span.kind == "item":
-        item = given.get("item")
+        item = span.item if span.item_key is None else span.item_key
         text = item[:_TEXT_LOOKED_AT] if isinstance(item, str) else readable(item)
         return one_line(text, LABEL_WIDTH)
     found = next((given[key] for key in _TELLING if isinstance(given.get(key), str)), "")

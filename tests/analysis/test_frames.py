@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pandas as pd
 import pytest
 
-from divebook import Agent, Each, Environment, ScriptedModel, Step, Workflow
-from divebook.analysis import frames
+from divebook import Action, Agent, Each, Environment, Retry, ScriptedModel, Step, Workflow
+from divebook.analysis import frames, listings
 from divebook.events import catalog
 from tests.engine.history import begun, events
 
@@ -26,6 +26,34 @@ def execution():
     return Environment(store="memory:", workflows=[WORKFLOW], agents=[Agent("a", model=model)]).start("w").wait()
 
 
+@pytest.fixture(scope="module")
+def retried():
+    """An execution whose action fails once for each item, and whose model has a price."""
+    tries = []
+
+    def flaky(i):
+        tries.append(i)
+        if tries.count(i) < 2:
+            raise ValueError("again")
+
+    model = ScriptedModel(["hi"], usage={"input_tokens": 10, "output_tokens": 3, "cache_read_tokens": 4}, price=0.25)
+    steps = [
+        Step(
+            "call",
+            action="flaky",
+            parameters={"i": "$(i)"},
+            each=Each([1, 2], as_="i"),
+            retry=Retry(attempts=3, seconds=0),
+        ),
+        Step("ask", agent="a", prompt="hello", each=Each(["x", "y"], as_="it"), store="said"),
+    ]
+    workflow = Workflow("w", steps, inputs=["n"], outputs=["said"])
+    environment = Environment(
+        store="memory:", workflows=[workflow], agents=[Agent("a", model=model)], actions=[Action("flaky", flaky)]
+    )
+    return environment.start("w", {"n": 3}).wait()
+
+
 def dtypes(frame):
     return {name: str(dtype) for name, dtype in frame.dtypes.items()}
 
@@ -36,6 +64,7 @@ def dtypes(frame):
         (frames.events_frame, frames.EVENT_COLUMNS),
         (frames.operations_frame, frames.OPERATION_COLUMNS),
         (frames.steps_frame, frames.STEP_COLUMNS),
+        (frames.items_frame, frames.ITEM_COLUMNS),
     ],
 )
 def test_full_and_empty_frames_of_a_log_have_the_documented_dtypes(make, columns, execution):
@@ -49,8 +78,11 @@ def test_full_and_empty_frames_of_a_log_have_the_documented_dtypes(make, columns
 def test_frames_of_paths_and_runs_have_the_documented_dtypes(execution):
     assert dtypes(frames.paths_frame(execution.paths.values())) == frames.PATH_COLUMNS
     assert dtypes(frames.paths_frame([])) == frames.PATH_COLUMNS
-    assert dtypes(frames.runs_frame([execution.store.record(execution.id)])) == frames.RUN_COLUMNS
-    assert dtypes(frames.runs_frame([])) == frames.RUN_COLUMNS
+    records = [execution.store.record(execution.id)]
+    assert dtypes(listings.runs_frame(records, execution.store)) == listings.RUN_COLUMNS
+    assert dtypes(listings.runs_frame([], execution.store)) == listings.RUN_COLUMNS
+    for name in listings.RUN_COLUMNS:
+        assert name in (listings.runs_frame.__doc__ or "")
 
 
 def test_there_is_a_row_for_each_event(execution):
@@ -122,3 +154,97 @@ def test_times_are_utc():
         )
     ).duration[0]
     assert record_duration == timedelta(seconds=1)
+
+
+# --- what is asked first -------------------------------------------------------------------------------------------
+
+
+def test_calls_name_agent_model_item_and_cost(retried):
+    calls = frames.operations_frame(retried.history())
+    asked = calls[calls.type == "agent_response"]
+    assert asked[["agent", "iteration", "item"]].to_numpy().tolist() == [["a", 0, "x"], ["a", 1, "y"]]
+    assert asked.model.notna().all()
+    assert asked.cost.tolist() == [0.25, 0.25]
+    assert asked.cache_read_tokens.tolist() == [4, 4]
+
+
+def test_a_call_without_a_known_price_has_no_cost(execution):
+    asked = frames.operations_frame(execution.history()).iloc[-1]
+    assert asked.cost == 0  # scripted: known to be nothing
+    log = events(
+        *begun(),
+        (catalog.StepStarted("prompt"), "main", "a"),
+        (catalog.OperationStarted("op_1", "agent_response", {"agent": "a", "model": "new"}), "main", "a"),
+        (catalog.OperationCompleted("op_1", "agent_response", 1, {}, {"input_tokens": 5}), "main", "a"),
+    )
+    unknown = frames.operations_frame(log).iloc[0]
+    assert (unknown.agent, unknown.model, unknown.input_tokens) == ("a", "new", 5)
+    assert pd.isna(unknown.cost)
+
+
+def test_attempts_are_counted_where_each_has_a_row_of_its_own(retried):
+    calls = frames.operations_frame(retried.history())
+    tried = calls[calls.step == "call"]
+    assert tried[["iteration", "attempts", "status"]].to_numpy().tolist() == [
+        [0, 1, "failed"],
+        [0, 2, "completed"],
+        [1, 1, "failed"],
+        [1, 2, "completed"],
+    ]
+    assert tried.error_type.tolist()[::2] == ["ValueError", "ValueError"]
+    assert tried.item.tolist() == [1, 1, 2, 2]
+    assert frames.items_frame(retried.history()).attempts.tolist() == [2, 2, 1, 1]
+
+
+def test_steps_sum_what_their_calls_consumed(retried):
+    steps = frames.steps_frame(retried.history()).set_index("step")
+    assert steps.loc["ask", ["agent", "input_tokens", "cost"]].tolist() == ["a", 20, 0.5]
+    assert pd.isna(steps.loc["call", "cost"])
+
+
+def test_events_tell_what_they_are_about(retried):
+    log = frames.events_frame(retried.history())
+    ended = log[(log.type == "operation_completed") & (log.step == "ask")]
+    assert ended[["agent", "item", "cost"]].to_numpy().tolist() == [["a", "x", 0.25], ["a", "y", 0.25]]
+    assert log.cost.sum() == frames.operations_frame(retried.history()).cost.sum()
+
+
+def test_the_item_that_failed_is_named_with_its_error():
+    step = Step("s", script="1 / item", each=Each([1, 0, 2], as_="item"))
+    execution = Environment(store="memory:").start(Workflow("w", [step])).wait()
+    items = frames.items_frame(execution.history())
+    assert items[["iteration", "item", "status"]].to_numpy().tolist() == [[0, 1, "completed"], [1, 0, "failed"]]
+    assert "division by zero" in items.error[1]
+
+
+def test_runs_tell_what_went_in_what_came_out_and_what_it_cost(retried):
+    row = listings.runs_frame([retried.store.record(retried.id)], retried.store).iloc[0]
+    assert row.inputs == {"n": 3}
+    assert row.outputs == {"said": ["hi", "hi"]}
+    assert (row.input_tokens, row.output_tokens, row.cost) == (20, 6, 0.5)
+
+
+def test_frames_of_all_runs_of_a_workflow_come_together(retried):
+    environment = Environment(store=retried.store, workflows=[Workflow("other", [Step("s", script="1")])])
+    environment.start("other").wait()
+    every = listings.Frames(retried.store, environment.executions())
+    assert set(every.steps.execution_id) == set(every.runs.execution_id)
+    assert len(every.runs) == 2
+    assert every.operations.cost.sum() == 0.5
+    none = listings.Frames(retried.store, [])
+    assert dtypes(none.events) == {"execution_id": "str", **frames.EVENT_COLUMNS}
+    assert dtypes(every.items) == {"execution_id": "str", **frames.ITEM_COLUMNS}
+
+
+def test_questions_tell_who_waited_how_long():
+    workflow = Workflow("w", [Step("first", ask="Sure?"), Step("second", ask="And now?")])
+    execution = Environment(store="memory:").start(workflow).wait()
+    execution.answer(execution.interrupts[0].id, "yes", by="ann").wait()
+    asked = [(execution.id, question) for question in execution.state.interrupts.values()]
+    open_us = execution.interrupts[0].raised_us
+    rows = listings.questions_frame(asked, open_us + 5_000_000).set_index("step")
+    assert rows.loc["first", "answered_by"] == "ann"
+    assert rows.loc["first", "waited"] == rows.loc["first", "settled"] - rows.loc["first", "asked"]
+    assert rows.loc["second", "waited"] == timedelta(seconds=5)
+    assert pd.isna(rows.loc["second", "settled"])
+    assert dtypes(listings.questions_frame([])) == listings.QUESTION_COLUMNS

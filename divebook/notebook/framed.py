@@ -1,0 +1,52 @@
+"""The frames of one log, as runs and saved runs have them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from divebook.events import Event
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Framed(ABC):
+    """Something with a log, which it shows as DataFrames; `divebook.analysis.frames` documents their columns."""
+
+    @abstractmethod
+    def _log(self) -> Iterable[Event]:
+        """Return the events, oldest first."""
+
+    @property
+    def events(self) -> pd.DataFrame:
+        """Its log, one row per event: `divebook.analysis.frames.events_frame`."""
+        return self._frame("events_frame")
+
+    @property
+    def operations(self) -> pd.DataFrame:
+        """One row per model call, action, script ...: `divebook.analysis.frames.operations_frame`."""
+        return self._frame("operations_frame")
+
+    @property
+    def steps(self) -> pd.DataFrame:
+        """One row per visit to a step: `divebook.analysis.frames.steps_frame`."""
+        return self._frame("steps_frame")
+
+    @property
+    def items(self) -> pd.DataFrame:
+        """One row per item of `Each`: `divebook.analysis.frames.items_frame`."""
+        return self._frame("items_frame")
+
+    @property
+    def failed_items(self) -> pd.DataFrame:
+        """The items of `Each` that failed, with their errors."""
+        items = self.items
+        return items[items["status"] == "failed"].reset_index(drop=True)
+
+    def _frame(self, name: str) -> pd.DataFrame:
+        from divebook.analysis import frames
+
+        make: Callable[[Iterable[Event]], pd.DataFrame] = getattr(frames, name)
+        return make(self._log())
