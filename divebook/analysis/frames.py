@@ -52,6 +52,7 @@ EVENT_COLUMNS = {
 OPERATION_COLUMNS = {
     "operation_id": TEXT,
     "type": TEXT,
+    "name": TEXT,
     "agent": TEXT,
     "model": TEXT,
     "path": TEXT,
@@ -179,6 +180,7 @@ def operations_frame(events: Iterable[Event]) -> pd.DataFrame:
     ==================  ===================  ====================================================================
     operation_id        str                  the same for the same place in every execution of the workflow
     type                str                  ``agent_response``, ``action_execution``, ``script_execution`` ...
+    name                str                  what is called: the action, the agent, the signal ...
     agent, model        str                  of model calls
     path, step          str                  where
     visit               int64                how often this path had entered the step
@@ -205,7 +207,7 @@ def operations_frame(events: Iterable[Event]) -> pd.DataFrame:
 def _operation_row(span: Span) -> tuple[Any, ...]:
     asked = None if span.parameters is None else dict(span.parameters)
     place = (span.path, span.step, span.visit, span.iteration, span.item)
-    head = (span.operation_id, span.type, *_caller(span), *place, span.status, span.attempts)
+    head = (span.operation_id, span.type, span.called, *_caller(span), *place, span.status, span.attempts)
     return (*head, *_times(span), *consumed(_usage(span)), span.error_type, span.error, asked, span.result)
 
 

@@ -6,7 +6,6 @@ made of these spans, so that they agree with each other. (How an execution goes 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
@@ -37,6 +36,8 @@ class Span:
     """Class of the error of an operation."""
     iteration: int | None = None
     operation_id: str | None = None
+    called: str | None = None
+    """What an operation calls: the action, the agent, the signal ..."""
     attempts: int = 1
     """How often it was begun; more than once after a crash, a retry or a resumption. Every attempt of a step makes
     operations of its own: of these it is the number of the attempt."""
@@ -105,8 +106,8 @@ class Spans:
         self._operations: dict[str, Span] = {}
         self._failed_calls: dict[tuple[str, int | None], Span] = {}
         """By path and item: the operation that failed last, until another begins."""
-        self._tries: dict[str, Counter[tuple[int | None, str | int]]] = {}
-        """By path: how often each call of the step it is in was made, by item and key."""
+        self._retries: dict[str, dict[int | str | None, int]] = {}
+        """By path: how often the step it is in, an item or a call of it has been tried in vain."""
         self._open: dict[str, dict[int, Span]] = {}
         """What runs, by path and index."""
 
@@ -174,7 +175,7 @@ class Spans:
 
     def _step_started(self, event: Event, data: catalog.StepStarted) -> None:
         span = Span("step", event.path, event.step, data.visit, data.step_type, event.recorded_at)
-        self._steps[event.path], self._tries[event.path] = span, Counter()
+        self._steps[event.path], self._retries[event.path] = span, {}
         self._begin(span, event)
 
     def _step_completed(self, event: Event, data: catalog.StepCompleted) -> None:
@@ -194,6 +195,7 @@ class Spans:
 
     def _step_retried(self, event: Event, data: catalog.StepRetried) -> None:
         index = data.iteration_index
+        self._retries.setdefault(event.path, {})[index if data.key is None else data.key] = data.attempt
         span = self._steps.get(event.path) if index is None else self._items.get((event.path, index))
         if span is not None:
             span.attempts += 1
@@ -231,13 +233,13 @@ class Spans:
         visit = step.visit if step else 1
         span = Span("operation", event.path, event.step, visit, data.operation_type, event.recorded_at)
         span.iteration, span.operation_id, span.parameters = data.iteration_index, data.operation_id, data.parameters
+        span.called = data.name
         item = None if data.iteration_index is None else self._items.get((event.path, data.iteration_index))
         if item is not None:
             span.item, span.item_key = item.item, item.item_key
-        if data.key is not None and event.path in self._tries:
-            tries, call = self._tries[event.path], (data.iteration_index, data.key)
-            tries[call] += 1
-            span.attempts = tries[call]
+        retries = self._retries.get(event.path, {})
+        call = data.key.partition("@")[0] if isinstance(data.key, str) else data.iteration_index
+        span.attempts += retries.get(call, retries.get(data.iteration_index, 0))
         self._operations[data.operation_id] = span
         self._begin(span, event)
         self._fall_asleep(span, asleep=True)
