@@ -44,6 +44,9 @@ RUN_COLUMNS = {
     "bytes": COUNT,
     "error": TEXT,
     "durability": TEXT,
+    "origin": TEXT,
+    "tags": ANYTHING,
+    "note": TEXT,
 }
 QUESTION_COLUMNS = {
     "interrupt_id": TEXT,
@@ -83,6 +86,9 @@ def runs_frame(records: Iterable[ExecutionRecord], store: EventStore) -> pd.Data
     bytes               int64                the same in bytes of payload, large values included
     error               str                  why it failed or was cancelled
     durability          str                  ``full``, or ``relaxed``: a power failure may take the latest events
+    origin              str                  where it comes from: ``run``, ``fork``, ``child``, ``import`` ...
+    tags                object               a list of texts
+    note                str                  what was said of it as it began
     ==================  ===================  ================================================================
     """
     return frame(RUN_COLUMNS, [_run_row(record, _last_state(record, store)) for record in records])
@@ -109,6 +115,9 @@ def _run_row(record: ExecutionRecord, state: ExecutionState | None) -> tuple[Any
         *extent,
         record.error,
         record.durability,
+        record.origin,
+        list(record.tags),
+        record.note,
     )
 
 

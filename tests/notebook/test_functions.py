@@ -19,11 +19,17 @@ def test_questions_are_listed_and_answered(session):
     assert list(divebook.inbox().columns) == [
         "interrupt_id",
         "execution_id",
+        "path",
         "step",
         "kind",
         "question",
+        "status",
         "asked",
         "expires",
+        "settled",
+        "waited",
+        "answer",
+        "answered_by",
     ]
     run = divebook.run(ASKING).wait()
     (row,) = divebook.inbox().to_dict("records")
