@@ -16,9 +16,19 @@ from divebook.engine.operations import RunOperation
 from divebook.errors import SetupError, TemplateError
 from divebook.scripting import render_template
 from divebook.workflow.definition import AgentDefinition, ModelSettings
+from divebook.workflow.policies import Retry
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
+
+MODEL_RETRY = Retry(
+    seconds=0.5,
+    max_seconds=8.0,
+    jitter=0.5,
+    errors=("ModelConnectionError", "ModelRateLimitError", "ModelServerError", "ModelUnavailableError"),
+)
+"""What the clients of providers do by themselves, here recorded and counted: two more attempts after a lost connection,
+429 and 5xx, no sooner than the provider's Retry-After. A quota that is used up, and a time-out, are not tried again."""
 
 
 class Agent:
@@ -73,6 +83,11 @@ class Agent:
         if isinstance(self._model, ScriptedModel):
             return SCRIPTED
         return self._model if isinstance(self._model, str) else self._model.model_id
+
+    @property
+    def retry(self) -> Retry:
+        """How a request to its model is tried again: its own policy, else `MODEL_RETRY`."""
+        return self.definition.retry or MODEL_RETRY
 
     @property
     def is_scripted(self) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from divebook.agents import Agent
 from divebook.engine.retries import text_of
 from divebook.errors import StepError
 from divebook.execution.context import StepContext
 from divebook.execution.iterations import Outcome
+from divebook.steps.asking_agents import ask_agent
 from divebook.steps.content import ContentBuilder
 from divebook.steps.evaluation import render_texts
 
@@ -37,20 +37,8 @@ class PromptStep:
         (prompt,) = await render_texts([step.prompt or ""], context.names)
         content = await self._content.blocks(step.content, context, agent.name)
         own_context = await self._content.blocks(agent.definition.context, context, agent.name)
-        answer = await self._ask(agent, prompt, content, own_context, context)
-        return Outcome(answer, answer)
-
-    @staticmethod
-    async def _ask(
-        agent: Agent,
-        prompt: str,
-        content: list[dict[str, Any]],
-        own_context: list[dict[str, Any]],
-        context: StepContext,
-    ) -> str:
         try:
-            return await agent.respond(
-                prompt, context.operation, content=content, context=own_context, date=context.started_at
-            )
+            answer = await ask_agent(context, agent, prompt, content=content, own=own_context)
         except Exception as error:
             raise StepError(f"agent response operation failed: {text_of(error)}") from error
+        return Outcome(answer, answer)

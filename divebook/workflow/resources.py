@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from divebook.workflow.content import ContentEntry
+from divebook.workflow.policies import Retry
 from divebook.workflow.record import Record, many, one
 
 DEFAULT_RESPONSE_TIMEOUT = 600.0
@@ -86,7 +87,9 @@ class AgentDefinition(Record):
     tools: tuple[str, ...] = ()
     tool_config: Mapping[str, Any] = field(default_factory=dict)
     response_timeout: float = DEFAULT_RESPONSE_TIMEOUT
-    """Seconds."""
+    """Seconds that one request to the model may take."""
+    retry: Retry | None = one(Retry)
+    """How requests to the model are tried again."""
     tool_iteration_limit: int = DEFAULT_TOOL_ITERATIONS
     date_awareness: bool = True
     system_prompt: str | None = None

@@ -232,6 +232,7 @@ AGENT = Table(
         Key("Tools", "tools", TEXTS),
         Key("ToolConfig", "tool_config", FREE, ignored="set a tool's Parameters under Tools"),
         Key("ResponseTimeout", "response_timeout", ResponseTimeout()),
+        Key("Retry", "retry", One(lambda: RETRY, "write Retry: {Attempts: 3}"), extension=True),
         Key("ToolIterationLimit", "tool_iteration_limit", WHOLE),
         Key("DateAwareness", "date_awareness", FLAG),
         Key("SystemPrompt", "system_prompt", TEXT),

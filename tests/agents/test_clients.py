@@ -1,16 +1,20 @@
 """One client per provider, and what a request may take."""
 
 import importlib.util
+import threading
+from dataclasses import replace
 
 import pytest
 
 from divebook import Agent, Each, Environment, Step, Workflow
+from divebook.agents.agent import MODEL_RETRY
 from divebook.agents.clients import CLIENTS
 from divebook.execution.engine_thread import ENGINE
 from divebook.workflow.definition import AgentDefinition
 from tests.agents.model_server import PIECES, ModelServer, Mood
 
 PATIENCE = 60
+SOON = replace(MODEL_RETRY, seconds=0.0)
 NAMED = "openai-chat:gpt-4o-mini"
 
 
@@ -33,12 +37,19 @@ def serve(require, monkeypatch):
         server.__exit__()
 
 
-def labelling(rows, parallel, **agent):
+def labelling(rows, parallel, *, step=None, **agent):
     """Return an environment whose workflow asks a model once for each row."""
     each = Each(list(range(rows)), as_="row", parallel=parallel)
-    step = Step("label", agent="labeller", prompt="Label ${row}", each=each, store="labels")
-    definition = AgentDefinition("labeller", **agent)
-    return Environment(store="memory:", agents=[Agent(definition, model=NAMED)], workflows=[Workflow("label", [step])])
+    ask = Step("label", agent="labeller", prompt="Label ${row}", each=each, store="labels", **(step or {}))
+    definition = AgentDefinition("labeller", **{"retry": SOON, **agent})
+    return Environment(store="memory:", agents=[Agent(definition, model=NAMED)], workflows=[Workflow("label", [ask])])
+
+
+def requests_in(execution):
+    """Return how the log says that each request to the model ended."""
+    ends = ("operation_completed", "operation_failed")
+    found = [event for event in execution.history() if event.event_type in ends]
+    return [event.event_type for event in found if event.data.operation_type == "agent_response"]
 
 
 def test_requests_of_one_provider_share_their_connections(serve):
@@ -96,3 +107,66 @@ def test_a_missing_library_is_named_with_the_command_that_installs_it(monkeypatc
     environment = Environment(store="memory:", agents=[Agent("a", model="anthropic:x")])
     execution = environment.start(Workflow("w", [step])).wait(PATIENCE)
     assert 'pip install "pydantic-ai-slim[anthropic]"' in execution.error
+
+
+# --- requests that fail --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "mood", [Mood(429), Mood(500), Mood(503), Mood(529), Mood(cut=True)], ids=lambda mood: str(mood.status)
+)
+def test_what_may_pass_is_tried_again_and_every_request_is_in_the_log(serve, mood):
+    server = serve({0: mood, 1: mood})
+    execution = labelling(1, parallel=1).start("label").wait(PATIENCE)
+    assert execution.variables == {"labels": ["".join(PIECES)]}
+    assert requests_in(execution) == ["operation_failed", "operation_failed", "operation_completed"]
+    assert len(server.prompts) == 3
+
+
+@pytest.mark.parametrize("status", [400, 401, 402, 404, 422])
+def test_what_will_not_pass_is_asked_once(serve, status):
+    server = serve({0: Mood(status)})
+    execution = labelling(1, parallel=1).start("label").wait(PATIENCE)
+    assert (execution.status, len(server.prompts)) == ("failed", 1)
+    assert str(status) in execution.error
+
+
+def test_attempts_end_where_the_policy_does(serve):
+    server = serve(dict.fromkeys(range(9), Mood(500)))
+    assert labelling(1, parallel=1).start("label").wait(PATIENCE).status == "failed"
+    assert len(server.prompts) == MODEL_RETRY.attempts == 3
+    assert labelling(1, parallel=1, retry=replace(SOON, attempts=1)).start("label").wait(PATIENCE).status == "failed"
+    assert len(server.prompts) == 4
+
+
+def test_a_step_with_a_retry_of_its_own_does_not_multiply_the_requests(serve):
+    server = serve(dict.fromkeys(range(9), Mood(500)))
+    own = {"retry": replace(SOON, attempts=2, errors=())}
+    assert labelling(1, parallel=1, step=own).start("label").wait(PATIENCE).status == "failed"
+    assert len(server.prompts) == 2
+
+
+def test_a_provider_is_not_asked_again_before_it_wants_to(serve):
+    serve({0: Mood(429, after=7)})
+    execution = labelling(1, parallel=1).start("label")
+    (asked,) = [event for event in waited_for(execution, "step_retried") if event.event_type == "step_retried"]
+    assert asked.data.delay == 7
+    execution.cancel().wait(PATIENCE)
+
+
+def waited_for(execution, event_type):
+    """Return the log as soon as it has an event of that type."""
+    come = threading.Event()
+    stop = execution.subscribe(lambda events: event_type in [event.event_type for event in events] and come.set())
+    found = [event.event_type for event in execution.history()]
+    assert event_type in found or come.wait(PATIENCE)
+    stop()
+    return execution.history()
+
+
+def test_every_attempt_counts_against_the_bounds(serve):
+    server = serve(dict.fromkeys(range(9), Mood(500)))
+    bounds = {"max_llm_calls": 2, "on_exhausted": "fail"}
+    execution = labelling(1, parallel=1).start("label", bounds=bounds).wait(PATIENCE)
+    assert "max_llm_calls" in execution.error
+    assert len(server.prompts) == 2

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from divebook.agents.agent import MODEL_RETRY
 from divebook.execution.engine_thread import ENGINE
 from tests.agents.model_server import PATIENCE, PIECES, ModelServer
 from tests.agents.test_streaming import ASK, facts, heard, started
@@ -54,7 +55,8 @@ def test_a_provider_that_refuses_to_stream_is_asked_plainly(serve):
 
 def test_a_connection_that_is_cut_fails_the_call(serve):
     execution, deltas = heard(serve(cuts=True)[0])
-    assert [delta.text for delta in deltas] == [PIECES[0]]
+    assert [(delta.at, delta.text) for delta in deltas] == [(0, PIECES[0])] * MODEL_RETRY.attempts
+    assert len({delta.operation_id for delta in deltas}) == MODEL_RETRY.attempts
     assert execution.status == "failed"
     assert event_types(execution)[-4] == "operation_failed"
 

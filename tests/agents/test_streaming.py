@@ -82,15 +82,19 @@ def heard(model, workflow=ASK, **settings):
     return started(model, workflow, deltas.append, **settings).wait(PATIENCE), deltas
 
 
+UNLIKE = ("duration", "timestamp", "started_at", "seed")
+"""What differs between two runs that did the same."""
+
+
 def facts(execution):
-    """Return a log without its times."""
+    """Return a log without its times and the seed of its ids."""
     return [(event.event_type, event.step, untimed(event.data.to_data())) for event in execution.history()]
 
 
 def untimed(data):
     if not isinstance(data, dict):
         return data
-    return {key: untimed(value) for key, value in data.items() if key not in ("duration", "timestamp", "started_at")}
+    return {key: untimed(value) for key, value in data.items() if key not in UNLIKE}
 
 
 # --- what is heard -------------------------------------------------------------------------------------------------

@@ -1,0 +1,54 @@
+"""The one way to ask an agent from a step: each request to its model is recorded, counted and tried again by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from divebook.agents import Agent
+from divebook.engine.operations import RunOperation
+from divebook.execution.context import StepContext
+from divebook.workflow.policies import Retry
+
+
+async def ask_agent(
+    context: StepContext,
+    agent: Agent,
+    prompt: str,
+    *,
+    content: Sequence[Mapping[str, Any]] = (),
+    own: Sequence[Mapping[str, Any]] = (),
+) -> str:
+    """Return an agent's answer.
+
+    Parameters
+    ----------
+    content
+        Blocks that come before the prompt.
+    own
+        Blocks of the agent's own `Context`, which make an extra message in front of everything.
+    """
+    # A step with a Retry of its own tries the whole step again; both together would multiply the requests.
+    operation = context.operation if context.step.retry is not None else _tried_again(context, agent.retry)
+    return await agent.respond(prompt, operation, content=content, context=own, date=context.started_at)
+
+
+def _tried_again(context: StepContext, policy: Retry) -> RunOperation:
+    """Return the context's `operation`, with a further one for each attempt that the policy allows."""
+
+    async def operation(
+        operation_type: str,
+        parameters: Mapping[str, Any],
+        call: Callable[[], Awaitable[Any]],
+        *,
+        key: str | None = None,
+        **options: Any,
+    ) -> Any:
+        place = context.place(key)
+
+        async def attempt(failures: int) -> Any:
+            return await context.operation(operation_type, parameters, call, key=place.key, attempt=failures, **options)
+
+        return await context.retried(place.key, policy, attempt)
+
+    return operation
