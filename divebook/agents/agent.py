@@ -145,6 +145,6 @@ class Agent:
         """
         # pydantic-ai takes half a second to load: in a thread, so that other paths go on meanwhile
         durable = await anyio.to_thread.run_sync(importlib.import_module, "divebook.agents.durable")
-        message = durable.Message(prompt, content, context, self.instructions(date))
+        message = durable.Request(prompt, content, context, self.instructions(date))
         answer: str = await durable.respond(self.definition, self._model, self.model_name, message, operation)
         return answer

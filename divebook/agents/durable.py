@@ -105,7 +105,7 @@ class RecordedModel(WrapperModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class Request:
     """What an agent is asked: see `Agent.respond`."""
 
     prompt: str
@@ -132,7 +132,7 @@ async def respond(
     definition: AgentDefinition,
     model: Model | ScriptedModel | str,
     model_name: str,
-    message: Message,
+    message: Request,
     operation: RunOperation,
 ) -> str:
     """Run one conversation of `agent` to its final text; see `Agent.respond`."""

@@ -18,7 +18,7 @@ from divebook.engine.instructions import (
     Fact,
     Instruction,
     PathInstruction,
-    Record,
+    RecordFacts,
     RunStep,
 )
 from divebook.engine.ledger import NO_BOUNDS
@@ -55,9 +55,9 @@ def decide_path(workflow: Workflow, state: ExecutionState, path_id: str) -> Path
     if path.phase == ENDED:
         return None
     if path.status == PENDING:
-        return Record((Fact(catalog.PathStarted(path.current_step), path_id),))
+        return RecordFacts((Fact(catalog.PathStarted(path.current_step), path_id),))
     if state.stopped is not None and path.phase != IN_STEP:
-        return Record((Fact(catalog.PathFailed(*state.stopped), path_id),))
+        return RecordFacts((Fact(catalog.PathFailed(*state.stopped), path_id),))
     if path.phase == READY:
         return _enter(workflow, state, path, path.current_step)
     if path.phase == IN_STEP:
@@ -67,13 +67,13 @@ def decide_path(workflow: Workflow, state: ExecutionState, path_id: str) -> Path
     if path.phase == JOINING:
         return AwaitJoin(path_id)
     if path.phase == BRANCHED:
-        return Record((Fact(catalog.PathCompleted(path.current_step), path_id),))
+        return RecordFacts((Fact(catalog.PathCompleted(path.current_step), path_id),))
     return _route(workflow, state, path)
 
 
 def _enter(workflow: Workflow, state: ExecutionState, path: PathState, step: str) -> PathInstruction:
     if workflow.step(step).join:
-        return Record((Fact(catalog.PathWaiting(step), path.id),))
+        return RecordFacts((Fact(catalog.PathWaiting(step), path.id),))
     return _run(workflow, state, path, step)
 
 
@@ -83,7 +83,7 @@ def _run(workflow: Workflow, state: ExecutionState, path: PathState, step: str) 
     if found is None:
         return RunStep(path.id, step, path.visits.get(step, 0) + 1)
     if fails_at_bounds(state):
-        return Record((Fact(catalog.PathFailed(str(found), found.reason), path.id),))
+        return RecordFacts((Fact(catalog.PathFailed(str(found), found.reason), path.id),))
     return AwaitAnswer(path.id, facts_about(state, found, path.id, step))
 
 
@@ -95,19 +95,19 @@ def _route(workflow: Workflow, state: ExecutionState, path: PathState) -> PathIn
     results = iter(path.routing)
     targets = [edge.step for edge in edges if edge.condition is None or next(results)]
     if not targets:
-        return Record((Fact(catalog.PathCompleted(path.current_step), path.id),))
+        return RecordFacts((Fact(catalog.PathCompleted(path.current_step), path.id),))
     if len(targets) == 1:
         return _enter(workflow, state, path, targets[0])
     return _branch(workflow, state, path, targets)
 
 
-def _branch(workflow: Workflow, state: ExecutionState, path: PathState, targets: list[str]) -> Record:
+def _branch(workflow: Workflow, state: ExecutionState, path: PathState, targets: list[str]) -> RecordFacts:
     taken = state.branches if workflow.dialect == "dive" else path.children
     new_paths = tuple(
         {"id": f"{path.id}-{taken + position}", "current_step": target, "inherit_outputs": False}
         for position, target in enumerate(targets, start=1)
     )
-    return Record(
+    return RecordFacts(
         (
             Fact(catalog.PathBranched(new_paths), path.id, path.current_step),
             Fact(catalog.PathCompleted(path.current_step), path.id),
@@ -118,7 +118,7 @@ def _branch(workflow: Workflow, state: ExecutionState, path: PathState, targets:
 # --- joins ---------------------------------------------------------------------------------------------------------
 
 
-def decide_joins(workflow: Workflow, state: ExecutionState) -> tuple[Record, ...]:
+def decide_joins(workflow: Workflow, state: ExecutionState) -> tuple[RecordFacts, ...]:
     """Return the joins that need wait no longer: no other path can still come to them.
 
     Paths that wait for each other at different joins are let go in order of age, so that nothing waits for ever.
@@ -144,11 +144,11 @@ def _may_reach(workflow: Workflow, path: PathState, step: str) -> bool:
     return step in workflow.reachable(path.current_step)
 
 
-def _join(paths: list[PathState]) -> Record:
+def _join(paths: list[PathState]) -> RecordFacts:
     survivor, *others = paths
     facts = [Fact(catalog.PathCompleted(_last_step(path)), path.id) for path in others]
     joined = tuple(path.id for path in others)
-    return Record((*facts, Fact(catalog.PathJoined(survivor.current_step, joined), survivor.id)))
+    return RecordFacts((*facts, Fact(catalog.PathJoined(survivor.current_step, joined), survivor.id)))
 
 
 def _last_step(path: PathState) -> str:
@@ -159,7 +159,7 @@ def _last_step(path: PathState) -> str:
 # --- the end -------------------------------------------------------------------------------------------------------
 
 
-def decide_end(workflow: Workflow, state: ExecutionState) -> Record | CancelPaths | None:
+def decide_end(workflow: Workflow, state: ExecutionState) -> RecordFacts | CancelPaths | None:
     """Return how the execution ends, or None while it goes on."""
     if state.failed_path is not None and state.active and not workflow.continue_on_failure:
         return CancelPaths(f"path {state.failed_path} failed")
@@ -167,9 +167,9 @@ def decide_end(workflow: Workflow, state: ExecutionState) -> Record | CancelPath
         return None
     if state.failed_path is not None:
         failed = state.paths[state.failed_path]
-        return Record((Fact(catalog.ExecutionFailed(failed.error or "unknown error", failed.reason)),))
+        return RecordFacts((Fact(catalog.ExecutionFailed(failed.error or "unknown error", failed.reason)),))
     usage = state.usage.to_dict() or None
-    return Record((Fact(catalog.ExecutionCompleted(outputs_of(workflow, state), usage)),))
+    return RecordFacts((Fact(catalog.ExecutionCompleted(outputs_of(workflow, state), usage)),))
 
 
 def outputs_of(workflow: Workflow, state: ExecutionState) -> dict[str, Any]:

@@ -16,7 +16,7 @@ EXPIRED = "expired"
 """Key of the payload that claims a question for nobody: its time is up. The first claim of a question wins."""
 
 
-class Message(Protocol):
+class InboxMessage(Protocol):
     """What the rules need of `divebook.store.messages.Message`."""
 
     @property
@@ -50,7 +50,7 @@ def signal_payload(name: str, payload: Any) -> dict[str, Any]:
     return {"name": name, "payload": payload}
 
 
-def questions_of(state: ExecutionState, messages: Iterable[Message]) -> dict[str, Question]:
+def questions_of(state: ExecutionState, messages: Iterable[InboxMessage]) -> dict[str, Question]:
     """Return every question ever asked, by id, oldest first, as it stands once the log has taken these messages in.
 
     An answer that is kept counts, though nobody drives the execution and its log has not heard of it yet.
@@ -64,12 +64,12 @@ def questions_of(state: ExecutionState, messages: Iterable[Message]) -> dict[str
     return questions
 
 
-def facts_of(state: ExecutionState, messages: Iterable[Message]) -> list[Fact]:
+def facts_of(state: ExecutionState, messages: Iterable[InboxMessage]) -> list[Fact]:
     """Return the facts that messages, in their order, add to a log; those it has taken already add nothing."""
     return [fact for message in messages if message.number > state.taken for fact in _facts(state, message)]
 
 
-def _facts(state: ExecutionState, message: Message) -> Iterable[Fact]:
+def _facts(state: ExecutionState, message: InboxMessage) -> Iterable[Fact]:
     if message.kind == SIGNAL:
         yield Fact(
             catalog.SignalReceived(message.payload["name"], message.payload["payload"], message.source, message.number)

@@ -17,7 +17,7 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class RecordFacts:
     """Append these facts, in this order."""
 
     facts: tuple[Fact, ...]
@@ -64,5 +64,5 @@ class CancelPaths:
     reason: str
 
 
-PathInstruction = Record | RunStep | EvaluateConditions | AwaitJoin | AwaitAnswer
+PathInstruction = RecordFacts | RunStep | EvaluateConditions | AwaitJoin | AwaitAnswer
 Instruction = PathInstruction | CancelPaths

@@ -17,7 +17,7 @@ from decimal import Decimal
 from typing import Any
 
 from divebook.errors import UnstorableValueError
-from divebook.events.arrow import LIBRARIES, Arrow, Scalar, record_foreign
+from divebook.events.arrow import LIBRARIES, Arrow, ForeignScalar, record_foreign
 from divebook.events.classes import Instance, Member, record_instance
 from divebook.events.recorded import CONTAINERS, TAG, BigInt, Container, NonFinite, Recorded, TaggedDict
 
@@ -211,7 +211,7 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "model": functools.partial(_instance, "model"),
     "enum": lambda value: Member(value["class"], value["name"], untag(value["value"])),
     "arrow": lambda value: Arrow(value["kind"], value["shape"], untag(value["layout"]), value["data"]),
-    "scalar": lambda value: Scalar(value["kind"], untag(value["parts"])),
+    "scalar": lambda value: ForeignScalar(value["kind"], untag(value["parts"])),
     **{name: _container(name) for name in CONTAINERS},
 }
 

@@ -13,7 +13,7 @@ from anyio.abc import TaskGroup
 
 from divebook.engine.decide import decide_end, decide_joins, decide_path, decide_start
 from divebook.engine.inbox import facts_of
-from divebook.engine.instructions import AwaitAnswer, AwaitJoin, CancelPaths, EvaluateConditions, Record, RunStep
+from divebook.engine.instructions import AwaitAnswer, AwaitJoin, CancelPaths, EvaluateConditions, RecordFacts, RunStep
 from divebook.engine.retries import Failure, catching, failure_text
 from divebook.errors import DivebookError
 from divebook.events import catalog
@@ -152,7 +152,7 @@ class Runner:
         if isinstance(end, CancelPaths):
             self._cancel_active(end.reason)
             end = decide_end(self.workflow, self.journal.state)
-        if isinstance(end, Record):
+        if isinstance(end, RecordFacts):
             self.journal.record_all(end.facts)
 
     def _cancel_active(self, reason: str) -> None:
@@ -174,7 +174,7 @@ class Runner:
     async def _follow(self, path_id: str) -> None:
         while (instruction := decide_path(self.workflow, self.journal.state, path_id)) is not None:
             match instruction:
-                case Record():
+                case RecordFacts():
                     self.journal.record_all(instruction.facts)
                     await self._start_new_paths(instruction)
                     self._stop_siblings()
@@ -191,7 +191,7 @@ class Runner:
                     break
         self._release_joins()
 
-    async def _start_new_paths(self, record: Record) -> None:
+    async def _start_new_paths(self, record: RecordFacts) -> None:
         for fact in record.facts:
             if isinstance(fact.data, catalog.PathBranched):
                 for number, new_path in enumerate(fact.data.new_paths, 1):

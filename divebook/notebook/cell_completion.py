@@ -53,7 +53,7 @@ def matching(fragment: str, candidates: Iterable[Candidate]) -> Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class CellWithCursor:
     """The body of a cell with a cursor in it.
 
     Parameters
@@ -70,7 +70,7 @@ class Document:
     dialect: str = "divebook"
 
 
-def complete(document: Document, known: Known) -> Found:
+def complete(document: CellWithCursor, known: Known) -> Found:
     """Return how the cell may go on at its cursor."""
     spot = Outline(document.above).spot(document.head)
     if spot is None:
@@ -108,20 +108,20 @@ def _resolved(table: Table, place: Place) -> tuple[Table, Key | None] | None:
 # --- keys ----------------------------------------------------------------------------------------------------------
 
 
-def _keys(keys: Iterable[Key], spot: Spot, document: Document) -> Iterator[Candidate]:
+def _keys(keys: Iterable[Key], spot: Spot, document: CellWithCursor) -> Iterator[Candidate]:
     is_strict = document.dialect == "divebook"
     names = [key.name for key in keys if is_strict or not key.extension]
     ignored = {key.name for key in keys if key.ignored}
     return _colons([name for name in names if name not in ignored], spot, document)
 
 
-def _colons(names: Iterable[str], spot: Spot, document: Document) -> Iterator[Candidate]:
+def _colons(names: Iterable[str], spot: Spot, document: CellWithCursor) -> Iterator[Candidate]:
     given = {*spot.given, *keys_below(document.below, len(document.head) - len(spot.fragment))}
     colon = "" if document.tail.lstrip().startswith(":") else ": "
     return (Candidate(f"{name}{colon}", "key") for name in names if name not in given)
 
 
-def _first_keys(kind: Many, document: Document) -> Iterator[Candidate]:
+def _first_keys(kind: Many, document: CellWithCursor) -> Iterator[Candidate]:
     """Offer a new item of a list."""
     table = cast("Table", kind.schema())
     dash = "{" if document.head.rstrip().endswith("[") else "- "
@@ -172,7 +172,7 @@ VALUES: Mapping[tuple[str, str], tuple[str, Names]] = {
 """What stands behind a key of a table: what it is called, and the names."""
 
 
-def _values(holder: Table, key: Key, spot: Spot, document: Document, known: Known) -> Found:
+def _values(holder: Table, key: Key, spot: Spot, document: CellWithCursor, known: Known) -> Found:
     kind, names = VALUES.get((holder.label, key.name), ("value", _fixed(key)))
     outline = Outline("\n".join((document.above, document.head + document.tail, document.below)))
     space = " " if document.head.endswith(":") else ""

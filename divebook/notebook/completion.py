@@ -101,10 +101,10 @@ def _first_line(before: str, names: _Names) -> Found:
 
 
 def _in_cell(first: str, lines: list[str], row: int, column: int) -> Found:
-    from divebook.notebook.cell_completion import Document, complete
+    from divebook.notebook.cell_completion import CellWithCursor, complete
 
     words = first.split()
-    document = Document(
+    document = CellWithCursor(
         above="\n".join(lines[:row]),
         head=lines[row][:column],
         tail=lines[row][column:],

@@ -14,7 +14,7 @@ from divebook.scripting.program import Program
 _MISSING_KEY = re.compile(r"(?P<before>(?P<path>[\w.]+) has no key '(?P<key>.*)') \(keys: .*\)", re.DOTALL)
 
 
-class Kind(Enum):
+class FailureKind(Enum):
     """Why the sandbox gave no value."""
 
     RAISED = "raised"
@@ -28,7 +28,7 @@ class Kind(Enum):
 class SandboxError(Exception):
     """The sandbox gave no value; `line` counts in the text it was fed."""
 
-    def __init__(self, kind: Kind, text: str, line: int | None = None) -> None:
+    def __init__(self, kind: FailureKind, text: str, line: int | None = None) -> None:
         self.kind, self.text, self.line = kind, text, line
         self.printed = ""
         super().__init__(text)
@@ -36,7 +36,7 @@ class SandboxError(Exception):
     @property
     def ends_session(self) -> bool:
         """Whether the session it happened in must not be used again."""
-        return self.kind in (Kind.TIME, Kind.MEMORY, Kind.CRASHED)
+        return self.kind in (FailureKind.TIME, FailureKind.MEMORY, FailureKind.CRASHED)
 
 
 def forked() -> ScriptError:
@@ -51,16 +51,16 @@ def script_error(
     failure: SandboxError, programs: Sequence[Program], names: Mapping[str, Any], limits: Limits
 ) -> ScriptError:
     """Return the error to raise for a failure while `programs` were fed, one after the other."""
-    if failure.kind is Kind.TIME:
+    if failure.kind is FailureKind.TIME:
         return ScriptLimitError(f"script ran longer than {limits.seconds:g} s; do less in one script", failure.line)
-    if failure.kind is Kind.MEMORY:
+    if failure.kind is FailureKind.MEMORY:
         size = f"{limits.memory / 2**20:g} MiB"
         return ScriptLimitError(f"script needs more than {size} of memory; work on smaller parts", failure.line)
-    if failure.kind is Kind.CRASHED:
+    if failure.kind is FailureKind.CRASHED:
         return ScriptError(f"the sandbox process ended while it ran the script ({failure.text}); run it again")
     line, spans_lines = _own_line(failure.line, programs)
     where = f" (line {line})" if line and spans_lines else ""
-    kind = ScriptSyntaxError if failure.kind is Kind.SYNTAX else ScriptError
+    kind = ScriptSyntaxError if failure.kind is FailureKind.SYNTAX else ScriptError
     return kind(f"{_with_nearest_key(failure.text, names)}{where}", line)
 
 

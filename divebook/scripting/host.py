@@ -37,7 +37,7 @@ _REFUSED = "scripts are sandboxed: {name} is not available; read text with docum
 _NO_HOST = "the clock, chance and documents are not available here"
 
 
-class Answers:
+class HostAnswers:
     """Puts the sandbox's system calls to a `Host`, as the results Monty expects."""
 
     def __init__(self, host: Host | None) -> None:

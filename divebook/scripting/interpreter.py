@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from divebook.scripting.contexts import ACTIVITY_NAMES, DEFAULT_LIMITS, SAFE_NAMES, Context, Limits
-from divebook.scripting.failures import Kind, SandboxError, forked, script_error
-from divebook.scripting.host import Answers, Host
+from divebook.scripting.failures import FailureKind, SandboxError, forked, script_error
+from divebook.scripting.host import Host, HostAnswers
 from divebook.scripting.prelude import prelude
 from divebook.scripting.program import Program, compile_expression, compile_script, select
 from divebook.scripting.values import plain, sendable
 
 if TYPE_CHECKING:
-    from divebook.scripting.sandbox import Sandbox, Session
+    from divebook.scripting.sandbox import Sandbox, SandboxSession
 
 _WARM_SESSIONS = max(2, min(4, os.cpu_count() or 2))
 _SCRIPTS_AT_ONCE = 16
@@ -28,11 +28,11 @@ class _Processes:
     def __init__(self) -> None:
         self._pid = os.getpid()
         self._changed = threading.Condition(threading.Lock())
-        self._idle: list[Session] = []
+        self._idle: list[SandboxSession] = []
         self._lent = 0
         self._sandbox: Sandbox | None = None
 
-    def fresh(self, limits: Limits, prelude: str, *, asks_host: bool) -> Session:
+    def fresh(self, limits: Limits, prelude: str, *, asks_host: bool) -> SandboxSession:
         """Return a session nobody used before; waits while too many scripts run."""
         self._refuse_after_fork()
         with self._changed:
@@ -49,7 +49,7 @@ class _Processes:
         if self._sandbox is not None and self._pid != os.getpid():
             raise forked()
 
-    def lend(self, limits: Limits, *, fresh: bool) -> Session:
+    def lend(self, limits: Limits, *, fresh: bool) -> SandboxSession:
         """Return a session for expressions, if possible a used one; waits while too many are lent."""
         self._refuse_after_fork()
         with self._changed:
@@ -67,12 +67,12 @@ class _Processes:
             self._returned(None)
             raise
 
-    def take_back(self, session: Session, *, usable: bool) -> None:
+    def take_back(self, session: SandboxSession, *, usable: bool) -> None:
         self._returned(session if usable else None)
         if not usable:
             session.close()
 
-    def _returned(self, session: Session | None) -> None:
+    def _returned(self, session: SandboxSession | None) -> None:
         with self._changed:
             self._lent -= 1
             if session is not None:
@@ -161,7 +161,7 @@ class Interpreter:
         program.require(names, ACTIVITY_NAMES)
         session = self._processes.fresh(limits, program.prelude, asks_host=True)
         try:
-            value, printed = self._run(session, program, select([program], names), Answers(host))
+            value, printed = self._run(session, program, select([program], names), HostAnswers(host))
         except SandboxError as failure:
             if host is not None and failure.printed:
                 host.printed(failure.printed)
@@ -172,11 +172,13 @@ class Interpreter:
             host.printed(printed)
         return plain(value)
 
-    def _run(self, session: Session, program: Program, names: dict[str, Any], answers: Answers) -> tuple[Any, str]:
+    def _run(
+        self, session: SandboxSession, program: Program, names: dict[str, Any], answers: HostAnswers
+    ) -> tuple[Any, str]:
         try:
             return session.run(program.code, names, answers)
         except SandboxError as failure:
-            if failure.kind is not Kind.UNSENDABLE:
+            if failure.kind is not FailureKind.UNSENDABLE:
                 raise
             return session.run(program.code, _sendable(names), answers)
 
@@ -185,9 +187,9 @@ class Interpreter:
         try:
             return self._evaluate_once(code, names, fresh=False)
         except SandboxError as failure:
-            if failure.kind is Kind.UNSENDABLE:
+            if failure.kind is FailureKind.UNSENDABLE:
                 return self._evaluate_once(code, _sendable(names), fresh=False)
-            if failure.kind in (Kind.MEMORY, Kind.CRASHED):
+            if failure.kind in (FailureKind.MEMORY, FailureKind.CRASHED):
                 return self._evaluate_once(code, names, fresh=True)
             raise
 

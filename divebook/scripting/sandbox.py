@@ -9,8 +9,8 @@ from typing import Any, cast
 import pydantic_monty as monty
 
 from divebook.scripting.contexts import Limits
-from divebook.scripting.failures import Kind, SandboxError, forked
-from divebook.scripting.host import Answers
+from divebook.scripting.failures import FailureKind, SandboxError, forked
+from divebook.scripting.host import HostAnswers
 from divebook.scripting.prelude import ERROR_FUNCTION
 from divebook.scripting.shield import Shield
 
@@ -44,7 +44,7 @@ class Sandbox:
         self._pool = monty.Monty(binary_path=self._shield.program, min_processes=1, max_processes=processes)
         self._pool.__enter__()
 
-    def session(self, limits: Limits, prelude: str, *, asks_host: bool) -> Session:
+    def session(self, limits: Limits, prelude: str, *, asks_host: bool) -> SandboxSession:
         """Return a fresh session told `prelude`; without `asks_host` its clock stands still and its chance is fixed."""
         checked_out = self._pool.checkout(
             script_name="script",
@@ -55,7 +55,7 @@ class Sandbox:
             },
             os_policy=_ASKING if asks_host else _FROZEN,
         )
-        return Session(checked_out, prelude)
+        return SandboxSession(checked_out, prelude)
 
     def close(self) -> None:
         """End the processes."""
@@ -63,7 +63,7 @@ class Sandbox:
         self._shield.close()
 
 
-class Session:
+class SandboxSession:
     """One sandbox process; names given to a run stay until the next run replaces them."""
 
     def __init__(self, session: monty.MontySession, prelude: str) -> None:
@@ -82,7 +82,7 @@ class Session:
         except monty.MontyError as error:
             raise _failure(error) from error
 
-    def run(self, code: str, names: dict[str, Any], answers: Answers) -> tuple[Any, str]:
+    def run(self, code: str, names: dict[str, Any], answers: HostAnswers) -> tuple[Any, str]:
         """Return the value of a script's last expression, and what it printed; questions go to `answers`.
 
         What the host raises comes out unchanged; the session is useless afterwards.
@@ -102,12 +102,14 @@ class Session:
         return result, printed.output
 
 
-def _step(snapshot: monty.SyncSnapshot, answers: Answers) -> monty.SyncSnapshot:
+def _step(snapshot: monty.SyncSnapshot, answers: HostAnswers) -> monty.SyncSnapshot:
     """Answer one question of the sandbox and let it go on to the next."""
     if isinstance(snapshot, monty.NameLookupSnapshot):
         return snapshot.resume()
     if not isinstance(snapshot, monty.FunctionSnapshot):
-        raise SandboxError(Kind.RAISED, "the script waits for something that never comes; await only asyncio.sleep")
+        raise SandboxError(
+            FailureKind.RAISED, "the script waits for something that never comes; await only asyncio.sleep"
+        )
     name = str(snapshot.function_name)
     if name == "import":
         return snapshot.resume_not_handled()
@@ -116,12 +118,12 @@ def _step(snapshot: monty.SyncSnapshot, answers: Answers) -> monty.SyncSnapshot:
 
 def _failure(error: monty.MontyError) -> SandboxError:
     if isinstance(error, monty.MontyCrashedError):
-        return SandboxError(Kind.TIME if error.timed_out else Kind.CRASHED, str(error))
+        return SandboxError(FailureKind.TIME if error.timed_out else FailureKind.CRASHED, str(error))
     if isinstance(error, monty.MontyConversionError):
-        return SandboxError(Kind.UNSENDABLE, str(error))
+        return SandboxError(FailureKind.UNSENDABLE, str(error))
     if isinstance(error, monty.MontyRuntimeError | monty.MontySyntaxError):
         return _raised(error)
-    return SandboxError(Kind.RAISED, str(error))
+    return SandboxError(FailureKind.RAISED, str(error))
 
 
 def _raised(error: monty.MontyRuntimeError | monty.MontySyntaxError) -> SandboxError:
@@ -130,11 +132,11 @@ def _raised(error: monty.MontyRuntimeError | monty.MontySyntaxError) -> SandboxE
     own = [frame for frame in frames if frame.filename == frames[0].filename]  # without those of the prelude
     line = own[-1].line if own else None
     if text.startswith("TimeoutError: feed time limit exceeded"):
-        return SandboxError(Kind.TIME, text, line)
+        return SandboxError(FailureKind.TIME, text, line)
     if text.startswith("MemoryError: ") and "memory limit" in text:
-        return SandboxError(Kind.MEMORY, text, line)
+        return SandboxError(FailureKind.MEMORY, text, line)
     unsupported = text.startswith("NotImplementedError: ") and ("monty" in text or "not supported" in text)
     if isinstance(error, monty.MontySyntaxError) or unsupported:
-        return SandboxError(Kind.SYNTAX, text, line)
+        return SandboxError(FailureKind.SYNTAX, text, line)
     deliberate = frames and frames[-1].function_name == ERROR_FUNCTION and len(own) < len(frames)
-    return SandboxError(Kind.RAISED, text.removeprefix("Exception: ") if deliberate else text, line)
+    return SandboxError(FailureKind.RAISED, text.removeprefix("Exception: ") if deliberate else text, line)

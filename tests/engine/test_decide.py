@@ -3,7 +3,7 @@
 import pytest
 
 from divebook.engine.decide import decide, decide_end, decide_joins, decide_path, outputs_of
-from divebook.engine.instructions import AwaitJoin, CancelPaths, EvaluateConditions, Record, RunStep
+from divebook.engine.instructions import AwaitJoin, CancelPaths, EvaluateConditions, RecordFacts, RunStep
 from divebook.events import catalog
 from divebook.workflow.definition import OutputDefinition, Step, Workflow
 from tests.engine.history import begun, state_after, step
@@ -213,4 +213,4 @@ def test_deciding_is_the_same_whether_asked_path_by_path_or_for_all():
     state = at_join()
     separately = [decide_path(JOINING, state, path.id) for path in state.active_paths()]
     assert list(decide(JOINING, state)) == [*separately, *decide_joins(JOINING, state)]
-    assert all(isinstance(found, Record | RunStep) for found in separately)
+    assert all(isinstance(found, RecordFacts | RunStep) for found in separately)

@@ -6,6 +6,6 @@ may write to. Equal frames have equal bytes, so that a store keeps one of them.
 """
 
 from divebook.events.arrow.foreign import LIBRARIES, record_foreign
-from divebook.events.arrow.stored import Arrow, Scalar
+from divebook.events.arrow.stored import Arrow, ForeignScalar
 
-__all__ = ["LIBRARIES", "Arrow", "Scalar", "record_foreign"]
+__all__ = ["LIBRARIES", "Arrow", "ForeignScalar", "record_foreign"]

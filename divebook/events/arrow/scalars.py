@@ -9,25 +9,25 @@ import numpy as np
 import pandas as pd
 
 from divebook.events.arrow.columns import zone_name
-from divebook.events.arrow.stored import Scalar
+from divebook.events.arrow.stored import ForeignScalar
 from divebook.events.recorded import Normalize, opened
 
 
-def record_scalar(value: Any, path: str, normalize: Normalize) -> Scalar:
+def record_scalar(value: Any, path: str, normalize: Normalize) -> ForeignScalar:
     """Return what the log holds of a scalar."""
     if value is pd.NaT or value is pd.NA:
-        return Scalar(f"pandas.{'NaT' if value is pd.NaT else 'NA'}", [str(value)])
+        return ForeignScalar(f"pandas.{'NaT' if value is pd.NaT else 'NA'}", [str(value)])
     if isinstance(value, np.datetime64 | np.timedelta64):
-        return Scalar(f"numpy.{type(value).__name__}", [str(value), int(value.view("i8")), value.dtype.str])
+        return ForeignScalar(f"numpy.{type(value).__name__}", [str(value), int(value.view("i8")), value.dtype.str])
     if isinstance(value, pd.Timestamp):
         zone = None if value.tz is None else zone_name(value.tz)
-        return Scalar("pandas.Timestamp", [value.isoformat(), int(value.asm8.view("i8")), value.unit, zone])
+        return ForeignScalar("pandas.Timestamp", [value.isoformat(), int(value.asm8.view("i8")), value.unit, zone])
     if isinstance(value, pd.Timedelta):
-        return Scalar("pandas.Timedelta", [str(value), int(value.asm8.view("i8")), value.unit])
+        return ForeignScalar("pandas.Timedelta", [str(value), int(value.asm8.view("i8")), value.unit])
     if isinstance(value, pd.Period):
-        return Scalar("pandas.Period", [str(value), value.ordinal, value.freqstr])
+        return ForeignScalar("pandas.Period", [str(value), value.ordinal, value.freqstr])
     ends = [normalize(end, path) for end in (value.left, value.right)]
-    return Scalar("pandas.Interval", [str(value), *ends, value.closed])
+    return ForeignScalar("pandas.Interval", [str(value), *ends, value.closed])
 
 
 def open_scalar(kind: str, parts: Sequence[Any]) -> Any:

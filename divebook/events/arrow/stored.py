@@ -71,7 +71,7 @@ class Arrow(Recorded):
         return f"{self.kind.rpartition('.')[2]} {lengths}".rstrip()
 
 
-class Scalar(Recorded):
+class ForeignScalar(Recorded):
     """A moment, span, period, interval or missing value of pandas or numpy.
 
     Parameters
