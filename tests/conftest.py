@@ -4,6 +4,8 @@ import os
 
 import pytest
 
+from divebook.workflow.functions import WORKFLOW_FUNCTIONS
+
 
 @pytest.fixture(scope="session")
 def require():
@@ -20,3 +22,12 @@ def require():
         pytest.skip(f"{service} is not available")
 
     return check
+
+
+@pytest.fixture(autouse=True)
+def _functions_of_this_test():
+    """Forget the workflows that a test, or an example of the documentation, has made with `@workflow`."""
+    known = dict(WORKFLOW_FUNCTIONS)
+    yield
+    WORKFLOW_FUNCTIONS.clear()
+    WORKFLOW_FUNCTIONS.update(known)

@@ -7,7 +7,7 @@ The functions named there return only what changes, so that an event makes one n
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from immutables import Map
@@ -20,19 +20,27 @@ from divebook.engine.answers import (
     interrupt_resolved,
     signal_received,
 )
-from divebook.engine.changes import SLEEPS, Changes, is_sleeping, open_step_of, path_of, put, sleeps
+from divebook.engine.calls import operation_completed, operation_failed, operation_started
+from divebook.engine.changes import Changes, is_sleeping, open_step_of, path_of, put
 from divebook.engine.ledger import NO_BOUNDS, Hop, Ledger
 from divebook.engine.lifecycle import STATUS_AFTER
-from divebook.engine.operations import AGENT_RESPONSE, CHILD_WORKFLOW, Reserved
+from divebook.engine.operations import CHILD_WORKFLOW
+from divebook.engine.paths import (
+    path_branched,
+    path_cancelled,
+    path_completed,
+    path_failed,
+    path_joined,
+    path_started,
+    path_waiting,
+)
 from divebook.engine.state import (
-    BRANCHED,
     CANCELLED,
     COMPLETED,
     EMPTY,
     ENDED,
     FAILED,
     IN_STEP,
-    JOINED,
     JOINING,
     PENDING,
     READY,
@@ -48,9 +56,6 @@ from divebook.events import catalog
 from divebook.events.event import Event
 
 FUNCTION, PROMPT = "function", "prompt"
-MICROSECONDS = 1_000_000
-LONGEST_SECONDS = 1000 * 365 * 86400.0
-"""A timer that is set for longer counts as this long, since dates end with the year 9999."""
 
 
 def evolve(state: ExecutionState, event: Event) -> ExecutionState:
@@ -193,106 +198,6 @@ def _execution_left(_state: ExecutionState, event: Event, _data: catalog.Payload
     return {"lifecycle": STATUS_AFTER[type(event.data)], "ended_us": event.recorded_at}
 
 
-# --- paths ---------------------------------------------------------------------------------------------------------
-
-
-def _path_started(state: ExecutionState, event: Event, data: catalog.PathStarted) -> Changes:
-    path = state.paths.get(event.path) or PathState(event.path, number=0, current_step=data.current_step)
-    changes = put(state, path, status=RUNNING, started_us=event.recorded_at)
-    return changes if event.path in state.paths else {**changes, "active": state.active + 1}
-
-
-def _path_branched(state: ExecutionState, event: Event, data: catalog.PathBranched) -> Changes:
-    parent = path_of(state, event)
-    paths, branches = state.paths, state.branches
-    entered = Map({step: parent.entries(step) for step in {*parent.visits, *parent.before}})
-    for new_path in data.new_paths:
-        branches += 1
-        child = PathState(
-            new_path["id"],
-            number=branches,
-            current_step=new_path["current_step"],
-            parent=parent.id,
-            came_from=parent.current_step,
-            before=entered,
-            repeats=parent.repeats,
-        )
-        paths = paths.set(child.id, child)
-    count = len(data.new_paths)
-    split = parent.changed({"phase": BRANCHED, "children": parent.children + count})
-    return {"paths": paths.set(parent.id, split), "branches": branches, "active": state.active + count}
-
-
-def _path_waiting(state: ExecutionState, event: Event, data: catalog.PathWaiting) -> Changes:
-    path = path_of(state, event)
-    changes = put(state, path, phase=JOINING, current_step=data.join_step, routing=())
-    return {**changes, "joining": state.joining + 1}
-
-
-def _path_joined(state: ExecutionState, event: Event, data: catalog.PathJoined) -> Changes:
-    path = path_of(state, event)
-    outputs = path.step_outputs
-    for other in data.joined:
-        outputs = outputs.update(state.paths[other].step_outputs)
-    changes = put(state, path, phase=JOINED, step_outputs=outputs, variables=state.variables)
-    return {**changes, "joining": state.joining - 1}
-
-
-def _path_ended(state: ExecutionState, event: Event, status: str, error: str | None = None, **at_last: Any) -> Changes:
-    path = path_of(state, event)
-    at_last.setdefault("open", _letting_go(path.open))
-    changes = put(
-        state,
-        path,
-        status=status,
-        phase=ENDED,
-        left=path.phase,
-        error=error,
-        ended_us=event.recorded_at,
-        hop=None,
-        **at_last,
-    )
-    return {
-        **changes,
-        "ledger": _without(state, path, error or status, event.recorded_at),
-        "active": state.active - 1,
-        "joining": state.joining - (path.phase == JOINING),
-        "sleeping": state.sleeping - is_sleeping(path),
-        "asking": state.asking - (path.asking > 0),
-    }
-
-
-def _without(state: ExecutionState, path: PathState, why: str, at: int) -> Ledger:
-    """Return the ledger once a path has ended: it holds nothing back any more, and is in no agent step."""
-    ledger = state.ledger
-    if path.hop is not None:
-        ledger = ledger.with_hop(path.hop, status="error", error=why, ended_us=at)
-    for record in path.open.operations.values() if path.open is not None else ():
-        ledger = ledger.holding(record.reserved, -1)
-    return ledger
-
-
-def _letting_go(opened: OpenStep | None) -> OpenStep | None:
-    """Return a step whose calls hold nothing of the bounds any more."""
-    if opened is None or all(record.reserved is None for record in opened.operations.values()):
-        return opened
-    records = {key: record._replace(reserved=None) for key, record in opened.operations.items()}
-    return opened._replace(operations=Map(records))
-
-
-def _path_completed(state: ExecutionState, event: Event, data: catalog.PathCompleted) -> Changes:
-    return _path_ended(state, event, COMPLETED, current_step=data.final_step, open=None, variables=EMPTY)
-
-
-def _path_failed(state: ExecutionState, event: Event, data: catalog.PathFailed) -> Changes:
-    ended = _path_ended(state, event, FAILED, data.error, reason=data.reason)
-    return {**ended, "failed_path": state.failed_path or event.path}
-
-
-def _path_cancelled(state: ExecutionState, event: Event, data: catalog.PathCancelled) -> Changes:
-    return _path_ended(state, event, CANCELLED, data.reason or None)
-
-
 # --- steps ---------------------------------------------------------------------------------------------------------
 
 
@@ -388,100 +293,7 @@ def _iteration_completed(state: ExecutionState, event: Event, data: catalog.Iter
     return put(state, path, open=opened._replace(iterations=iterations))
 
 
-# --- operations and variables --------------------------------------------------------------------------------------
-
-
-def _operation_started(state: ExecutionState, event: Event, data: catalog.OperationStarted) -> Changes:
-    path, opened = open_step_of(state, event)
-    kind, digest = data.operation_type, data.parameters_hash
-    record = OperationRecord(data.operation_id, kind, digest, event.recorded_at, event.sequence)
-    if kind in SLEEPS:
-        record = record._replace(until=_end_of(event, data), signal=(data.parameters or {}).get("signal"))
-    if kind != AGENT_RESPONSE:
-        return _put_operation(state, path, opened, record)
-    held = Reserved(data.reserved.get("tokens", 0), data.reserved.get("cost", 0)) if data.reserved else None
-    changes = _put_operation(state, path, opened, record._replace(reserved=held))
-    changes["ledger"] = _asking_a_model(state, path, opened.operations.get(data.operation_id), data).holding(held)
-    return changes
-
-
-def _asking_a_model(
-    state: ExecutionState, path: PathState, earlier: OperationRecord | None, data: catalog.OperationStarted
-) -> Ledger:
-    """Return the ledger once a model call has begun, perhaps for the second time."""
-    ledger = state.ledger.holding(None if earlier is None else earlier.reserved, -1)
-    ledger = ledger._replace(llm_calls=ledger.llm_calls + 1)
-    if path.hop is None:
-        return ledger
-    agent, calls = (data.parameters or {}).get("agent"), ledger.history[path.hop].llm_calls
-    return ledger.with_hop(path.hop, agent=agent, llm_calls=calls + 1)
-
-
-def _end_of(event: Event, data: catalog.OperationStarted) -> int | None:
-    seconds = (data.parameters or {}).get("seconds")
-    if not isinstance(seconds, int | float):
-        return None
-    return event.recorded_at + round(min(seconds, LONGEST_SECONDS) * MICROSECONDS)
-
-
-def _operation_completed(state: ExecutionState, event: Event, data: catalog.OperationCompleted) -> Changes:
-    path, opened = open_step_of(state, event)
-    begun = _begun(state, opened, data.operation_id)
-    record = begun._replace(ended_sequence=event.sequence, status=COMPLETED, result=data.result, reserved=None)
-    if data.usage:
-        opened = opened._replace(usage=opened.usage.plus(data.usage))
-    changes = _put_operation(state, path, opened, record)
-    if data.usage:
-        changes["usage"] = state.usage.plus(data.usage)
-    if begun.reserved is not None:
-        changes["ledger"] = state.ledger.holding(begun.reserved, -1)
-    if begun.operation_type == CHILD_WORKFLOW:
-        changes |= _child_ended(state, begun, data.usage)
-    elif begun.signal is not None:
-        left = state.signals.get(begun.signal, ())[1:]
-        changes["signals"] = state.signals.set(begun.signal, left) if left else state.signals.delete(begun.signal)
-    return changes
-
-
-def _child_ended(state: ExecutionState, begun: OperationRecord, usage: Mapping[str, int] | None) -> Changes:
-    """Return what the end of an execution that this one started changes: its calls count, its signals are done with."""
-    child, calls = begun.signal or "", (usage or {}).get("requests", 0)
-    changes: Changes = {"ledger": state.ledger.with_child(child, calls)}
-    return changes | ({"signals": state.signals.delete(child)} if child in state.signals else {})
-
-
-def _operation_failed(state: ExecutionState, event: Event, data: catalog.OperationFailed) -> Changes:
-    path, opened = open_step_of(state, event)
-    begun = _begun(state, opened, data.operation_id)
-    names = tuple(data.error_names or ())
-    record = begun._replace(
-        ended_sequence=event.sequence, status=FAILED, error=data.error, error_names=names, reserved=None
-    )
-    if data.usage:
-        opened = opened._replace(usage=opened.usage.plus(data.usage))
-    changes = _put_operation(state, path, opened, record)
-    if data.usage:
-        changes["usage"] = state.usage.plus(data.usage)
-    if begun.reserved is not None:
-        changes["ledger"] = state.ledger.holding(begun.reserved, -1)
-    if begun.operation_type == CHILD_WORKFLOW:
-        changes |= _child_ended(state, begun, data.usage)
-    return changes
-
-
-def _begun(state: ExecutionState, opened: OpenStep, operation_id: str) -> OperationRecord:
-    record = opened.operations.get(operation_id)
-    if record is None:
-        raise CorruptStoreError(f"operation {operation_id} of {state.execution_id} ends without having begun")
-    return record
-
-
-def _put_operation(state: ExecutionState, path: PathState, opened: OpenStep, record: OperationRecord) -> Changes:
-    after = opened._replace(operations=opened.operations.set(record.operation_id, record))
-    changes = put(state, path, open=after)
-    if record.operation_type in SLEEPS:
-        changes["sleeping"] = state.sleeping + sleeps(after) - sleeps(opened)
-    return changes
+# --- variables -----------------------------------------------------------------------------------------------------
 
 
 def _state_mutated(state: ExecutionState, event: Event, data: catalog.StateMutated) -> Changes:
@@ -512,13 +324,13 @@ _CHANGES: dict[type, Callable[[ExecutionState, Event, Any], Changes]] = {
     catalog.ExecutionCancelled: _execution_cancelled,
     catalog.ExecutionMoved: _execution_left,
     catalog.ExecutionContinuedAsNew: _execution_left,
-    catalog.PathStarted: _path_started,
-    catalog.PathBranched: _path_branched,
-    catalog.PathWaiting: _path_waiting,
-    catalog.PathJoined: _path_joined,
-    catalog.PathCompleted: _path_completed,
-    catalog.PathFailed: _path_failed,
-    catalog.PathCancelled: _path_cancelled,
+    catalog.PathStarted: path_started,
+    catalog.PathBranched: path_branched,
+    catalog.PathWaiting: path_waiting,
+    catalog.PathJoined: path_joined,
+    catalog.PathCompleted: path_completed,
+    catalog.PathFailed: path_failed,
+    catalog.PathCancelled: path_cancelled,
     catalog.StepStarted: _step_started,
     catalog.StepCompleted: _step_completed,
     catalog.StepFailed: _step_failed,
@@ -526,9 +338,9 @@ _CHANGES: dict[type, Callable[[ExecutionState, Event, Any], Changes]] = {
     catalog.StepCaught: _step_caught,
     catalog.ConditionEvaluated: _condition_evaluated,
     catalog.IterationCompleted: _iteration_completed,
-    catalog.OperationStarted: _operation_started,
-    catalog.OperationCompleted: _operation_completed,
-    catalog.OperationFailed: _operation_failed,
+    catalog.OperationStarted: operation_started,
+    catalog.OperationCompleted: operation_completed,
+    catalog.OperationFailed: operation_failed,
     catalog.InterruptRaised: interrupt_raised,
     catalog.InterruptJoined: interrupt_joined,
     catalog.InterruptResolved: interrupt_resolved,
