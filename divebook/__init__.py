@@ -23,10 +23,9 @@ if TYPE_CHECKING:
     from divebook.events import Event
     from divebook.events.classes import allow
     from divebook.execution import Execution, StepContext
-    from divebook.notebook.functions import answer, frames, inbox, resume, show
+    from divebook.notebook.functions import answer, define, frames, inbox, resume, run, runs, show
     from divebook.notebook.run import Run
     from divebook.notebook.saved import open_notebook
-    from divebook.notebook.session import define, run, runs
     from divebook.pipeline import AgentStage, Pipeline, PipelineConfig
     from divebook.pipeline.envelope import (
         Envelope,
@@ -85,15 +84,15 @@ _HOMES = {
     "create_envelope": "divebook.pipeline.envelope",
     "allow": "divebook.events.classes",
     "answer": "divebook.notebook.functions",
-    "define": "divebook.notebook.session",
+    "define": "divebook.notebook.functions",
     "frames": "divebook.notebook.functions",
     "inbox": "divebook.notebook.functions",
     "load": "divebook.config",
     "open_notebook": "divebook.notebook.saved",
     "open_store": "divebook.store",
     "resume": "divebook.notebook.functions",
-    "run": "divebook.notebook.session",
-    "runs": "divebook.notebook.session",
+    "run": "divebook.notebook.functions",
+    "runs": "divebook.notebook.functions",
     "show": "divebook.notebook.functions",
 }
 

@@ -1,19 +1,129 @@
-"""What the magics do, as functions, for scripts and for notebooks without magics such as marimo's.
-
-`divebook.run` and `divebook.runs` are beside the session; these are the rest.
-"""
+"""What the magics do, as functions, for scripts and for notebooks without magics such as marimo's."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from divebook.bounds import Bounds
+from divebook.config import load
+from divebook.config.answers import answers_from
+from divebook.errors import NotFoundError, SetupError
 from divebook.notebook.run import Run
-from divebook.notebook.session import current_session
+from divebook.notebook.session import Change, Session, current_session
+from divebook.workflow.definition import Definitions, Dialect, Workflow
+from divebook.workflow.reader import read_definitions
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from divebook.analysis.listings import Frames
+
+DEFINITION_FILES = (".yaml", ".yml", ".json")
+
+
+def define(definitions: Definitions | str, *, dialect: Dialect = "divebook") -> Change:
+    """Take definitions, or the text of some, into the session, as a ``%%dive`` cell does.
+
+    Raises
+    ------
+    DefinitionError
+        With every problem found; nothing is taken in.
+    """
+    return current_session().define(definitions, dialect=dialect)
+
+
+def run(
+    workflow: Workflow | str | Path,
+    inputs: Mapping[str, Any] | None = None,
+    *,
+    name: str | None = None,
+    store: str | None = None,
+    durability: str | None = None,
+    bounds: Bounds | Mapping[str, Any] | None = None,
+    answers: Mapping[str, Any] | str | Path | None = None,
+    strict: bool = False,
+    dialect: Dialect = "divebook",
+) -> Run:
+    """Start a workflow and return at once; ``await`` the result, or call its `wait`.
+
+    Parameters
+    ----------
+    workflow
+        A `Workflow`, the name of a defined one, the path of a definition file or folder, or a definition text.
+    inputs
+        Plain data by name.
+    name
+        Which workflow of the file, folder or text; not needed if it has only one.
+    store
+        Where the execution rests, if not in the session's store.
+    durability
+        ``full`` or ``relaxed``: whether a power failure may take its latest events.
+    bounds
+        What it may spend: ``{"max_cost": 2.50}``.
+    answers
+        Answers up front, for whoever waits for the run: by id, by step, or ``step:2`` for its second question; or the
+        path of a YAML file that holds them. Those in ``DIVEBOOK_ANSWERS`` hold as well.
+    strict
+        Let whoever waits for the run get an `ExecutionWaitingError` if it has to wait for an answer or a signal.
+    dialect
+        How a file or text is read.
+
+    Examples
+    --------
+    >>> from divebook.notebook.session import open_session
+    >>> session = open_session("memory:")
+    >>> run("Workflows: [{Name: sum, Steps: [{Name: add, Script: 1 + 1, Store: n}]}]").wait().variables
+    {'n': 2}
+    """
+    session = current_session()
+    chosen = workflow if isinstance(workflow, Workflow) else _chosen(session, workflow, name, dialect)
+    known = answers_from(file=answers) if isinstance(answers, str | Path) else answers_from(given=answers)
+    started = session.start(chosen, inputs, store=store, durability=durability, bounds=bounds, answers=known)
+    started.strict = strict
+    return started
+
+
+def _chosen(session: Session, source: str | Path, name: str | None, dialect: Dialect) -> Workflow:
+    """Return the workflow that a name, path or text stands for; what a path or text defines joins the session."""
+    if isinstance(source, str) and source in session.environment.workflows:
+        return session.workflow(source)
+    if isinstance(source, str) and ("\n" in source or ": " in source):
+        definitions = read_definitions(source, source_name="text", dialect=dialect)
+        session.define(definitions)
+    elif isinstance(source, Path) or source.endswith(DEFINITION_FILES) or Path(source).is_dir():
+        definitions = load(source, dialect=dialect)
+        session.define(definitions, folder=Path(source) if Path(source).is_dir() else Path(source).parent)
+    else:
+        raise NotFoundError("workflow", source, session.environment.workflows)
+    return session.workflow(name or _only_workflow(definitions))
+
+
+def _only_workflow(definitions: Definitions) -> str:
+    """Return the workflow to run where none was named: the default one, or the only one."""
+    names = [workflow.name for workflow in definitions.workflows]
+    if definitions.config.default_workflow:
+        return definitions.config.default_workflow
+    if len(names) != 1:
+        raise SetupError(f"say which workflow to run: run(..., name=...); there is {', '.join(names) or 'none'}")
+    return names[0]
+
+
+def runs(
+    status: str | None = None,
+    workflow: str | None = None,
+    limit: int = 0,
+    *,
+    store: str | None = None,
+    **filters: Any,
+) -> pd.DataFrame:
+    """Return the executions of the store, newest first, as a DataFrame.
+
+    `divebook.analysis.listings.runs_frame` documents the columns; `limit` 0 returns all. The `filters` are those of
+    `EventStore.records`: ``tag``, ``origin``, ``parent``, ``notebook``, ``cell``.
+    """
+    return current_session().runs(status=status, workflow=workflow, limit=limit, store=store, **filters)
 
 
 def inbox(*, store: str | None = None) -> pd.DataFrame:
@@ -24,7 +134,7 @@ def inbox(*, store: str | None = None) -> pd.DataFrame:
 
     Examples
     --------
-    >>> from divebook.notebook.session import open_session, run
+    >>> from divebook.notebook.session import open_session
     >>> session = open_session("memory:")
     >>> asking = run("Workflows: [{Name: w, Steps: [{Name: s, Ask: Which one?, Store: it}]}]").wait()
     >>> question = inbox().iloc[0]

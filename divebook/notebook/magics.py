@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 
-from divebook.errors import ExecutionCancelledError, ExecutionFailedError, nearest
+from divebook.errors import nearest
 from divebook.notebook.awaiting import AWAIT
 from divebook.notebook.caller import line_in_cell
-from divebook.notebook.finishing import finish_awaited, finish_blocking, show_live
-from divebook.notebook.frontend import FrontEnd, present_front_end
+from divebook.notebook.finishing import finish_blocking
+from divebook.notebook.frontend import present_front_end
 from divebook.notebook.variables import own_variables
+from divebook.notebook.verdict import at_once, checked, finish_in_cell, in_background
 
 if TYPE_CHECKING:
     from divebook.notebook.arguments import Arguments
@@ -97,7 +98,7 @@ class DiveMagics(Magics):
         command = _command_called(name)
         if not HELP_OPTIONS.isdisjoint(rest):
             _print_help(name)
-            return _at_once(None) if awaited else None
+            return at_once(None) if awaited else None
         arguments = parse(rest, command.flags, command.valued, inputs=command.inputs)
         _check_words(name, command, arguments)
         if command.method not in _FINISHED:
@@ -107,10 +108,10 @@ class DiveMagics(Magics):
         run = command.method(self, arguments)
         run.keeps_data = False if arguments.has("no-data") else None
         if arguments.has("background"):
-            return _in_background(run, front_end, awaited=awaited)
+            return in_background(run, front_end, awaited=awaited)
         if awaited:
-            return _finish_in_cell(run, arguments, front_end)
-        return _checked(finish_blocking(run, front_end), arguments, front_end)
+            return finish_in_cell(run, arguments, front_end)
+        return checked(finish_blocking(run, front_end), arguments, front_end)
 
     @property
     def _session(self) -> Session:
@@ -357,69 +358,6 @@ def _check_words(name: str, command: Command, arguments: Arguments) -> None:
     raise UsageError(f"%dive {name} takes no words, found {extra!r}; %dive {name}? lists its options")
 
 
-def _in_background(run: Run, front_end: FrontEnd, *, awaited: bool) -> Result:
-    """Show a run that nobody waits for."""
-    if front_end.shows_widgets:
-        show_live(run, front_end).leave()
-    return _at_once(run) if awaited else run
-
-
-async def _at_once(value: Result) -> Result:
-    """Return a value to a cell that awaits it."""
-    return value
-
-
-def _finish_in_cell(run: Run, arguments: Arguments, front_end: FrontEnd) -> Coroutine[Any, Any, Run]:
-    from divebook.notebook.cards import short_errors
-
-    async def finish() -> Run:
-        with short_errors():
-            return _checked(await finish_awaited(run, front_end), arguments, front_end)
-
-    return finish()
-
-
-def _checked(run: Run, arguments: Arguments, front_end: FrontEnd) -> Run:
-    """Return the run; or show it and fail the cell, if it failed, so that Run All does not go on without it."""
-    for key in run.unused_answers:
-        print(f"the answer for {key!r} was not needed: no question of that name was asked")  # noqa: T201 - what a magic prints is its answer
-    if run.status == "waiting":
-        return _waiting(run, front_end, strict=arguments.has("strict"))
-    if run.status not in FAILING or arguments.has("no-check"):
-        return run
-    from IPython.display import display
-
-    from divebook.notebook.cards import card, show_as
-
-    display(run)  # type: ignore[no-untyped-call]
-    error = (
-        ExecutionCancelledError(run.id)
-        if run.status == "cancelled"
-        else ExecutionFailedError(run.id, run.error or run.status)
-    )
-    show_as(error, [*card(error), "to let the notebook go on all the same: --no-check"])
-    raise error
-
-
-def _waiting(run: Run, front_end: FrontEnd, *, strict: bool) -> Run:
-    """Return a run that has to wait, and show it where that was not done yet; or fail the cell."""
-    from divebook.notebook.cards import card, show_as
-    from divebook.notebook.listing import ways_to_answer
-    from divebook.notebook.run import waiting_error
-
-    if strict:
-        error = waiting_error(run.execution)
-        show_as(error, [card(error)[0], *ways_to_answer(run.execution)])
-        raise error
-    if run.interrupts and not front_end.shows_widgets:
-        from IPython.display import display
-
-        display(run)  # type: ignore[no-untyped-call]
-        run.shown_in = front_end.count
-    return run
-
-
-FAILING = ("failed", "cancelled")
 HELP_OPTIONS = frozenset({"--help", "-h"})
 _STORE = {"--store": "store"}
 _SPARING = {**_STORE, "--bounds": "bounds", "--answer": "answer", "--answers": "answers"}

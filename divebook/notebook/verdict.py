@@ -1,0 +1,79 @@
+"""What becomes of a cell when its run has ended, has to wait, or goes on without it."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from divebook.errors import ExecutionCancelledError, ExecutionFailedError
+from divebook.notebook.finishing import finish_awaited, show_live
+from divebook.notebook.frontend import FrontEnd
+
+if TYPE_CHECKING:
+    from divebook.notebook.arguments import Arguments
+    from divebook.notebook.run import Run
+
+FAILING = ("failed", "cancelled")
+
+
+def in_background(run: Run, front_end: FrontEnd, *, awaited: bool) -> Any:
+    """Show a run that nobody waits for."""
+    if front_end.shows_widgets:
+        show_live(run, front_end).leave()
+    return at_once(run) if awaited else run
+
+
+async def at_once(value: Any) -> Any:
+    """Return a value to a cell that awaits it."""
+    return value
+
+
+def finish_in_cell(run: Run, arguments: Arguments, front_end: FrontEnd) -> Coroutine[Any, Any, Run]:
+    """Return what a cell awaits: the run, once it has ended or has to wait, as `checked` returns it."""
+    from divebook.notebook.cards import short_errors
+
+    async def finish() -> Run:
+        with short_errors():
+            return checked(await finish_awaited(run, front_end), arguments, front_end)
+
+    return finish()
+
+
+def checked(run: Run, arguments: Arguments, front_end: FrontEnd) -> Run:
+    """Return the run; or show it and fail the cell, if it failed, so that Run All does not go on without it."""
+    for key in run.unused_answers:
+        print(f"the answer for {key!r} was not needed: no question of that name was asked")  # noqa: T201 - what a magic prints is its answer
+    if run.status == "waiting":
+        return _waiting(run, front_end, strict=arguments.has("strict"))
+    if run.status not in FAILING or arguments.has("no-check"):
+        return run
+    from IPython.display import display
+
+    from divebook.notebook.cards import card, show_as
+
+    display(run)  # type: ignore[no-untyped-call]
+    error = (
+        ExecutionCancelledError(run.id)
+        if run.status == "cancelled"
+        else ExecutionFailedError(run.id, run.error or run.status)
+    )
+    show_as(error, [*card(error), "to let the notebook go on all the same: --no-check"])
+    raise error
+
+
+def _waiting(run: Run, front_end: FrontEnd, *, strict: bool) -> Run:
+    """Return a run that has to wait, and show it where that was not done yet; or fail the cell."""
+    from divebook.notebook.cards import card, show_as
+    from divebook.notebook.listing import ways_to_answer
+    from divebook.notebook.run import waiting_error
+
+    if strict:
+        error = waiting_error(run.execution)
+        show_as(error, [card(error)[0], *ways_to_answer(run.execution)])
+        raise error
+    if run.interrupts and not front_end.shows_widgets:
+        from IPython.display import display
+
+        display(run)  # type: ignore[no-untyped-call]
+        run.shown_in = front_end.count
+    return run
