@@ -1,23 +1,23 @@
 """A state as bytes and back: a cached fold, so that a long log need not be read from its beginning.
 
-Nothing depends on a checkpoint. One of another version is ignored, and deleting all of them changes nothing.
+What the fields of a state hold, their types say. Nothing depends on a checkpoint: one of another version is ignored,
+and deleting all of them changes nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
-from typing import Any
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from immutables import Map
 
 from divebook.bounds import Bounds
-from divebook.engine.ledger import Hop, Ledger
-from divebook.engine.operations import Reserved
-from divebook.engine.state import ExecutionState, OpenStep, OperationRecord, PathState, Snapshot, Usage
+from divebook.engine.state import ExecutionState, Snapshot
 from divebook.errors import UnstorableValueError
 from divebook.events.codec import decode, encode_parts
-from divebook.questions import Question
 
 VERSION = 3
 MOST_BYTES = 8 * 1024 * 1024
@@ -39,7 +39,7 @@ def load_state(raw: bytes) -> ExecutionState | None:
     if not isinstance(data, dict) or data.get("version") != VERSION:
         return None
     try:
-        return _execution(data["state"])
+        return _reader(ExecutionState)(data["state"])  # type: ignore[misc,no-any-return]  # it has one
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
 
@@ -74,70 +74,29 @@ def _defaults(kind: Any) -> tuple[tuple[str, Any], ...]:
     return _DEFAULTS[kind]
 
 
-def _map(pairs: list[list[Any]], read: Any = None) -> Map[Any, Any]:
+@functools.cache
+def _reader(kind: Any) -> Callable[[Any], Any] | None:
+    """Return what makes a value of a type from its plain form; None where that is the value itself."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        inner = _reader(arguments[0])
+        return inner and (lambda value: None if value is None else inner(value))
+    if origin is tuple:
+        return tuple
+    if origin in (Map, Mapping):
+        return functools.partial(_map, read=_reader(arguments[1]))
+    if kind is Bounds:
+        return Bounds.from_dict
+    if isinstance(kind, type) and (issubclass(kind, Snapshot) or hasattr(kind, "_fields")):
+        return functools.partial(_record, kind, {name: _reader(each) for name, each in get_type_hints(kind).items()})
+    return None
+
+
+def _map(pairs: Any, read: Callable[[Any], Any] | None) -> Any:
+    if not isinstance(pairs, list):  # inputs and outputs are plain dicts
+        return pairs
     return Map({key: item if read is None else read(item) for key, item in pairs})
 
 
-def _with(data: Mapping[str, Any], **readers: Any) -> dict[str, Any]:
-    """Return the data with the named fields turned back into what they were."""
-    return {name: readers[name](value) if name in readers else value for name, value in data.items()}
-
-
-def _execution(data: Mapping[str, Any]) -> ExecutionState:
-    return ExecutionState(
-        **_with(
-            data,
-            inputs=_values,
-            outputs=_values,
-            variables=_map,
-            paths=lambda pairs: _map(pairs, _path),
-            usage=lambda fields: Usage(**fields),
-            interrupts=lambda pairs: _map(pairs, lambda fields: Question(**_with(fields, waiting=tuple))),
-            bounds=Bounds.from_dict,
-            ledger=_ledger,
-            identity=_values,
-            stopped=tuple,
-            signals=lambda pairs: _map(pairs, tuple),
-        )
-    )
-
-
-def _values(value: Any) -> Any:
-    """Return inputs or outputs, which are a plain dict where there are any."""
-    return _map(value) if isinstance(value, list) else value
-
-
-def _path(data: Mapping[str, Any]) -> PathState:
-    maps = dict.fromkeys(("step_outputs", "visits", "variables", "before"), _map)
-    return PathState(**_with(data, **maps, open=_open, routing=tuple, repeats=lambda pairs: _map(pairs, tuple)))
-
-
-def _ledger(data: Mapping[str, Any]) -> Ledger:
-    return Ledger(
-        **_with(
-            data,
-            edges=_map,
-            children=_map,
-            history=lambda pairs: _map(pairs, lambda fields: Hop(**fields)),
-            errors=_map,
-        )
-    )
-
-
-def _operation(data: Mapping[str, Any]) -> OperationRecord:
-    return OperationRecord(**_with(data, error_names=tuple, reserved=lambda fields: Reserved(**fields)))
-
-
-def _open(data: Mapping[str, Any] | None) -> OpenStep | None:
-    if data is None:
-        return None
-    return OpenStep(
-        **_with(
-            data,
-            entry_variables=_map,
-            operations=lambda pairs: _map(pairs, _operation),
-            iterations=_map,
-            usage=lambda fields: Usage(**fields),
-            failures=lambda pairs: _map(pairs, tuple),
-        )
-    )
+def _record(kind: Any, readers: Mapping[str, Callable[[Any], Any] | None], data: Mapping[str, Any]) -> Any:
+    return kind(**{name: value if (read := readers[name]) is None else read(value) for name, value in data.items()})
