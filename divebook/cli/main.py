@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import sys
+import traceback
+from types import TracebackType
 from typing import Annotated
 
 import typer
@@ -11,6 +13,7 @@ import typer
 from divebook._version import __version__
 from divebook.cli import doctor, logs, questions, recovery, run, runs, upkeep
 from divebook.cli.refusal import Commands
+from divebook.cli.text import secrets
 
 app = typer.Typer(
     name="divebook",
@@ -47,7 +50,9 @@ def version() -> None:
 
 @app.callback()
 def options(
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,  # noqa: FBT002
+    *,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    show_secrets: Annotated[bool, typer.Option("--show-secrets", help="Show what looks like a credential.")] = False,
 ) -> None:
     """Take the options that stand before, or among those of, any command; `Commands` acts on them."""
 
@@ -57,4 +62,10 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that knows only ASCII is no reason to fail
+    sys.excepthook = _print_traceback
     app(prog_name="divebook")
+
+
+def _print_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print what ends the process without having been expected, but no secrets."""
+    sys.stderr.write(secrets.text("".join(traceback.format_exception(kind, error, trace))))

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from divebook.cli.board import Board
 from divebook.cli.screen import console, status_text
-from divebook.cli.text import one_line
+from divebook.cli.text import one_line, secrets
 from divebook.events import Event
 from divebook.history.spans import Span
 from divebook.store import EventStore
@@ -42,7 +42,7 @@ class Progress:
 
     def print(self, text: str) -> None:
         """Print what the workflow prints; may be called from any thread."""
-        self.screen.print(Text(visible(text)), soft_wrap=True)
+        self.screen.print(Text(visible(secrets.text(text))), soft_wrap=True)
 
     def __enter__(self) -> Self:
         return self

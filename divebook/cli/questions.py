@@ -16,11 +16,14 @@ def inbox(store: Store = None, *, json: Json = False) -> None:
     """List the questions that wait for an answer."""
     from divebook.cli.project import existing_store
     from divebook.cli.screen import note, say, write
-    from divebook.cli.text import as_json
+    from divebook.cli.text import as_json, secrets
     from divebook.environment import Environment
     from divebook.questions.wording import address_of
 
-    asked = Environment(store=existing_store(store)).interrupts()
+    environment = Environment(store=existing_store(store))
+    asked = environment.interrupts()
+    for execution in {execution for execution, _ in asked}:
+        secrets.learn(environment.execution(execution).state.inputs)
     if json:
         write(
             as_json(

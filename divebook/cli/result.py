@@ -8,7 +8,7 @@ from typing import Any
 from rich.text import Text
 
 from divebook.cli.screen import columns, note, say, section, status_text, write
-from divebook.cli.text import as_json, one_line, pairs, shown
+from divebook.cli.text import as_json, one_line, pairs, secrets, shown
 from divebook.engine.state import PathState
 from divebook.events import Event, catalog
 from divebook.events.codec import event_to_dict
@@ -24,6 +24,7 @@ _CELL = 120
 
 def print_result(execution: Execution, *, json: bool) -> int:
     """Print how a run ended; return the exit code."""
+    secrets.learn(execution.state.inputs, execution.state.variables)
     if json:
         write(as_json(facts(execution), indent=2))
     else:
@@ -38,6 +39,7 @@ def print_result(execution: Execution, *, json: bool) -> int:
 
 def print_details(execution: Execution, *, json: bool, events: bool) -> None:
     """Print all there is to know of an execution."""
+    secrets.learn(execution.state.inputs, execution.state.variables)
     if json:
         history = {"events": [event_to_dict(event) for event in execution.history()]} if events else {}
         damage = {"damage": str(execution.damage)} if execution.damage is not None else {}

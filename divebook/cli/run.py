@@ -71,9 +71,11 @@ def run(
     """
     from divebook.cli.progress import make_progress
     from divebook.cli.project import choose_workflow, inputs_from, open_environment, read
+    from divebook.cli.text import secrets
     from divebook.config.answers import answers_from, bounds_from
 
     given, limits = inputs_from(inputs or ()), bounds_from(bounds)
+    secrets.learn(given)
     known = answers_from(answer or (), answers)
     with make_progress(quiet=quiet) as progress:
         definitions = read(file, dialect)
@@ -227,11 +229,13 @@ def _finish(
 ) -> tuple[Execution, bool]:
     """Start an execution and wait for its end; return whether somebody pressed Ctrl-C as well."""
     from divebook.cli.interrupts import Interrupts
+    from divebook.cli.text import secrets
 
     progress.watch(environment.store)
     with Interrupts(progress.print) as interrupts:
         execution = start()
         interrupts.guard(execution)
+        secrets.learn(execution.state.inputs, execution.state.variables)
         try:
             if execution.was_driven or execution.state.is_over:  # else another process drives it
                 execution = execution.wait() if answers is None else _answered(execution, answers, progress)

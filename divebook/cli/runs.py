@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from divebook.cli.options import ExecutionId, Json, Store
-from divebook.errors import ConcurrentAppendError
+from divebook.errors import ConcurrentAppendError, StoreError
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from divebook.environment import Environment
     from divebook.execution import Execution
-    from divebook.store import ExecutionRecord
+    from divebook.store import EventStore, ExecutionRecord
 
 Status = Literal["pending", "running", "waiting", "completed", "failed", "cancelled", "moved", "continued_as_new"]
 Origin = Literal["run", "resume", "fork", "what-if", "trial", "child", "import"]
@@ -37,7 +38,11 @@ def runs(
     from divebook.cli.screen import columns, note, write
     from divebook.cli.text import as_json
 
-    records = existing_store(store).records(status, workflow, limit, tag=tag, origin=origin)
+    logs = existing_store(store)
+    records = logs.records(status, workflow, limit, tag=tag, origin=origin)
+    for record in records:
+        if record.error:
+            _learn_inputs(logs, record.execution_id)
     if json:
         write(as_json([_facts(record) for record in records], indent=2))
     elif records:
@@ -46,6 +51,17 @@ def runs(
         _note_relaxed(records)
     else:
         note("no executions" + (" of that kind" if status or workflow or tag or origin else " yet"))
+
+
+def _learn_inputs(store: EventStore, execution_id: str) -> None:
+    """Take note of the secrets among the inputs of an execution: its error may repeat them."""
+    from divebook.cli.text import secrets
+    from divebook.events.catalog import ExecutionStarted
+
+    with suppress(StoreError):  # a damaged log has none that could be shown
+        for event in store.read(execution_id, 0, 1):
+            if isinstance(event.data, ExecutionStarted):
+                secrets.learn(event.data.inputs)
 
 
 def show(

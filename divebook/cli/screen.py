@@ -10,6 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from divebook.cli.text import secrets
 from divebook.text.shown import visible
 
 STATUS_STYLES = {
@@ -36,7 +37,7 @@ def console(*, error: bool = False) -> Console:
 
 def note(text: str, style: str = "") -> None:
     """Print a line on stderr."""
-    console(error=True).print(Text(visible(text), style), soft_wrap=True)
+    console(error=True).print(Text(visible(secrets.text(text)), style), soft_wrap=True)
 
 
 def note_damage(readable: int, events: int, damage: Exception) -> None:
@@ -51,12 +52,12 @@ def status_text(status: str) -> Text:
 
 def say(*parts: Text | str) -> None:
     """Print parts on stdout, two spaces apart."""
-    line = Text("  ").join(part if isinstance(part, Text) else Text(part) for part in parts if part)
+    line = Text("  ").join(_clean(part) for part in parts if part)
     console().print(line, soft_wrap=True)
 
 
 def write(text: str) -> None:
-    """Print text on stdout exactly as it is."""
+    """Print text on stdout exactly as it is: JSON, of which `divebook.cli.text.as_json` has taken the secrets."""
     sys.stdout.write(f"{text}\n")
 
 
@@ -66,7 +67,8 @@ def section(title: str, rows: Sequence[tuple[str, str]]) -> None:
         return
     out = console()
     out.print(Text(title, "bold"))
-    for name, value in rows:
+    for name, whole in rows:
+        value = secrets.text(whole)
         if "\n" in value:
             out.print(Text(f"  {name}:", "cyan"), soft_wrap=True)
             out.print(Padding(Text(value), (0, 0, 0, 4)))
@@ -81,5 +83,9 @@ def columns(titles: Iterable[str], rows: Iterable[Sequence[Text | str]], *, whol
     for title in titles:
         table.add_column(title, no_wrap=True, overflow="ignore" if title in never_cut else "ellipsis")
     for row in rows:
-        table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
+        table.add_row(*map(_clean, row))
     console().print(table)
+
+
+def _clean(part: Text | str) -> Text:
+    return part if isinstance(part, Text) else Text(secrets.text(part))
