@@ -252,7 +252,7 @@ def test_only_the_users_own_variables_are_suggested(cell):
         cell("%dive run sum a=$exi")
 
 
-@pytest.mark.parametrize("text", ["Provider: acme\nModel: x", "Model: gpt-5", "Provider: openai"])
+@pytest.mark.parametrize("text", ["Provider: acme\nModel: x", "Model: gpt-5", "Provider: ollama"])
 def test_a_mistake_in_an_agent_points_at_its_line(cell, text, session):
     with pytest.raises(SetupError) as caught:
         cell(f"%%dive agent a\nGoal: write\n{text}\n")
