@@ -31,7 +31,7 @@ MOST_LOOKED_AT = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CellPlace:
     """A run in a cell: the cell, and which of the runs that it makes of one workflow this is."""
 
     cell: Mapping[str, str]
@@ -59,14 +59,14 @@ class Ordinals:
     def __init__(self) -> None:
         self._count, self._runs = -1, dict[str, int]()
 
-    def next(self, front_end: FrontEnd, workflow: str) -> Place | None:
+    def next(self, front_end: FrontEnd, workflow: str) -> CellPlace | None:
         """Return the place of a run that begins now; None where the front end names no cell."""
         if front_end.cell is None:
             return None
         if front_end.count != self._count:
             self._count, self._runs = front_end.count, {}
         self._runs[workflow] = self._runs.get(workflow, 0) + 1
-        return Place(front_end.cell, self._runs[workflow])
+        return CellPlace(front_end.cell, self._runs[workflow])
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Earlier:
 
 
 def earlier_run(
-    environment: Environment, workflow: Workflow, inputs: Mapping[str, Any], place: Place
+    environment: Environment, workflow: Workflow, inputs: Mapping[str, Any], place: CellPlace
 ) -> Earlier | None:
     """Return the newest execution of the workflow that was begun at a place."""
     for record in environment.executions(workflow=workflow.name, limit=MOST_LOOKED_AT):

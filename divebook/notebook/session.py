@@ -17,7 +17,7 @@ from divebook.config.answers import Answers
 from divebook.config.recovery import Recovered, interrupted, take_up
 from divebook.environment import Environment
 from divebook.errors import ExecutionError, SetupError
-from divebook.notebook.reattach import CELL, Ordinals, Place, earlier_run, note_of
+from divebook.notebook.reattach import CELL, CellPlace, Ordinals, earlier_run, note_of
 from divebook.notebook.run import Run
 from divebook.questions import Question
 from divebook.text.shown import plural, visible
@@ -169,7 +169,7 @@ class Session:
 
     def start_at(
         self,
-        place: Place,
+        place: CellPlace,
         workflow: Workflow,
         inputs: Mapping[str, Any],
         *,

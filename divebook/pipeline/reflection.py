@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from divebook.engine.state import ExecutionState
 from divebook.errors import ResumeError
 from divebook.execution.execution import Execution
 from divebook.pipeline.compiled import ENVELOPE, STATE
-from divebook.pipeline.envelope import Envelope, FlowInterrupt, InterruptKind
-from divebook.pipeline.stages.trial import take_over
+from divebook.pipeline.envelope import Envelope, FlowInterrupt
 from divebook.questions import Question
 from divebook.workflow.step import STAGE
 
 
 def reflect(envelope: Envelope, execution: Execution) -> None:
     """Make an envelope, in place, what its execution has made of it."""
-    take_over(envelope, state_of(execution.state))
+    envelope.take_over(state_of(execution.state))
     question = question_inside(execution)
     if question is not None and not envelope.interrupt_pending:
-        envelope.ask(_mirrored(question))
+        mirrored = FlowInterrupt.of(question)
+        envelope.ask(replace(mirrored, message=mirrored.message or mirrored.question))
 
 
 def state_of(state: ExecutionState) -> Mapping[str, Any]:
@@ -47,15 +48,3 @@ def question_inside(execution: Execution) -> Question | None:
     if start.type != STAGE:
         return None
     return next((question for question in execution.interrupts if question.step != start.name), None)
-
-
-def _mirrored(question: Question) -> FlowInterrupt:
-    return FlowInterrupt(
-        InterruptKind.read(question.kind),
-        question.interrupt_id,
-        question.raised_at,
-        question.question,
-        question.message or question.question,
-        None if question.data is None else dict(question.data),
-        expires_at=question.expires_at,
-    )

@@ -13,7 +13,6 @@ from divebook.pipeline.envelope.contents import (
     DEFAULT_SLOT_NAMES,
     FIELDS,
     Clock,
-    Contents,
     IdSource,
     ProcessingRecord,
     SlotNames,
@@ -287,10 +286,12 @@ class Envelope(StagedContents):
             setattr(twin, name, deep_copy(getattr(self, name), name))
         return twin
 
-    def take_over(self, other: Contents) -> None:
-        """Become, in place, what another envelope is; the values are shared with it."""
+    def take_over(self, state: Mapping[str, Any]) -> None:
+        """Become, in place, what a state describes."""
+        names, clock, new_id = self.slot_names, self.clock, self.new_id
+        read = self.from_state_dict(state, slot_names=names, clock=clock, new_id=new_id)
         for name in FIELDS:
-            setattr(self, name, getattr(other, name))
+            setattr(self, name, getattr(read, name))
 
 
 def create_envelope(

@@ -8,8 +8,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from divebook.errors import InterruptError, nearest
+from divebook.events.event import to_datetime
 from divebook.pipeline.envelope.enums import InterruptKind
-from divebook.pipeline.envelope.plain import SPARSE, Part, deep_copy, plain_part
+from divebook.pipeline.envelope.plain import SPARSE, Part, copied_map, deep_copy, plain_part
+from divebook.questions import Question
+from divebook.questions.kinds import EXPIRED
 
 
 @dataclass(slots=True)
@@ -44,6 +47,14 @@ class InterruptResponse(Part):
             _check_part(interrupt_id, key, value)
         return cls(**deep_copy(parts, "response"), received_at=now)
 
+    @classmethod
+    def of(cls, asked: Question) -> InterruptResponse | None:
+        """Return the answer that settled a question of an execution, or None where there is none."""
+        if asked.is_open or (asked.status == EXPIRED and asked.response is None):
+            return None
+        settled = to_datetime(asked.settled_us or 0)
+        return cls(**copied_map(parts_of(asked.response), "response"), received_at=settled)
+
     @property
     def is_empty(self) -> bool:
         """Whether it says nothing; a refusal says something."""
@@ -69,6 +80,20 @@ class FlowInterrupt(Part):
     response: InterruptResponse | None = field(default=None, metadata=SPARSE)
     expires_at: datetime | None = field(default=None, metadata=SPARSE)
 
+    @classmethod
+    def of(cls, asked: Question) -> FlowInterrupt:
+        """Return a question of an execution as one of its envelope."""
+        return cls(
+            kind=InterruptKind.read(asked.kind),
+            id=asked.id,
+            created_at=asked.raised_at,
+            question=asked.question,
+            message=asked.message or "",
+            data=None if asked.data is None else copied_map(asked.data, "interrupt.data"),
+            response=InterruptResponse.of(asked),
+            expires_at=asked.expires_at,
+        )
+
     def is_expired(self, now: datetime) -> bool:
         """Whether its time has passed."""
         return self.expires_at is not None and self.expires_at <= now
@@ -83,6 +108,16 @@ def seconds_from(now: datetime, seconds: float | timedelta | None) -> datetime |
     if seconds is None:
         return None
     return now + (seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds))
+
+
+def parts_of(answer: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return what an execution keeps as an answer in the parts that an envelope knows."""
+    parts = {part: answer[part] for part in _PART_TYPES if part in answer} if answer else {}
+    if answer and not parts:  # the answer about an unknown outcome has other parts
+        parts = {"decision": str(answer.get("choice")), "data": dict(answer)}
+    if "data" in parts and not isinstance(parts["data"], dict):
+        parts["data"] = {"value": parts["data"]}
+    return parts
 
 
 _PART_TYPES = {"text": str, "approved": bool, "decision": str, "data": dict}

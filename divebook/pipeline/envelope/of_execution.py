@@ -16,16 +16,13 @@ from divebook.engine.ledger import Hop
 from divebook.engine.state import ENDED, FAILED, IN_STEP, ExecutionState
 from divebook.events.event import to_datetime
 from divebook.pipeline.envelope.contents import END, START, ProcessingRecord
-from divebook.pipeline.envelope.enums import InterruptKind, ProcessingStatus, TerminalReason
+from divebook.pipeline.envelope.enums import ProcessingStatus, TerminalReason
 from divebook.pipeline.envelope.envelope import Envelope
-from divebook.pipeline.envelope.interrupt import FlowInterrupt, InterruptResponse
+from divebook.pipeline.envelope.interrupt import FlowInterrupt
 from divebook.pipeline.envelope.plain import copied_map, to_text
-from divebook.questions import Question
-from divebook.questions.kinds import EXPIRED
 
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 """Stands for the beginning of what has not begun."""
-PARTS = ("text", "approved", "decision", "data")
 
 
 def envelope_of(state: ExecutionState, steps: Sequence[str] = ()) -> Envelope:
@@ -96,39 +93,14 @@ def _termination(state: ExecutionState) -> dict[str, Any]:
 
 def _interruption(state: ExecutionState) -> dict[str, Any]:
     """Return the oldest open question and those behind it; where none is open, the one that was settled last."""
-    pending = [_question(found) for found in state.pending_interrupts()]
+    pending = [FlowInterrupt.of(found) for found in state.pending_interrupts()]
     if pending and not state.is_over:
         return {"interrupt_pending": True, "interrupt": pending[0], "interrupt_queue": pending[1:]}
     settled = [found for found in state.interrupts.values() if not found.is_open]
     if not settled:
         return {}
     last = max(settled, key=lambda found: (found.settled_us or 0, found.raised_us, found.interrupt_id))
-    return {"interrupt": _question(last)}
-
-
-def _question(found: Question) -> FlowInterrupt:
-    return FlowInterrupt(
-        kind=InterruptKind.read(found.kind),
-        id=found.interrupt_id,
-        created_at=found.raised_at,
-        question=found.question,
-        message=found.message or "",
-        data=None if found.data is None else copied_map(found.data, "interrupt.data"),
-        response=_response(found),
-        expires_at=found.expires_at,
-    )
-
-
-def _response(found: Question) -> InterruptResponse | None:
-    given = found.response
-    if found.is_open or (found.status == EXPIRED and given is None):
-        return None
-    parts = {key: given[key] for key in PARTS if key in given}
-    if not parts and given:  # the answer about an unknown outcome has other parts
-        parts = {"decision": str(given.get("choice")), "data": dict(given)}
-    if "data" in parts and not isinstance(parts["data"], dict):
-        parts["data"] = {"value": parts["data"]}
-    return InterruptResponse(**copied_map(parts, "response"), received_at=_moment(found.settled_us))
+    return {"interrupt": FlowInterrupt.of(last)}
 
 
 # --- agent steps ---------------------------------------------------------------------------------------------------

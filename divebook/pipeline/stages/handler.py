@@ -30,6 +30,7 @@ from divebook.pipeline.compiled import (
 from divebook.pipeline.config import PipelineConfig
 from divebook.pipeline.envelope import Envelope, FlowInterrupt, InterruptKind, SlotNames, merge_branches
 from divebook.pipeline.envelope.contents import END
+from divebook.pipeline.envelope.interrupt import parts_of
 from divebook.pipeline.stage import AgentStage
 from divebook.pipeline.stages import progress
 from divebook.pipeline.stages.functions import NO_FUNCTIONS, StageFunctions, called
@@ -176,10 +177,7 @@ class _Run:
             optional=KINDS[kind].optional or (kind == RESOURCE_EXHAUSTED and not is_bound),
             key="question",
         )
-        response = dict(answered.response or {})
-        if "data" in response and not isinstance(response["data"], dict):
-            response["data"] = {"value": response["data"]}
-        return response
+        return parts_of(answered.response)
 
     # --- one stage -------------------------------------------------------------------------------------------------
 

@@ -120,14 +120,8 @@ class Trial:
         parameters = {"stage": self.stage.name, "part": part}
         recorded = await self.operation(STAGE_CALL, parameters, call, repeatable=repeatable)
         if recorded["changes"]:
-            take_over(self.envelope, {**before, **recorded["changes"]})
+            self.envelope.take_over({**before, **recorded["changes"]})
         return StageResult(recorded["output"], recorded["llm_calls"])
-
-
-def take_over(envelope: Envelope, state: Mapping[str, Any]) -> None:
-    """Make an envelope what a state says, in place."""
-    names, clock, new_id = envelope.slot_names, envelope.clock, envelope.new_id
-    envelope.take_over(Envelope.from_state_dict(state, slot_names=names, clock=clock, new_id=new_id))
 
 
 def _plain(stage: str, part: str, told: Any) -> dict[str, Any]:
