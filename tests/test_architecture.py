@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 import grimp
@@ -85,6 +86,13 @@ def test_importing_divebook_loads_no_heavy_library():
 
 def test_no_module_has_a_vague_name():
     assert [str(path) for path in sources() if path.stem in VAGUE or path.parent.name in VAGUE] == []
+
+
+def test_a_class_name_has_one_owner():
+    """A name in two packages is looked up twice by everybody who meets it; each exception costs one of the four."""
+    trees = [ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")]
+    names = Counter(node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef))
+    assert len({name for name, count in names.items() if count > 1 and not name.startswith("_")}) < 5
 
 
 @pytest.mark.parametrize("name", modules())

@@ -7,6 +7,7 @@ import pytest
 
 from divebook import Agent, Environment, FileDocuments, Step, Workflow, action
 from divebook.errors import AlreadyRegisteredError, CorruptStoreError, NotFoundError, SetupError
+from divebook.execution.iterations import Outcome
 from divebook.notebook.run import Run
 from divebook.steps.actions import REGISTERED, Action
 from divebook.store import MemoryStore, SqliteStore
@@ -184,3 +185,31 @@ def test_a_damaged_execution_is_looked_up_as_far_as_it_is_sound_and_not_carried_
         for use in (world.resume, world.cancel):
             with pytest.raises(CorruptStoreError, match="event 3"):
                 use(execution_id)
+
+
+def test_a_type_of_step_is_carried_out_by_whoever_adds_it_and_checked_before_anything_is_recorded():
+    checked = []
+
+    async def echo(context):
+        return Outcome(f"echo of {context.step.name}", None)
+
+    world = environment()
+    world.add_step_type("script", echo, check=lambda found: checked.append(found.name))
+    assert world.start(workflow("w")).wait().state.paths["main"].status == "completed"
+    assert set(checked) == {"w"}
+    assert world.step_handler("script") is echo
+
+    def refuse(found):
+        raise SetupError(f"{found.name} lacks something")
+
+    world.add_step_type("script", echo, check=refuse)
+    with pytest.raises(SetupError, match="w lacks something"):
+        world.start(workflow("w"))
+    assert len(world.executions()) == 1
+
+
+def test_only_types_that_definitions_know_can_be_added():
+    with pytest.raises(NotFoundError, match=r"step type not found: scirpt .*script"):
+        environment().add_step_type("scirpt", None)
+    with pytest.raises(NotFoundError, match="step type not found: teleport"):
+        environment().step_handler("teleport")
