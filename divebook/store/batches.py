@@ -213,6 +213,8 @@ def _covers(events: Sequence[Event], payloads: Sequence[bytes]) -> list[bytes]:
 
 
 def _check(event: Event, execution_id: str, sequence: int) -> None:
+    if sequence == 1:
+        _check_text("execution id", execution_id)
     if not isinstance(event, Event):
         raise InvalidEventError(f"expected an Event, got {type(event).__name__}")
     validate(event)
@@ -222,6 +224,13 @@ def _check(event: Event, execution_id: str, sequence: int) -> None:
         raise InvalidEventError(f"its sequence must be {sequence}, got {event.sequence}")
     if (sequence == 1) is not (type(event.data) is ExecutionStarted):
         raise InvalidEventError(f"an execution_started event, and nothing else, begins a log; got {event.event_type}")
+
+
+def _check_text(name: str, text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidEventError(f"{name} {text!r}: {error}") from error
 
 
 def _check_distinct(events: Sequence[Event]) -> None:

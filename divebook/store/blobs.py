@@ -137,6 +137,13 @@ class Packed:
     data: bytes
 
 
+def verified(digest: bytes, content: bytes) -> bytes:
+    """Return the content; CorruptStoreError if it is not what its name promises."""
+    if sha256(content).digest() != digest:
+        raise CorruptStoreError(f"the large value {digest.hex()[:12]}... does not have the content its name promises")
+    return content
+
+
 def pack(content: bytes) -> Packed:
     """Compress a content if it pays; a sample tells, so that pictures cost next to nothing."""
     sample = content[:_SAMPLE]
@@ -158,6 +165,6 @@ def unpack(packed: Packed) -> bytes:
         It cannot be decompressed.
     """
     try:
-        return zlib.decompress(packed.data) if packed.compressed else packed.data
-    except zlib.error as error:
+        return zlib.decompress(packed.data) if packed.compressed else bytes(packed.data)
+    except (zlib.error, TypeError) as error:  # TypeError: no bytes at all
         raise CorruptStoreError(f"a large value is damaged: {error}") from error

@@ -8,11 +8,12 @@ same as the events.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from hashlib import sha256
+from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeVar
 
+from divebook.engine.grammar import violations
 from divebook.errors import CorruptStoreError, DivebookError, NewerStoreError, StoreError
+from divebook.events.catalog import RUNNING, WAITING
 from divebook.events.codec import decode_payload
 from divebook.events.event import Event, to_microseconds
 from divebook.store.base import EventStore
@@ -100,27 +101,22 @@ def _tried(look: Callable[[], list[T]], faults: list[str]) -> list[T]:
 
 
 class _Contents:
-    """The large values of a store, each verified once."""
+    """The large values of a store, each looked at once."""
 
     def __init__(self, store: EventStore) -> None:
         self._store = store
-        self._sizes: dict[bytes, int] = {}
-        self._damaged: set[bytes] = set()
+        self._damaged: dict[bytes, CorruptStoreError] = {}
 
     def fetch(self, digest: bytes) -> bytes | None:
-        """Return a content; None if it is missing."""
-        content = None if digest in self._damaged else self._store.blob(digest)
-        if content is not None and digest not in self._sizes:
-            self._verify(digest, content)
+        """Return a content, None if it is missing; CorruptStoreError if it is not what its name promises."""
+        if digest in self._damaged:
+            raise self._damaged[digest]
+        try:
+            content = self._store.blob(digest)
+        except CorruptStoreError as error:
+            self._damaged[digest] = error
+            raise
         return content
-
-    def _verify(self, digest: bytes, content: bytes) -> None:
-        if sha256(content).digest() != digest:
-            self._damaged.add(digest)
-            raise CorruptStoreError(
-                f"the large value {digest.hex()[:12]}... does not have the content its name promises"
-            )
-        self._sizes[digest] = len(content)
 
     def reached(self, payload: bytes) -> dict[bytes, int]:
         """Return the size of every large value that a payload refers to, directly or not."""
@@ -137,13 +133,13 @@ def _check_execution(store: EventStore, execution_id: str, contents: _Contents, 
     except StoreError as error:
         return CheckedExecution(execution_id, 0, 0, 0, (Damage(str(error), execution_id),))
     events: list[Event] = []
-    found = [*_check_sequences(log), *_check_chain(log), *_check_payloads(log, contents, events)]
-    if not found:
-        found += [*_check_record(log, events), *_check_blobs(log, contents)]
+    found = _once([*_check_sequences(log), *_check_chain(log), *_check_payloads(log, contents, events)])
+    found = found or [*_check_record(log, events), *_check_blobs(log, contents)]
     if log.altered and not found:
-        found.append((None, "the record does not have the checksum it was written with"))
+        found = [(None, "the record does not have the checksum it was written with")]
+    found = found or list(violations(events))
     if fold is not None and not found:
-        found += _check_fold(events, fold)
+        found = list(_check_fold(events, fold))
     damages = tuple(Damage(text, execution_id, sequence) for sequence, text in sorted(found, key=_by_sequence))
     first = min((damage.sequence for damage in damages if damage.sequence is not None), default=len(log.events) + 1)
     unverified = sum(event.checksum is None for event in log.events)
@@ -151,6 +147,11 @@ def _check_execution(store: EventStore, execution_id: str, contents: _Contents, 
 
 
 Finding: TypeAlias = tuple[int | None, str]
+
+
+def _once(findings: Sequence[Finding]) -> list[Finding]:
+    """Return the first finding of each event: what else is found there has the same cause."""
+    return list({sequence: (sequence, text) for sequence, text in reversed(findings)}.values())
 
 
 def _by_sequence(finding: Finding) -> int:
@@ -177,15 +178,18 @@ def _named(first: int, last: int) -> str:
 
 
 def _check_chain(log: StoredLog) -> Iterator[Finding]:
-    checksum, last = 0, 0
+    last = 0
+    before: set[int | None] = {0}
+    """What the checksum of the last event may be: as it stands there, or as the event gives it. An event that fits
+    neither has changed itself; one that fits the second follows an event whose checksum has changed."""
     for event in log.events:
-        if event.checksum is None:
-            last = event.sequence
-            continue
-        if event.sequence == last + 1 and chain(checksum, [covered(event, event.payload)]) != [event.checksum]:
+        whole, content = event.sequence == last + 1, covered(event, event.payload)
+        given = {chain(checksum or 0, [content])[0] for checksum in before}
+        unchecked = event.checksum is None and before <= {0, None}
+        if whole and not unchecked and event.checksum not in given:
             yield event.sequence, f"event {event.sequence} does not have the checksum it was written with"
-        checksum, last = event.checksum, event.sequence
-    if last == log.record.last_sequence and checksum != log.checksum:
+        before, last = {None} if unchecked else {event.checksum, *(given if whole else ())}, event.sequence
+    if last == log.record.last_sequence and log.checksum not in before and before != {None}:
         yield last, f"event {last} does not have the checksum that the record says is the last"
 
 
@@ -209,6 +213,8 @@ def _check_record(log: StoredLog, events: Sequence[Event]) -> Iterator[Finding]:
         return
     ended_at = None if record.ended_at is None else to_microseconds(record.ended_at)
     said = Turn(record.status, ended_at, record.error)
+    if turns[-1].status == RUNNING and record.status == WAITING:  # which the events do not tell
+        said = replace(said, status=RUNNING)
     for name in ("status", "ended_at", "error"):
         by_record, by_events = getattr(said, name), getattr(turns[-1], name)
         if by_record != by_events:

@@ -21,7 +21,12 @@ def covered(event: Event | StoredEvent, payload: bytes) -> bytes:
     UnicodeEncodeError
         One of the texts holds half a character.
     """
-    return f"{event.recorded_at}\n{event.event_type}\n{event.id}\n{event.path}\n{event.step}\n".encode() + payload
+    return head(event.recorded_at, event.event_type, event.id, event.path, event.step) + payload
+
+
+def head(recorded_at: int, event_type: str, event_id: str, path: str, step: str) -> bytes:
+    """Return what stands before the payload in the bytes that a checksum is made of."""
+    return f"{recorded_at}\n{event_type}\n{event_id}\n{path}\n{step}\n".encode()
 
 
 def chain(previous: int, events: Iterable[bytes]) -> list[int]:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 
 from divebook.engine.checkpoint import dump_state, load_state
 from divebook.engine.evolve import evolve, fold
-from divebook.engine.lifecycle import STATUS_AFTER, TERMINAL, may_follow
+from divebook.engine.grammar import violations
+from divebook.engine.lifecycle import STATUS_AFTER, TERMINAL
 from divebook.engine.operations import TIMER
-from divebook.engine.state import ENDED, JOINING, PENDING, RUNNING, ExecutionState, PathState
+from divebook.engine.state import ENDED, JOINING, RUNNING, ExecutionState, PathState
 from divebook.events import Event, catalog
 from divebook.events.event import to_datetime
 from divebook.store.base import EventStore
@@ -140,18 +141,10 @@ class Audit:
         assert not self.violations, self.violations[0]
         events = self._store.read(self.execution_id)
         assert [event.sequence for event in events] == list(range(1, len(events) + 1)), "sequences have a gap"
-        self._check_life(events)
+        assert not list(violations(events)), next(violations(events))
         assert fold(self.execution_id, events) == self.state, "the fold of the log is not the watched state"
         assert load_state(dump_state(self.state)) == self.state, "the state does not survive as a checkpoint"
         self._check_timers(events)
-
-    @staticmethod
-    def _check_life(events: Sequence[Event]) -> None:
-        status = PENDING
-        for event in events:
-            kind = type(event.data)
-            assert may_follow(status, kind), f"{event.event_type} at {event.sequence} follows the status {status}"
-            status = STATUS_AFTER.get(kind, status)
 
     @staticmethod
     def _check_timers(events: Sequence[Event]) -> None:

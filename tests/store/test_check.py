@@ -1,18 +1,18 @@
 """Damage of every kind is found, said where it is, and nothing is changed."""
 
 import hashlib
-import sqlite3
-from contextlib import closing
 
 import pytest
 
-from divebook.errors import DivergenceError
+from divebook.errors import CorruptStoreError, DivergenceError
+from divebook.events import catalog
 from divebook.events.catalog import StepCompleted
-from divebook.store import Batch, MemoryStore, Owner, SqliteStore
+from divebook.store import Batch, MemoryStore, Message, Owner, SqliteStore
 from divebook.store.check import check
 from tests.store.keeping_promises import text
-from tests.store.logs import ONE, TWO, completed, event, failed, log, started, step
-from tests.store.test_schema import restore
+from tests.store.logs import ONE, TWO, completed, event, execution_id, failed, log, started, step
+from tests.store.tampering import put_right, tamper
+from tests.store.test_schema import VERSIONS, restore
 
 LARGE = text(200_000)
 FIRST = "place = (1 << 32) + "  # of the log that is written first
@@ -31,13 +31,6 @@ def written(path):
         store.append_all([Batch(ONE, 0, one, acquire=Owner.current()), Batch(TWO, 0, log(4, TWO))])
         store.put_checkpoint(ONE, 3, b"fold")
     return path
-
-
-def tamper(path, *statements):
-    with closing(sqlite3.connect(path)) as connection:
-        for statement in statements:
-            connection.execute(statement)
-        connection.commit()
 
 
 def found(path, **options):
@@ -83,9 +76,7 @@ def test_a_missing_end_is_found(written):
 
 def test_events_beyond_the_record_are_found(written):
     tamper(written, f"UPDATE executions SET last_sequence = 2 WHERE id = '{TWO}'")
-    assert (TWO, 3, "the record says that event 2 is the last, but events 3 to 4 are there") in [
-        (damage.execution_id, damage.sequence, damage.text) for damage in found(written).all_damages()
-    ]
+    assert only_damage(written) == (TWO, 3, "the record says that event 2 is the last, but events 3 to 4 are there")
 
 
 @pytest.mark.parametrize(
@@ -102,9 +93,7 @@ def test_events_beyond_the_record_are_found(written):
 )
 def test_a_changed_event_does_not_have_its_checksum(written, change):
     tamper(written, f"UPDATE events SET {change} WHERE {FIRST} 2")
-    damages = found(written).all_damages()
-    assert (damages[0].execution_id, damages[0].sequence) == (ONE, 2)
-    assert damages[0].text == "event 2 does not have the checksum it was written with"
+    assert only_damage(written) == (ONE, 2, "event 2 does not have the checksum it was written with")
 
 
 def test_events_that_changed_places_are_found(written):
@@ -124,14 +113,15 @@ def test_a_record_with_another_checksum_is_found(written):
 
 def test_an_undecodable_payload_is_found(written):
     tamper(written, f"UPDATE events SET data = '{{oops' WHERE {FIRST} 3")
-    texts = [damage.text for damage in found(written).all_damages()]
-    assert any(text.startswith("event 3 cannot be read: a step_completed event cannot be read") for text in texts)
+    assert only_damage(written) == (ONE, 3, "event 3 does not have the checksum it was written with")
+    put_right(written)
+    assert only_damage(written)[2].startswith("event 3 cannot be read: a step_completed event cannot be read")
     assert readable(found(written)) == {ONE: 2, TWO: 4}
 
 
 def test_an_event_type_without_a_name_is_found(written):
     tamper(written, f"UPDATE events SET type = 999 WHERE {FIRST} 3")
-    assert any("event type 'type 999' is not known" in damage.text for damage in found(written).all_damages())
+    assert only_damage(written)[:2] == (ONE, 3)
 
 
 @pytest.mark.parametrize(
@@ -151,8 +141,7 @@ def test_a_record_that_disagrees_with_its_events_is_found(written, change, expec
 def test_a_missing_large_value_is_found(written):
     tamper(written, "DELETE FROM blobs")
     report = found(written)
-    assert [damage.text for damage in report.damages] == ["1 references lead to large values that are missing"]
-    (damage,) = report.executions[1].damages or report.executions[0].damages
+    (damage,) = report.all_damages()
     assert (damage.execution_id, damage.sequence) == (ONE, 5)
     assert "event 5 cannot be read: the large value" in damage.text
     assert readable(report) == {ONE: 4, TWO: 4}
@@ -203,6 +192,83 @@ def test_a_damaged_page_leaves_the_events_before_it_readable(path):
     assert f"events {sound[ONE] + 1} to 2000 are unreadable: database disk image is malformed" in damages[0].text
 
 
+EVERY_KIND = execution_id(2)
+"""Holds an event of every kind, one after the other: no execution's log is so."""
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_recorded_file_is_sound(path, version):
+    restore(path, version)
+    with SqliteStore(path) as store:
+        damages = check(store).all_damages()
+    assert [damage for damage in damages if damage.execution_id != EVERY_KIND] == []
+    assert all(damage.text.startswith(f"event {damage.sequence} (") for damage in damages)
+
+
+def test_a_damaged_message_is_found_and_not_used(written):
+    with SqliteStore(written) as store:
+        store.post(Message(TWO, "signal", "1", {"amount": 5}, "ann", 1))
+        store.post(Message(TWO, "signal", "2", {"amount": 7}, "ann", 1))
+    tamper(written, """UPDATE messages SET payload = '{"amount":9}' WHERE number = 1""")
+    assert only_damage(written)[2] == f"message 1 to execution {TWO} does not have the checksum it was written with"
+    with SqliteStore(written) as store:
+        assert [message.number for message in store.new_messages(0)] == [2]
+        with pytest.raises(CorruptStoreError, match=f"message 1 to execution {TWO} does not have the checksum"):
+            store.inbox(TWO)
+
+
+def test_a_damaged_checkpoint_counts_as_none(written):
+    for change in ("data = X'00'", "sequence = 2"):
+        tamper(written, f"UPDATE checkpoints SET {change}")
+        with SqliteStore(written) as store:
+            assert store.checkpoint(ONE) is None
+
+
+def test_a_damaged_record_hides_no_other(written, caplog):
+    tamper(written, f"UPDATE executions SET note = 'x' WHERE id = '{ONE}'")
+    assert only_damage(written) == (ONE, None, "the record does not have the checksum it was written with")
+    with SqliteStore(written) as store:
+        with pytest.raises(CorruptStoreError, match=f"the row of execution {ONE} does not have the checksum"):
+            store.record(ONE)
+        assert [record.execution_id for record in store.records()] == [TWO]
+    assert f"the row of execution {ONE} does not have" in caplog.text
+
+
+# --- the grammar of a log
+
+OURS = catalog.ExecutionStarted("w", definition={"name": "w"})
+MAIN = (catalog.PathStarted("a"), "main", "")
+CALL = (catalog.OperationStarted("op", "script_execution"), "main", "a")
+RETURN = (catalog.OperationCompleted("op", "script_execution"), "main", "a")
+ASK = (catalog.InterruptRaised("q", "confirm", "Go?"), "main", "a")
+ANSWER = (catalog.InterruptResolved("q", response=True), "main", "a")
+BRANCH = (catalog.PathBranched([{"id": "main-1", "current_step": "b"}]), "main", "a")
+UNGRAMMATICAL = {
+    "event 2 (step_started): path main has not begun": [(catalog.StepStarted("script"), "main", "a")],
+    "event 3 (operation_completed): operation op ends without having begun": [MAIN, RETURN],
+    "event 5 (operation_completed): operation op ends without having begun": [MAIN, CALL, RETURN, RETURN],
+    "event 3 (interrupt_resolved): question q was never asked": [MAIN, ANSWER],
+    "event 5 (interrupt_resolved): question q is settled already": [MAIN, ASK, ANSWER, ANSWER],
+    "event 4 (interrupt_raised): question q is open already": [MAIN, ASK, ASK],
+    "event 4 (path_branched): path main-1 begins a second time": [MAIN, BRANCH, BRANCH],
+    "event 4 (step_started): path main has ended": [
+        MAIN,
+        (catalog.PathCompleted("a"), "main", ""),
+        (catalog.StepStarted("script"), "main", "a"),
+    ],
+}
+
+
+@pytest.mark.parametrize("text", UNGRAMMATICAL)
+def test_a_log_against_the_grammar_is_damage(text):
+    happened = enumerate(UNGRAMMATICAL[text], 2)
+    events = [event(1, OURS, path=""), *(event(n, data, path=path, step=step) for n, (data, path, step) in happened)]
+    with MemoryStore() as store:
+        store.append(ONE, events, 0)
+        (damage,) = check(store).all_damages()
+    assert damage.text == text
+
+
 def test_events_from_before_there_were_checksums_are_counted(path):
     restore(path, 1)
     with SqliteStore(path) as store:
@@ -212,7 +278,7 @@ def test_events_from_before_there_were_checksums_are_counted(path):
         old = store.read(before.execution_id)[-1]
         store.append(before.execution_id, [event(old.sequence + 1, step(3).data, before.execution_id)], old.sequence)
         report = check(store)
-    assert report.ok
+    assert {d.execution_id for d in report.all_damages()} <= {EVERY_KIND}
     counted = {entry.execution_id: (entry.unverified, entry.events) for entry in report.executions}
     assert counted[ONE] == (0, 2)
     assert counted[before.execution_id] == (old.sequence, old.sequence + 1)

@@ -6,10 +6,12 @@ import sqlite3
 from typing import Any
 
 from divebook.errors import CorruptStoreError
+from divebook.store.sqlite import messages
 from divebook.store.sqlite.compact import EventTypes, unpack_id
 from divebook.store.sqlite.deletion import TABLES
 from divebook.store.sqlite.rows import RECORD, Line, record_of
 from divebook.store.sqlite.schema import places_of
+from divebook.store.sqlite.transactions import at_one_moment
 from divebook.store.upkeep import StoredEvent, StoredLog
 
 _EVENTS = """
@@ -20,21 +22,17 @@ WHERE place BETWEEN ? AND ? ORDER BY place
 _USED = "SELECT digest FROM blob_uses JOIN blobs ON number = blob WHERE key = ?"
 _STRAY_EVENTS = "SELECT count(*) FROM events WHERE place >> 32 NOT IN (SELECT key FROM executions)"
 _STRAY = "SELECT count(*) FROM {} WHERE key NOT IN (SELECT key FROM executions)"
-_LOST_BLOBS = "SELECT count(*) FROM blob_uses WHERE blob NOT IN (SELECT number FROM blobs)"
 
 
 def load_stored(connection: sqlite3.Connection, types: EventTypes, execution_id: str) -> StoredLog | None:
     """Return a log as it is, record and events of one moment; None if there is none."""
-    connection.execute("BEGIN")
-    try:
+    with at_one_moment(connection):
         row = connection.execute(f"{RECORD} WHERE id = ?", (execution_id,)).fetchone()
         found = connection.execute("SELECT key, checksum FROM executions WHERE id = ?", (execution_id,)).fetchone()
         if row is None:
             return None
         rows, broken = _as_far_as_possible(connection.execute(_EVENTS, places_of(found[0])))
         used = connection.execute(_USED, found[:1]).fetchall()
-    finally:
-        connection.execute("ROLLBACK")  # COMMIT would raise the error of a damaged page once more
     events = [_event(row, types, connection) for row in rows]
     line, blobs = Line(*row[:-1]), frozenset(digest for (digest,) in used)
     return StoredLog(record_of(line), found[1], events, blobs, broken, row[-1] not in (None, line.seal()))
@@ -58,8 +56,8 @@ def _event(row: tuple[Any, ...], types: EventTypes, connection: sqlite3.Connecti
     return StoredEvent(sequence, recorded_at, name, unpack_id(event_id), _text(path), _text(step), payload, checksum)
 
 
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "replace")  # what is damaged shows in the checksum
+def _text(raw: bytes | None) -> str:
+    return "" if raw is None else raw.decode("utf-8", "replace")  # what is damaged shows in the checksum
 
 
 def find_faults(connection: sqlite3.Connection) -> list[str]:
@@ -74,10 +72,7 @@ def find_faults(connection: sqlite3.Connection) -> list[str]:
         (count,) = connection.execute(_STRAY.format(table)).fetchone()
         if count:
             faults.append(f"{count} rows of table {table} belong to no execution")
-    (lost,) = connection.execute(_LOST_BLOBS).fetchone()
-    if lost:
-        faults.append(f"{lost} references lead to large values that are missing")
-    return faults
+    return faults + messages.find_faults(connection)
 
 
 def _damaged_pages(connection: sqlite3.Connection) -> list[str]:

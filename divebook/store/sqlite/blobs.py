@@ -6,7 +6,7 @@ import json
 import sqlite3
 from collections.abc import Collection
 
-from divebook.store.blobs import Blobs, Fetch, Packed, pack, unpack
+from divebook.store.blobs import Blobs, Fetch, Packed, pack, unpack, verified
 from divebook.store.upkeep import StoredBlob
 
 _FIND = "SELECT number FROM blobs WHERE digest = ?"
@@ -37,9 +37,9 @@ def _insert(cursor: sqlite3.Cursor, digest: bytes, content: bytes) -> tuple[int]
 
 
 def load_blob(connection: sqlite3.Connection, digest: bytes) -> bytes | None:
-    """Return a content; None if it is missing, CorruptStoreError if it cannot be decompressed."""
+    """Return a content; None if it is missing, CorruptStoreError if it is not what its name promises."""
     row = connection.execute("SELECT compressed, data FROM blobs WHERE digest = ?", (digest,)).fetchone()
-    return None if row is None else unpack(Packed(bool(row[0]), row[1]))
+    return None if row is None else verified(digest, unpack(Packed(bool(row[0]), row[1])))
 
 
 def fetcher(connection: sqlite3.Connection) -> Fetch:

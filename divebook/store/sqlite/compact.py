@@ -28,9 +28,9 @@ def pack_id(event_id: str) -> bytes | str:
 
 
 def unpack_id(packed: bytes | str) -> str:
-    """Undo `pack_id`."""
-    if isinstance(packed, str):
-        return packed
+    """Undo `pack_id`; what is damaged becomes a text that no event has."""
+    if not isinstance(packed, bytes):
+        return str(packed)
     value = int.from_bytes(packed, "big")
     return _PREFIX + "".join([_PAIRS[value >> shift & 0x3FF] for shift in _SHIFTS])
 

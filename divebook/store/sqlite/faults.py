@@ -38,8 +38,16 @@ def translate(error: sqlite3.Error, location: str) -> StoreError:
 
 @contextmanager
 def translated(location: str) -> Iterator[None]:
-    """Turn SQLite's errors inside the block into the store's."""
+    """Turn what SQLite, the disk and the decoders raise inside the block into the store's errors.
+
+    The only border: whatever is read or written passes it (tests/store/test_damage.py).
+    """
     try:
         yield
     except sqlite3.Error as error:
         raise translate(error, location) from error
+    except OSError as error:
+        raise StoreError(f"{location} cannot be used: {error}. Check the path and its permissions") from error
+    # What decoding raises for bytes, texts, numbers and dates that nobody wrote.
+    except (ValueError, TypeError, ArithmeticError) as error:
+        raise CorruptStoreError(_CORRUPT.format(location, f"{type(error).__name__}: {error}")) from error

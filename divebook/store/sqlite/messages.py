@@ -5,19 +5,22 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import replace
 from typing import Any
+from zlib import crc32
 
+from divebook.errors import CorruptStoreError
 from divebook.events.codec import decode
 from divebook.store.messages import Message
 
 _SELECT = """
-SELECT executions.id, messages.kind, messages.name, payload, source, posted_at, number
+SELECT executions.id, messages.kind, messages.name, payload, source, posted_at, number, messages.checksum
 FROM messages JOIN executions USING (key)
 """
 _FIRST = f"{_SELECT} WHERE messages.key = ? AND kind = ? AND name = ?"
 _OF_ONE = f"{_SELECT} WHERE messages.key = ? AND number > ? ORDER BY number"
 _OF_ALL = f"{_SELECT} WHERE number > ? ORDER BY number"
 _INSERT = """
-INSERT INTO messages (key, kind, name, payload, source, posted_at) VALUES (?, ?, ?, ?, ?, ?) RETURNING number
+INSERT INTO messages (key, kind, name, payload, source, posted_at, checksum) VALUES (?, ?, ?, ?, ?, ?, ?)
+RETURNING number
 """
 # Numbers of deleted messages count as well, so that whoever has seen them misses none of the later ones.
 _LAST = "SELECT ifnull(max(seq), 0) FROM sqlite_sequence WHERE name = 'messages'"
@@ -30,8 +33,8 @@ def post(cursor: sqlite3.Cursor, key: int, message: Message, payload: bytes) -> 
     first = cursor.execute(_FIRST, (key, message.kind, message.key)).fetchone()
     if first is not None:
         return _message(first)
-    row = (key, message.kind, message.key, payload.decode(), message.source, message.posted_at)
-    (number,) = cursor.execute(_INSERT, row).fetchone()
+    row = (message.kind, message.key, payload.decode(), message.source, message.posted_at)
+    (number,) = cursor.execute(_INSERT, (key, *row, _checksum(message.execution_id, *row))).fetchone()
     return replace(message, number=number)
 
 
@@ -41,8 +44,15 @@ def load_inbox(connection: sqlite3.Connection, key: int, after: int) -> list[Mes
 
 
 def load_all(connection: sqlite3.Connection, after: int) -> list[Message]:
-    """Return the messages of all executions."""
-    return [_message(row) for row in connection.execute(_OF_ALL, (after,)).fetchall()]
+    """Return the messages of all executions, without those that are damaged: these concern their own executions only,
+    whose inboxes say so.
+    """
+    return [_message(row) for row in connection.execute(_OF_ALL, (after,)).fetchall() if is_sound(row)]
+
+
+def find_faults(connection: sqlite3.Connection) -> list[str]:
+    """Return which messages are damaged."""
+    return [_damage(row) for row in connection.execute(_OF_ALL, (0,)).fetchall() if not is_sound(row)]
 
 
 def last_number(connection: sqlite3.Connection) -> int:
@@ -85,6 +95,22 @@ class Watch:
         return load_all(self._writer, after) if self._last > after else []
 
 
+def _checksum(*columns: object) -> int:
+    return crc32(repr(columns).encode())
+
+
+def is_sound(row: tuple[Any, ...]) -> bool:
+    """Return whether a message is as it was written; those of older versions have no checksum."""
+    *columns, _, checksum = row
+    return checksum is None or _checksum(*columns) == checksum
+
+
+def _damage(row: tuple[Any, ...]) -> str:
+    return f"message {row[-2]} to execution {row[0]} does not have the checksum it was written with"
+
+
 def _message(row: tuple[Any, ...]) -> Message:
-    execution_id, kind, name, payload, source, posted_at, number = row
+    if not is_sound(row):
+        raise CorruptStoreError(f"{_damage(row)}; delete that execution, or restore a backup")
+    execution_id, kind, name, payload, source, posted_at, number, _ = row
     return Message(execution_id, kind, name, decode(payload), source, posted_at, number)

@@ -12,11 +12,12 @@ from divebook.events.codec import decode, decode_payload, encode
 from divebook.events.event import Event, to_datetime
 from divebook.store.batches import PreparedBatch
 from divebook.store.blobs import Fetch, embed
+from divebook.store.checksums import head
 from divebook.store.durability import Durability
 from divebook.store.records import Beginning, ExecutionRecord
 from divebook.store.sqlite.blobs import fetcher
 from divebook.store.sqlite.compact import EventTypes, unpack_id
-from divebook.store.sqlite.schema import place_of, places_of
+from divebook.store.sqlite.schema import place_of
 
 RECORD = """
 SELECT id, status, created_at, ended_at, last_sequence, error, size, wake_at, taken, durability,
@@ -32,8 +33,8 @@ ORDER BY created_at DESC, key DESC LIMIT :limit OFFSET :offset
 """  # noqa: S608 - our own text
 # As BLOB, so that a damaged text reaches the decoder, which can say where it is.
 _EVENTS = """
-SELECT place, recorded_at, type, id, path, step, CAST(data AS BLOB) FROM events
-WHERE place > ? AND place <= ? ORDER BY place LIMIT ?
+SELECT place, recorded_at, type, id, path, step, CAST(data AS BLOB), checksum FROM events
+WHERE place > ? AND place <= ? ORDER BY place
 """
 
 
@@ -132,35 +133,79 @@ def line_after(line: Line, batch: PreparedBatch) -> Line:
     return line._replace(last_sequence=batch.last_sequence, size=size, wake_at=batch.wake_at, taken=taken)
 
 
+class Log(NamedTuple):
+    """Where a log lies and how far it goes, by its execution's row."""
+
+    execution_id: str
+    key: int
+    last_sequence: int
+    checksum: int
+
+
 def load_events(
-    connection: sqlite3.Connection, types: EventTypes, log: tuple[str, int], after: int, limit: int | None
+    connection: sqlite3.Connection, types: EventTypes, log: Log, after: int, limit: int | None
 ) -> list[Event]:
-    """Read events of one log (execution id and key), and make sure that none is missing between them."""
-    execution_id, key = log
-    _, last = places_of(key)
-    sequence, offset = after, place_of(key, 0)
+    """Read events of one log, each compared with its checksum, and make sure that none is missing.
+
+    The checksums cost 7 % of the time that reading takes (tests/store/test_damage.py).
+
+    Raises
+    ------
+    CorruptStoreError
+        An event is missing, or is not what was written.
+    """
     events: list[Event] = []
     fetch = fetcher(connection)
-    rows = connection.execute(_EVENTS, (offset + after, last, -1 if limit is None else limit))
-    for place, recorded_at, number, event_id, path, step, raw in rows:
-        sequence += 1
-        if place != offset + sequence:
-            raise CorruptStoreError(
-                f"event {sequence} of execution {execution_id} is missing; the events before it are readable"
-            )
-        data = _load_payload(types.name(number, connection), raw, fetch, execution_id, sequence)
-        events.append(Event(unpack_id(event_id), execution_id, sequence, recorded_at, data, path, step))
+    first = place_of(log.key, after)
+    last = place_of(log.key, min(log.last_sequence, after + (log.last_sequence if limit is None else limit)))
+    checksum = _checksum_at(connection, first) if after else None
+    place = first
+    for found, recorded_at, number, packed, path, step, raw, kept in connection.execute(_EVENTS, (first, last)):
+        place += 1
+        if found != place:
+            break
+        sequence = place & 0xFFFF_FFFF
+        name = _type_name(types, number, log, sequence, connection)
+        event_id = unpack_id(packed)
+        # Events of versions without checksums stand before all others.
+        if kept is not None or checksum is not None:
+            checksum = crc32(raw, crc32(head(recorded_at, name, event_id, path, step), checksum or 0))
+            if checksum != kept or (sequence == log.last_sequence and checksum != log.checksum):
+                raise _damaged(log, sequence, "it does not have the checksum it was written with")
+        data = _load_payload(name, raw, fetch, log, sequence)
+        events.append(Event(event_id, log.execution_id, sequence, recorded_at, data, path, step))
+    missing = after + len(events) + 1
+    if missing <= last & 0xFFFF_FFFF:
+        raise CorruptStoreError(
+            f"event {missing} of execution {log.execution_id} is missing; the events before it are readable"
+        )
     return events
 
 
-def _load_payload(event_type: str, raw: bytes, fetch: Fetch, execution_id: str, sequence: int) -> Payload:
+def _checksum_at(connection: sqlite3.Connection, place: int) -> int | None:
+    row = connection.execute("SELECT checksum FROM events WHERE place = ?", (place,)).fetchone()
+    return None if row is None else row[0]
+
+
+def _type_name(types: EventTypes, number: int, log: Log, sequence: int, connection: sqlite3.Connection) -> str:
+    try:
+        return types.name(number, connection)
+    except CorruptStoreError as error:
+        raise _damaged(log, sequence, error) from error
+
+
+def _damaged(log: Log, sequence: int, why: object) -> CorruptStoreError:
+    return CorruptStoreError(
+        f"event {sequence} of execution {log.execution_id} is damaged: {why}. The events before it and the other "
+        "executions are readable"
+    )
+
+
+def _load_payload(event_type: str, raw: bytes, fetch: Fetch, log: Log, sequence: int) -> Payload:
     try:
         return decode_payload(event_type, embed(raw, fetch))
     except NewerStoreError as error:
-        raise NewerStoreError(f"event {sequence} of execution {execution_id}: {error}") from error
+        raise NewerStoreError(f"event {sequence} of execution {log.execution_id}: {error}") from error
     # The last two: JSON that is sound, but of another shape than the payload's.
     except (CorruptStoreError, TypeError, AttributeError) as error:
-        raise CorruptStoreError(
-            f"event {sequence} of execution {execution_id} is damaged: {error}. The events before it and the other "
-            "executions are readable"
-        ) from error
+        raise _damaged(log, sequence, error) from error

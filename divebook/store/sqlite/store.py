@@ -6,6 +6,7 @@ events, so of two writers, threads or processes, one is refused.
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 import weakref
@@ -15,7 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from divebook.engine.lifecycle import TERMINAL
-from divebook.errors import ConcurrentAppendError, InvalidEventError, ReadOnlyStoreError, StartKeyTakenError, StoreError
+from divebook.errors import (
+    ConcurrentAppendError,
+    CorruptStoreError,
+    InvalidEventError,
+    ReadOnlyStoreError,
+    StartKeyTakenError,
+    StoreError,
+)
 from divebook.events.event import Event
 from divebook.store.base import MAX_CANDIDATES, EventStore, Refusal, check_reached
 from divebook.store.batches import PreparedBatch
@@ -31,9 +39,9 @@ from divebook.store.sqlite.connections import Readers, open_reader, open_writer,
 from divebook.store.sqlite.faults import translated
 from divebook.store.sqlite.filesystem import network_type
 from divebook.store.sqlite.open_log import OpenLog
-from divebook.store.sqlite.rows import RECORD, RECORDS, first_line, line_after, load_events, load_line, load_record
+from divebook.store.sqlite.rows import RECORD, RECORDS, Log, first_line, line_after, load_events, load_line, load_record
 from divebook.store.sqlite.schema import check_current, migrate, place_of, places_of
-from divebook.store.sqlite.transactions import OpenFile, Transaction
+from divebook.store.sqlite.transactions import OpenFile, Transaction, at_one_moment
 from divebook.store.upkeep import StoredBlob, StoredLog
 
 _INSERT_EXECUTION = """
@@ -50,6 +58,8 @@ _FIND_KEY = "SELECT id FROM executions WHERE start_key = ?"
 _IDS = "SELECT id FROM executions ORDER BY +created_at DESC, key DESC"  # +: an index may be damaged
 _RELEASE = "DELETE FROM leases WHERE key = ?"
 _CANDIDATES = "SELECT id FROM executions WHERE id >= ? AND id < ? || char(1114111) ORDER BY id LIMIT ?"
+
+_log = logging.getLogger(__name__)
 
 
 class SqliteStore(EventStore):
@@ -85,14 +95,16 @@ class SqliteStore(EventStore):
         network: Callable[[Path], str | None] = network_type,
     ) -> None:
         super().__init__()
-        self.path = Path(path).expanduser().absolute()
+        with translated(str(path)):
+            self.path = Path(path).expanduser().absolute()
+            self.read_only = why_read_only(self.path)
+            """Why nothing can be written, or None."""
         self.location = str(self.path)
         self.durability: Durability = durability
         self._process = os.getpid()
-        self.read_only = why_read_only(self.path)
-        """Why nothing can be written, or None."""
         self._types = EventTypes(self.location)
         self._logs: dict[str, OpenLog] = {}
+        self._warned: set[str] = set()
         self._readers = Readers(self._open_reader)
         self._writer: sqlite3.Connection | None = None
         self._watch: messages.Watch | None = None
@@ -388,12 +400,11 @@ class SqliteStore(EventStore):
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def _read(self, execution_id: str, after: int, limit: int | None) -> list[Event]:
-        with translated(self.location):
-            connection = self._readers.get()
+        with translated(self.location), at_one_moment(self._readers.get()) as connection:
             found = connection.execute(_FIND, (execution_id,)).fetchone()
             if found is None:
                 raise self._unknown(execution_id)
-            return load_events(connection, self._types, (execution_id, found[0]), after, limit)
+            return load_events(connection, self._types, Log(execution_id, *found[:3]), after, limit)
 
     def _record(self, execution_id: str) -> ExecutionRecord:
         with translated(self.location):
@@ -406,7 +417,17 @@ class SqliteStore(EventStore):
         asked = {**asdict(wanted), "limit": limit or -1, "offset": offset}
         with translated(self.location):
             rows = self._readers.get().execute(RECORDS, asked).fetchall()
-        return [load_record(row) for row in rows]
+            return [record for row in rows if (record := self._sound_record(row))]
+
+    def _sound_record(self, row: tuple[Any, ...]) -> ExecutionRecord | None:
+        """Return the line of one execution; None, and a warning, for one that is damaged: the others are listed."""
+        try:
+            return load_record(row)
+        except CorruptStoreError as error:
+            if str(error) not in self._warned:
+                self._warned.add(str(error))
+                _log.warning("%s", error)
+            return None
 
     def _candidates(self, prefix: str) -> list[str]:
         with translated(self.location):

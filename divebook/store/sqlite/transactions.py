@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
@@ -45,6 +47,17 @@ class Transaction:
                 self._connection.execute("ROLLBACK")
         if isinstance(error, sqlite3.Error):
             raise translate(error, str(self._file.path)) from error
+
+
+@contextmanager
+def at_one_moment(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """Let everything that is read in the block be as of one moment."""
+    connection.execute("BEGIN")
+    try:
+        yield connection
+    finally:
+        if connection.in_transaction:  # an error may have ended it already; COMMIT would raise that once more
+            connection.execute("ROLLBACK")
 
 
 class OpenFile:
