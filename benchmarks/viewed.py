@@ -97,6 +97,7 @@ class Log:
             gauges=[],
             durability="memory",
             commands=[],
+            waits="",
         )
 
 

@@ -522,9 +522,10 @@ class ExecutionPausedError(ExecutionError):
 class ExecutionWaitingError(ExecutionError):
     """An execution has to wait, for an answer or a signal, where that is an error (``strict``)."""
 
-    def __init__(self, execution_id: str, question: str = "") -> None:
-        self.execution_id, self.question = execution_id, question
-        what = f"an answer: {question} (answer it, or give the answer up front)" if question else "a signal, or a time"
+    def __init__(self, execution_id: str, question: str = "", signals: str = "") -> None:
+        self.execution_id, self.question, self.signals = execution_id, question, signals
+        asked = f"an answer: {question} (answer it, or give the answer up front)" if question else ""
+        what = asked or signals or "a time"
         super().__init__(f"execution {execution_id} waits for {what}")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -13,10 +12,10 @@ from typing import Any
 
 from divebook.cli.screen import note
 from divebook.config import Sources, load, resolve_content
+from divebook.config.answers import json_of
 from divebook.documents import FileDocuments
 from divebook.environment import Environment
 from divebook.errors import InputError, SetupError, StoreError
-from divebook.questions import Question
 from divebook.store import EventStore, open_store
 from divebook.store.registry import DEFAULT, VARIABLE
 from divebook.workflow.definition import Definitions, Dialect
@@ -55,24 +54,6 @@ def choose_workflow(environment: Environment, wanted: str | None) -> str:
     raise SetupError(f"there are several workflows in it: {', '.join(names)}. Choose one with -w NAME")
 
 
-def parsed_answer(question: Question, text: str, way: str) -> Any:
-    """Return an answer as it is meant: as JSON where the question asks for data, or where it is an object or list."""
-    if way == "text":
-        return text
-    if way == "json":
-        return parsed_json("the answer", text)
-    wants_data = question.schema is not None or text[:1] in ("{", "[")
-    return json_or_text(text) if wants_data else text
-
-
-def json_or_text(text: str) -> Any:
-    """Return the value of a JSON text; any other text as it is."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
 def inputs_from(assignments: Iterable[str]) -> dict[str, Any]:
     """Return inputs from ``key=text`` and ``key:=json``."""
     inputs: dict[str, Any] = {}
@@ -83,16 +64,8 @@ def inputs_from(assignments: Iterable[str]) -> dict[str, Any]:
             raise InputError(f"-v {assignment!r} is not an input; write -v name=value, or -v name:=JSON")
         if name in inputs:
             raise InputError(f"input {name!r} is given twice; keep one -v {name}=...", name)
-        inputs[name] = parsed_json(f"input {name!r}", value) if key.endswith(":") else value
+        inputs[name] = json_of(f"input {name!r}", value) if key.endswith(":") else value
     return inputs
-
-
-def parsed_json(what: str, text: str) -> Any:
-    """Return the value of a JSON text; `what` names it in the error."""
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise InputError(f"{what} is not JSON ({error}); a text needs double quotes inside single ones") from error
 
 
 def import_actions(source: str) -> None:

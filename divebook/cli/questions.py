@@ -1,52 +1,49 @@
-"""``divebook inbox``: the questions that wait for an answer, and the commands that give it."""
+"""``divebook inbox``: what waits for an answer or a signal, and the commands that give it."""
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from divebook.cli.options import Json, Store
 
 if TYPE_CHECKING:
+    from divebook.engine.waiting import AwaitedSignal
+    from divebook.execution import Execution
     from divebook.questions import Question
 
 
 def inbox(store: Store = None, *, json: Json = False) -> None:
-    """List the questions that wait for an answer."""
+    """List what waits for a person: questions, and signals."""
     from divebook.cli.project import existing_store
     from divebook.cli.screen import note, say, write
-    from divebook.cli.text import as_json, secrets
+    from divebook.cli.text import as_json
     from divebook.environment import Environment
-    from divebook.questions.wording import address_of
 
     environment = Environment(store=existing_store(store))
-    asked = environment.interrupts()
-    for execution in {execution for execution, _ in asked}:
-        secrets.learn(environment.execution(execution).state.inputs)
     if json:
-        write(
-            as_json(
-                [
-                    {
-                        "execution": execution,
-                        "interrupt_id": question.id,
-                        "address": address_of(execution, question),
-                        **question._asdict(),
-                    }
-                    for execution, question in asked
-                ],
-                indent=2,
-            )
-        )
-    elif not asked:
-        note("no questions")
+        write(as_json([_facts(*asked) for asked in environment.interrupts()], indent=2))
+        return
     again = [] if store is None else ["--store", store]
-    for execution, question in asked if not json else ():
-        for line in _described(execution, question):
+    waiting = [environment.execution(record.execution_id) for record in environment.store.unended()]
+    told = False
+    for execution in waiting:
+        for line in [line for question in execution.interrupts for line in _described(execution.id, question)]:
             say(line)
-        for line in commands([question], again):
+        for awaited in awaited_signals_of(execution):
+            say(f"{awaited}  {execution.id}, step {awaited.step}")
+        for line in ways_on(execution, again):
+            told = True
             note(line, "yellow")
+    if not told:
+        note("no questions, and nothing waits for a signal")
+
+
+def _facts(execution_id: str, question: Question) -> dict[str, Any]:
+    from divebook.questions.wording import address_of
+
+    names = {"execution": execution_id, "interrupt_id": question.id, "address": address_of(execution_id, question)}
+    return {**names, **question._asdict()}
 
 
 def _described(execution_id: str, question: Question) -> Iterator[str]:
@@ -70,10 +67,36 @@ def _described(execution_id: str, question: Question) -> Iterator[str]:
         yield f"  expires {local_time(question.expires_at)}"
 
 
-def commands(questions: Iterable[Question], again: Sequence[str]) -> Iterator[str]:
-    """Yield for each question the command that answers it; `again` is what that needs beside the answer."""
-    from divebook.questions.wording import example_answer, wanted_answer
+def awaited_signals_of(execution: Execution) -> list[AwaitedSignal]:
+    """Return the signals that an execution waits for, unless it has ended."""
+    from divebook.engine.waiting import awaited_signals
 
-    for question in questions:
-        words = ["divebook", "answer", question.id, example_answer(question), *again]
-        yield f"to answer with {wanted_answer(question)}: {shlex.join(words)}"
+    return [] if execution.state.is_over else awaited_signals(execution.state)
+
+
+def ways_on(execution: Execution, again: Sequence[str]) -> Iterator[str]:
+    """Yield for each question and signal that an execution waits for the command that gives it what it waits for.
+
+    Parameters
+    ----------
+    again
+        What the command needs besides: a file of definitions, options.
+    """
+    from divebook.questions.wording import address_of, example_answer, wanted_answer
+
+    if execution.state.is_over:
+        return
+    for question in execution.interrupts:
+        words = [address_of(execution.id, question), example_answer(question)]
+        yield f"to answer with {wanted_answer(question)}: {command('answer', words, again)}"
+    for awaited in awaited_signals_of(execution):
+        yield f"to send {awaited}: {command('signal', [execution.id, awaited.name], again)}"
+
+
+def command(verb: str, words: Sequence[str], again: Sequence[str]) -> str:
+    """Return a command that takes the same file and options as the present one."""
+    from divebook.text.commands import in_shell
+
+    files = [] if not again or again[0].startswith("-") else [again[0]]
+    payload = ["null"] if verb == "signal" and files else []  # the file comes after it
+    return in_shell(verb, [*words, *payload, *files], again[len(files) :])

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
+from divebook.cli.questions import awaited_signals_of
 from divebook.cli.screen import columns, note, say, section, status_text, write
 from divebook.cli.text import as_json, one_line, pairs, secrets, shown
 from divebook.engine.state import PathState
@@ -32,7 +33,9 @@ def print_result(execution: Execution, *, json: bool) -> int:
         section("outputs", pairs(execution.state.outputs))
         if not execution.workflow.outputs:
             section("variables", pairs(_variables(execution)))
+            section("output of the last step", pairs(last_outputs(execution)))
         section("questions", _questions(execution))
+        section("waits for", _signals(execution))
         _print_error(execution)
     return EXIT_CODES.get(execution.status, 1)
 
@@ -56,6 +59,7 @@ def print_details(execution: Execution, *, json: bool, events: bool) -> None:
         [(path.id, status_text(path.status), one_line(path.current_step), _took(path)) for path in _paths(execution)],
     )
     section("questions", _questions(execution))
+    section("waits for", _signals(execution))
     _print_error(execution)
     if events:
         _print_events(execution)
@@ -71,9 +75,11 @@ def facts(execution: Execution) -> dict[str, Any]:
         "inputs": dict(execution.state.inputs),
         "outputs": dict(execution.state.outputs),
         "variables": _variables(execution),
+        "last_output": last_outputs(execution),
         "usage": execution.usage.to_dict(),
         "durability": _durability(execution),
-        "questions": {question.interrupt_id: question.question for question in execution.interrupts},
+        "signals": [awaited.name for awaited in awaited_signals_of(execution)],
+        "questions": {question.id: question.question for question in execution.interrupts},
         "started_at": json_time(execution.started_at),
         "ended_at": json_time(execution.ended_at),
     }
@@ -103,8 +109,20 @@ def _print_error(execution: Execution) -> None:
         note(f"error: {execution.error}", "bold red")
 
 
+def last_outputs(execution: Execution) -> dict[str, str]:
+    """Return what the last step of each path put out, by step, where it is stored in no variable."""
+    stored = {step.name for step in execution.workflow.steps if step.store}
+    ends = [path for path in _paths(execution) if path.status == catalog.COMPLETED and not path.children]
+    told = {path.last_step: path.step_outputs.get(path.last_step, "") for path in ends if path.last_step is not None}
+    return {step: text for step, text in told.items() if text and step not in stored}
+
+
+def _signals(execution: Execution) -> list[tuple[str, str]]:
+    return [(one_line(awaited.step), str(awaited)) for awaited in awaited_signals_of(execution)]
+
+
 def _questions(execution: Execution) -> list[tuple[str, str]]:
-    return [(question.interrupt_id, visible(question.question)) for question in execution.interrupts]
+    return [(question.id, visible(question.question)) for question in execution.interrupts]
 
 
 def _paths(execution: Execution) -> list[PathState]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -29,12 +28,13 @@ from divebook.errors import (
     DefinitionError,
     ExecutionNotFoundError,
     FencedError,
+    KeptError,
     NotFoundError,
     SetupError,
 )
 
-STRICT = 1
-"""Exit code of what has to wait, where it may not."""
+STRICT, WAITS = 1, 3
+"""Exit codes of what has to wait: where it may not, and where it may."""
 
 if TYPE_CHECKING:
     from divebook.bounds import Bounds
@@ -123,9 +123,9 @@ def resume(
 
 
 def answer(
-    question: Annotated[str, typer.Argument(metavar="QUESTION", help="Id of the question, as inbox shows it.")],
+    question: Annotated[str, typer.Argument(metavar="QUESTION", help="The question, as inbox names it.")],
     response: Annotated[
-        str, typer.Argument(metavar="ANSWER", help="Text, yes or no, a number, JSON: what the question asks for.")
+        str, typer.Argument(metavar="ANSWER", help="A text, yes or no, a number, data in YAML or JSON: as inbox says.")
     ],
     file: Agents = None,
     *,
@@ -134,7 +134,7 @@ def answer(
     ] = None,
     as_: Annotated[
         Literal["auto", "text", "json"],
-        typer.Option("--as", help="How ANSWER is read; auto: as JSON where the question asks for data."),
+        typer.Option("--as", help="How ANSWER is read; auto: as data where the question asks for data, else as text."),
     ] = "auto",
     by: By = None,
     actions: Actions = None,
@@ -143,13 +143,11 @@ def answer(
     quiet: Quiet = False,
 ) -> None:
     """Answer a question and carry its execution on."""
-    from divebook.cli.project import parsed_answer, parsed_json
+    from divebook.config.answers import typed_answer
+
+    given = typed_answer(response, as_, result)
 
     def send(environment: Environment) -> Execution:
-        if result is not None:
-            given = {"choice": response, "result": parsed_json("--result", result)}
-        else:
-            given = parsed_answer(environment.question(question), response, as_)
         return environment.answer(question, given, by=by)
 
     _carry_on(send, file, actions, store, json=json, quiet=quiet)
@@ -158,7 +156,9 @@ def answer(
 def signal(
     execution_id: ExecutionId,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the signal, as the step awaits it.")],
-    payload: Annotated[str | None, typer.Argument(metavar="PAYLOAD", help="JSON, or else a text.")] = None,
+    payload: Annotated[
+        str | None, typer.Argument(metavar="PAYLOAD", help="In YAML or JSON; plain words are a text.")
+    ] = None,
     file: Agents = None,
     *,
     by: By = None,
@@ -168,9 +168,9 @@ def signal(
     quiet: Quiet = False,
 ) -> None:
     """Send a signal to an execution and carry it on."""
-    from divebook.cli.project import json_or_text
+    from divebook.workflow.yaml_value import value_typed
 
-    given = None if payload is None else json_or_text(payload)
+    given = None if payload is None else value_typed(payload)
 
     def send(environment: Environment) -> Execution:
         return environment.signal(execution_id, name, given, by)
@@ -190,15 +190,25 @@ def _carry_on(
     """Send something to an execution, wait for what becomes of it and print that."""
     from divebook.cli.progress import make_progress
     from divebook.cli.project import existing_store, open_environment, read
+    from divebook.cli.questions import command
+    from divebook.cli.screen import note
 
     existing_store(store)
-    with make_progress(quiet=quiet) as progress:
-        environment = open_environment(store, actions or (), progress.print)
-        if file is not None:
-            environment.define(read(file, "divebook"))
-        ended = _finish(lambda: send(environment), environment, progress)
-    names = [] if file is None else [str(file)]
-    _conclude(*ended, [*names, *_again(actions, store)], json=json)
+    again = [*([] if file is None else [str(file)]), *_again(actions, store)]
+    try:
+        with make_progress(quiet=quiet) as progress:
+            environment = open_environment(store, actions or (), progress.print)
+            if file is not None:
+                environment.define(read(file, "divebook"))
+            ended = _finish(lambda: send(environment), environment, progress)
+    except KeptError as kept:
+        note(str(kept), "yellow")
+        note(f"to go on: {command('resume', [kept.execution_id], again)}", "yellow")
+        raise typer.Exit(WAITS) from kept
+    execution, _ = ended
+    if not (execution.was_driven or execution.state.is_over):
+        note("it is kept; the process that drives the execution goes on with it", "yellow")
+    _conclude(*ended, again, json=json)
 
 
 def _tell_of_changes(environment: Environment, recorded: Workflow, progress: Progress) -> None:
@@ -275,17 +285,17 @@ def _conclude(
 ) -> None:
     """Print the result, and how to go on if there is something to go on with; leave with the exit code."""
     from divebook.cli.interrupts import INTERRUPTED
-    from divebook.cli.questions import commands
+    from divebook.cli.questions import command, ways_on
     from divebook.cli.result import print_result
     from divebook.cli.screen import note
     from divebook.events.catalog import WAITING
 
     code = print_result(execution, json=json)
     is_kept = execution.store.location != "memory:"
-    asked = execution.interrupts if execution.status == WAITING and is_kept else []
-    for line in commands(asked, again):
+    ways = list(ways_on(execution, again)) if is_kept else []
+    for line in ways:
         note(line, "yellow")
-    if code and is_kept and not asked:
-        note(f"to go on: {shlex.join(['divebook', 'resume', execution.id, *again])}", "yellow")
+    if code and is_kept and not ways:
+        note(f"to go on: {command('resume', [execution.id], again)}", "yellow")
     code = STRICT if strict and execution.status == WAITING else code
     raise typer.Exit(INTERRUPTED if code and interrupted else code)

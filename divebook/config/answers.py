@@ -114,14 +114,39 @@ def _assignment(typed: str) -> tuple[str, Any]:
     name = key.removesuffix(":")
     if not (equals and name):
         raise InputError(f"--answer {typed!r} is not understood; write --answer step=value, or step:=JSON")
-    if not key.endswith(":"):
-        return name, Typed(text)
+    return name, json_of(f"--answer {name!r}", text) if key.endswith(":") else Typed(text)
+
+
+def typed_answer(text: str, way: str | None = None, result: str | None = None) -> Any:
+    """Return what was typed in order to answer a question, as a response, for shell and magics alike.
+
+    Parameters
+    ----------
+    way
+        ``text``, ``json`` or ``auto``: how it is read; by default as its question asks for.
+    result
+        JSON: what a call returned of which somebody says that it is done.
+
+    Raises
+    ------
+    InputError
+        It cannot be read in this way.
+    """
+    if way not in (None, "auto", "text", "json"):
+        raise InputError(f"--as {way!r} is not known; write auto, text or json")
+    if result is not None:
+        return {"choice": text, "result": json_of("--result", result)}
+    if way == "json":
+        return json_of("the answer", text)
+    return text if way == "text" else Typed(text)
+
+
+def json_of(what: str, text: str) -> Any:
+    """Return the value of a JSON text; `what` names it in the error."""
     try:
-        return name, json.loads(text)
-    except ValueError as error:
-        raise InputError(
-            f"--answer {name!r} is not JSON ({error}); a text needs double quotes inside single ones"
-        ) from error
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{what} is not JSON ({error}); a text needs double quotes inside single ones") from error
 
 
 def _mapping(text: str, source: str) -> dict[str, Any]:

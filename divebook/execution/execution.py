@@ -14,6 +14,7 @@ from divebook.engine.evolve import fold
 from divebook.engine.inbox import facts_of, questions_of
 from divebook.engine.instructions import Fact
 from divebook.engine.state import ExecutionState, PathState, Usage
+from divebook.engine.waiting import waits_for
 from divebook.errors import ExecutionCancelledError, ExecutionError, ExecutionFailedError, LeaseHeldError, StoreError
 from divebook.events import Event, catalog
 from divebook.events.recorded import opened
@@ -222,8 +223,16 @@ class Execution:
         """
         return self._control.texts.subscribe(self.id, listener)
 
+    @property
+    def standing(self) -> str:
+        """Its status in words, and what it waits for: ``waiting for the signal 'go'``."""
+        if self.state.shown_status != catalog.WAITING:
+            return self.state.shown_status
+        first, *more = waits_for(self.state, self.questions.values()) or ["a time"]
+        return f"waiting for {first}" + (f", and {len(more)} more" if more else "")
+
     def __repr__(self) -> str:
-        return f"<Execution {self.id} of {self.workflow.name!r}: {self.status}>"
+        return f"<Execution {self.id} of {self.workflow.name!r}: {self.standing}>"
 
     # --- what to do with it ----------------------------------------------------------------------------------------
 

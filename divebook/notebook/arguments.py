@@ -10,17 +10,12 @@ from typing import Any
 from IPython.core.error import UsageError
 
 from divebook.errors import DefinitionError, nearest
-from divebook.workflow.kinds import Anything
-from divebook.workflow.located import Node, Scalar
-from divebook.workflow.reading import Reading
-from divebook.workflow.yaml_text import parse_yaml
+from divebook.workflow.yaml_value import BRACKETS, QUOTES, value_typed
 
 _KEY = re.compile(r"([^\W\d][\w.-]*)=")
 _LONG_KEY = re.compile(r"([^\W\d][\w.:-]*)=")
 """Also the second question of a step, ``step:2=``."""
 _VARIABLE = re.compile(r"\$([^\W\d]\w*)")
-_CLOSING = {"[": "]", "{": "}"}
-_QUOTES = "\"'"
 REPEATED = ("answer",)
 """Options that may be given several times: their values are joined by line breaks."""
 _TEXT_TYPES = ("string", "str", "text")
@@ -70,9 +65,9 @@ def split(line: str) -> list[str]:
 def _word_end(line: str, start: int) -> int:
     key = _LONG_KEY.match(line, start)
     position = key.end() if key else start
-    if position < len(line) and line[position] in _QUOTES:
+    if position < len(line) and line[position] in QUOTES:
         return _quote_end(line, position)
-    if position < len(line) and line[position] in _CLOSING:
+    if position < len(line) and line[position] in BRACKETS:
         return _bracket_end(line, position)
     while position < len(line) and not line[position].isspace():
         position += 1
@@ -94,14 +89,14 @@ def _quote_end(line: str, start: int) -> int:
 
 
 def _bracket_end(line: str, start: int) -> int:
-    expected, position = [_CLOSING[line[start]]], start + 1
+    expected, position = [BRACKETS[line[start]]], start + 1
     while position < len(line):
         character = line[position]
-        if character in _QUOTES and line[position - 1] in "[{,: ":
+        if character in QUOTES and line[position - 1] in "[{,: ":
             position = _quote_end(line, position)
             continue
-        if character in _CLOSING:
-            expected.append(_CLOSING[character])
+        if character in BRACKETS:
+            expected.append(BRACKETS[character])
         elif character == expected[-1]:
             expected.pop()
             if not expected:
@@ -156,7 +151,7 @@ def _option(
 
 
 def _unquoted(word: str) -> str:
-    return str(yaml_value(word)) if word[:1] in _QUOTES else word
+    return str(value_typed(word)) if word[:1] in QUOTES else word
 
 
 def values(
@@ -184,10 +179,10 @@ def _value(name: str, text: str, declared: str | None, variables: Mapping[str, A
     reference = _VARIABLE.fullmatch(text)
     if reference:
         return _variable(name, reference[1], variables, own)
-    if (declared or "").lower() in _TEXT_TYPES and text[:1] not in {*_QUOTES, *_CLOSING}:
+    if (declared or "").lower() in _TEXT_TYPES and text[:1] not in {*QUOTES, *BRACKETS}:
         return text
     try:
-        return yaml_value(text)
+        return value_typed(text)
     except DefinitionError as error:
         problem = error.problems[0]
         raise UsageError(f"input {name!r}: {problem.message} in {text!r}") from None
@@ -199,21 +194,3 @@ def _variable(name: str, variable: str, variables: Mapping[str, Any], own: Seque
         advice = f"did you mean ${close}?" if close else "define it in a cell, or quote the value if it is text"
         raise UsageError(f"input {name!r}: there is no variable {variable!r} ({advice})")
     return variables[variable]
-
-
-def yaml_value(text: str) -> Any:
-    """Return what a value means in YAML; a word that is no scalar there (``*.py``, ``#1``) is text all the same."""
-    is_written_out = text[:1] in {*_QUOTES, *_CLOSING}
-    reading = Reading(text, "value")
-    try:
-        node: Node | None = parse_yaml(reading)
-        reading.raise_errors()
-    except DefinitionError:
-        if is_written_out:
-            raise
-        return text
-    if not is_written_out and not isinstance(node, Scalar):
-        return None if text in ("", "~") or text.lower() == "null" else text
-    value = Anything().read(node, ("value",), reading) if node is not None else None
-    reading.raise_errors()
-    return value

@@ -18,14 +18,16 @@ from typing import Any
 from divebook.analysis.timeline import layout, svg, svg_data_uri
 from divebook.analysis.usage import usage_text
 from divebook.engine.bounds import dollars
+from divebook.engine.waiting import awaited_signals
 from divebook.events import Event
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, WAITING
 from divebook.events.readable import readable
 from divebook.execution import Execution
 from divebook.history.spans import Span, spans_of
+from divebook.notebook.listing import answer_line, signal_line
 from divebook.questions import Question
 from divebook.questions.kinds import EXPIRED
-from divebook.questions.wording import example_answer, schema_in_words, wanted_answer
+from divebook.questions.wording import schema_in_words, wanted_answer
 from divebook.text.durations import seconds
 from divebook.text.redaction import Redactor
 from divebook.text.shown import cut, one_line, plural
@@ -61,6 +63,8 @@ class Report:
     values: tuple[tuple[str, str], ...]
     questions: tuple[tuple[str, tuple[str, ...]], ...]
     """What it waits for people to answer, and the ways to do that."""
+    signals: tuple[tuple[str, tuple[str, ...]], ...]
+    """Signals that it waits for, and the ways to send them."""
     answers: tuple[tuple[str, str], ...]
     """Questions with their answers, and who gave them."""
     error: str
@@ -89,6 +93,7 @@ def report_of(execution: Execution, log: Sequence[Event]) -> Report:
         questions=tuple((redactor.text(question), ways) for question, ways in _questions(execution)),
         answers=tuple((redactor.text(asked), redactor.text(told)) for asked, told in _answers(execution)),
         error=redactor.text(_error_text(execution)),
+        signals=tuple(_signals(execution)),
         next=_next(execution),
         spans=spans,
     )
@@ -126,14 +131,18 @@ def _questions(execution: Execution) -> Iterable[tuple[str, tuple[str, ...]]]:
             wanted = f"{wanted}: {one_line(schema_in_words(asked.schema), MAX_CELL)}"
         until = "" if asked.expires_at is None else f", until {local_time(asked.expires_at)}"
         question = f"{one_line(asked.question, MAX_ERROR)} ({asked.kind}: {wanted}{until})"
-        name = asked.interrupt_id
-        yield question, (f"%dive answer {name} {example_answer(asked)}", f"run.answer({name!r}, {told})")
+        yield question, (answer_line(execution.id, asked), f"run.answer({asked.id!r}, {told})")
+
+
+def _signals(execution: Execution) -> Iterable[tuple[str, tuple[str, ...]]]:
+    for awaited in [] if execution.state.is_over else awaited_signals(execution.state)[:MAX_VALUES]:
+        yield str(awaited), (signal_line(execution.id, awaited), f"run.signal({awaited.name!r})")
 
 
 def _answers(execution: Execution) -> Iterable[tuple[str, str]]:
     """Yield the latest answers: the question, what was answered, and by whom."""
-    settled = [found for found in execution.state.interrupts.values() if found.status != PENDING]
-    latest = sorted(settled, key=lambda found: (found.settled_us or 0, found.interrupt_id))[-MAX_VALUES:]
+    settled = [found for found in execution.questions.values() if not found.is_open]
+    latest = sorted(settled, key=lambda found: (found.settled_us or found.raised_us, found.id))[-MAX_VALUES:]
     for found in latest:
         what = readable(_said(found)) if found.response else "nothing"
         by = "nobody in time" if found.status == EXPIRED else found.answered_by or "somebody"
@@ -167,7 +176,8 @@ def _amount(value: float | Decimal) -> str:
 
 
 def _next(execution: Execution) -> str:
-    if execution.damage is not None or (execution.interrupts and not execution.state.is_over):
+    waits = not execution.state.is_over and (execution.interrupts or awaited_signals(execution.state))
+    if execution.damage is not None or waits:
         return ""
     if execution.status in (FAILED, CANCELLED) or not (execution.is_live or execution.state.is_over):
         return f"%dive resume {execution.id}"
@@ -244,6 +254,8 @@ def as_text(report: Report) -> str:
         lines += ["", f"asked: {question}", f"answered: {answer}"]
     for question, ways in report.questions:
         lines += ["", f"asks: {question}", f"to answer: {' or '.join(ways)}"]
+    for signal, ways in report.signals:
+        lines += ["", f"waits for {signal}", f"to send it: {' or '.join(ways)}"]
     if report.error:
         lines += ["", f"error: {report.error}"]
     if report.next:
@@ -354,10 +366,12 @@ def _asked(report: Report) -> str:
         f'<p style="margin:6px 0"><strong>asked:</strong> {_safe(question)}<br>answered: {_safe(answer)}</p>'
         for question, answer in report.answers
     )
+    asked = [("asks:", question, "to answer", ways) for question, ways in report.questions]
+    asked += [("waits for", signal, "to send it", ways) for signal, ways in report.signals]
     return answered + "".join(
-        f'<p style="margin:6px 0"><strong>asks:</strong> {_safe(question)}<br>'
-        f"to answer: {' or '.join(f'<code>{_safe(way)}</code>' for way in ways)}</p>"
-        for question, ways in report.questions
+        f'<p style="margin:6px 0"><strong>{lead}</strong> {_safe(what)}<br>'
+        f"{act}: {' or '.join(f'<code>{_safe(way)}</code>' for way in ways)}</p>"
+        for lead, what, act, ways in asked
     )
 
 

@@ -13,6 +13,7 @@ from divebook.engine.lifecycle import STATUSES
 from divebook.events.catalog import CANCELLED, FAILED, ORIGINS, PENDING, RUNNING, WAITING
 from divebook.notebook.arguments import REPEATED, Arguments, parse, split
 from divebook.notebook.cell_completion import NOTHING, Candidate, Found, matching
+from divebook.questions.wording import address_of
 from divebook.workflow.resources import DURABILITIES
 
 if TYPE_CHECKING:
@@ -163,11 +164,11 @@ def _executions(*statuses: str) -> Callable[[Arguments, Surroundings], Iterator[
 
 
 def _answer(arguments: Arguments, names: Surroundings) -> Iterator[Candidate]:
-    questions = [question for _, question in names.questions()]
     if not arguments.words:
-        yield from (Candidate(question.interrupt_id, question.kind) for question in questions)
+        yield from (Candidate(address_of(asking, question), question.kind) for asking, question in names.questions())
     elif len(arguments.words) == 1:
-        asked = next((question for question in questions if question.interrupt_id == arguments.words[0]), None)
+        named = arguments.words[0].partition("@")[0]
+        asked = next((question for _, question in names.questions() if question.id == named), None)
         choices = (asked.data or {}).get("choices") or () if asked is not None else ()
         yield from (Candidate(_quoted(choice), "answer") for choice in choices if isinstance(choice, str))
 

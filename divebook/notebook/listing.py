@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from divebook.engine.waiting import AwaitedSignal, awaited_signals, waits_for
 from divebook.environment import Environment
 from divebook.execution import Execution
 from divebook.questions import Question
-from divebook.questions.wording import example_answer, schema_in_words, wanted_answer
+from divebook.questions.wording import address_of, example_answer, schema_in_words, wanted_answer
+from divebook.text.commands import in_notebook, in_shell
 from divebook.text.shown import one_line, plural
 from divebook.text.times import local_time
 from divebook.workflow.definition import InputDefinition, Workflow
@@ -33,7 +34,7 @@ def questions(environment: Environment, store: str | None = None) -> str:
 
 def question_lines(execution_id: str, question: Question, store: str | None = None) -> Iterable[str]:
     """Yield the lines of one question: who asks, what, what fits, until when, and what to type."""
-    yield f"{question.interrupt_id}  {question.kind}  ({execution_id}, step {one_line(question.step, 40)})"
+    yield f"{question.id}  {question.kind}  ({execution_id}, step {one_line(question.step, 40)})"
     yield one_line(question.question, 200)
     if question.message:
         yield one_line(question.message, 200)
@@ -42,20 +43,50 @@ def question_lines(execution_id: str, question: Question, store: str | None = No
         wanted = f"{wanted}: {one_line(schema_in_words(question.schema), 200)}"
     until = "" if question.expires_at is None else f", until {local_time(question.expires_at)}"
     yield f"answer with {wanted}{until}"
-    again = "" if store is None else f" --store {store}"
-    yield f"to answer: %dive answer {question.interrupt_id} {example_answer(question)}{again}"
+    yield f"to answer: {answer_line(execution_id, question, store)}"
 
 
-def ways_to_answer(execution: Execution) -> list[str]:
-    """Return the questions of an execution, and the commands that answer them, here and in a shell."""
-    location = execution.store.location
-    lines = []
+def answer_line(execution_id: str, question: Question, store: str | None = None) -> str:
+    """Return the magic that answers a question."""
+    words = [address_of(execution_id, question), example_answer(question)]
+    return in_notebook("answer", words, [] if store is None else ["--store", store])
+
+
+def signal_line(execution_id: str, awaited: AwaitedSignal, store: str | None = None) -> str:
+    """Return the magic that sends a signal."""
+    return in_notebook("signal", [execution_id, awaited.name], [] if store is None else ["--store", store])
+
+
+def waiting_lines(execution: Execution) -> list[str]:
+    """Return a line for each thing that an execution waits for, with the magic that gives it."""
+    state = execution.state
+    if state.paused is not None:
+        return [f"{execution.id} is paused; to go on: {in_notebook('resume', [execution.id])}"]
+    lines = [
+        *(
+            f"an answer to {one_line(asked.question, 80)!r}: {answer_line(execution.id, asked)}"
+            for asked in execution.interrupts
+        ),
+        *(f"{awaited}: {signal_line(execution.id, awaited)}" for awaited in awaited_signals(state)),
+    ]
+    return [f"{execution.id} waits for {line}" for line in lines or waits_for(state, ()) or ["a time"]]
+
+
+def ways_on(execution: Execution) -> list[str]:
+    """Return what an execution waits for, and the commands that give it, here and in a shell."""
+    location, lines = execution.store.location, []
     for question in execution.interrupts:
         lines += ["waits for an answer:", *(f"  {line}" for line in question_lines(execution.id, question))]
-        if location != "memory:":
-            words = ["divebook", "answer", question.interrupt_id, example_answer(question), "--store", location]
-            lines.append(f"  or in a shell: {shlex.join(words)}")
+        words = [address_of(execution.id, question), example_answer(question)]
+        lines += _also_in_shell("answer", words, location)
+    for awaited in awaited_signals(execution.state):
+        lines += [f"waits for {awaited}:", f"  to send it: {signal_line(execution.id, awaited)}"]
+        lines += _also_in_shell("signal", [execution.id, awaited.name], location)
     return lines
+
+
+def _also_in_shell(verb: str, words: Sequence[str], location: str) -> list[str]:
+    return [] if location == "memory:" else [f"  or in a shell: {in_shell(verb, words, ['--store', location])}"]
 
 
 def _section(title: str, lines: Iterable[str]) -> list[str]:

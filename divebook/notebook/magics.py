@@ -212,8 +212,10 @@ class DiveMagics(Magics):
     def answer(self, arguments: Arguments) -> Run:
         """Answer a question, and show what becomes of its run.
 
-        ID             the question, as `%dive inbox` shows it
-        ANSWER         a text, yes or no, a number, data in YAML ({a: 1}); what fits, %dive inbox says
+        QUESTION       the question, as `%dive inbox` names it
+        ANSWER         a text, yes or no, a number, data in YAML or JSON ({a: 1}): as %dive inbox says
+        --result JSON  with done: what the call returned
+        --as text|json how ANSWER is read; else as data where the question asks for data, and as text where not
         --by NAME      who answers
         --background   return at once
         --no-check     let the cell succeed although the run fails or is cancelled
@@ -221,13 +223,13 @@ class DiveMagics(Magics):
         --no-data      leave the data of the run out of the notebook
         --store PATH   where its log is
         """
-        from divebook.questions import Typed
+        from divebook.config.answers import typed_answer
 
         if len(arguments.words) != 2:
             raise UsageError("%dive answer needs the id of a question and an answer; %dive inbox lists the questions")
-        name, response = arguments.words
-        by, store = arguments.options.get("by"), arguments.options.get("store")
-        return self._session.answer(name, Typed(response), by=by, store=store)
+        (name, response), options = arguments.words, arguments.options
+        given = typed_answer(response, options.get("as"), options.get("result"))
+        return self._session.answer(name, given, by=options.get("by"), store=options.get("store"))
 
     def signal(self, arguments: Arguments) -> Run:
         """Send a signal to an execution, and show what becomes of it.
@@ -242,12 +244,12 @@ class DiveMagics(Magics):
         --no-data      leave the data of the run out of the notebook
         --store PATH   where its log is
         """
-        from divebook.notebook.arguments import yaml_value
+        from divebook.workflow.yaml_value import value_typed
 
         if len(arguments.words) not in (2, 3):
             raise UsageError("%dive signal needs the id of an execution, the name of a signal, and perhaps a payload")
         execution_id, name, *payload = arguments.words
-        given = yaml_value(payload[0]) if payload else None
+        given = value_typed(payload[0]) if payload else None
         options = arguments.options
         return self._session.signal(execution_id, name, given, by=options.get("by"), store=options.get("store"))
 
@@ -363,6 +365,7 @@ _STORE = {"--store": "store"}
 _SPARING = {**_STORE, "--bounds": "bounds", "--answer": "answer", "--answers": "answers"}
 _RUNNING = {**_SPARING, "--durability": "durability"}
 _SENDING = {**_STORE, "--by": "by"}
+_ANSWERING = {**_SENDING, "--as": "as", "--result": "result"}
 _FLAGS = {"--background": "background", "-b": "background"} | {
     f"--{name}": name for name in ("strict", "no-check", "no-data")
 }
@@ -381,7 +384,7 @@ COMMANDS: dict[str, Command] = {
     "resume": Command("resume ID [--background]", DiveMagics.resume, _FLAGS, _SPARING, most_words=1),
     "recover": Command("recover [ID] [--all]", DiveMagics.recover, {"--all": "all"}, _STORE, most_words=1),
     "inbox": Command("inbox", DiveMagics.inbox, {}, _STORE),
-    "answer": Command("answer ID ANSWER [--background]", DiveMagics.answer, _FLAGS, _SENDING, most_words=2),
+    "answer": Command("answer QUESTION ANSWER [--background]", DiveMagics.answer, _FLAGS, _ANSWERING, most_words=2),
     "signal": Command("signal ID NAME [PAYLOAD] [--background]", DiveMagics.signal, _FLAGS, _SENDING, most_words=3),
     "cancel": Command("cancel ID", DiveMagics.cancel, {}, _STORE, most_words=1),
     "list": Command("list", DiveMagics.list),

@@ -7,6 +7,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Self
 
 from divebook.engine.state import PathState, Usage
+from divebook.engine.waiting import awaited_signals
 from divebook.environment import Environment
 from divebook.errors import ExecutionWaitingError
 from divebook.events import Event
@@ -196,7 +197,7 @@ class Run(Framed):
     # --- how it shows ----------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        return f"<Run {self.id} of {self._execution.workflow.name!r}: {self.status}>"
+        return f"<Run {self.id} of {self._execution.workflow.name!r}: {self._execution.standing}>"
 
     def __str__(self) -> str:
         from divebook.notebook.display import as_text, report_of
@@ -263,7 +264,9 @@ class Run(Framed):
 
 def waiting_error(execution: Execution) -> ExecutionWaitingError:
     """Return what is wrong if an execution has to wait."""
-    return ExecutionWaitingError(execution.id, *(one_line(asked.question, 200) for asked in execution.interrupts[:1]))
+    asked = [one_line(question.question, 200) for question in execution.interrupts[:1]]
+    signals = [str(awaited) for awaited in awaited_signals(execution.state)]
+    return ExecutionWaitingError(execution.id, "".join(asked), " and ".join(signals))
 
 
 async def _wait(execution: Execution, answers: Answers | None) -> None:

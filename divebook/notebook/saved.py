@@ -155,6 +155,7 @@ class SavedRun(Framed):
             questions=(),
             answers=tuple(self._answers()),
             error=cut(visible(self._last["error"]), MAX_VALUE),
+            signals=(),
             next="",
             spans=tuple(span for span in spans if _is_drawable(span)),
         )

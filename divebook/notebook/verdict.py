@@ -64,16 +64,18 @@ def checked(run: Run, arguments: Arguments, front_end: FrontEnd) -> Run:
 def _waiting(run: Run, front_end: FrontEnd, *, strict: bool) -> Run:
     """Return a run that has to wait, and show it where that was not done yet; or fail the cell."""
     from divebook.notebook.cards import card, show_as
-    from divebook.notebook.listing import ways_to_answer
+    from divebook.notebook.listing import waiting_lines, ways_on
     from divebook.notebook.run import waiting_error
 
     if strict:
         error = waiting_error(run.execution)
-        show_as(error, [card(error)[0], *ways_to_answer(run.execution)])
+        show_as(error, [card(error)[0], *ways_on(run.execution)])
         raise error
     if run.interrupts and not front_end.shows_widgets:
         from IPython.display import display
 
         display(run)  # type: ignore[no-untyped-call]
         run.shown_in = front_end.count
+    else:
+        print("\n".join(waiting_lines(run.execution)))  # noqa: T201 - what a magic prints is its answer
     return run

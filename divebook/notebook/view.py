@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from divebook.engine.waiting import awaited_signals
 from divebook.errors import ExecutionError
 from divebook.events.catalog import WAITING
 from divebook.widgets.intents import Handlers
@@ -59,7 +60,11 @@ def _handlers(run: Steered) -> Handlers:
 
 
 def _require_more_than_an_answer(execution: Execution) -> None:
-    """Refuse to take up what would come to rest at once, before the question that is open already."""
-    waits = execution.status == WAITING and execution.state.paused is None and execution.interrupts
-    if waits and execution.id not in execution.store.untaken():
-        raise ExecutionError("it waits for an answer, and nothing else can go on before")
+    """Refuse to take up what would come to rest at once: only an answer or a signal helps it on."""
+    state = execution.state
+    if state.status != WAITING or state.paused is not None or execution.id in execution.store.untaken():
+        return
+    signals = [str(awaited) for awaited in awaited_signals(state) if awaited.until_us is None]
+    waits = "an answer" if execution.interrupts else signals[0] if signals else ""
+    if waits:
+        raise ExecutionError(f"it waits for {waits}, and nothing else can go on before that has come")

@@ -238,6 +238,8 @@ def _outcome(question: Question, response: Any) -> dict[str, Any]:
         raise _unfit(question, f"answer with {wanted_answer(question)}, not {response!r}")
     if answer["choice"] == DONE and "result" not in answer:
         raise _unfit(question, NO_RESULT)
+    if answer["choice"] != DONE and "result" in answer:
+        raise _unfit(question, f"only done comes with a result, not {answer['choice']}")
     return dict(answer)
 
 

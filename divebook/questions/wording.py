@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
+from divebook.questions.example import example_of
 from divebook.questions.kinds import AGENT_REVIEW, CHECKPOINT, CLARIFICATION, CONFIRMATION, KINDS, KindOfQuestion
 from divebook.questions.question import Question
 
@@ -25,8 +27,11 @@ def wanted_answer(question: Question) -> str:
 
 
 def example_answer(question: Question) -> str:
-    """Return an answer as it can be typed; in capitals what is to be replaced."""
-    return "JSON" if question.schema is not None and question.kind not in _JUDGED else kind_of(question).example
+    """Return an answer as it can be typed, of the form that is asked for; in capitals what is to be replaced."""
+    if question.schema is None or question.kind in _JUDGED:
+        return kind_of(question).example
+    example = example_of(question.schema)
+    return example if isinstance(example, str) else json.dumps(example, ensure_ascii=False)
 
 
 def schema_in_words(schema: Mapping[str, Any]) -> str:

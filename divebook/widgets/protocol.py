@@ -83,6 +83,8 @@ class Header(TypedDict):
     durability: Durability
     commands: list[Command]
     """What can be asked for now."""
+    waits: str
+    """Which signals it waits for, and the commands that send them; questions stand beside it."""
 
 
 class QuestionView(TypedDict):

@@ -127,7 +127,12 @@ def unpack(text: str) -> Any:
 
 
 def _in_present_words(data: Any) -> Any:
-    """Return a recording, unchecked, in today's words: a question with an answer was ``completed`` in older ones."""
+    """Return a recording, unchecked, in today's words: a question with an answer was ``completed`` in older ones.
+
+    They did not say either which signals a run waits for.
+    """
+    if isinstance(data, dict) and isinstance(data.get("header"), dict):
+        data["header"].setdefault("waits", "")
     questions = data.get("questions") if isinstance(data, dict) else None
     for asked in questions if isinstance(questions, list) else ():
         if isinstance(asked, dict) and asked.get("status") == "completed":

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.state import ExecutionState
+from divebook.engine.waiting import awaited_signals
 from divebook.errors import ExecutionNotFoundError
 from divebook.events import Event
 from divebook.events.catalog import RUNNING, WAITING
@@ -23,6 +24,7 @@ from divebook.questions import InterruptKind, InterruptStatus, Question
 from divebook.store import MemoryStore
 from divebook.store.durability import FULL, RELAXED
 from divebook.store.sqlite.store import SqliteStore
+from divebook.text.commands import in_notebook
 from divebook.text.shown import one_line
 from divebook.widgets.protocol import (
     Command,
@@ -67,7 +69,7 @@ def source_of(execution: Execution) -> Source:
 
     return Source(
         header=lambda: header_of(execution),
-        questions=lambda: [question_of(asked) for asked in execution.state.interrupts.values()],
+        questions=lambda: [question_of(asked) for asked in execution.questions.values()],
         graph=graph_of(execution.workflow),
         read=read,
         subscribe=execution.subscribe,
@@ -94,6 +96,15 @@ def header_of(execution: Execution) -> Header:
         gauges=gauges_of(state),
         durability=durability_of(execution),
         commands=commands_of(execution),
+        waits=waits_of(execution),
+    )
+
+
+def waits_of(execution: Execution) -> str:
+    """Return which signals an execution waits for, and what to type in order to send them."""
+    signals = [] if execution.state.is_over else awaited_signals(execution.state)
+    return "; ".join(
+        f"waits for {awaited}: {in_notebook('signal', [execution.id, awaited.name])}" for awaited in signals
     )
 
 

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from divebook.errors import DefinitionError
 from divebook.workflow.kinds import Anything
+from divebook.workflow.located import Node, Scalar
 from divebook.workflow.reading import Reading
 from divebook.workflow.yaml_text import parse_yaml
+
+BRACKETS = {"[": "]", "{": "}"}
+QUOTES = "\"'"
 
 
 def yaml_of(text: str, source: str) -> Any:
@@ -15,5 +20,23 @@ def yaml_of(text: str, source: str) -> Any:
     node = parse_yaml(reading)
     reading.raise_errors()
     value = None if node is None else Anything().read(node, (source,), reading)
+    reading.raise_errors()
+    return value
+
+
+def value_typed(text: str) -> Any:
+    """Return what a value means in YAML; a word that is no scalar there (``*.py``, ``#1``) is text all the same."""
+    is_written_out = text[:1] in {*QUOTES, *BRACKETS}
+    reading = Reading(text, "value")
+    try:
+        node: Node | None = parse_yaml(reading)
+        reading.raise_errors()
+    except DefinitionError:
+        if is_written_out:
+            raise
+        return text
+    if not is_written_out and not isinstance(node, Scalar):
+        return None if text in ("", "~") or text.lower() == "null" else text
+    value = Anything().read(node, ("value",), reading) if node is not None else None
     reading.raise_errors()
     return value

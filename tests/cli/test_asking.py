@@ -6,6 +6,8 @@ import shlex
 
 import pytest
 
+from divebook.steps.actions import REGISTERED
+
 DEPLOY = """
 Workflows:
   - Name: deploy
@@ -52,7 +54,7 @@ def test_a_run_that_has_to_wait_names_the_command_that_answers(deploy, divebook)
     assert ran.exit_code == 3
     assert "Which version?" in ran.stdout
     command = re.search(r"to answer with a value that fits its schema: divebook (.*)", ran.stderr)[1]
-    words = shlex.split(command.replace("JSON", shlex.quote('{"n": 3}')))
+    words = shlex.split(command.replace('{"n": 1}', '{"n": 3}'))
     answered = divebook(*words, "-q")
     assert (answered.exit_code, "Deploy" in answered.stdout) == (3, True)
     command = re.search(r"to answer with yes or no: divebook (.*)", answered.stderr)[1]
@@ -145,6 +147,54 @@ def test_a_signal_carries_a_run_on(folder, divebook):
     assert ran.exit_code == 3
     sent = divebook("signal", result(ran)["id"], "go", '{"by": "ann"}', "--json", "-q")
     assert (sent.exit_code, result(sent)["variables"]) == (0, {"payload": {"by": "ann"}})
+
+
+def test_a_run_that_waits_for_a_signal_names_it_and_the_command_that_sends_it(folder, divebook):
+    (folder / "wait.yaml").write_text(WAIT.replace("Signal: go", "Signal: it's on"))
+    ran = divebook("run", "wait.yaml", "-q")
+    identity = json.loads(divebook("runs", "--json").stdout)[0]["id"]
+    for shown in (ran, divebook("show", identity), divebook("inbox")):
+        assert 'the signal "it\'s on"' in shown.stdout
+    assert "divebook resume" not in ran.stderr
+    command = re.search(r"to send the signal \"it's on\": divebook (.*)", ran.stderr)[1]
+    assert divebook(*shlex.split(command), "-q").exit_code == 0
+
+
+def test_an_answer_that_cannot_take_effect_here_is_kept_and_the_message_says_how_to_go_on(folder, divebook):
+    (folder / "acts.py").write_text("from divebook import action\n@action\ndef call(x=1):\n    return x\n")
+    steps = "[{Name: b, Ask: Go on?, Store: c}, {Name: a, Action: call, Store: d}]"
+    (folder / "flow.yaml").write_text(f"Workflows: [{{Name: flow, Steps: {steps}}}]")
+    divebook("run", "flow.yaml", "-a", "acts.py", "-q")
+    del REGISTERED["call"]  # as in the next process
+    (asked,) = json.loads(divebook("inbox", "--json").stdout)
+    answered = divebook("answer", asked["interrupt_id"], "yes", "-q")
+    assert (answered.exit_code, "is kept" in answered.stderr) == (3, True)
+    assert "Go on?" not in divebook("inbox").stdout
+    again = divebook("answer", asked["address"], "no", "-q")
+    assert (again.exit_code, "answered already by" in again.stderr, "'yes'" in again.stderr) == (2, True, True)
+    command = re.search(r"to go on: divebook (.*)", answered.stderr)[1]
+    resumed = divebook(*shlex.split(command), "-a", "acts.py", "--json", "-q")
+    assert (resumed.exit_code, result(resumed)["variables"]) == (0, {"c": "yes", "d": 1})
+
+
+def test_an_answer_needs_no_action_of_a_finished_step(folder, divebook):
+    (folder / "acts.py").write_text("from divebook import action\n@action\ndef call(x=1):\n    return x\n")
+    steps = "[{Name: a, Action: call}, {Name: b, Ask: Go on?, Store: c}]"
+    (folder / "flow.yaml").write_text(f"Workflows: [{{Name: flow, Steps: {steps}}}]")
+    divebook("run", "flow.yaml", "-a", "acts.py", "-q")
+    del REGISTERED["call"]  # as in the next process
+    (asked,) = json.loads(divebook("inbox", "--json").stdout)
+    assert divebook("answer", asked["interrupt_id"], "yes", "-q").exit_code == 0
+    again = divebook("answer", asked["interrupt_id"], "no", "-q")
+    assert (again.exit_code, "answered already by" in again.stderr) == (2, True)
+
+
+def test_the_answer_of_the_last_step_is_printed_though_nothing_stores_it(folder, divebook):
+    (folder / "talk.yaml").write_text(TALK)
+    ran = divebook("run", "talk.yaml", "-q")
+    assert "two: " in ran.stdout
+    assert "one: " not in ran.stdout
+    assert list(result(divebook("run", "talk.yaml", "-q", "--json"))["last_output"]) == ["two"]
 
 
 def test_bounds_are_kept_and_can_be_raised_by_answer_or_resume(folder, divebook):

@@ -60,10 +60,10 @@ def test_a_run_that_waits_is_shown_with_the_commands_that_answer(cell, tmp_path)
     run = cell("r")[0]
     asked = run.interrupts[0].interrupt_id
     assert "asks: Which version? (clarification: a value that fits its schema: n (integer))" in printed
-    assert f"to answer: %dive answer {asked} JSON or run.answer('{asked}', ...)" in printed
+    assert f"to answer: %dive answer {asked}@{run.id} {{\"n\": 1}} or run.answer('{asked}', ...)" in printed
     with pytest.raises(ExecutionWaitingError) as caught:
         cell(f"%dive resume {run.id} --strict")
-    shell = f"  or in a shell: divebook answer {asked} JSON --store {tmp_path / 'runs.db'}"
+    shell = f"  or in a shell: divebook answer {asked}@{run.id} '{{\"n\": 1}}' --store {tmp_path / 'runs.db'}"
     assert shell in caught.value._render_traceback_()
     assert cell(f"%dive answer {asked} {{n: 7}}")[0].interrupts[0].question == "Deploy?"
 
@@ -75,8 +75,18 @@ def test_strict_makes_waiting_an_error(deploy):
     assert lines[0].startswith("ExecutionWaitingError: execution exec_")
     assert any(line.strip().startswith("to answer: %dive answer ask_") for line in lines)
     deploy(WAIT)
-    with pytest.raises(ExecutionWaitingError, match="waits for a signal, or a time"):
+    with pytest.raises(ExecutionWaitingError, match="waits for the signal 'go'") as caught:
         deploy("%dive run wait --strict")
+    assert any(line.startswith("  to send it: %dive signal exec_") for line in caught.value._render_traceback_())
+
+
+def test_a_run_that_waits_for_a_signal_says_so_in_one_line(cell):
+    cell(WAIT)
+    _, printed = cell("r = %dive run wait")
+    (line,) = printed.splitlines()
+    run = cell("r")[0]
+    assert line == f"{run.id} waits for the signal 'go': %dive signal {run.id} go"
+    assert cell(line.partition(": ")[2])[0].status == "completed"
 
 
 def test_an_answer_that_does_not_fit_fails_the_cell_and_leaves_the_question_open(deploy):

@@ -63,7 +63,7 @@ def test_the_listing_says_what_to_type(session):
 
     run = divebook.run(DEPLOY).wait()
     told = questions(session.environment)
-    assert f"to answer: %dive answer {run.interrupts[0].interrupt_id} TEXT" in told
+    assert f"to answer: %dive answer {run.interrupts[0].id}@{run.id} TEXT" in told
     assert f"({run.id}, step version)" in told
 
 
@@ -74,6 +74,10 @@ def test_bounds_are_shown_with_what_is_spent(session):
 
 def test_a_signal_carries_a_run_on(session):
     run = divebook.run(WAIT).wait()
+    assert repr(run) == f"<Run {run.id} of 'wait': waiting for the signal 'go'>"
+    assert f"waits for the signal 'go'\nto send it: %dive signal {run.id} go or run.signal('go')" in str(run)
+    assert "to go on" not in str(run)
+    assert f"<code>%dive signal {run.id} go</code>" in run._repr_html_()
     assert run.signal("go", {"a": 1}).wait().variables == {"payload": {"a": 1}}
 
 

@@ -60,7 +60,7 @@ def test_the_cards_come_with_text_and_html_that_say_how_to_answer(session, place
     run = divebook.run(PLAIN).wait()
     output = inbox.InboxOutput(session.environment, store="there.db")
     live, static = places
-    asked = run.interrupts[0].interrupt_id
+    asked = f"{run.interrupts[0].id}@{run.id}"
     assert live.bundle[inbox.WIDGET_VIEW]["model_id"] == output.view.model_id
     assert f"to answer: %dive answer {asked} TEXT --store there.db" in live.bundle["text/plain"]
     assert f"<code>%dive answer {asked} TEXT --store there.db</code>" in live.bundle["text/html"]

@@ -32,6 +32,12 @@ def test_the_header_of_an_execution_that_somebody_paused_says_so():
     assert (header["status"], header["commands"]) == ("paused", ["resume", "cancel"])
 
 
+def test_the_header_names_the_signal_that_is_waited_for_and_what_sends_it():
+    execution = environment().start(Workflow("w", [Step("s", type="wait", signal="it's on")])).wait(20)
+    told = f"waits for the signal \"it's on\": %dive signal {execution.id} 'it''s on'"
+    assert header_of(execution)["waits"] == told.replace("'it''s on'", "'it''s on'")
+
+
 def test_how_durable_a_store_is(tmp_path):
     def durability(store):
         with store:

@@ -72,6 +72,8 @@ export interface Header {
   durability: Durability;
   /** What can be asked for now. */
   commands: Command[];
+  /** Which signals it waits for, and the commands that send them; questions stand beside it. */
+  waits: string;
 }
 
 /** A question and, once there is one, its answer. */

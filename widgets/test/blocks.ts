@@ -62,6 +62,7 @@ export const HEADER: Header = {
   gauges: [],
   durability: "durable",
   commands: ["pause", "cancel"],
+  waits: "",
 };
 
 export function welcome(rows: readonly Row[], more: Partial<Welcome> = {}): Welcome {

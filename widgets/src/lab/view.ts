@@ -66,7 +66,7 @@ function opened(saved: SavedRun, recording: Recording): View {
   const [top, ...rest] = views.map((view) => view.element);
   root.append(top ?? "", h("p", { class: "db-origin" }, origin(saved, recording), ...goingOn(saved)), ...rest);
   model.setConnected("connected");
-  model.welcome({ type: "welcome", view: "", since: 0, last: host.last, origin_us: recording.events.origin_us, total: recording.total, spans: recording.spans, header: { ...recording.header, live: false, commands: [] }, questions: recording.questions, graph: recording.graph, streamed: [] });
+  model.welcome({ type: "welcome", view: "", since: 0, last: host.last, origin_us: recording.events.origin_us, total: recording.total, spans: recording.spans, header: { ...recording.header, live: false, commands: [], waits: "" }, questions: recording.questions, graph: recording.graph, streamed: [] });
   const destroy = (): void => {
     views.forEach((view) => { view.destroy(); });
     root.remove();

@@ -28,6 +28,7 @@ export function header(model: Model, connection: Pick<Connection, "control">): V
   const durability = h("span", { class: "db-badge" });
   const gauges = h("div", { class: "db-gauges" });
   const notice = h("div", { class: "db-notice", role: "status", hidden: true });
+  const waits = h("div", { class: "db-notice db-waits", hidden: true });
   const error = h("div", { class: "db-error", role: "alert", hidden: true });
   const buttons = new Map(COMMANDS.map(([command, label]) => [command, button(label, () => { ask(command); }, { class: "db-button" })]));
 
@@ -70,6 +71,8 @@ export function header(model: Model, connection: Pick<Connection, "control">): V
     durability.title = meaning;
     durability.dataset["durability"] = shown.durability;
     gauges.replaceChildren(...shown.gauges.map(gauge));
+    setText(waits, shown.waits);
+    waits.hidden = shown.waits === "";
     setText(error, shown.error);
     error.hidden = shown.error === "";
     for (const [command, element] of buttons) element.hidden = !shown.commands.includes(command);
@@ -92,7 +95,7 @@ export function header(model: Model, connection: Pick<Connection, "control">): V
   connected();
   const line = h("div", { class: "db-line" }, name, status, elapsed, facts, durability);
   const actions = h("div", { class: "db-actions", role: "group", "aria-label": "Execution" }, ...buttons.values());
-  const element = h("div", { class: "db-header" }, h("div", { class: "db-top" }, line, actions), gauges, error, notice);
+  const element = h("div", { class: "db-header" }, h("div", { class: "db-top" }, line, actions), gauges, error, notice, waits);
   const destroy = (): void => {
     clearInterval(timer);
     undo();

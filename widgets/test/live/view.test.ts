@@ -104,6 +104,11 @@ test("a button asks once and shows why it was refused", async () => {
   expect(shown(".db-notice")).toBe("it has ended already");
 });
 
+test("a run that waits for a signal says which, and what sends it", () => {
+  begin({ header: { ...HEADER, status: "waiting", waits: "waits for the signal 'go': %dive signal exec_1 go" } });
+  expect(shown(".db-waits")).toBe("waits for the signal 'go': %dive signal exec_1 go");
+});
+
 test("only the commands that are possible are offered", () => {
   begin({ header: { ...HEADER, commands: ["resume"] } });
   const offered = [...page.querySelectorAll<HTMLElement>(".db-actions button")].filter((button) => !button.hidden);

@@ -1,0 +1,56 @@
+"""What an execution that rests waits for: pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from divebook.engine.operations import CHILD_WORKFLOW, SIGNAL_WAIT
+from divebook.engine.state import RUNNING, WAITING, ExecutionState, OperationRecord
+from divebook.events.event import to_datetime
+from divebook.questions import Question
+from divebook.text.shown import one_line
+from divebook.text.times import local_time
+
+WIDTH = 80
+
+
+class AwaitedSignal(NamedTuple):
+    """A signal that a step waits for."""
+
+    name: str
+    step: str
+    until_us: int | None = None
+    """When it stops waiting, microseconds since 1970; None for never."""
+
+    def __str__(self) -> str:
+        until = "" if self.until_us is None else f" until {local_time(to_datetime(self.until_us))}"
+        return f"the signal {one_line(self.name, WIDTH)!r}{until}"
+
+
+def awaited_signals(state: ExecutionState) -> list[AwaitedSignal]:
+    """Return the signals that an execution waits for and that have not come, each name once."""
+    found = {
+        record.signal: AwaitedSignal(record.signal, step, record.until)
+        for step, record in _open_records(state, SIGNAL_WAIT)
+        if record.signal is not None and record.signal not in state.signals
+    }
+    return list(found.values())
+
+
+def waits_for(state: ExecutionState, questions: Iterable[Question]) -> list[str]:
+    """Return in words what an execution waits for, if it does: answers to these open questions, signals, children."""
+    if state.status != WAITING or state.paused is not None:
+        return []
+    return [
+        *(f"an answer to {asked.id}: {one_line(asked.question, WIDTH)}" for asked in questions if asked.is_open),
+        *map(str, awaited_signals(state)),
+        *(f"execution {record.signal}" for _, record in _open_records(state, CHILD_WORKFLOW) if record.signal),
+    ]
+
+
+def _open_records(state: ExecutionState, operation_type: str) -> Iterator[tuple[str, OperationRecord]]:
+    for path in state.active_paths():
+        for record in path.open.operations.values() if path.open is not None else ():
+            if record.operation_type == operation_type and record.status == RUNNING:
+                yield path.current_step, record
