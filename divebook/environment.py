@@ -29,6 +29,7 @@ from divebook.execution.children import Child
 from divebook.execution.clock import Chance, Clock, SystemChance, SystemClock
 from divebook.execution.compute import Compute, compute_of
 from divebook.execution.control import Control
+from divebook.execution.definitions import require_definition
 from divebook.execution.execution import Execution
 from divebook.execution.notices import VARIABLE, Hook, Notices
 from divebook.execution.step_run import Handler, Services
@@ -368,6 +369,7 @@ class Environment:
 
         Of an execution that goes on only the steps `ahead` count: what finished steps needed may be gone.
         """
+        require_definition(workflow)
         steps = [step for step in workflow.steps if ahead is None or step.name in ahead]
         if workflow.start.type == FUNCTION and workflow.dialect != "dive":
             require_function(workflow.name)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal
 
 from divebook.errors import InvalidEventError
+from divebook.events.upcast import CHANGES, FORM
 
 PENDING, RUNNING, WAITING = "pending", "running", "waiting"
 COMPLETED, FAILED, CANCELLED = "completed", "failed", "cancelled"
@@ -31,6 +32,8 @@ class Payload:
     event_type: ClassVar[str] = ""
     required: ClassVar[tuple[str, ...]] = ()
     field_names: ClassVar[tuple[str, ...]] = ()
+    form: ClassVar[int] = 0
+    """Version of what it looks like; `divebook.events.upcast` brings older ones up to date."""
 
     def __post_init__(self) -> None:
         for name in self.required:
@@ -39,7 +42,7 @@ class Payload:
 
     def to_data(self) -> dict[str, Any]:
         """Return the fields that hold something, ready to be encoded."""
-        data = {}
+        data: dict[str, Any] = {FORM: self.form} if self.form else {}
         for name in self.field_names:
             value = getattr(self, name)
             if value is not None:
@@ -59,6 +62,7 @@ def _event(name: str, *required: str) -> Any:  # a class decorator; Any keeps th
     def register(cls: type[Payload]) -> type[Payload]:
         cls.event_type = name
         cls.required = required
+        cls.form = len(CHANGES.get(name, ()))
         cls.field_names = tuple(entry.name for entry in fields(cls))
         PAYLOADS[name] = cls
         return cls
@@ -423,6 +427,10 @@ class VersionDecision(Payload):
     version: int = 1
     min_version: int = 1
     max_version: int = 1
+    selected_version: Any = None
+    """What the old system called it, in logs that it wrote."""
+    available_versions: Sequence[Any] | None = None
+    reason: str | None = None
 
 
 # --- questions -----------------------------------------------------------------------------------------------------

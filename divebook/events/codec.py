@@ -179,6 +179,7 @@ def event_from_dict(record: dict[str, Any]) -> Event:
         raise InvalidEventError("timestamp is required")
     if record.get("data") is None:
         raise InvalidEventError("data is required")
+    path, step = _place(record)
     try:
         event = Event(
             id=record.get("id", ""),
@@ -186,13 +187,23 @@ def event_from_dict(record: dict[str, Any]) -> Event:
             sequence=record.get("sequence", 0),
             recorded_at=to_microseconds(datetime.fromisoformat(record["timestamp"])),
             data=payload_from(record.get("event_type", ""), record["data"]),
-            path=record.get("path") or record.get("path_id") or "",
-            step=record.get("step") or record.get("step_name") or "",
+            path=path,
+            step=step,
         )
         validate(event)
     except (TypeError, ValueError) as error:
         raise InvalidEventError(f"not an event: {error}") from error
     return event
+
+
+def _place(record: dict[str, Any]) -> tuple[Any, Any]:
+    """Return path and step; the old system wrote other names in their place where it had none."""
+    path = record.get("path") or record.get("path_id") or ""
+    step = record.get("step") or record.get("step_name") or ""
+    if str(record.get("event_type")).startswith("execution_"):
+        return "", ""
+    operation = record["data"].get("operation_id") if isinstance(record["data"], dict) else None
+    return "" if path == record.get("execution_id") else path, "" if step == operation else step
 
 
 def encode_line(event: Event) -> bytes:

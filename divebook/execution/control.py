@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import logging
 import socket
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -30,10 +30,11 @@ from divebook.errors import (
     NotFoundError,
     SetupError,
 )
-from divebook.events import Event, catalog
+from divebook.events import catalog
 from divebook.events.codec import storable
 from divebook.execution.children import running_children
 from divebook.execution.clock import Chance, Clock, Ids
+from divebook.execution.definitions import recorded_workflow, workflow_in
 from divebook.execution.engine_thread import ENGINE
 from divebook.execution.execution import CANCELLED, Execution
 from divebook.execution.schemas import FITTING
@@ -113,7 +114,7 @@ class Control:
 
     def load(self, execution_id: str) -> Execution:
         """Return an execution as the store has it."""
-        workflow = _recorded_workflow(execution_id, self.store.read(execution_id, limit=1))
+        workflow = recorded_workflow(execution_id, self.store)
         execution = Execution(workflow, folded(self.store, execution_id), self.store, self)
         execution.durability = self.store.record(execution_id).durability
         return execution
@@ -126,7 +127,7 @@ class Control:
             events, damage = self.store.read_sound(execution_id)
             if not events or damage is None:
                 raise
-            workflow = _recorded_workflow(execution_id, events)
+            workflow = workflow_in(execution_id, events)
             execution = Execution(workflow, fold(execution_id, events), self.store, self)
             execution.damage = damage
             return execution
@@ -358,11 +359,3 @@ def _too_late(question: Question, kept: Message) -> InterruptError:
     if payload.get(EXPIRED):
         return InterruptError(question.id, EXPIRED_ALREADY)
     return InterruptError(question.id, already_answered(payload.get("by"), payload.get("response")))
-
-
-def _recorded_workflow(execution_id: str, events: Sequence[Event]) -> Workflow:
-    """Return the definition that an execution was started with."""
-    opening = events[0].data if events else None
-    if not isinstance(opening, catalog.ExecutionStarted) or opening.definition is None:
-        raise CorruptStoreError(f"execution {execution_id} has no recorded definition; it can be exported, not resumed")
-    return Workflow.from_dict({**opening.definition, "source": opening.source or ""})

@@ -230,8 +230,8 @@ class Spans:
             self._begin_again(known, event)
             return
         step = self._steps.get(event.path)
-        visit = step.visit if step else 1
-        span = Span("operation", event.path, event.step, visit, data.operation_type, event.recorded_at)
+        visit, name = (step.visit, event.step or step.step) if step else (1, event.step)
+        span = Span("operation", event.path, name, visit, data.operation_type, event.recorded_at)
         span.iteration, span.operation_id, span.parameters = data.iteration_index, data.operation_id, data.parameters
         span.called = data.name
         item = None if data.iteration_index is None else self._items.get((event.path, data.iteration_index))

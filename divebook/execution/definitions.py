@@ -1,0 +1,38 @@
+"""The definition that an execution was started with; of a log that holds none, what the log tells of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from divebook.errors import CorruptStoreError, ExecutionError
+from divebook.events import Event, catalog
+from divebook.store.base import EventStore
+from divebook.workflow.definition import Workflow
+from divebook.workflow.sketch import Sketch, sketch_of
+
+
+def recorded_workflow(execution_id: str, store: EventStore) -> Workflow:
+    """Return the workflow of an execution; only of a log without a definition is more than its first event read."""
+    opening = store.read(execution_id, limit=1)
+    is_foreign = bool(opening) and getattr(opening[0].data, "definition", None) is None
+    return workflow_in(execution_id, store.read(execution_id) if is_foreign else opening)
+
+
+def workflow_in(execution_id: str, events: Sequence[Event]) -> Workflow:
+    """Return the workflow that some first events tell of."""
+    opening = events[0].data if events else None
+    if not isinstance(opening, catalog.ExecutionStarted):
+        raise CorruptStoreError(f"the log of execution {execution_id} does not begin with execution_started")
+    if opening.definition is None:
+        entered = ((e.step, e.data.step_type) for e in events if isinstance(e.data, catalog.StepStarted))
+        return sketch_of(opening.workflow_name, entered)
+    return Workflow.from_dict({**opening.definition, "source": opening.source or ""})
+
+
+def require_definition(workflow: Workflow) -> None:
+    """Raise `ExecutionError` for a workflow that is known from a log only."""
+    if isinstance(workflow, Sketch):
+        raise ExecutionError(
+            f"an execution of {workflow.name!r} cannot be carried on: no definition is recorded in its log, as in "
+            "those of other systems; show it, step through it or export it, and start the workflow anew"
+        )
