@@ -134,7 +134,7 @@ def _reopened(path: PathState) -> PathState:
     if path.open is None:
         phase = path.phase if path.phase != ENDED else path.left
         return path.changed(again | {"status": _status_of(path), "phase": phase, "routing": ()})
-    opened = path.open if path.phase != ENDED else path.open._replace(operations=_without_failures(path.open))
+    opened = path.open if path.phase != ENDED else path.open._replace(operations=_without_failures(path, path.open))
     inside = {"status": RUNNING, "phase": IN_STEP, "open": opened, "variables": opened.entry_variables}
     return path.changed(again | inside)
 
@@ -149,19 +149,24 @@ def _within_its_hop(path: PathState, ledger: Ledger) -> tuple[PathState, Ledger]
     return path.changed({"hop": number}), ledger._replace(history=ledger.history.set(number, hop))
 
 
-def _without_failures(opened: OpenStep) -> Map[str, OperationRecord]:
-    """Return the operations of a step that failed without those to be made again.
-
-    Any failed call ends a step, but a function may have caught some and gone on: there only the last counts.
-    """
-    failures = (record for record in opened.operations.values() if record.status == FAILED)
-    failed = sorted(failures, key=lambda record: record.ended_sequence)
+def _without_failures(path: PathState, opened: OpenStep) -> Map[str, OperationRecord]:
+    """Return the operations of a step that has ended without those to be carried out again."""
     kept = opened.operations
-    for record in failed[-1:] if opened.step_type == FUNCTION else failed:
-        key = record.operation_id
+    for record in _ending_failures(path, opened):
         is_child = record.operation_type == CHILD_WORKFLOW  # which is taken up again, not started anew
-        kept = kept.set(key, record._replace(status=PENDING)) if is_child else kept.delete(key)
+        again = record._replace(status=PENDING)
+        kept = kept.set(record.operation_id, again) if is_child else kept.delete(record.operation_id)
     return kept
+
+
+def _ending_failures(path: PathState, opened: OpenStep) -> list[OperationRecord]:
+    """Return the failures that ended a step: all of them, but a function may have caught some and gone on."""
+    failed = [record for record in opened.operations.values() if record.status == FAILED]
+    if opened.step_type != FUNCTION:
+        return failed
+    if opened.ended_by is not None:
+        return [record for record in failed if record.operation_id in opened.ended_by]
+    return sorted(failed, key=lambda record: record.ended_sequence)[-1:] if path.status == FAILED else []
 
 
 def _status_of(path: PathState) -> str:
@@ -266,7 +271,10 @@ def _step_failed(state: ExecutionState, event: Event, data: catalog.StepFailed) 
     ledger = state.ledger.with_error(event.step, data.error, event.recorded_at)
     if path.hop is not None:
         ledger = ledger.with_hop(path.hop, status="error", error=data.error, ended_us=event.recorded_at)
-    return {**put(state, path, error=data.error, hop=None), "ledger": ledger}
+    failed = path.open
+    if failed is not None and data.operations is not None:
+        failed = failed._replace(ended_by=tuple(data.operations))
+    return {**put(state, path, error=data.error, hop=None, open=failed), "ledger": ledger}
 
 
 def _step_retried(state: ExecutionState, event: Event, data: catalog.StepRetried) -> Changes:

@@ -108,6 +108,8 @@ class OpenStep(NamedTuple):
     failures: Map[int | str | None, tuple[int, float]] = NO_FAILURES
     """By item, or by call of a function: attempts that failed and are followed by another, and the seconds between."""
     step_type: str = ""
+    ended_by: tuple[str, ...] | None = None
+    """Ids of the operations whose failure ended it, where the log says so."""
 
 
 @dataclass(frozen=True)

@@ -278,6 +278,8 @@ class StepFailed(Payload):
     """A step, or the choice of what follows it, ended with an error."""
 
     error: str = ""
+    operations: Sequence[str] | None = None
+    """Ids of the operations whose failure ended the step of a function: a resumption carries out these again."""
 
 
 @_event("step_retried")

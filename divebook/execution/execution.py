@@ -448,9 +448,12 @@ class Execution:
         """See to it that a question expires in time, though nobody drives the execution until then."""
         due = self._state.wake_at
         if due is not None:
-            ENGINE.keep(self._wake(due, clock))
+            ENGINE.keep(self._wake(due, clock, asyncio.current_task()))
 
-    async def _wake(self, due: int, clock: Clock) -> None:
+    async def _wake(self, due: int, clock: Clock, driving: asyncio.Task[Any] | None) -> None:
+        """Go on at a time, unless something else has happened by then; `driving` comes to its end before."""
+        if driving is not None:
+            await asyncio.wait([driving])
         while (left := due - clock.now()) > 0:
             await clock.sleep(left / MICROSECONDS)
         if not self.is_live and not self.store.closed and self.refresh().state.wake_at == due:

@@ -13,8 +13,9 @@ compared whenever its place is met again, and then one rule holds for each thing
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from divebook.engine.operations import Place, Reserved, operation_name
 from divebook.engine.state import FAILED, PENDING, RUNNING, OperationRecord
@@ -33,6 +34,10 @@ from divebook.execution.journal import Journal
 from divebook.questions import Question
 
 HASH_DIGITS = 16
+OPERATION = "_divebook_operation"
+"""Attribute of an exception: the id of the operation whose failure it is."""
+
+E = TypeVar("E", bound=BaseException)
 
 
 class Wanted(NamedTuple):
@@ -65,6 +70,9 @@ class Once:
         """By path: where its step's code left what the log has. Whatever that code does about it, it does nothing more:
         a later attempt would make the call that the log has otherwise (test_divergence.py)."""
 
+        self._latest: dict[str, str] = {}
+        """By path: the id of the operation that failed, until its step's code asks for anything else."""
+
     # --- looking up ------------------------------------------------------------------------------------------------
 
     async def run(self, place: Place, wanted: Wanted, carry_out: CarryOut) -> Any:
@@ -81,16 +89,16 @@ class Once:
         if record is None or record.status == RUNNING:
             return await carry_out(record)
         if record.status == FAILED:
-            raise OperationError(
+            known = OperationError(
                 record.error or "failed", record.operation_id, record.operation_type, record.error_names
             )
+            raise self.failing(place, record, known)
         return record.result
 
     def look_up(self, place: Place, wanted: Wanted) -> OperationRecord | None:
         """Return what the log knows of the operation at `place`; raise DivergenceError if that is another one."""
         operation_id = place.operation_id
-        self._met.add(operation_id)
-        self.require_agreement(place.path)
+        self._meet(place, operation_id)
         record = self.record_of(place, operation_id)
         if record is None or record.status == PENDING:
             self._refuse_where_asked(place, wanted)
@@ -108,8 +116,7 @@ class Once:
         DivergenceError
             The log has something else at this place: an answer belongs to the question that was shown, and no other.
         """
-        self._met.add(wanted.id)
-        self.require_agreement(place.path)
+        self._meet(place, wanted.id)
         known = self.journal.state.interrupts.get(wanted.id)
         if known is None:
             record = self.record_of(place, place.operation_id)
@@ -126,6 +133,11 @@ class Once:
         known = interrupts.get(self.question_id(place)) if interrupts else None
         if known is not None:
             self._refuse(place, kind_diverged(place, question_text(known), operation_text(*wanted[:2])))
+
+    def _meet(self, place: Place, key: str) -> None:
+        self._met.add(key)
+        self._latest.pop(place.path, None)
+        self.require_agreement(place.path)
 
     def require_agreement(self, path: str) -> None:
         """Raise DivergenceError if the code of the path's step has left what the log has."""
@@ -160,6 +172,15 @@ class Once:
             return False
         asked = (key for key, found in state.interrupts.items() if (found.path, found.step) == place[:2])
         return not self._met.issuperset(asked)
+
+    def failures_behind(self, path: str, error: BaseException) -> list[str]:
+        """Return the ids of the operations whose failure became an error that has ended a step.
+
+        Failures that its code has caught before, and gone on, are not among them: they hold for good.
+        """
+        found = {getattr(link, OPERATION) for link in _links(error) if hasattr(link, OPERATION)}
+        latest = self._latest.get(path)
+        return sorted(found) or ([] if latest is None else [latest])
 
     # --- recording -------------------------------------------------------------------------------------------------
 
@@ -212,7 +233,14 @@ class Once:
         duration = self._duration(record, since)
         failed = catalog.OperationFailed(operation_id, operation_type, duration, error, names or None, usage or None)
         self.record(place, failed)
-        return OperationError(error, operation_id, operation_type, names)
+        return self.failing(place, record, OperationError(error, operation_id, operation_type, names))
+
+    def failing(self, place: Place, record: OperationRecord, error: E) -> E:
+        """Return the error, marked as the failure of an operation; see `failures_behind`."""
+        self._latest[place.path] = record.operation_id
+        with suppress(AttributeError):  # of a class with slots
+            setattr(error, OPERATION, record.operation_id)
+        return error
 
     def record(self, place: Place, data: catalog.Payload) -> None:
         """Append a fact about a place."""
@@ -221,6 +249,18 @@ class Once:
     def _duration(self, record: OperationRecord, since: int | None) -> int:
         """Return how long it took, in nanoseconds."""
         return max(0, self.journal.clock.now() - (record.started_at if since is None else since)) * 1000
+
+
+def _links(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and all that it was raised from, or while it was handled, and the members of groups."""
+    seen: set[int] = set()
+    left: list[BaseException | None] = [error]
+    while left:
+        link = left.pop()
+        if link is not None and id(link) not in seen:
+            seen.add(id(link))
+            yield link
+            left += [link.__cause__, link.__context__, *getattr(link, "exceptions", ())]
 
 
 def _digest(question: Question) -> str:

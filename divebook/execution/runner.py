@@ -6,7 +6,7 @@ from above as a mapping from step type to coroutine function, so that the runner
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import anyio
 from anyio.abc import TaskGroup
@@ -247,16 +247,18 @@ class Runner:
                 if self.journal.error is not None:
                     raise self.journal.error from error
                 cause = self._recorder.once.diverged.get(instruction.path, error)
-                return self._give_up(run, instruction.path, Failure.of(cause, failure_text(cause)))
+                return self._give_up(run, instruction.path, cause)
             else:
                 self._complete(run, instruction.path, outcome)
                 return True
 
-    def _give_up(self, run: StepRun, path: str, failure: Failure) -> bool:
+    def _give_up(self, run: StepRun, path: str, error: Exception) -> bool:
         """Go on where the failure is caught, or let the path fail; return whether it goes on."""
+        failure = Failure.of(error, failure_text(error))
         step, policy = run.step, catching(run.step, failure)
         if policy is None or self.journal.state.stopped is not None or path in self._recorder.once.diverged:
-            self._fail(path, step.name, failure.message, failure.reason)
+            behind = self._recorder.once.failures_behind(path, error)
+            self._fail(path, step.name, failure.message, failure.reason, behind)
             return False
         self.journal.record(catalog.StepFailed(failure.message), path, step.name)
         if policy.store:
@@ -275,9 +277,11 @@ class Runner:
         completed = catalog.StepCompleted(outcome.text, step.store, usage or None)
         self.journal.record(completed, path_id, step.name)
 
-    def _fail(self, path_id: str, step: str, error: str, reason: str | None = None) -> None:
+    def _fail(
+        self, path_id: str, step: str, error: str, reason: str | None = None, behind: Sequence[str] | None = None
+    ) -> None:
         """Record a failure; the first one stops the siblings unless the workflow says otherwise."""
-        self.journal.record(catalog.StepFailed(error), path_id, step)
+        self.journal.record(catalog.StepFailed(error, behind), path_id, step)
         self.journal.record(catalog.PathFailed(error, reason), path_id)
         if not self._stop_siblings():
             self._release_joins()

@@ -156,3 +156,23 @@ def test_a_question_without_a_time_never_expires():
     clock.at += 24 * 365 * HOUR
     assert execution.state.wake_at is None
     assert execution.answer(execution.interrupts[0].interrupt_id, "ann").wait(20).status == "completed"
+
+
+class Hurrying(Watch):
+    """A clock on which a second has passed whenever it is read."""
+
+    def now(self):
+        self.at += 1_000_000
+        return self.at
+
+    async def sleep(self, seconds):
+        end = self.at + seconds * 1e6
+        while self.now() < end:  # noqa: ASYNC110 - reading it is what moves it
+            await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("seconds", range(1, 9))
+def test_a_question_whose_time_is_up_while_its_execution_comes_to_rest_expires(seconds):
+    world, _, execution = asked(expiring(expires_in=seconds, default="ann"), Hurrying())
+    done = settled(world, execution)
+    assert (done.status, done.variables) == ("completed", {"who": "ann"})
