@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from IPython.core.error import UsageError
@@ -47,17 +46,6 @@ class Surroundings(Protocol):
 
     def variables(self) -> Iterable[str]:
         """Return the names of the user's variables."""
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A line that is being written, behind ``%dive`` and up to the cursor."""
-
-    command: str
-    arguments: Arguments
-    option: str
-    """The option whose value is being written, by its long name; empty if there is none."""
-    fragment: str
 
 
 def complete(before: str, commands: Mapping[str, Command], names: Surroundings) -> Found:

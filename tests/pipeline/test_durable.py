@@ -10,7 +10,7 @@ import pytest
 from divebook import Agent, Environment, Pipeline, ScriptedModel, SqliteStore
 from tests.execution.test_resuming import FixedChance, StoppedClock, cut
 from tests.execution.worlds import Gate
-from tests.pipeline.worlds import Script, asks, chain, envelope, flat, pipeline, went, world
+from tests.pipeline.worlds import Script, Stumbling, asks, chain, envelope, flat, pipeline, went, world
 
 ROOT = Path(__file__).parent.parent.parent
 LOOP = [{"condition": "again", "value": True, "target": "a"}]
@@ -75,6 +75,21 @@ def test_what_attempts_that_failed_have_spent_is_counted_after_a_kill_as_well():
         later = Environment(store=shorter, clock=StoppedClock(), chance=FixedChance(2), agents=left)
         done = Pipeline(config, environment=later).envelope(later.resume(execution.id).wait(20))
         assert (done.llm_call_count, done.token_count, done.terminal_reason) == (3, 15, "completed"), length
+
+
+def test_requests_that_were_tried_again_are_counted_after_a_kill_as_well():
+    config = flat(a={"has_llm": True, "model_role": "writer"})
+    environment = world(agents=[Agent("writer", model=Stumbling(['{"ok": 1}']))])
+    execution = Pipeline(config, environment=environment).start(envelope()).wait(20)
+    for length in range(2, execution.state.last_sequence):
+        shorter = cut(environment.store, execution, length)
+        left = Stumbling(['{"ok": 1}'])
+        left.down = 2 - sum(event.event_type == "operation_failed" for event in shorter.read(execution.id))
+        later = Environment(
+            store=shorter, clock=StoppedClock(), chance=FixedChance(2), agents=[Agent("writer", model=left)]
+        )
+        done = Pipeline(config, environment=later).envelope(later.resume(execution.id).wait(20))
+        assert (done.llm_call_count, done.outputs) == (3, {"a": {"ok": 1}}), length
 
 
 def responses(events):

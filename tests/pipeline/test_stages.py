@@ -7,7 +7,7 @@ import pytest
 from divebook import Action, Agent, Bounds, Pipeline, ScriptedModel
 from divebook.errors import StepError
 from divebook.pipeline.stages.answers import object_in
-from tests.pipeline.worlds import Script, asks, counted, envelope, flat, pipeline, world
+from tests.pipeline.worlds import Script, Stumbling, asks, counted, envelope, flat, pipeline, world
 
 MODEL = {"has_llm": True, "model_role": "writer"}
 TOOLS = {"has_tools": True, "tool_access": "all"}
@@ -328,6 +328,18 @@ def test_a_model_that_answers_badly_is_asked_again():
     runner = Pipeline(flat(a={**MODEL, "max_retries": 1}), environment=world(agents=[noted.agent]))
     done = runner.run(envelope())
     assert (done.outputs, done.llm_call_count, len(noted.prompts)) == ({"a": {"ok": 1}}, 2, 2)
+
+
+@pytest.mark.parametrize(("retries", "status"), [(0, "completed"), (1, "llm_failed_fatally")])
+def test_a_request_of_a_stage_is_tried_again_by_itself_unless_the_stage_is(retries, status):
+    model = Stumbling(['{"ok": 1}'])
+    place = world(agents=[Agent("writer", model=model)])
+    runner = Pipeline(flat(a={**MODEL, "max_retries": retries}), environment=place)
+    execution = runner.start(envelope()).wait()
+    done = runner.envelope(execution)
+    assert (done.terminal_reason, done.llm_call_count) == (status, model.calls)
+    assert model.calls == (2 if retries else 3)
+    assert runner.envelope(world(store=place.store).execution(execution.id)).to_state_dict() == done.to_state_dict()
 
 
 def test_the_text_of_a_stage_is_heard_while_its_model_writes():

@@ -2,7 +2,7 @@
 
 import threading
 
-from divebook import Environment, Pipeline, create_envelope
+from divebook import Environment, Pipeline, ScriptedModel, create_envelope
 from divebook.pipeline import StageResult
 from divebook.store import MemoryStore
 from tests.execution.test_resuming import FixedChance, StoppedClock
@@ -29,6 +29,22 @@ class Script:
             return told(envelope) if callable(told) else told
 
         return serve
+
+
+class ModelServerError(Exception):
+    """What a provider says that is down for a moment."""
+
+
+class Stumbling(ScriptedModel):
+    """A model whose provider is down for the first requests."""
+
+    down = 2
+
+    def reply(self, prompt):
+        text = super().reply(prompt)
+        if self.calls <= self.down:
+            raise ModelServerError("503")
+        return text
 
 
 def asks(kind, id="q", output=None, **details):

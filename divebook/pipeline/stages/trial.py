@@ -11,12 +11,13 @@ from typing import Any
 import anyio
 
 from divebook.engine.bounds import NANODOLLARS
-from divebook.engine.operations import ACTION_EXECUTION, AGENT_RESPONSE, Reserved, StreamedCall, Write
+from divebook.engine.operations import ACTION_EXECUTION, AGENT_RESPONSE, Reserved, RunOperation, StreamedCall, Write
 from divebook.errors import BoundExceededError, StageTimeoutError, StepError
 from divebook.execution.context import StepContext
 from divebook.pipeline.envelope import Envelope
 from divebook.pipeline.stage import AgentStage
 from divebook.pipeline.stages.functions import StageFunction, StageResult, called
+from divebook.workflow.policies import Retry
 
 STAGE_CALL = "stage_call"
 """A function of a stage."""
@@ -65,7 +66,7 @@ class Trial:
         streamed: StreamedCall | None = None,
     ) -> Any:
         """Make a call within the time of the attempt: recorded once, answered from the log ever after."""
-        self._calls += 1
+        key = key or self._next_key()
         self.llm_calls += operation_type == AGENT_RESPONSE
 
         async def limited() -> Any:
@@ -76,7 +77,7 @@ class Trial:
                 operation_type,
                 parameters,
                 limited,
-                key=key or f"{self.stage.name}-{self._calls}",
+                key=key,
                 usage=usage,
                 repeatable=repeatable,
                 attempt=self._number,
@@ -89,6 +90,27 @@ class Trial:
         if usage is not None:
             self._count(usage(result))
         return result
+
+    def tried_again(self, policy: Retry) -> RunOperation:
+        """Return `operation`, with a further one for each attempt that the policy allows; all of them count."""
+
+        async def operation(
+            operation_type: str, parameters: Mapping[str, Any], call: Callable[[], Awaitable[Any]], **options: Any
+        ) -> Any:
+            key, before = self._next_key(), self.llm_calls
+
+            async def attempt(failures: int) -> Any:
+                self.llm_calls = before + failures  # also those of a process that has died
+                name = f"{key}-again-{failures}" if failures else key
+                return await self.operation(operation_type, parameters, call, key=name, **options)
+
+            return await self.context.retried(f"{key}-requests", policy, attempt)
+
+        return operation
+
+    def _next_key(self) -> str:
+        self._calls += 1
+        return f"{self.stage.name}-{self._calls}"
 
     async def _stream_in_time(self, streamed: StreamedCall, write: Write) -> Any:
         return await self._in_time(lambda: streamed(write), is_tool=False)

@@ -85,7 +85,9 @@ class Work:
             temperature=stage.temperature, max_tokens=stage.max_tokens
         )
         prompt = await prompt_of(config, stage.prompt_key, trial.envelope)
-        return object_in(await agent.respond(prompt, trial.operation, date=trial.context.started_at))
+        # A stage that may be retried is tried again as a whole; both together would multiply the requests.
+        operation = trial.operation if stage.max_retries else trial.tried_again(agent.retry)
+        return object_in(await agent.respond(prompt, operation, date=trial.context.started_at))
 
     # --- tools -----------------------------------------------------------------------------------------------------
 
