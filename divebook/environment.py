@@ -30,6 +30,7 @@ from divebook.execution.clock import Chance, Clock, SystemChance, SystemClock
 from divebook.execution.compute import Compute, compute_of
 from divebook.execution.control import Control
 from divebook.execution.definitions import require_definition
+from divebook.execution.driver import Driver
 from divebook.execution.execution import Execution
 from divebook.execution.notices import VARIABLE, Hook, Notices
 from divebook.execution.step_run import Handler, Services
@@ -359,7 +360,10 @@ class Environment:
             _read_bounds(bounds if bounds is not None else found.bounds),
             storable(identity, "identity") if identity else None,
         )
-        return self._control.create(found, opening, self._kept(durability))
+        return self._handle(self._control.create(found, opening, self._kept(durability)))
+
+    def _handle(self, driver: Driver) -> Execution:
+        return Execution(self._control, driver)
 
     def _kept(self, durability: str | None = None) -> Durability | None:
         return durability_called(durability or self._durability or self.config.durability or None)
@@ -423,7 +427,7 @@ class Environment:
         LeaseHeldError
             Another process is running it.
         """
-        return self._control.resume(execution_id, None if bounds is None else _as_bounds(bounds))
+        return self._handle(self._control.resume(execution_id, None if bounds is None else _as_bounds(bounds)))
 
     def answer(
         self, interrupt_id: str, response: Any, execution_id: str | None = None, by: str | None = None
@@ -454,7 +458,7 @@ class Environment:
         KeptError
             The answer is kept, and the execution cannot go on in this process.
         """
-        return self._control.answer(interrupt_id, response, execution_id, by)
+        return self._handle(self._control.answer(interrupt_id, response, execution_id, by))
 
     def signal(self, execution_id: str, name: str, payload: Any = None, by: str | None = None) -> Execution:
         """Send a signal to an execution; it is kept until a step takes it.
@@ -473,7 +477,7 @@ class Environment:
         ExecutionError
             The execution has ended.
         """
-        return self._control.signal(execution_id, name, payload, by)
+        return self._handle(self._control.signal(execution_id, name, payload, by))
 
     def question(self, interrupt_id: str, execution_id: str | None = None) -> Question:
         """Return a question, answered or not, of an execution that has not ended; raises `NotFoundError`."""
@@ -485,14 +489,14 @@ class Environment:
 
     def execution(self, execution_id: str) -> Execution:
         """Return an execution, live or past; the beginning of an id is enough where it is unique."""
-        return self._control.find(execution_id)
+        return self._handle(self._control.find(execution_id))
 
     def cancel(self, execution_id: str) -> Execution:
         """Cancel an execution: one of this process is stopped, any other is marked as cancelled.
 
         A process that drives it finds with its next step that it may no longer write, and stops there.
         """
-        return self._control.cancel(execution_id)
+        return self._handle(self._control.cancel(execution_id))
 
     def recoverable(self) -> list[ExecutionRecord]:
         """Return the executions that have something to do and that no living process drives, newest first.

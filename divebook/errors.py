@@ -27,6 +27,7 @@
     │   ├── StartKeyTakenError     an execution with this start key exists already
     │   ├── FencedError            somebody else has taken this execution over
     │   ├── LeaseHeldError         somebody else drives this execution
+    │   ├── StoreBusyError         it cannot be written just now: locked, or the disk is full
     │   ├── StoreClosedError
     │   ├── ReadOnlyStoreError
     │   ├── CorruptStoreError
@@ -376,6 +377,13 @@ class LeaseHeldError(StoreError):
             f"execution {execution_id} is driven by {name or 'a process'} (process {pid} on {host}), whose lease lasts "
             f"until {until:%Y-%m-%d %H:%M:%S} UTC unless renewed. Wait, or end that process, and resume then"
         )
+
+
+class StoreBusyError(StoreError):
+    """Nothing can be written just now, and may be later: another process holds the lock, or the disk is full.
+
+    A run that this happens to waits for it; see `Execution.held_up`.
+    """
 
 
 class StoreClosedError(StoreError):

@@ -12,6 +12,8 @@ from typing import Protocol
 
 from divebook.events.ids import PAIRS, type_id
 
+MICROSECONDS = 1_000_000
+"""Of a second; the unit of every recorded time."""
 RANDOM_BITS = 74
 COUNTED_BITS = 10
 SHARED_BITS = RANDOM_BITS - COUNTED_BITS

@@ -1,10 +1,16 @@
-"""The executions over one store: started, found, resumed, answered, signalled, cancelled."""
+"""The executions over one store: started, found, resumed, answered, signalled, cancelled.
+
+Whoever wants to change one acquires its lease first and looks at it then: what it looked like before may be long past
+(test_what_has_ended_meanwhile_stays_as_it_is).
+"""
 
 from __future__ import annotations
 
+import asyncio
 import getpass
 import logging
 import socket
+import weakref
 from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -16,7 +22,7 @@ from divebook.engine.checkpoint import load_state
 from divebook.engine.evolve import fold
 from divebook.engine.inbox import ANSWER, EXPIRED, SIGNAL, answer_payload, facts_of, signal_payload
 from divebook.engine.instructions import Fact
-from divebook.engine.state import ExecutionState
+from divebook.engine.state import WAITING, ExecutionState
 from divebook.errors import (
     CorruptStoreError,
     DefinitionError,
@@ -29,25 +35,30 @@ from divebook.errors import (
     NewerStoreError,
     NotFoundError,
     SetupError,
+    StoreError,
 )
 from divebook.events import catalog
 from divebook.events.codec import storable
 from divebook.execution.children import running_children
-from divebook.execution.clock import Chance, Clock, Ids
+from divebook.execution.clock import MICROSECONDS, Chance, Clock, Ids
 from divebook.execution.definitions import recorded_workflow, workflow_in
+from divebook.execution.driver import Driver, Surroundings
 from divebook.execution.engine_thread import ENGINE
-from divebook.execution.execution import CANCELLED, Execution
+from divebook.execution.leases import HANDS
+from divebook.execution.patience import until_written
 from divebook.execution.schemas import FITTING
 from divebook.execution.step_run import Services
 from divebook.execution.streaming import TextStreams
 from divebook.questions import Question, checked_answer
 from divebook.questions.kinds import PENDING
 from divebook.questions.wording import EXPIRED_ALREADY, address_of, already_answered
-from divebook.store import EventStore, ExecutionRecord, Lease, Owner
+from divebook.store import EventStore, ExecutionRecord, Lease
 from divebook.store.durability import Durability
 from divebook.store.messages import Message
 from divebook.workflow.definition import Workflow
 
+CANCELLED = "cancelled by a person"
+PAUSED = "paused by a person"
 SEED_BITS = 64
 
 _log = logging.getLogger(__name__)
@@ -77,10 +88,12 @@ class Control:
     ) -> None:
         self.store, self.clock, self.chance = store, clock, chance
         self._check = check
-        self._live: dict[str, Execution] = {}
+        self._known: weakref.WeakValueDictionary[str, Driver] = weakref.WeakValueDictionary()
+        """Those that are driven here, which the engine holds on to, and those that somebody still looks at."""
+        self._alarms: dict[str, asyncio.Future[None]] = {}
         self.texts = TextStreams()
         """What models write in these executions."""
-        self._services = services(self)
+        self._surroundings = Surroundings(services(self), clock, chance, self._came_to_rest)
 
     # --- starting and finding --------------------------------------------------------------------------------------
 
@@ -90,90 +103,157 @@ class Control:
         opening: catalog.ExecutionStarted,
         durability: Durability | None = None,
         execution_id: str | None = None,
-    ) -> Execution:
+    ) -> Driver:
         """Return a pending execution, of which nothing is recorded before it is started."""
         execution_id = execution_id or Ids(self.clock, self.chance).execution()
-        execution = Execution(workflow, ExecutionState(execution_id), self.store, self)
-        execution.opening = replace(opening, seed=opening.seed or f"{self.chance.bits(SEED_BITS):0{SEED_BITS // 4}x}")
-        execution.durability = durability
-        self._live[execution_id] = execution
-        return execution
+        driver = Driver(workflow, ExecutionState(execution_id), self.store)
+        driver.opening = replace(opening, seed=opening.seed or f"{self.chance.bits(SEED_BITS):0{SEED_BITS // 4}x}")
+        driver.durability = durability
+        self._known[execution_id] = driver
+        return driver
 
-    def begin(self, execution: Execution, *openings: Fact, lease: Lease | None = None) -> Execution:
-        """Drive an execution from now on, beginning with the facts `openings`."""
-        self._live[execution.id] = execution
-        return execution.drive(openings, self._services, self.clock, self.chance, lease)
+    def start(self, driver: Driver) -> None:
+        """Begin a pending execution; return once its beginning is in the store, where everybody finds it."""
+        if driver.opening is None or driver.was_driven:
+            raise ExecutionError(f"execution {driver.id} is {driver.status}; only a pending one can be started")
+        self._known[driver.id] = driver
+        begun = ENGINE.call(lambda: driver.begin(self._surroundings))
+        if not ENGINE.is_current():
+            begun.result()
+        elif (commit := ENGINE.desk(self.store).commit).held_up is None:
+            commit.commit_now()  # on the engine's own thread nothing can be waited for
 
-    def find(self, execution_id: str) -> Execution:
+    def _begin(self, driver: Driver, lease: Lease, bounds: Mapping[str, Any] | None = None) -> None:
+        """Drive an execution on."""
+        resumed = catalog.ExecutionResumed(driver.status, bounds)
+        self._known[driver.id] = driver
+        ENGINE.call(lambda: driver.go_on(self._surroundings, resumed, lease))
+
+    def find(self, execution_id: str) -> Driver:
         """Return an execution, live or past; the beginning of an id is enough where it is unique."""
-        live = self._live.get(execution_id)
-        if live is None:
+        known = self._known.get(execution_id)
+        if known is None:
             execution_id = self.store.resolve(execution_id)
-            live = self._live.get(execution_id)
-        return self._looked_up(execution_id) if live is None else live.refresh()
+            known = self._known.get(execution_id)
+        try:
+            return self._known.setdefault(execution_id, self.load(execution_id)) if known is None else known.refresh()
+        except (CorruptStoreError, NewerStoreError):
+            return self._sound_part(execution_id)
 
-    def load(self, execution_id: str) -> Execution:
+    def load(self, execution_id: str) -> Driver:
         """Return an execution as the store has it."""
         workflow = recorded_workflow(execution_id, self.store)
-        execution = Execution(workflow, folded(self.store, execution_id), self.store, self)
-        execution.durability = self.store.record(execution_id).durability
-        return execution
+        driver = Driver(workflow, folded(self.store, execution_id), self.store)
+        driver.durability = self.store.record(execution_id).durability
+        return driver
 
-    def _looked_up(self, execution_id: str) -> Execution:
-        """Return a past execution; of a damaged one what the sound beginning of its log says."""
-        try:
-            return self.load(execution_id)
-        except (CorruptStoreError, NewerStoreError):
-            events, damage = self.store.read_sound(execution_id)
-            if not events or damage is None:
-                raise
-            workflow = workflow_in(execution_id, events)
-            execution = Execution(workflow, fold(execution_id, events), self.store, self)
-            execution.damage = damage
-            return execution
+    def _sound_part(self, execution_id: str) -> Driver:
+        """Return what the sound beginning of a damaged log says."""
+        events, damage = self.store.read_sound(execution_id)
+        if not events or damage is None:
+            raise damage or CorruptStoreError(f"execution {execution_id} has no event that can be read")
+        driver = Driver(workflow_in(execution_id, events), fold(execution_id, events), self.store)
+        driver.damage = damage
+        return driver
 
-    def live(self) -> list[Execution]:
+    def live(self) -> list[Driver]:
         """Return the executions that this process drives now."""
-        return [execution for execution in self._live.values() if execution.is_live]
+        return [driver for driver in list(self._known.values()) if driver.is_live]
 
     # --- resuming --------------------------------------------------------------------------------------------------
 
-    def resume(self, execution_id: str, bounds: Bounds | None = None) -> Execution:
+    def resume(self, execution_id: str, bounds: Bounds | None = None) -> Driver:
         """Take an execution up again where its log ends; see `Environment.resume`."""
-        execution = self.find(execution_id)
-        if execution.is_live:
-            raise ExecutionError(
-                f"execution {execution.id} is running in this process already; wait for it or cancel it"
-            )
-        if execution.refresh().status == catalog.COMPLETED:
-            raise ExecutionError(f"execution {execution.id} has completed; start a new one to run the workflow again")
-        self._check(execution.workflow, steps_ahead(execution.workflow, execution.state))
-        lease = self.store.acquire(execution.id, Owner.current())
-        given = None if bounds is None else bounds.to_dict()
-        resumed = Fact(catalog.ExecutionResumed(execution.refresh().status, given))
-        return self.begin(execution, resumed, lease=lease)
+        driver = self.find(execution_id)
+        if driver.is_live:
+            raise ExecutionError(f"execution {driver.id} is running in this process already; wait for it or cancel it")
+        _refuse_completed(driver)
+        self._check(driver.workflow, steps_ahead(driver.workflow, driver.state))
+        with HANDS.taking(self.store, driver.id) as lease:
+            _refuse_completed(driver.refresh(), "meanwhile ")
+            self._begin(driver, lease, None if bounds is None else bounds.to_dict())
+        return driver
 
-    def go_on(self, execution: Execution) -> Execution:
-        """Let an execution that rests take what waits in its inbox; whoever drives it now may be another process."""
-        if execution.is_live and self._delivered(execution):
-            return execution
-        if execution.is_live:  # it comes to rest at this moment, and looks into its inbox once more then
-            return execution
+    def go_on(self, driver: Driver, *, again: bool = False) -> Driver:
+        """Let an execution that rests do what there is to do; whoever drives it now may be another process.
+
+        With `again` one that failed or was cancelled is taken up as well.
+        """
+        if self._delivered(driver):
+            return driver
         with suppress(LeaseHeldError):
-            self._check(execution.workflow, steps_ahead(execution.workflow, execution.state))
-            lease = self.store.acquire(execution.id, Owner.current())
-            resumed = Fact(catalog.ExecutionResumed(execution.refresh().status))
-            return self.begin(execution, resumed, lease=lease)
-        return execution
+            self._check(driver.workflow, steps_ahead(driver.workflow, driver.state))
+            with HANDS.taking(self.store, driver.id) as lease:
+                if self._can_go_on(driver.refresh(), again=again):
+                    self._begin(driver, lease)
+                else:
+                    self.store.release(lease)
+        return driver
 
-    def _delivered(self, execution: Execution) -> bool:
-        async def deliver() -> bool:
-            if not ENGINE.mailroom(self.store).deliver(execution.id):
-                return False
-            await execution.durable()
-            return True
+    def _delivered(self, driver: Driver) -> bool:
+        """Hand over what lies in the inbox, if this process drives the execution, or is about to look there itself."""
+        if ENGINE.is_current():
+            return self._hand_over(driver)
 
-        return ENGINE.submit(deliver()).result()
+        async def hand_over() -> bool:
+            delivered = self._hand_over(driver)
+            await driver.durable()
+            return delivered
+
+        return ENGINE.call(lambda: ENGINE.promise(hand_over())).result()
+
+    def _hand_over(self, driver: Driver) -> bool:
+        return ENGINE.desk(self.store).mailroom.deliver(driver.id) or driver.looks_again
+
+    def _can_go_on(self, driver: Driver, *, again: bool) -> bool:
+        state = driver.state
+        if state.is_over:
+            return again and state.lifecycle != catalog.COMPLETED
+        is_due = state.wake_at is not None and state.wake_at <= self.clock.now()
+        return state.status != WAITING or is_due or bool(self._waiting_facts(state))
+
+    def _waiting_facts(self, state: ExecutionState) -> list[Fact]:
+        """Return what the inbox holds for an execution that its log has not taken in."""
+        return facts_of(state, self.store.inbox(state.execution_id, state.taken))
+
+    # --- coming to rest ----------------------------------------------------------------------------------------------
+
+    async def _came_to_rest(self, driver: Driver) -> None:
+        """See to what follows from the end of an execution, or to what wakes one that rests; on the loop."""
+        if driver.state.is_over:
+            await self._ended(driver)
+        elif (due := driver.state.wake_at) is not None:
+            alarm = self._alarms[driver.id] = ENGINE.keep(self._wake(driver.id, due))
+            alarm.add_done_callback(lambda done: self._alarms.pop(driver.id, done))
+
+    async def _wake(self, execution_id: str, due: int) -> None:
+        """Let an execution go on when its time has come, though nobody drives it until then."""
+        while (left := due - self.clock.now()) > 0:
+            await self.clock.sleep(left / MICROSECONDS)
+        if not self.store.closed:
+            driver = self.find(execution_id)
+            if not driver.looks_again and driver.state.wake_at == due:
+                await until_written(lambda: self.go_on(driver))
+
+    async def _ended(self, driver: Driver) -> None:
+        """Send word to the execution that started one, and cancel those that it started itself."""
+        for child in running_children(driver.state):
+            with suppress(DivebookError):  # it ends at this moment, or never began
+                await until_written(lambda child=child: self.cancel(child, _orphaned(driver)))  # type: ignore[misc]
+        if driver.state.parent is not None:
+            await self._send_word(driver.state.parent, driver)
+
+    async def _send_word(self, parent_id: str, child: Driver) -> None:
+        try:
+            parent = self.find(parent_id)
+            if parent.state.is_over:
+                return
+            key = f"{child.id}/{child.state.last_sequence}"
+            payload = signal_payload(child.id, child.status)
+            await until_written(lambda: self.store.post(self._message(parent_id, SIGNAL, key, payload, child.id)))
+            await until_written(lambda: self.go_on(parent))
+        except DivebookError as error:  # without what it needs in this process it is taken up in another one
+            _log.warning("execution %s waits for %s, which has ended, and cannot go on: %s", parent_id, child.id, error)
 
     # --- executions that others start --------------------------------------------------------------------------------
 
@@ -183,63 +263,35 @@ class Control:
         With `again` one that failed or was cancelled is taken up as well. Call it on the engine's loop.
         """
         try:
-            execution = self.find(child)
+            driver = self.find(child)
         except ExecutionNotFoundError:
             workflow, started, durability = opening()
-            execution = self.create(workflow, started, durability, child).start()
-        if not execution.is_live and self._can_go_on(execution, again=again):
-            self.go_on(execution)
-        if execution.is_live:
-            await execution
-        return execution.refresh().state
-
-    def _can_go_on(self, execution: Execution, *, again: bool) -> bool:
-        state = execution.state
-        if state.is_over:
-            return again and state.lifecycle != catalog.COMPLETED
-        return state.status != catalog.WAITING or bool(facts_of(state, self.store.inbox(execution.id, state.taken)))
-
-    def ended(self, execution: Execution) -> None:
-        """Tell whoever started an execution that it has ended, and cancel what it started itself; on the loop."""
-        for child in running_children(execution.state):
-            with suppress(DivebookError):  # it ends at this moment, or never began
-                self.cancel(child, f"its parent {execution.id} is {execution.status}")
-        if execution.state.parent is not None:
-            self._tell(execution.state.parent, execution)
-
-    def _tell(self, parent_id: str, child: Execution) -> None:
-        try:
-            parent = self.find(parent_id)
-            if parent.state.is_over:
-                return
-            key = f"{child.id}/{child.state.last_sequence}"
-            payload = signal_payload(child.id, child.status)
-            self.store.post(self._message(parent_id, SIGNAL, key, payload, child.id))
-            if not ENGINE.mailroom(self.store).deliver(parent_id) and not parent.is_live:
-                self.go_on(parent)
-        except DivebookError as error:  # without what it needs in this process it is taken up in another one
-            _log.warning("execution %s waits for %s, which has ended, and cannot go on: %s", parent_id, child.id, error)
+            driver = self.create(workflow, started, durability, child)
+            driver.begin(self._surroundings)
+        if not driver.is_live:
+            await until_written(lambda: self.go_on(driver, again=again))
+        if driver.is_live:
+            await asyncio.shield(asyncio.wrap_future(driver.driving()))
+        return driver.refresh().state
 
     # --- questions -------------------------------------------------------------------------------------------------
 
     def answer(
         self, interrupt_id: str, response: Any, execution_id: str | None = None, by: str | None = None
-    ) -> Execution:
+    ) -> Driver:
         """Answer a question; see `Environment.answer`."""
-        execution, question = self._asked(interrupt_id, execution_id)
-        address, state = address_of(execution.id, question), execution.state
+        driver, question = self._asked(interrupt_id, execution_id)
+        what, state = f"the answer to {address_of(driver.id, question)}", driver.state
         if state.is_over and question.is_open:
-            raise InterruptError(
-                question.id, f"execution {execution.id} is {execution.status}; resume it, and answer then"
-            )
+            raise InterruptError(question.id, f"execution {driver.id} is {driver.status}; resume it, and answer then")
         if not question.is_open and state.interrupts[question.id].is_open and self._repeats(question, response):
-            return self._go_on_with(f"the answer to {address}", execution)  # whoever kept it died before it went on
+            return self._go_on_with(what, driver)  # whoever kept it died before it went on
         checked = checked_answer(question, response, FITTING, self.clock.now())
         author = by or this_person()
-        kept = self._post(execution.id, ANSWER, question.id, answer_payload(checked, author), author)
-        if kept is not None:
+        mine, kept = self._post(driver.id, ANSWER, question.id, answer_payload(checked, author), author)
+        if not mine:
             raise _too_late(question, kept)
-        return self._go_on_with(f"the answer to {address}", execution)
+        return self._go_on_with(what, driver, kept)
 
     def _repeats(self, question: Question, response: Any) -> bool:
         """Whether a response is the answer that a question has already."""
@@ -249,34 +301,38 @@ class Control:
         except InterruptError:
             return False
 
-    def _go_on_with(self, what: str, execution: Execution) -> Execution:
+    def _go_on_with(self, what: str, driver: Driver, kept: Message | None = None) -> Driver:
         """Let an execution go on with what was sent to it and is kept."""
         try:
-            return self.go_on(execution)
+            self.go_on(driver)
         except (DefinitionError, NotFoundError, SetupError) as error:
-            raise KeptError(execution.id, what, error) from error
+            raise KeptError(driver.id, what, error) from error
+        if kept is not None and driver.refresh().state.is_over and driver.state.taken < kept.number:
+            raise ExecutionError(f"execution {driver.id} has meanwhile ended as {driver.status}, without {what}")
+        return driver
 
     def claim_expired(self, execution_id: str, interrupt_id: str) -> None:
         """Claim a question whose time is up for nobody; the first claim of a question counts."""
         payload = {EXPIRED: True}
         self.store.post(self._message(execution_id, ANSWER, interrupt_id, payload, "clock"))
 
-    def signal(self, execution_id: str, name: str, payload: Any = None, by: str | None = None) -> Execution:
+    def signal(self, execution_id: str, name: str, payload: Any = None, by: str | None = None) -> Driver:
         """Send a signal; see `Environment.signal`."""
         if not name:
             raise SetupError("a signal needs a name")
-        execution = self.find(execution_id)
-        if execution.state.is_over:
-            raise ExecutionError(f"execution {execution.id} is {execution.status}; nobody takes signals any more")
+        driver = self.find(execution_id)
+        if driver.state.is_over:
+            raise ExecutionError(f"execution {driver.id} is {driver.status}; nobody takes signals any more")
         key = Ids(self.clock, self.chance).event(self.clock.now())
-        self._post(execution.id, SIGNAL, key, signal_payload(name, storable(payload, "payload")), by or this_person())
-        return self._go_on_with(f"the signal {name!r}", execution)
+        sent = signal_payload(name, storable(payload, "payload"))
+        _, kept = self._post(driver.id, SIGNAL, key, sent, by or this_person())
+        return self._go_on_with(f"the signal {name!r}", driver, kept)
 
-    def _post(self, execution_id: str, kind: str, key: str, payload: Any, by: str) -> Message | None:
-        """Send a message; return the earlier one that stands in its way, if there is one."""
+    def _post(self, execution_id: str, kind: str, key: str, payload: Any, by: str) -> tuple[bool, Message]:
+        """Send a message; return whether it is kept, and the one that is: it, or an earlier one in its place."""
         sent = self._message(execution_id, kind, key, payload, f"{by} {Ids(self.clock, self.chance).event(0)}")
         kept = self.store.post(sent)
-        return None if kept.source == sent.source else kept
+        return kept.source == sent.source, kept
 
     def _message(self, execution_id: str, kind: str, key: str, payload: Any, source: str) -> Message:
         return Message(execution_id, kind, key, payload, source, self.clock.now())
@@ -289,52 +345,62 @@ class Control:
         """Return every question that waits for an answer, with the id of its execution, newest execution first."""
         return [(found.id, question) for found in self._unfinished() for question in found.interrupts]
 
-    def _unfinished(self) -> Iterable[Execution]:
-        return (self.find(record.execution_id) for record in self.store.unended())
+    def _unfinished(self) -> Iterable[Driver]:
+        """Return the executions that have not ended; one that cannot be read hides itself alone."""
+        for record in self.store.unended():
+            try:
+                yield self.find(record.execution_id)
+            except StoreError as error:
+                _log.warning("execution %s is left out: %s", record.execution_id, error)
 
-    def _asked(self, name: str, execution_id: str | None) -> tuple[Execution, Question]:
+    def _asked(self, name: str, execution_id: str | None) -> tuple[Driver, Question]:
         """Return a question and who asks it: by ``ask@execution``, or by its id where no other asks under that id."""
         interrupt_id, _, named = name.partition("@")
         where = execution_id or named
         asking = self._asking(interrupt_id) if not where else [self.find(where)]
         if len(asking) > 1:
-            ways = " or ".join(f"{interrupt_id}@{execution.id}" for execution in asking[:5])
+            ways = " or ".join(f"{interrupt_id}@{driver.id}" for driver in asking[:5])
             raise InterruptError(interrupt_id, f"{len(asking)} executions ask it; say which: {ways}")
         found = asking[0].questions.get(interrupt_id) if asking else None
         if found is None:
             candidates = asking or self._unfinished()
-            raise NotFoundError(
-                "question", name, [asked.id for execution in candidates for asked in execution.interrupts]
-            )
+            raise NotFoundError("question", name, [asked.id for driver in candidates for asked in driver.interrupts])
         return asking[0], found
 
-    def _asking(self, interrupt_id: str) -> list[Execution]:
+    def _asking(self, interrupt_id: str) -> list[Driver]:
         """Return the executions that ask a question; where all have ended, the last one that was answered."""
-        unfinished = [execution for execution in self._unfinished() if interrupt_id in execution.state.interrupts]
+        unfinished = [driver for driver in self._unfinished() if interrupt_id in driver.state.interrupts]
         return unfinished or [self.find(found) for found in self.store.addressees(ANSWER, interrupt_id)[-1:]]
 
     # --- ending ----------------------------------------------------------------------------------------------------
 
-    def cancel(self, execution_id: str, reason: str = CANCELLED) -> Execution:
+    def cancel(self, execution_id: str, reason: str = CANCELLED) -> Driver:
         """Cancel an execution; see `Environment.cancel`."""
-        execution = self.find(execution_id)
-        if execution.is_live:
-            execution.stop(reason)
-            return execution
-        if execution.state.is_over:
-            raise ExecutionError(f"execution {execution.id} is {execution.status} already; there is nothing to cancel")
-        lease = self._take_over(execution.id)
-        return execution.refresh().drive_cancellation(reason, self.clock, self.chance, lease)
+        driver = self.find(execution_id)
+        if driver.was_forked:
+            driver.driving()
+        if ENGINE.call(lambda: driver.cancel(reason)):
+            return driver
+        _refuse_over(driver.refresh())
+        with HANDS.taking(self.store, driver.id, by_force=True) as lease:
+            _refuse_over(driver.refresh(), "meanwhile ")
+            ENGINE.call(lambda: driver.begin_cancellation(self._surroundings, reason, lease))
+        return driver
 
-    def _take_over(self, execution_id: str) -> Lease:
-        """Acquire an execution whoever drives it: as if the present lease had expired."""
-        held = next((lease for lease in self.store.leases() if lease.execution_id == execution_id), None)
-        after = None if held is None or not held.is_live() else held.expires_at + 1
-        return self.store.acquire(execution_id, Owner.current(), now=after)
+    def pause(self, driver: Driver, reason: str = PAUSED) -> None:
+        """Let nothing more begin in an execution that this process drives; see `Execution.pause`."""
+        if not ENGINE.call(lambda: driver.pause(reason)):
+            driver.refresh()
+            raise ExecutionError(f"execution {driver.id} is {driver.status}, and this process does not drive it")
 
     def recoverable(self) -> list[ExecutionRecord]:
         """Return the executions that have something to do and that no living process drives, newest first."""
-        return self.store.orphans()
+        found = {record.execution_id: record for record in self.store.orphans()}
+        left = set(HANDS.left(self.store)) - set(found)
+        found |= {
+            record.execution_id: record for record in self.store.unended() if left and record.execution_id in left
+        }
+        return sorted(found.values(), key=lambda record: record.created_at, reverse=True)
 
 
 def folded(store: EventStore, execution_id: str) -> ExecutionState:
@@ -352,6 +418,20 @@ def this_person() -> str:
     except (OSError, KeyError, ImportError):  # a user without a name
         user = "somebody"
     return f"{user}@{socket.gethostname()}"
+
+
+def _refuse_completed(driver: Driver, when: str = "") -> None:
+    if driver.status == catalog.COMPLETED:
+        raise ExecutionError(f"execution {driver.id} has {when}completed; start a new one to run the workflow again")
+
+
+def _refuse_over(driver: Driver, when: str = "already ") -> None:
+    if driver.state.is_over:
+        raise ExecutionError(f"execution {driver.id} is {when}{driver.status}; there is nothing to cancel")
+
+
+def _orphaned(parent: Driver) -> str:
+    return f"its parent {parent.id} is {parent.status}"
 
 
 def _too_late(question: Question, kept: Message) -> InterruptError:

@@ -6,17 +6,26 @@ import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import Coroutine
-from concurrent.futures import Future, InvalidStateError
+import weakref
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future, InvalidStateError, wait
 from typing import Any, TypeVar
 
 from divebook.errors import ExecutionError
 from divebook.execution.journal import GroupCommit
-from divebook.execution.leases import LeaseKeeper
+from divebook.execution.leases import HANDS, LeaseKeeper
 from divebook.execution.mailroom import Mailroom
 from divebook.store.base import EventStore
 
 T = TypeVar("T")
+
+
+class Desk:
+    """What the executions over one store share on the loop; it goes with the last of them."""
+
+    def __init__(self, store: EventStore) -> None:
+        self.store = store
+        self.commit, self.keeper, self.mailroom = GroupCommit(store), LeaseKeeper(store), Mailroom(store)
 
 
 class EngineThread:
@@ -31,10 +40,10 @@ class EngineThread:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._promised: set[Future[Any]] = set()
-        self._commits: dict[int, GroupCommit] = {}
-        self._keepers: dict[int, LeaseKeeper] = {}
-        self._mailrooms: dict[int, Mailroom] = {}
-        self._background: set[asyncio.Task[None]] = set()
+        self._thread: threading.Thread | None = None
+        self._desks: weakref.WeakValueDictionary[int, Desk] = weakref.WeakValueDictionary()
+        self._background: set[asyncio.Task[Any]] = set()
+        HANDS.clear()
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -45,8 +54,10 @@ class EngineThread:
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-            self._commits, self._keepers, self._mailrooms, self._background = {}, {}, {}, set()
-            threading.Thread(target=self._serve, args=(self._loop,), name="divebook-engine", daemon=True).start()
+            self._desks, self._background = weakref.WeakValueDictionary(), set()
+            HANDS.clear()
+            self._thread = threading.Thread(target=self._serve, args=(self._loop,), name="divebook-engine", daemon=True)
+            self._thread.start()
         return self._loop
 
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -92,32 +103,65 @@ class EngineThread:
         except RuntimeError:
             return False
 
-    def group_commit(self, store: EventStore) -> GroupCommit:
-        """Return the one writer of a store; call it on the loop."""
-        commit = self._commits.get(id(store))
-        if commit is None:
-            commit = self._commits[id(store)] = GroupCommit(store)
-        return commit
+    def call(self, function: Callable[[], T]) -> T:
+        """Return what a function returns that is called on the loop, from any thread.
 
-    def lease_keeper(self, store: EventStore) -> LeaseKeeper:
-        """Return the keeper of this process's leases on a store; call it on the loop."""
-        keeper = self._keepers.get(id(store))
-        if keeper is None:
-            keeper = self._keepers[id(store)] = LeaseKeeper(store)
-        return keeper
+        Whoever waits may be interrupted: it has then been called to its end, or never will be.
+        """
+        if self.is_current():
+            return function()
+        done: Future[T] = Future()
 
-    def mailroom(self, store: EventStore) -> Mailroom:
-        """Return what brings a store's messages to the executions of this process; call it on the loop."""
-        room = self._mailrooms.get(id(store))
-        if room is None:
-            room = self._mailrooms[id(store)] = Mailroom(store)
-        return room
+        def called() -> None:
+            if not done.set_running_or_notify_cancel():
+                return
+            try:
+                done.set_result(function())
+            except BaseException as error:  # noqa: BLE001 - it belongs to the caller
+                done.set_exception(error)
 
-    def keep(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine that nobody waits for; call it on the loop."""
-        task = self.loop.create_task(coroutine)
+        try:
+            with self._lock:
+                self._promised.add(done)
+                self._running_loop().call_soon_threadsafe(called)
+            return done.result()
+        finally:
+            if not done.cancel():
+                wait((done,))
+            self._promised.discard(done)
+
+    def promise(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run something on the loop that may take long; return what is done when it is. Call it on the loop."""
+        promised: Future[T] = Future()
+        self._promised.add(promised)
+        promised.add_done_callback(self._promised.discard)
+        task = self.keep(work)
+
+        def settle(_: asyncio.Task[T]) -> None:
+            with contextlib.suppress(InvalidStateError):
+                if task.cancelled():
+                    promised.cancel()
+                elif (error := task.exception()) is not None:
+                    promised.set_exception(error)
+                else:
+                    promised.set_result(task.result())
+
+        task.add_done_callback(settle)
+        return promised
+
+    def desk(self, store: EventStore) -> Desk:
+        """Return what the executions over a store share; call it on the loop, and hold on to it."""
+        desk = self._desks.get(id(store))
+        if desk is None:
+            desk = self._desks[id(store)] = Desk(store)
+        return desk
+
+    def keep(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run something that nobody waits for; call it on the loop."""
+        task = asyncio.get_running_loop().create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+        return task
 
 
 ENGINE = EngineThread()

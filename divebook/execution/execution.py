@@ -3,67 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Generator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 from divebook import extensions
-from divebook.engine.evolve import fold
-from divebook.engine.inbox import facts_of, questions_of
-from divebook.engine.instructions import Fact
 from divebook.engine.state import ExecutionState, PathState, Usage
 from divebook.engine.waiting import waits_for
-from divebook.errors import ExecutionCancelledError, ExecutionError, ExecutionFailedError, LeaseHeldError, StoreError
+from divebook.errors import ExecutionCancelledError, ExecutionError, ExecutionFailedError, StoreError
 from divebook.events import Event, catalog
 from divebook.events.recorded import opened
-from divebook.execution.clock import Chance, Clock, Ids
-from divebook.execution.context import STRAND
+from divebook.execution.control import CANCELLED, PAUSED, Control
+from divebook.execution.driver import Driver
 from divebook.execution.engine_thread import ENGINE
-from divebook.execution.farewell import FAREWELL
-from divebook.execution.journal import FIRST_TOKEN, Journal
-from divebook.execution.runner import Runner
-from divebook.execution.step_run import Services
-from divebook.execution.streaming import TextListener, TextStreams
+from divebook.execution.streaming import TextListener
 from divebook.execution.threads import lending_place
 from divebook.questions import Question
 from divebook.store.base import EventStore
 from divebook.store.durability import Durability
-from divebook.store.leases import Lease
-from divebook.store.owner import Owner
 from divebook.workflow.definition import Workflow
-from divebook.workflow.functions import CURRENT
-
-MICROSECONDS = 1_000_000
-CANCELLED = "cancelled by a person"
-
-
-class Controls(Protocol):
-    """What an execution asks of `divebook.execution.control.Control`."""
-
-    texts: TextStreams
-
-    def begin(self, execution: Execution, *openings: Fact, lease: Lease | None = None) -> Execution:
-        """Drive an execution from now on."""
-
-    def resume(self, execution_id: str) -> Execution:
-        """Take an execution up again."""
-
-    def go_on(self, execution: Execution) -> Execution:
-        """Let an execution that rests take what waits in its inbox."""
-
-    def answer(self, interrupt_id: str, response: Any, execution_id: str | None, by: str | None) -> Execution:
-        """Answer a question."""
-
-    def signal(self, execution_id: str, name: str, payload: Any, by: str | None) -> Execution:
-        """Send a signal."""
-
-    def cancel(self, execution_id: str, reason: str) -> Execution:
-        """Cancel an execution."""
-
-    def ended(self, execution: Execution) -> None:
-        """Hear that an execution which this process drove has ended."""
 
 
 class Execution:
@@ -80,28 +38,14 @@ class Execution:
     'completed'
     """
 
-    def __init__(
-        self,
-        workflow: Workflow,
-        state: ExecutionState,
-        store: EventStore,
-        control: Controls,
-    ) -> None:
-        self.workflow, self.store = workflow, store
-        self.opening: catalog.ExecutionStarted | None = None
-        """What its log begins with, while it is pending; for the environment."""
-        self.durability: Durability | None = None
-        """How its events are written; None as the store does by default."""
-        self.damage: StoreError | None = None
-        """What is wrong with the event after those that this was read from; None if the whole log can be read."""
-        self._control = control
-        self._state, self._is_stored, self._written = state, True, state.last_sequence
-        self._journal: Journal | None = None
-        self._runner: Runner | None = None
-        self._future: Future[None] | None = None
-        self._process = os.getpid()
-        self._cancel_reason: str | None = None
-        self._pause_reason: str | None = None
+    def __init__(self, control: Control, driver: Driver) -> None:
+        self._control, self._driver = control, driver
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Execution) and other._driver is self._driver
+
+    def __hash__(self) -> int:
+        return hash(self._driver)
 
     # --- what it is ------------------------------------------------------------------------------------------------
 
@@ -111,9 +55,34 @@ class Execution:
         return self.state.execution_id
 
     @property
+    def workflow(self) -> Workflow:
+        """The definition that it was started with."""
+        return self._driver.workflow
+
+    @property
+    def store(self) -> EventStore:
+        """Where its log rests."""
+        return self._driver.store
+
+    @property
     def state(self) -> ExecutionState:
         """The fold of the log so far; an immutable snapshot."""
-        return self._journal.state if self._journal is not None else self._state
+        return self._driver.state
+
+    @property
+    def durability(self) -> Durability | None:
+        """How its events are written; None as the store does by default."""
+        return self._driver.durability
+
+    @property
+    def damage(self) -> StoreError | None:
+        """What is wrong with the event after those that this was read from; None if the whole log can be read."""
+        return self._driver.damage
+
+    @property
+    def held_up(self) -> str | None:
+        """Why it stands still though it has something to do: the store cannot be written to just now."""
+        return self._driver.held_up
 
     @property
     def status(self) -> str:
@@ -171,28 +140,36 @@ class Execution:
     @property
     def is_live(self) -> bool:
         """Whether this process is driving it now."""
-        return self._future is not None and not self._was_forked and not self._future.done()
+        return self._driver.is_live
 
     @property
     def was_driven(self) -> bool:
         """Whether this process drives it, or has driven it: `wait` then tells how that ended."""
-        return self._future is not None and not self._was_forked
+        return self._driver.was_driven
 
     @property
-    def _was_forked(self) -> bool:
-        """Whether this is a copy in a forked process, where nothing of it can go on."""
-        return self._process != os.getpid()
+    def interrupts(self) -> list[Question]:
+        """The questions that wait for an answer, oldest first; one whose answer is kept is none of them."""
+        return self._driver.interrupts
+
+    @property
+    def questions(self) -> dict[str, Question]:
+        """Every question ever asked, by id, oldest first; an answer that is kept counts before the log has it."""
+        return self._driver.questions
 
     def history(self, after: int = 0) -> list[Event]:
         """Return its events from the store, oldest first, those behind sequence number `after`."""
-        journal = self._journal
-        kept = self._state.last_sequence if self._is_stored else self._written
-        written = kept if journal is None else journal.written
+        written = self._driver.written
         if not written:
             return []
         if self.damage is not None:
             return self.store.read(self.id, after, max(written - after, 0))
         return self.store.read(self.id, after)
+
+    def refresh(self) -> Execution:
+        """Read on in the log if another process has written to it; return itself."""
+        self._driver.refresh()
+        return self
 
     def subscribe(self, listener: Callable[[Sequence[Event]], None]) -> Callable[[], None]:
         """Call `listener` with new events after each commit, on the engine's thread; call the result to stop."""
@@ -253,7 +230,7 @@ class Execution:
         """
         if ENGINE.is_current():
             raise ExecutionError(f"wait() on the engine's own thread would wait for itself; use `await` for {self.id}")
-        driving = self._driving()
+        driving = self._driver.driving()
         try:
             with lending_place():
                 driving.result(timeout)
@@ -267,66 +244,41 @@ class Execution:
 
     def __await__(self) -> Generator[Any, None, Execution]:
         """Wait on any event loop; to stop waiting does not stop the execution."""
-        yield from asyncio.shield(asyncio.wrap_future(self._driving())).__await__()
+        yield from asyncio.shield(asyncio.wrap_future(self._driver.driving())).__await__()
         return self
 
     def start(self) -> Execution:
-        """Begin a pending execution; return itself at once."""
-        if self.opening is None or self._future is not None:
-            raise ExecutionError(f"execution {self.id} is {self.status}; only a pending one can be started")
-        return self._control.begin(self, Fact(self.opening))
+        """Begin a pending execution; return itself once its beginning is in the store."""
+        self._control.start(self._driver)
+        return self
 
     def resume(self) -> Execution:
         """Take it up again where its log ends; return itself at once. See `Environment.resume`."""
-        return self._control.resume(self.id)
+        self._control.resume(self.id)
+        return self
 
     def answer(self, interrupt_id: str, response: Any, by: str | None = None) -> Execution:
         """Answer one of its questions; it goes on at once. See `Environment.answer`."""
-        return self._control.answer(interrupt_id, response, self.id, by)
+        self._control.answer(interrupt_id, response, self.id, by)
+        return self
 
     def signal(self, name: str, payload: Any = None, by: str | None = None) -> Execution:
         """Send it a signal; see `Environment.signal`."""
-        return self._control.signal(self.id, name, payload, by)
+        self._control.signal(self.id, name, payload, by)
+        return self
 
     def cancel(self, reason: str = CANCELLED) -> Execution:
         """Stop it: paths are stopped and awaited, then it ends as cancelled. It can be resumed."""
-        if self._was_forked:
-            self._driving()
-        return self._control.cancel(self.id, reason)
+        self._control.cancel(self.id, reason)
+        return self
 
-    def pause(self, reason: str = "paused by a person") -> Execution:
+    def pause(self, reason: str = PAUSED) -> Execution:
         """Let nothing more begin until it is resumed; return itself at once, `wait` for it to come to rest.
 
         Calls that may not be made twice are waited for, others are broken off and made again later.
         """
-        if not self.is_live:
-            raise ExecutionError(f"execution {self.id} is {self.status}, and this process does not drive it")
-        self._pause_reason = reason
-        ENGINE.loop.call_soon_threadsafe(self._pass_on)
+        self._control.pause(self._driver, reason)
         return self
-
-    def stop(self, reason: str) -> None:
-        """Stop an execution that this process drives; for `Control.cancel`."""
-        self._cancel_reason = reason
-        ENGINE.loop.call_soon_threadsafe(self._pass_on)
-
-    def _pass_on(self) -> None:
-        """Tell the runner that it is to be cancelled or paused; one that is not made yet is told when it is."""
-        if self._runner is not None and self._cancel_reason is not None:
-            self._runner.cancel(self._cancel_reason)
-        elif self._runner is not None and self._pause_reason is not None:
-            self._runner.pause(self._pause_reason)
-
-    def _driving(self) -> Future[None]:
-        if self._future is None or self._was_forked:
-            if not self.state.is_over:
-                advice = "start it first" if self.opening is not None else "resume it, or answer its question, first"
-                if self._future is not None:
-                    advice = f"wait for it in process {self._process}, from which this one was forked"
-                raise ExecutionError(f"execution {self.id} is not running in this process; {advice}")
-            self._future, self._process = Future(), os.getpid()
-            self._future.set_result(None)
-        return self._future
 
     def _checked(self) -> Execution:
         if self.status == catalog.FAILED:
@@ -334,137 +286,6 @@ class Execution:
         if self.status == catalog.CANCELLED:
             raise ExecutionCancelledError(self.id)
         return self
-
-    @property
-    def interrupts(self) -> list[Question]:
-        """The questions that wait for an answer, oldest first; one whose answer is kept is none of them."""
-        return [asked for asked in self.questions.values() if asked.is_open]
-
-    @property
-    def questions(self) -> dict[str, Question]:
-        """Every question ever asked, by id, oldest first; an answer that is kept counts before the log has it."""
-        state = self.state
-        is_open = any(asked.is_open for asked in state.interrupts.values()) and not self.store.closed
-        return questions_of(state, self.store.inbox(self.id, state.taken) if is_open else ())
-
-    def drive(
-        self, openings: Sequence[Fact], services: Services, clock: Clock, chance: Chance, lease: Lease | None = None
-    ) -> Execution:
-        """Carry it out on the engine's thread, beginning with the facts `openings`; for the environment.
-
-        An execution that the store knows already needs a `lease`.
-        """
-        FAREWELL.mind(self)
-        return self._drive(self._run(openings, services, clock, chance, lease))
-
-    def _drive(self, work: Coroutine[Any, Any, None]) -> Execution:
-        self._future, self._process = ENGINE.submit(work), os.getpid()
-        return self
-
-    def drive_cancellation(self, reason: str, clock: Clock, chance: Chance, lease: Lease) -> Execution:
-        """Record that an execution which this process does not drive is cancelled; for the environment."""
-        return self._drive(self._end_as_cancelled(reason, clock, chance, lease))
-
-    async def _end_as_cancelled(self, reason: str, clock: Clock, chance: Chance, lease: Lease) -> None:
-        journal = self._open_journal(clock, chance, lease)
-        for path in journal.state.active_paths():
-            journal.record(catalog.PathCancelled(reason), path.id)
-        journal.record(catalog.ExecutionCancelled(reason))
-        await journal.durable()
-        self.store.release(lease)
-        self._settle(journal)
-        self._control.ended(self)
-
-    def refresh(self) -> Execution:
-        """Read on in the log if another process has written to it; for the environment."""
-        if not self.is_live:
-            self._state, self._is_stored = self._newest(), True
-        return self
-
-    def _newest(self) -> ExecutionState:
-        """Return the state up to the last event of the store."""
-        known = self._state if self._is_stored else ExecutionState(self.id)
-        is_pending = self._is_stored and not known.last_sequence
-        return known if is_pending else fold(self.id, self.store.read(self.id, known.last_sequence), known)
-
-    async def durable(self) -> None:
-        """Return when everything recorded so far is written; call it on the engine's loop."""
-        if self._journal is not None:
-            await self._journal.durable()
-
-    async def _run(
-        self, openings: Sequence[Fact], services: Services, clock: Clock, chance: Chance, lease: Lease | None
-    ) -> None:
-        """Drive it until it has ended or rests, and on if something came while it was coming to rest."""
-        STRAND.set("")  # another execution may have started this one, from among its own calls
-        CURRENT.set(None)
-        await self._drive_once(openings, services, clock, chance, lease)
-        while (again := self._taken_up_again()) is not None:
-            resumed = Fact(catalog.ExecutionResumed(self._state.status))
-            await self._drive_once((resumed,), services, clock, chance, again)
-        self._set_alarm(clock)
-        if self._state.is_over:
-            self._control.ended(self)
-
-    async def _drive_once(
-        self, openings: Sequence[Fact], services: Services, clock: Clock, chance: Chance, lease: Lease | None
-    ) -> None:
-        journal = self._open_journal(clock, chance, lease)
-        self._runner = Runner(journal, self.workflow, services, chance)
-        self._pass_on()
-        held = lease or Lease(self.id, FIRST_TOKEN, Owner.current(), expires_at=0)
-        ENGINE.lease_keeper(self.store).keep(held)
-        mailroom = ENGINE.mailroom(self.store)
-        try:
-            journal.record_all(openings)
-            if lease is None:  # it is in the store from now on: messages can be sent to it
-                await journal.durable()
-            mailroom.admit(self.id, self._runner)
-            await self._runner.run()
-        finally:
-            mailroom.dismiss(self.id)
-            ENGINE.lease_keeper(self.store).release(held)
-            self._settle(journal)
-
-    def _settle(self, journal: Journal) -> None:
-        """Keep the last state, once this process has stopped driving; without its log it may not be what is stored."""
-        self._state, self._is_stored, self._written = journal.state, journal.error is None, journal.written
-        self._journal, self._runner, self._cancel_reason, self._pause_reason = None, None, None, None
-
-    def _taken_up_again(self) -> Lease | None:
-        """Take the lease again if messages came after the last look into the inbox."""
-        if (
-            self._state.is_over
-            or self._state.paused
-            or not facts_of(self._state, self.store.inbox(self.id, self._state.taken))
-        ):
-            return None
-        try:
-            return self.store.acquire(self.id, Owner.current())
-        except LeaseHeldError:  # whoever sent them takes care of them
-            return None
-
-    def _set_alarm(self, clock: Clock) -> None:
-        """See to it that a question expires in time, though nobody drives the execution until then."""
-        due = self._state.wake_at
-        if due is not None:
-            ENGINE.keep(self._wake(due, clock, asyncio.current_task()))
-
-    async def _wake(self, due: int, clock: Clock, driving: asyncio.Task[Any] | None) -> None:
-        """Go on at a time, unless something else has happened by then; `driving` comes to its end before."""
-        if driving is not None:
-            await asyncio.wait([driving])
-        while (left := due - clock.now()) > 0:
-            await clock.sleep(left / MICROSECONDS)
-        if not self.is_live and not self.store.closed and self.refresh().state.wake_at == due:
-            self._control.go_on(self)
-
-    def _open_journal(self, clock: Clock, chance: Chance, lease: Lease | None) -> Journal:
-        token = None if lease is None else lease.token
-        commit = ENGINE.group_commit(self.store)
-        ids = Ids(clock, chance)
-        self._journal = Journal(self._newest(), commit, clock, ids, token=token, durability=self.durability)
-        return self._journal
 
 
 def _opened(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,10 +19,11 @@ from divebook.engine.checkpoint import dump_state
 from divebook.engine.evolve import evolve
 from divebook.engine.instructions import Fact
 from divebook.engine.state import ExecutionState
-from divebook.errors import DivebookError
+from divebook.errors import DivebookError, StoreBusyError
 from divebook.events import Event
 from divebook.events.catalog import Payload
 from divebook.execution.clock import Clock, Ids
+from divebook.execution.patience import SHORTEST, longer
 from divebook.store.base import EventStore
 from divebook.store.batches import Batch
 from divebook.store.durability import Durability
@@ -35,6 +36,8 @@ CHECKPOINT_EVENTS = 2000
 CHECKPOINT_BYTES = 100
 """Bytes of a checkpoint that take as long to write as an event takes to be read and folded, with a margin of five."""
 NEVER = sys.maxsize
+PATIENCE_SECONDS = 2.0
+"""How long the store is busy before that is said; what people see at once is `Execution.held_up`."""
 MOST_IN_A_ROW = 8
 """Commits of a single path between two turns of the loop."""
 
@@ -47,6 +50,9 @@ class GroupCommit:
     It lives on one event loop and commits there: handing each commit to a thread would cost more than the commit. A
     path that nobody else shared the latest turn with does not wait for the end of its turn: it commits at once, a few
     times in a row, so that everybody else on the loop still gets their turn.
+
+    While the store is busy (its lock is held by another process, or the disk is full) everything stays in memory and is
+    tried again, in ever longer pauses: no run ends of it, and nothing begins that is not written.
     """
 
     def __init__(self, store: EventStore) -> None:
@@ -56,6 +62,9 @@ class GroupCommit:
         self._is_scheduled = False
         self._was_alone = False
         self._in_a_row = 0
+        self._pause, self._since, self._is_said = SHORTEST, 0.0, False
+        self.held_up: str | None = None
+        """Why nothing can be written at present; None if nothing is in the way."""
 
     def schedule(self, journal: Journal) -> None:
         """Have the journal's pending events written, at the end of this turn at the latest."""
@@ -73,12 +82,13 @@ class GroupCommit:
     @property
     def is_alone(self) -> bool:
         """Whether waiting for the end of the turn would most likely bring no company."""
-        return self._was_alone and not self._waiting and self._in_a_row < MOST_IN_A_ROW
+        return self._was_alone and not self._waiting and self._in_a_row < MOST_IN_A_ROW and self.held_up is None
 
     def commit_now(self) -> None:
-        """Write what is pending."""
+        """Write what is pending, unless the store is busy."""
         self._in_a_row += 1
-        self._write()
+        if self.held_up is None:
+            self._write()
 
     def _end_turn(self) -> None:
         self._is_scheduled = False
@@ -97,13 +107,37 @@ class GroupCommit:
         if not journals:
             return
         self._dirty = {}
+        batches = [journal.take_batch() for journal in journals]
         outcomes: Sequence[Exception | None]
         try:
-            outcomes = self.store.append_all([journal.take_batch() for journal in journals])
+            outcomes = self.store.append_all(batches)
+        except StoreBusyError as error:
+            for journal, batch in zip(journals, batches, strict=True):
+                journal.put_back(batch)
+            self._try_later(journals, error)
+            return
         except Exception as error:  # noqa: BLE001 - it is raised again by everyone who waits for the write
             outcomes = [error] * len(journals)
+        self._go_on()
         for journal, outcome in zip(journals, outcomes, strict=True):
             journal.committed(outcome)
+
+    def _try_later(self, journals: Sequence[Journal], error: StoreBusyError) -> None:
+        self._dirty = dict.fromkeys(journals)
+        loop = asyncio.get_running_loop()
+        self._since = loop.time() if self.held_up is None else self._since
+        self.held_up = str(error)
+        if not self._is_said and loop.time() - self._since >= PATIENCE_SECONDS:
+            self._is_said = True
+            _log.warning("%s. Executions wait for it and go on by themselves; what they did is kept in memory", error)
+        self._is_scheduled = True
+        loop.call_later(self._pause, self._end_turn)
+        self._pause = longer(self._pause)
+
+    def _go_on(self) -> None:
+        if self._is_said:
+            _log.warning("%s can be written again; executions go on", self.store.location)
+        self.held_up, self._pause, self._is_said = None, SHORTEST, False
 
 
 class Journal:
@@ -142,6 +176,11 @@ class Journal:
     def execution_id(self) -> str:
         """The execution this is the log of."""
         return self.state.execution_id
+
+    @property
+    def held_up(self) -> str | None:
+        """Why nothing can be written at present; None if nothing is in the way."""
+        return self._commit.held_up
 
     def record(self, data: Payload, path: str = "", step: str = "") -> Event:
         """Append a fact: it counts from now on, and is written at the end of this turn of the loop.
@@ -206,6 +245,12 @@ class Journal:
             self._token = FIRST_TOKEN
         self._pending = []
         return batch
+
+    def put_back(self, batch: Batch) -> None:
+        """Take back what could not be written yet, to be written before what was recorded since; for `GroupCommit`."""
+        self._pending = [*batch.events, *self._pending]
+        if batch.acquire is not None:
+            self._token = None
 
     def committed(self, error: Exception | None) -> None:
         """Hear how the write went; for `GroupCommit`."""

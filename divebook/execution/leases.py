@@ -3,11 +3,110 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
+from divebook.errors import DivebookError, LeaseHeldError, StoreBusyError
 from divebook.store.base import EventStore
 from divebook.store.leases import LEASE_SECONDS, Lease
+from divebook.store.owner import Owner
 
 HEARTBEAT_SECONDS = LEASE_SECONDS / 3
+_log = logging.getLogger(__name__)
+
+
+class Hands:
+    """What this process really does with the leases in its name.
+
+    A lease of this process that nothing here drives was left by a Ctrl-C or a loop that died: `take` has it at once,
+    where everybody else waits until it expires (test_a_lease_that_this_process_left_undriven_is_taken_at_once).
+    """
+
+    def __init__(self) -> None:
+        self._driven: set[tuple[str, int]] = set()
+        self._taking: dict[str, int] = {}
+        """Execution to the thread that is about to drive it."""
+
+    def drive(self, lease: Lease) -> None:
+        """Note that the engine drives an execution under a lease."""
+        self._driven.add((lease.execution_id, lease.token))
+        self._taking.pop(lease.execution_id, None)
+
+    def rest(self, lease: Lease) -> None:
+        """Note that nothing drives it under that lease any more."""
+        self._driven.discard((lease.execution_id, lease.token))
+
+    def clear(self) -> None:
+        """Forget all: the loop that drove them is gone."""
+        self._driven.clear()
+        self._taking.clear()
+
+    def take(self, store: EventStore, execution_id: str, *, by_force: bool = False) -> Lease:
+        """Acquire an execution; with `by_force` also from somebody who drives it.
+
+        Raises
+        ------
+        LeaseHeldError
+            Somebody drives it, perhaps this very process.
+        """
+        me, owner = threading.get_ident(), Owner.current()
+        before = self._taking.get(execution_id)
+        try:
+            lease = store.acquire(execution_id, owner)
+        except LeaseHeldError:
+            held = _present_lease(store, execution_id)
+            if held is not None and not by_force and not self.is_left(held):
+                raise
+            lease = store.acquire(execution_id, owner, now=None if held is None else held.expires_at + 1)
+        if before is None or before == me or not _is_alive(before):
+            self._taking[execution_id] = me
+        return lease
+
+    @contextmanager
+    def taking(self, store: EventStore, execution_id: str, *, by_force: bool = False) -> Iterator[Lease]:
+        """Acquire an execution for the block, which has it driven; where the block raises it is given back."""
+        me = threading.get_ident()
+        self._taking.setdefault(execution_id, me)
+        lease: Lease | None = None
+        try:
+            lease = self.take(store, execution_id, by_force=by_force)
+            yield lease
+        except BaseException:
+            if lease is not None and not self._drives(lease):
+                with suppress(DivebookError):  # it expires, or is taken from this process's hands
+                    store.release(lease)
+            raise
+        finally:
+            if self._taking.get(execution_id) == me:
+                self._taking.pop(execution_id, None)
+
+    def _drives(self, lease: Lease) -> bool:
+        return (lease.execution_id, lease.token) in self._driven
+
+    def is_left(self, lease: Lease) -> bool:
+        """Return whether a lease is this process's own, and nothing here drives or is about to drive it."""
+        if self._drives(lease) or not lease.owner.is_same_process(Owner.current()):
+            return False
+        thread = self._taking.get(lease.execution_id)
+        return thread is None or thread == threading.get_ident() or not _is_alive(thread)
+
+    def left(self, store: EventStore) -> list[str]:
+        """Return the executions with a lease of this process that nothing drives."""
+        return [lease.execution_id for lease in store.leases() if lease.is_live() and self.is_left(lease)]
+
+
+def _present_lease(store: EventStore, execution_id: str) -> Lease | None:
+    return next((lease for lease in store.leases() if lease.execution_id == execution_id), None)
+
+
+def _is_alive(ident: int) -> bool:
+    return any(thread.ident == ident for thread in threading.enumerate())
+
+
+HANDS = Hands()
+"""Those of this process."""
 
 
 class LeaseKeeper:
@@ -26,19 +125,40 @@ class LeaseKeeper:
         """Renew a lease from now on."""
         self._held[lease.execution_id] = lease
         if self._heartbeat is None or self._heartbeat.done():
-            self._heartbeat = asyncio.get_running_loop().create_task(self._beat())
+            self._heartbeat = asyncio.get_running_loop().create_task(self._beat(), name="divebook-leases")
 
     def release(self, lease: Lease) -> None:
-        """Give a lease back, so that others need not wait until it expires."""
-        if self._held.pop(lease.execution_id, None) is not None and not self._store.closed:
+        """Give a lease back, so that others need not wait until it expires.
+
+        Raises
+        ------
+        StoreBusyError
+            Not now; it is renewed until it could be given back.
+        """
+        if lease.execution_id in self._held and not self._store.closed:
             self._store.release(lease)
+        self.forget(lease)
+
+    def forget(self, lease: Lease) -> None:
+        """Renew a lease no more."""
+        self._held.pop(lease.execution_id, None)
+        if not self._held and self._heartbeat is not None:
+            self._heartbeat.cancel()
+            self._heartbeat = None
 
     async def _beat(self) -> None:
         while self._held:
             await asyncio.sleep(HEARTBEAT_SECONDS)
             if self._store.closed:
                 return
-            held = list(self._held.values())
-            for lease, is_held in zip(held, self._store.renew(held), strict=True):
-                if not is_held:
-                    self._held.pop(lease.execution_id, None)
+            self._renew(list(self._held.values()))
+
+    def _renew(self, held: list[Lease]) -> None:
+        try:
+            renewed = self._store.renew(held)
+        except StoreBusyError as error:  # nobody else can write either, so nobody can take them yet
+            _log.info("leases could not be renewed: %s", error)
+            return
+        for lease, is_held in zip(held, renewed, strict=True):
+            if not is_held:
+                self._held.pop(lease.execution_id, None)

@@ -42,6 +42,10 @@ class Owner:
         pid = os.getpid()
         return cls(socket.gethostname(), pid, _own_start(pid), name or Path(sys.argv[0]).name or "python", this_boot())
 
+    def is_same_process(self, other: Owner) -> bool:
+        """Return whether two owners are one process, whatever they are called."""
+        return (self.host, self.pid, self.started, self.boot) == (other.host, other.pid, other.started, other.boot)
+
     def has_died(self) -> bool:
         """Return whether the process is certainly gone; False for one that cannot be seen from here."""
         here = this_boot()

@@ -141,12 +141,14 @@ def test_a_log_that_cannot_be_written_ends_the_run_with_the_stores_error_and_kee
     assert all(calls.count(n) == 1 for n in range(len(done)))
 
 
-def test_an_unexpected_error_of_the_store_reaches_whoever_waits():
+def test_an_unexpected_error_of_the_store_reaches_whoever_starts_and_whoever_waits():
     class Broken(MemoryStore):
         def append_all(self, batches):
             raise ZeroDivisionError("a fault in the store")
 
-    execution = environment(store=Broken()).start(Workflow("w", [Step("a", script="1")]))
+    execution = environment(store=Broken()).create(Workflow("w", [Step("a", script="1")]))
+    with pytest.raises(ZeroDivisionError, match="a fault in the store"):
+        execution.start()
     with pytest.raises(ZeroDivisionError, match="a fault in the store"):
         execution.wait(20)
 

@@ -72,6 +72,11 @@ def set_durability(connection: sqlite3.Connection, durability: Durability) -> No
     connection.execute(f"PRAGMA synchronous = {_SYNCHRONOUS[durability]}")
 
 
+def wait_in_turns(connection: sqlite3.Connection) -> None:
+    """Let SQLite itself wait for nothing from now on: `divebook.store.sqlite.transactions.Turn` does."""
+    connection.execute("PRAGMA busy_timeout = 0")
+
+
 def _set_up_remote(connection: sqlite3.Connection, path: Path, network: str) -> None:
     # Without a write-ahead log, anything less than FULL may damage the file when the power fails.
     _patiently(lambda: connection.execute("PRAGMA journal_mode = TRUNCATE"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
+import threading
 import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict
@@ -35,13 +36,20 @@ from divebook.store.records import Beginning, ExecutionRecord, Wanted
 from divebook.store.sqlite import blobs, checkpoints, deletion, leases, messages
 from divebook.store.sqlite.audit import find_faults, load_stored
 from divebook.store.sqlite.compact import EventTypes, pack_id
-from divebook.store.sqlite.connections import Readers, open_reader, open_writer, set_durability, why_read_only
+from divebook.store.sqlite.connections import (
+    Readers,
+    open_reader,
+    open_writer,
+    set_durability,
+    wait_in_turns,
+    why_read_only,
+)
 from divebook.store.sqlite.faults import translated
 from divebook.store.sqlite.filesystem import network_type
 from divebook.store.sqlite.open_log import OpenLog
 from divebook.store.sqlite.rows import RECORD, RECORDS, Log, first_line, line_after, load_events, load_line, load_record
 from divebook.store.sqlite.schema import check_current, migrate, place_of, places_of
-from divebook.store.sqlite.transactions import OpenFile, Transaction, at_one_moment
+from divebook.store.sqlite.transactions import OpenFile, Transaction, Turn, at_one_moment
 from divebook.store.upkeep import StoredBlob, StoredLog
 
 _INSERT_EXECUTION = """
@@ -102,6 +110,7 @@ class SqliteStore(EventStore):
         self.location = str(self.path)
         self.durability: Durability = durability
         self._process = os.getpid()
+        self._free = threading.Condition(self._lock)
         self._types = EventTypes(self.location)
         self._logs: dict[str, OpenLog] = {}
         self._warned: set[str] = set()
@@ -128,6 +137,7 @@ class SqliteStore(EventStore):
         except BaseException:
             writer.close()
             raise
+        wait_in_turns(writer)
         self._writer, self._watch = writer, messages.Watch(writer)
         weakref.finalize(self, writer.close)  # for a store that is dropped without being closed
 
@@ -163,11 +173,12 @@ class SqliteStore(EventStore):
                 f"nothing can be written to {self.location}: {self.read_only}. Make it writable, or choose another"
             )
         wanted = self.durability if durability is None or self._network else durability
-        if wanted != self._present:
-            with translated(self.location):
-                set_durability(self._writer, wanted)
+        return Transaction(self._writer, self._file, Turn(self._free, lambda: self._set_durability(wanted)))
+
+    def _set_durability(self, wanted: Durability) -> None:
+        if self._writer is not None and wanted != self._present:
+            set_durability(self._writer, wanted)
             self._present = wanted
-        return Transaction(self._writer, self._file)
 
     def _write(self, batches: Sequence[PreparedBatch]) -> list[Refusal | None]:
         rows: list[tuple[Any, ...]] = []

@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
 from divebook.errors import StoreError
+from divebook.store.sqlite import connections
 from divebook.store.sqlite.faults import translate
+
+LOOP_SECONDS = 0.05
+"""How long an event loop waits for another process: it comes again later, and others have their turn meanwhile."""
+PAUSE_SECONDS = 0.005
 
 
 class Transaction:
     """``BEGIN IMMEDIATE`` ... ``COMMIT``, undone by any exception, KeyboardInterrupt included."""
 
-    __slots__ = ("_connection", "_file")
+    __slots__ = ("_connection", "_file", "_turn")
 
-    def __init__(self, connection: sqlite3.Connection, file: OpenFile) -> None:
+    def __init__(self, connection: sqlite3.Connection, file: OpenFile, turn: Turn) -> None:
         self._connection = connection
         self._file = file
+        self._turn = turn
 
     def __enter__(self) -> sqlite3.Cursor:
         try:
             if self._connection.in_transaction:  # a KeyboardInterrupt came between BEGIN and the block
                 self._connection.execute("ROLLBACK")
-            cursor = self._connection.execute("BEGIN IMMEDIATE")
+            cursor = self._turn.begin(self._connection)
         except sqlite3.Error as error:
             self._file.check_in_place()
             raise translate(error, str(self._file.path)) from error
@@ -58,6 +67,43 @@ def at_one_moment(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection
     finally:
         if connection.in_transaction:  # an error may have ended it already; COMMIT would raise that once more
             connection.execute("ROLLBACK")
+
+
+class Turn:
+    """Waits until no other process writes, with the store's lock free meanwhile.
+
+    SQLite's own waiting would keep the lock, and with it the engine's loop, for as long as another thread waits for
+    another process (test_a_thread_that_waits_for_the_file_does_not_hold_up_the_loop).
+    """
+
+    __slots__ = ("_free", "_prepare")
+
+    def __init__(self, free: threading.Condition, prepare: Callable[[], object]) -> None:
+        self._free, self._prepare = free, prepare
+
+    def begin(self, connection: sqlite3.Connection) -> sqlite3.Cursor:
+        """Begin a transaction; call it with the store's lock held."""
+        deadline: float | None = None
+        while True:
+            self._prepare()  # each time: another thread may have written in between
+            try:
+                return connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                    raise
+                deadline = deadline or time.monotonic() + _patience()
+                if time.monotonic() > deadline:
+                    raise
+            self._free.wait(PAUSE_SECONDS)
+
+
+def _patience() -> float:
+    """Return how many seconds the caller may be held up."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return connections.BUSY_SECONDS
+    return LOOP_SECONDS
 
 
 class OpenFile:

@@ -1,0 +1,314 @@
+"""One execution as this process knows it: its definition and state, and what drives it here, on the engine's loop.
+
+`divebook.execution.control` finds and makes drivers and decides what may be done with them; a driver only does it.
+Whatever sets one going, or stops it, happens on the engine's thread in one piece: a Ctrl-C, which Python raises in the
+main thread, comes before it or after it (test_interrupts_at_any_moment_leave_nothing_stuck).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from divebook.engine.evolve import fold
+from divebook.engine.inbox import facts_of, questions_of
+from divebook.engine.state import ExecutionState
+from divebook.errors import ExecutionError, LeaseHeldError, StoreError
+from divebook.events import catalog
+from divebook.execution.clock import Chance, Clock, Ids
+from divebook.execution.context import STRAND
+from divebook.execution.engine_thread import ENGINE, Desk
+from divebook.execution.farewell import FAREWELL
+from divebook.execution.journal import FIRST_TOKEN, Journal
+from divebook.execution.leases import HANDS
+from divebook.execution.patience import until_written
+from divebook.execution.runner import Runner
+from divebook.execution.step_run import Services
+from divebook.questions import Question
+from divebook.store.base import EventStore
+from divebook.store.durability import Durability
+from divebook.store.leases import Lease
+from divebook.store.owner import Owner
+from divebook.workflow.definition import Workflow
+from divebook.workflow.functions import CURRENT
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a driver is given from above."""
+
+    services: Services
+    clock: Clock
+    chance: Chance
+    came_to_rest: Callable[[Driver], Awaitable[None]]
+    """Awaited when an execution has ended, or rests, and this process drives it no more."""
+
+
+class Driver:
+    """One execution, live or past."""
+
+    def __init__(self, workflow: Workflow, state: ExecutionState, store: EventStore) -> None:
+        self.workflow, self.store = workflow, store
+        self.opening: catalog.ExecutionStarted | None = None
+        """What its log begins with, while it is pending."""
+        self.durability: Durability | None = None
+        """How its events are written; None as the store does by default."""
+        self.damage: StoreError | None = None
+        """What is wrong with the event after those that this was read from; None if the whole log can be read."""
+        self._state, self._is_stored, self._written = state, True, state.last_sequence
+        self._journal: Journal | None = None
+        self._runner: Runner | None = None
+        self._desk: Desk | None = None
+        self._future: Future[None] | None = None
+        self._is_driving = False
+        self._process = os.getpid()
+        self._cancel_reason: str | None = None
+        self._pause_reason: str | None = None
+
+    # --- what it is ------------------------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        """``exec_...``."""
+        return self.state.execution_id
+
+    @property
+    def state(self) -> ExecutionState:
+        """The fold of the log so far; an immutable snapshot."""
+        journal = self._journal
+        return journal.state if journal is not None else self._state
+
+    @property
+    def status(self) -> str:
+        """Pending, running, waiting ..."""
+        return self.state.status
+
+    @property
+    def is_live(self) -> bool:
+        """Whether this process is driving it now."""
+        return self._future is not None and not self.was_forked and not self._future.done()
+
+    @property
+    def was_driven(self) -> bool:
+        """Whether this process drives it, or has driven it."""
+        return self._future is not None and not self.was_forked
+
+    @property
+    def was_forked(self) -> bool:
+        """Whether this is a copy in a forked process, where nothing of it can go on."""
+        return self._process != os.getpid()
+
+    @property
+    def held_up(self) -> str | None:
+        """Why nothing can be written at present; None if nothing is in the way."""
+        journal = self._journal
+        return None if journal is None else journal.held_up
+
+    @property
+    def written(self) -> int:
+        """Sequence number of the last event that the store is known to hold."""
+        journal = self._journal
+        if journal is not None:
+            return journal.written
+        return self._state.last_sequence if self._is_stored else self._written
+
+    @property
+    def interrupts(self) -> list[Question]:
+        """The questions that wait for an answer, oldest first; one whose answer is kept is none of them."""
+        return [asked for asked in self.questions.values() if asked.is_open]
+
+    @property
+    def questions(self) -> dict[str, Question]:
+        """Every question ever asked, by id, oldest first; an answer that is kept counts before the log has it."""
+        state = self.state
+        is_open = any(asked.is_open for asked in state.interrupts.values()) and not self.store.closed
+        return questions_of(state, self.store.inbox(self.id, state.taken) if is_open else ())
+
+    def driving(self) -> Future[None]:
+        """Return what is done when this process has driven it to its end, or to rest."""
+        if self._future is None or self.was_forked:
+            if not self.state.is_over:
+                advice = "start it first" if self.opening is not None else "resume it, or answer its question, first"
+                if self._future is not None:
+                    advice = f"wait for it in process {self._process}, from which this one was forked"
+                raise ExecutionError(f"execution {self.id} is not running in this process; {advice}")
+            self._future, self._process = Future(), os.getpid()
+            self._future.set_result(None)
+        return self._future
+
+    def refresh(self) -> Driver:
+        """Read on in the log if another process has written to it."""
+        if not self.is_live:
+            self._state, self._is_stored = self._newest(), True
+        return self
+
+    def _newest(self) -> ExecutionState:
+        """Return the state up to the last event of the store."""
+        known = self._state if self._is_stored else ExecutionState(self.id)
+        is_pending = self._is_stored and not known.last_sequence
+        return known if is_pending else fold(self.id, self.store.read(self.id, known.last_sequence), known)
+
+    async def durable(self) -> None:
+        """Return when everything recorded so far is written."""
+        if self._journal is not None:
+            await self._journal.durable()
+
+    # --- driving it; all of this happens on the engine's loop ------------------------------------------------------
+
+    def begin(self, given: Surroundings) -> Future[None]:
+        """Drive a pending execution from now on; return what is done once the store knows it."""
+        if self.opening is None:
+            raise ExecutionError(f"execution {self.id} is {self.status}; only a pending one can be started")
+        held, begun = Lease(self.id, FIRST_TOKEN, Owner.current(), expires_at=0), Future[None]()
+        journal = self._open_journal(given, None)
+        journal.record(self.opening)
+        self._set_going(self._run(given, journal, held, begun), held)
+        return begun
+
+    def go_on(self, given: Surroundings, resumed: catalog.ExecutionResumed, lease: Lease) -> None:
+        """Drive an execution that the store knows from now on."""
+        journal = self._open_journal(given, lease)
+        journal.record(resumed)
+        self._set_going(self._run(given, journal, lease), lease)
+
+    def begin_cancellation(self, given: Surroundings, reason: str, lease: Lease) -> None:
+        """Record that an execution which this process does not drive is cancelled."""
+        journal = self._open_journal(given, lease)
+        self._set_going(self._record_cancellation(given, journal, reason, lease), lease)
+
+    def _set_going(self, work: Coroutine[Any, Any, None], held: Lease) -> None:
+        HANDS.drive(held)  # from here on in one piece: whoever finds the lease finds it driven
+        self._future, self._process, self._is_driving = ENGINE.promise(work), os.getpid(), True
+        FAREWELL.mind(self)
+
+    def cancel(self, reason: str) -> bool:
+        """Stop it; return False if this process drives it no more."""
+        if self._is_driving and not self.was_forked:
+            self._cancel_reason = self._cancel_reason or reason
+            self._pass_on()
+        return self._is_driving
+
+    def pause(self, reason: str) -> bool:
+        """Let nothing more begin; return False if this process drives it no more."""
+        if self._is_driving:
+            self._pause_reason = self._pause_reason or reason
+            self._pass_on()
+        return self._is_driving
+
+    @property
+    def looks_again(self) -> bool:
+        """Whether it will look into its inbox once more, or takes what comes at once."""
+        return self._is_driving
+
+    def _pass_on(self) -> None:
+        """Let the runner know that it is to be cancelled or paused; between two runners it waits for the next one."""
+        if self._runner is not None and self._cancel_reason is not None:
+            self._runner.cancel(self._cancel_reason)
+        elif self._runner is not None and self._pause_reason is not None:
+            self._runner.pause(self._pause_reason)
+
+    async def _run(self, given: Surroundings, journal: Journal, held: Lease, begun: Future[None] | None = None) -> None:
+        """Drive it until it has ended or rests, and on if something came while it was coming to rest."""
+        STRAND.set("")  # another execution may have started this one, from among its own calls
+        CURRENT.set(None)
+        try:
+            await self._drive_once(given, journal, held, begun)
+            while (again := await self._taken_up_again()) is not None:
+                journal = self._open_journal(given, again)
+                journal.record(catalog.ExecutionResumed(self._state.status))
+                await self._drive_once(given, journal, again)
+        finally:
+            self._rest()
+        await given.came_to_rest(self)
+
+    def _rest(self) -> None:
+        self._is_driving, self._cancel_reason, self._pause_reason, self._desk = False, None, None, None
+
+    async def _drive_once(
+        self, given: Surroundings, journal: Journal, held: Lease, begun: Future[None] | None = None
+    ) -> None:
+        desk = self._present_desk()
+        self._runner = Runner(journal, self.workflow, given.services, given.chance)
+        self._pass_on()
+        desk.keeper.keep(held)
+        try:
+            if begun is not None:
+                await _durable(journal, begun)
+            desk.mailroom.admit(self.id, self._runner)
+            await self._runner.run()
+        finally:
+            desk.mailroom.dismiss(self.id)
+            self._settle(journal)
+            await self._give_back(desk, held)
+
+    def _settle(self, journal: Journal) -> None:
+        """Keep the last state, once nothing more is written; without its log it may not be what is stored."""
+        self._state, self._is_stored, self._written = journal.state, journal.error is None, journal.written
+        self._journal, self._runner = None, None
+
+    async def _give_back(self, desk: Desk, held: Lease) -> None:
+        """Let others have the execution; the event that ends one has given its lease back already."""
+        if self._is_stored and self._state.is_over:
+            desk.keeper.forget(held)
+        else:
+            await until_written(lambda: desk.keeper.release(held))
+        HANDS.rest(held)
+
+    async def _taken_up_again(self) -> Lease | None:
+        """Take the lease again if there is something to do that came after the last look."""
+        if not self._has_come():
+            return None
+        try:
+            lease = await until_written(lambda: HANDS.take(self.store, self.id))
+        except LeaseHeldError:  # who sent it takes care of it
+            return None
+        HANDS.drive(lease)
+        self._state = self._newest()
+        if self._has_come():
+            return lease
+        await until_written(lambda: self.store.release(lease))
+        HANDS.rest(lease)
+        return None
+
+    def _has_come(self) -> bool:
+        if self._state.is_over or not self._is_stored:
+            return False
+        if self._cancel_reason is not None:
+            return True
+        return not self._state.paused and bool(facts_of(self._state, self.store.inbox(self.id, self._state.taken)))
+
+    async def _record_cancellation(self, given: Surroundings, journal: Journal, reason: str, held: Lease) -> None:
+        try:
+            for path in journal.state.active_paths():
+                journal.record(catalog.PathCancelled(reason), path.id)
+            journal.record(catalog.ExecutionCancelled(reason))
+            await journal.durable()
+        finally:
+            self._settle(journal)
+            HANDS.rest(held)
+            self._rest()
+        await given.came_to_rest(self)
+
+    def _open_journal(self, given: Surroundings, lease: Lease | None) -> Journal:
+        token = None if lease is None else lease.token
+        commit, ids = self._present_desk().commit, Ids(given.clock, given.chance)
+        self._journal = Journal(self._newest(), commit, given.clock, ids, token=token, durability=self.durability)
+        return self._journal
+
+    def _present_desk(self) -> Desk:
+        if self._desk is None:
+            self._desk = ENGINE.desk(self.store)
+        return self._desk
+
+
+async def _durable(journal: Journal, begun: Future[None]) -> None:
+    """Return when the beginning is in the store: messages can be sent to the execution from then on."""
+    try:
+        await journal.durable()
+    except BaseException as error:
+        begun.set_exception(error)
+        raise
+    begun.set_result(None)

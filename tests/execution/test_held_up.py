@@ -1,0 +1,194 @@
+"""A store that cannot be written to for a while: executions stand still, say so, and go on by themselves."""
+
+import asyncio
+import random
+import sqlite3
+import threading
+from contextlib import closing
+
+import pytest
+
+from divebook import Environment, MemoryStore, SqliteStore, Step, Workflow
+from divebook.errors import FencedError, StoreBusyError
+from divebook.execution import journal
+from divebook.steps.actions import Action
+from tests.execution.worlds import Calls, Gate, environment
+
+PAYING = Workflow("w", [Step("pay", action="gate", store="paid"), Step("after", script="1", store="n")])
+
+
+class Busy(MemoryStore):
+    """Refuses everything that writes while `refusals` last."""
+
+    def __init__(self):
+        super().__init__()
+        self.refusals, self.refused = 0, threading.Event()
+
+    def _refuse(self):
+        if self.refusals:
+            self.refusals -= 1
+            self.refused.set()
+            raise StoreBusyError("the disk is full. Free some space")
+
+    def _write(self, batches):
+        self._refuse()
+        return super()._write(batches)
+
+    def _renew(self, held, until):
+        self._refuse()
+        return super()._renew(held, until)
+
+    def _release(self, lease):
+        self._refuse()
+        return super()._release(lease)
+
+    def _acquire(self, *given):
+        self._refuse()
+        return super()._acquire(*given)
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch):
+    monkeypatch.setattr("divebook.execution.patience.LONGEST", 0.001)
+    monkeypatch.setattr(journal, "SHORTEST", 0.001)
+    monkeypatch.setattr("divebook.execution.patience.SHORTEST", 0.001)
+
+
+@pytest.mark.parametrize("refusals", [1, 2, 7, 40])
+def test_a_busy_store_ends_no_run_and_nothing_is_done_twice(refusals):
+    gate, calls = Gate(), Calls()
+    world = environment(store=Busy(), actions=[gate.action(), calls.action()])
+    paying = Workflow("w", [Step("pay", action="gate"), Step("note", action="note", parameters={"value": 1})])
+    executions = [world.start(paying) for _ in range(3)]
+    assert gate.reached.wait(20)
+    world.store.refusals = refusals
+    gate.opened.set()
+    assert [execution.wait(20).status for execution in executions] == ["completed"] * 3
+    assert calls == [1, 1, 1]
+    kinds = [event.event_type for event in executions[0].history()]
+    assert kinds.count("operation_started") == kinds.count("operation_completed") == 2
+    assert world.store.leases() == []
+
+
+def test_an_execution_says_what_holds_it_up(monkeypatch, caplog):
+    monkeypatch.setattr(journal, "PATIENCE_SECONDS", 0.0)
+    gate = Gate()
+    world = environment(store=Busy(), actions=[gate.action()])
+    execution = world.start(PAYING)
+    assert gate.reached.wait(20)
+    assert execution.held_up is None
+    world.store.refusals = 10**9
+    gate.opened.set()
+    assert world.store.refused.wait(20)
+    with pytest.raises(TimeoutError):
+        execution.wait(0.05)
+    assert execution.held_up == "the disk is full. Free some space"
+    world.store.refusals = 0
+    execution.wait(20)
+    assert (execution.status, execution.held_up) == ("completed", None)
+    said = [record.getMessage() for record in caplog.records]
+    assert said[0].startswith("the disk is full. Free some space. Executions wait for it and go on by themselves")
+    assert said[1] == "memory: can be written again; executions go on"
+    assert len(said) == 2
+
+
+def test_an_execution_begins_as_soon_as_there_is_room():
+    store = Busy()
+    store.refusals = 5
+    assert environment(store=store).start(Workflow("w", [Step("a", script="1")])).wait(20).status == "completed"
+
+
+@pytest.mark.parametrize("refusals", [1, 5])
+def test_what_comes_while_the_lease_cannot_be_given_back_is_not_forgotten(refusals):
+    world = environment(store=Busy())
+    execution = world.create(Workflow("w", [Step("a", "wait", signal="go")]))
+
+    def hold_up(_, events):
+        if any(event.event_type == "operation_started" for event in events):
+            world.store.refusals = refusals
+
+    world.store.subscribe(hold_up)
+    execution.start()
+    assert world.store.refused.wait(20)
+    execution.signal("go", 1)
+    assert execution.wait(20).status in ("completed", "waiting")
+    if execution.status == "waiting":
+        assert world.execution(execution.id).wait(20).status == "completed"
+
+
+def test_who_lost_its_lease_while_the_store_was_busy_does_not_go_on():
+    gate = Gate()
+    world = environment(store=Busy(), actions=[gate.action()])
+    execution = world.start(PAYING)
+    assert gate.reached.wait(20)
+    (lease,) = world.store.leases()
+    with world.store._lock:  # nobody writes before the refusals are over and somebody else has the lease
+        gate.opened.set()
+        world.store.acquire(execution.id, lease.owner, now=lease.expires_at + 1)
+        world.store.refusals = 3
+    with pytest.raises(FencedError):
+        execution.wait(20)
+
+
+def locked(path):
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    return closing(other)
+
+
+def test_a_locked_file_is_waited_for(tmp_path):
+    gate = Gate()
+    with SqliteStore(tmp_path / "s.db") as store:
+        world = Environment(store=store, actions=[gate.action()], workflows=[PAYING])
+        execution = world.start("w")
+        assert gate.reached.wait(20)
+        with locked(tmp_path / "s.db"):
+            gate.opened.set()
+            with pytest.raises(TimeoutError):
+                execution.wait(0.3)
+            assert "is locked" in execution.held_up
+        assert execution.wait(20).status == "completed"
+
+
+def test_a_full_disk_is_waited_for(tmp_path):
+    gate = Gate()
+    grow = Action("grow", lambda: random.Random(1).randbytes(100_000).hex())
+    growing = Workflow("w", [Step("pay", action="gate"), Step("grow", action="grow", store="n")])
+    with SqliteStore(tmp_path / "s.db") as store:
+        world = Environment(store=store, actions=[gate.action(), grow], workflows=[growing])
+        execution = world.start("w")
+        assert gate.reached.wait(20)
+        pages = store._writer.execute("PRAGMA page_count").fetchone()[0]
+        store._writer.execute(f"PRAGMA max_page_count = {pages + 4}")
+        gate.opened.set()
+        with pytest.raises(TimeoutError):
+            execution.wait(0.3)
+        assert "full" in execution.held_up
+        store._writer.execute("PRAGMA max_page_count = 1000000")
+        assert execution.wait(20).status == "completed"
+
+
+def test_a_thread_that_waits_for_the_file_does_not_hold_up_the_loop(tmp_path):
+    ticks = []
+
+    async def tick():
+        for _ in range(20):
+            await asyncio.sleep(0.01)
+            ticks.append(None)
+
+    with SqliteStore(tmp_path / "s.db") as store:
+        world = Environment(store=store, actions=[Action("tick", tick)])
+        asked = world.start(Workflow("ask", [Step("a", ask="Go?")])).wait(20)
+        gate = Gate()
+        other = Environment(store="memory:", actions=[Action("tick", tick), gate.action()])
+        ticking = other.start(Workflow("w", [Step("g", action="gate"), Step("a", action="tick")]))
+        assert gate.reached.wait(20)
+        with locked(tmp_path / "s.db"):
+            answering = threading.Thread(target=asked.answer, args=(asked.interrupts[0].interrupt_id, "yes"))
+            answering.start()
+            gate.opened.set()
+            assert ticking.wait(20).status == "completed"
+            assert answering.is_alive()
+        answering.join(20)
+        asked = world.execution(asked.id)
+        assert (asked.wait(20) if asked.is_live else asked).status == "completed"
