@@ -42,7 +42,7 @@ from divebook.events.codec import storable
 from divebook.execution.children import running_children
 from divebook.execution.clock import MICROSECONDS, Chance, Clock, Ids
 from divebook.execution.definitions import recorded_workflow, workflow_in
-from divebook.execution.driver import Driver, Surroundings
+from divebook.execution.driver import Driver, Means
 from divebook.execution.engine_thread import ENGINE
 from divebook.execution.leases import HANDS
 from divebook.execution.patience import until_written
@@ -93,7 +93,7 @@ class Control:
         self._alarms: dict[str, asyncio.Future[None]] = {}
         self.texts = TextStreams()
         """What models write in these executions."""
-        self._surroundings = Surroundings(services(self), clock, chance, self._came_to_rest)
+        self._means = Means(services(self), clock, chance, self._came_to_rest)
 
     # --- starting and finding --------------------------------------------------------------------------------------
 
@@ -117,7 +117,7 @@ class Control:
         if driver.opening is None or driver.was_driven:
             raise ExecutionError(f"execution {driver.id} is {driver.status}; only a pending one can be started")
         self._known[driver.id] = driver
-        begun = ENGINE.call(lambda: driver.begin(self._surroundings))
+        begun = ENGINE.call(lambda: driver.begin(self._means))
         if not ENGINE.is_current():
             begun.result()
         elif (commit := ENGINE.desk(self.store).commit).held_up is None:
@@ -127,7 +127,7 @@ class Control:
         """Drive an execution on."""
         resumed = catalog.ExecutionResumed(driver.status, bounds)
         self._known[driver.id] = driver
-        ENGINE.call(lambda: driver.go_on(self._surroundings, resumed, lease))
+        ENGINE.call(lambda: driver.go_on(self._means, resumed, lease))
 
     def find(self, execution_id: str) -> Driver:
         """Return an execution, live or past; the beginning of an id is enough where it is unique."""
@@ -267,7 +267,7 @@ class Control:
         except ExecutionNotFoundError:
             workflow, started, durability = opening()
             driver = self.create(workflow, started, durability, child)
-            driver.begin(self._surroundings)
+            driver.begin(self._means)
         if not driver.is_live:
             await until_written(lambda: self.go_on(driver, again=again))
         if driver.is_live:
@@ -384,7 +384,7 @@ class Control:
         _refuse_over(driver.refresh())
         with HANDS.taking(self.store, driver.id, by_force=True) as lease:
             _refuse_over(driver.refresh(), "meanwhile ")
-            ENGINE.call(lambda: driver.begin_cancellation(self._surroundings, reason, lease))
+            ENGINE.call(lambda: driver.begin_cancellation(self._means, reason, lease))
         return driver
 
     def pause(self, driver: Driver, reason: str = PAUSED) -> None:

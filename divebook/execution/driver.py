@@ -37,7 +37,7 @@ from divebook.workflow.functions import CURRENT
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class Means:
     """What a driver is given from above."""
 
     services: Services
@@ -158,7 +158,7 @@ class Driver:
 
     # --- driving it; all of this happens on the engine's loop ------------------------------------------------------
 
-    def begin(self, given: Surroundings) -> Future[None]:
+    def begin(self, given: Means) -> Future[None]:
         """Drive a pending execution from now on; return what is done once the store knows it."""
         if self.opening is None:
             raise ExecutionError(f"execution {self.id} is {self.status}; only a pending one can be started")
@@ -168,13 +168,13 @@ class Driver:
         self._set_going(self._run(given, journal, held, begun), held)
         return begun
 
-    def go_on(self, given: Surroundings, resumed: catalog.ExecutionResumed, lease: Lease) -> None:
+    def go_on(self, given: Means, resumed: catalog.ExecutionResumed, lease: Lease) -> None:
         """Drive an execution that the store knows from now on."""
         journal = self._open_journal(given, lease)
         journal.record(resumed)
         self._set_going(self._run(given, journal, lease), lease)
 
-    def begin_cancellation(self, given: Surroundings, reason: str, lease: Lease) -> None:
+    def begin_cancellation(self, given: Means, reason: str, lease: Lease) -> None:
         """Record that an execution which this process does not drive is cancelled."""
         journal = self._open_journal(given, lease)
         self._set_going(self._record_cancellation(given, journal, reason, lease), lease)
@@ -210,7 +210,7 @@ class Driver:
         elif self._runner is not None and self._pause_reason is not None:
             self._runner.pause(self._pause_reason)
 
-    async def _run(self, given: Surroundings, journal: Journal, held: Lease, begun: Future[None] | None = None) -> None:
+    async def _run(self, given: Means, journal: Journal, held: Lease, begun: Future[None] | None = None) -> None:
         """Drive it until it has ended or rests, and on if something came while it was coming to rest."""
         STRAND.set("")  # another execution may have started this one, from among its own calls
         CURRENT.set(None)
@@ -227,9 +227,7 @@ class Driver:
     def _rest(self) -> None:
         self._is_driving, self._cancel_reason, self._pause_reason, self._desk = False, None, None, None
 
-    async def _drive_once(
-        self, given: Surroundings, journal: Journal, held: Lease, begun: Future[None] | None = None
-    ) -> None:
+    async def _drive_once(self, given: Means, journal: Journal, held: Lease, begun: Future[None] | None = None) -> None:
         desk = self._present_desk()
         self._runner = Runner(journal, self.workflow, given.services, given.chance)
         self._pass_on()
@@ -280,7 +278,7 @@ class Driver:
             return True
         return not self._state.paused and bool(facts_of(self._state, self.store.inbox(self.id, self._state.taken)))
 
-    async def _record_cancellation(self, given: Surroundings, journal: Journal, reason: str, held: Lease) -> None:
+    async def _record_cancellation(self, given: Means, journal: Journal, reason: str, held: Lease) -> None:
         try:
             for path in journal.state.active_paths():
                 journal.record(catalog.PathCancelled(reason), path.id)
@@ -292,7 +290,7 @@ class Driver:
             self._rest()
         await given.came_to_rest(self)
 
-    def _open_journal(self, given: Surroundings, lease: Lease | None) -> Journal:
+    def _open_journal(self, given: Means, lease: Lease | None) -> Journal:
         token = None if lease is None else lease.token
         commit, ids = self._present_desk().commit, Ids(given.clock, given.chance)
         self._journal = Journal(self._newest(), commit, given.clock, ids, token=token, durability=self.durability)

@@ -73,7 +73,7 @@ def set_durability(connection: sqlite3.Connection, durability: Durability) -> No
 
 
 def wait_in_turns(connection: sqlite3.Connection) -> None:
-    """Let SQLite itself wait for nothing from now on: `divebook.store.sqlite.transactions.Turn` does."""
+    """Let SQLite itself wait for nothing from now on: `divebook.store.sqlite.transactions.WriteTurn` does."""
     connection.execute("PRAGMA busy_timeout = 0")
 
 

@@ -49,7 +49,7 @@ from divebook.store.sqlite.filesystem import network_type
 from divebook.store.sqlite.open_log import OpenLog
 from divebook.store.sqlite.rows import RECORD, RECORDS, Log, first_line, line_after, load_events, load_line, load_record
 from divebook.store.sqlite.schema import check_current, migrate, place_of, places_of
-from divebook.store.sqlite.transactions import OpenFile, Transaction, Turn, at_one_moment
+from divebook.store.sqlite.transactions import OpenFile, Transaction, WriteTurn, at_one_moment
 from divebook.store.upkeep import StoredBlob, StoredLog
 
 _INSERT_EXECUTION = """
@@ -173,7 +173,7 @@ class SqliteStore(EventStore):
                 f"nothing can be written to {self.location}: {self.read_only}. Make it writable, or choose another"
             )
         wanted = self.durability if durability is None or self._network else durability
-        return Transaction(self._writer, self._file, Turn(self._free, lambda: self._set_durability(wanted)))
+        return Transaction(self._writer, self._file, WriteTurn(self._free, lambda: self._set_durability(wanted)))
 
     def _set_durability(self, wanted: Durability) -> None:
         if self._writer is not None and wanted != self._present:

@@ -26,7 +26,7 @@ class Transaction:
 
     __slots__ = ("_connection", "_file", "_turn")
 
-    def __init__(self, connection: sqlite3.Connection, file: OpenFile, turn: Turn) -> None:
+    def __init__(self, connection: sqlite3.Connection, file: OpenFile, turn: WriteTurn) -> None:
         self._connection = connection
         self._file = file
         self._turn = turn
@@ -69,7 +69,7 @@ def at_one_moment(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection
             connection.execute("ROLLBACK")
 
 
-class Turn:
+class WriteTurn:
     """Waits until no other process writes, with the store's lock free meanwhile.
 
     SQLite's own waiting would keep the lock, and with it the engine's loop, for as long as another thread waits for
