@@ -35,6 +35,7 @@
     │   └── ExecutionNotFoundError
     └── ExecutionError             a run went wrong
         ├── StepError              a step cannot be carried out
+        │   ├── ItemFailedError    one item of a step's `Each` failed (index, item, results so far)
         │   ├── StageTimeoutError  an attempt at a stage of a pipeline took longer than it may
         │   └── TimedOutError      a step or a call took longer than its Timeout
         ├── ResumeError            an envelope cannot go on through its pipeline
@@ -417,6 +418,20 @@ class StepError(ExecutionError):
     """A step cannot be carried out."""
 
 
+class ItemFailedError(StepError):
+    """One item of a step's `Each` failed, which ends the step.
+
+    Parameters
+    ----------
+    results
+        What the items came to, in their order; None for those that have no result.
+    """
+
+    def __init__(self, message: str, index: int, item: object, results: Sequence[object]) -> None:
+        self.index, self.item, self.results = index, item, list(results)
+        super().__init__(f"item {index}: {message}")
+
+
 class StageTimeoutError(StepError):
     """An attempt at a stage of a pipeline took longer than it may."""
 
@@ -430,7 +445,7 @@ class TimedOutError(StepError, TimeoutError):
 
     def __init__(self, what: str, seconds: float) -> None:
         self.what, self.seconds = what, seconds
-        super().__init__(f"{what} took longer than its Timeout of {seconds:g} seconds; raise it, or add a Retry")
+        super().__init__(f"{what} took longer than its Timeout of {seconds:g} seconds; raise that, or add a Retry")
 
 
 class ResumeError(ExecutionError):
@@ -438,7 +453,14 @@ class ResumeError(ExecutionError):
 
 
 class OperationError(ExecutionError):
-    """A recorded operation failed; the text is the recorded one."""
+    """A recorded operation failed; the text is the recorded one.
+
+    The error of a function made with ``@step`` is also of the class that the function raised, so that ``except
+    ValueError`` catches it.
+    """
+
+    called: str = ""
+    """The function that raised it."""
 
     def __init__(
         self, message: str, operation_id: str = "", operation_type: str = "", error_names: Sequence[str] = ()

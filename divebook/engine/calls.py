@@ -71,7 +71,7 @@ def operation_completed(state: ExecutionState, event: Event, data: catalog.Opera
 def operation_failed(state: ExecutionState, event: Event, data: catalog.OperationFailed) -> Changes:
     """Note why a call has failed."""
     names = tuple(data.error_names or ())
-    return _ended(state, event, data, status=FAILED, error=data.error, error_names=names)[1]
+    return _ended(state, event, data, status=FAILED, error=data.error, error_names=names, raised=data.raised)[1]
 
 
 def _ended(

@@ -301,6 +301,14 @@ def _iteration_completed(state: ExecutionState, event: Event, data: catalog.Iter
     return put(state, path, open=opened._replace(iterations=iterations))
 
 
+def _iteration_failed(state: ExecutionState, event: Event, data: catalog.IterationFailed) -> Changes:
+    path, opened = open_step_of(state, event)
+    if data.result is None:
+        return {}
+    iterations = opened.iterations.set(data.iteration_index, data.result)
+    return put(state, path, open=opened._replace(iterations=iterations))
+
+
 # --- variables -----------------------------------------------------------------------------------------------------
 
 
@@ -346,6 +354,7 @@ _CHANGES: dict[type, Callable[[ExecutionState, Event, Any], Changes]] = {
     catalog.StepCaught: _step_caught,
     catalog.ConditionEvaluated: _condition_evaluated,
     catalog.IterationCompleted: _iteration_completed,
+    catalog.IterationFailed: _iteration_failed,
     catalog.OperationStarted: operation_started,
     catalog.OperationCompleted: operation_completed,
     catalog.OperationFailed: operation_failed,

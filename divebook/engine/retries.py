@@ -13,6 +13,7 @@ from divebook.errors import (
     DivebookError,
     DivergenceError,
     InterruptExpiredError,
+    ItemFailedError,
     NotFoundError,
     OperationError,
     ScriptSyntaxError,
@@ -59,25 +60,36 @@ class Failure:
     """Seconds that whoever failed asked to wait."""
     reason: str | None = None
     """The typed reason, where there is one."""
+    called: str = ""
+    """The function made with ``@step`` that raised it, in a workflow function."""
+    item: ItemFailedError | None = None
+    """Which item of `Each` failed."""
 
     @classmethod
     def of(cls, error: BaseException, message: str) -> Failure:
         """Describe an error and its causes."""
-        chain = _chain(error)
+        chain = chain_of(error)
         names = {name for link in chain for name in names_of(link)}
         asked = [value for link in chain if isinstance(value := getattr(link, "retry_after", None), int | float)]
         hopeless = any(isinstance(link, HOPELESS) for link in chain)
         reason = next((link.reason for link in chain if isinstance(link, BoundExceededError)), None)
         wait = float(max(asked, default=0))
-        return cls(message, names_of(chain[-1])[0], frozenset(names), hopeless, wait, reason)
+        called = next((link.called for link in chain if isinstance(link, OperationError)), "")
+        item = next((link for link in chain if isinstance(link, ItemFailedError)), None)
+        return cls(message, names_of(chain[-1])[0], frozenset(names), hopeless, wait, reason, called, item)
 
     def matches(self, errors: Sequence[str]) -> bool:
         """Whether a policy with these names or parts of messages applies."""
         return not errors or any(entry in self.names or entry in self.message for entry in errors)
 
     def to_data(self, step: str, attempts: int) -> dict[str, Any]:
-        """Return the error as what `Catch.store` keeps."""
-        return {"type": self.kind, "message": self.message, "step": step, "attempts": attempts}
+        """Return the error as what `Catch.store` keeps; `iteration` and `item` where an item of `Each` failed."""
+        found = {"type": self.kind, "message": self.message, "step": step, "attempts": attempts}
+        return found if self.item is None else {**found, "iteration": self.item.index, "item": self.item.item}
+
+    def shown(self, step: str) -> str:
+        """Return the message with what failed in front of it: the step, or the call, and the item."""
+        return f'step "{self.called or step}"{", " if self.item else ": "}{self.message}'
 
 
 def text_of(error: BaseException) -> str:
@@ -95,7 +107,8 @@ def names_of(error: BaseException) -> tuple[str, ...]:
     return recorded or tuple(base.__name__ for base in type(error).__mro__ if base not in (object, BaseException))
 
 
-def _chain(error: BaseException) -> list[BaseException]:
+def chain_of(error: BaseException) -> list[BaseException]:
+    """Return an error and what it was raised from, the first of each group."""
     chain: list[BaseException] = []
     link: BaseException | None = error
     while link is not None and link not in chain:
@@ -108,9 +121,9 @@ def failure_text(error: BaseException) -> str:
     """Return the message of an error, with the class of those that are not ours."""
     if isinstance(error, BaseExceptionGroup):
         return failure_text(error.exceptions[0])
-    if isinstance(error, DivebookError | KeyError) or not str(error):
-        return text_of(error)
-    return f"{type(error).__name__}: {text_of(error)}"
+    text, names = text_of(error), names_of(error)
+    has_name = DivebookError.__name__ in names or text.startswith(names[0])
+    return text if has_name else f"{names[0]}: {text}"
 
 
 def retry_delay(policy: Retry | None, failures: int, failure: Failure, chance: float) -> float | None:

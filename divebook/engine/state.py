@@ -87,6 +87,8 @@ class OperationRecord(NamedTuple):
     error: str | None = None
     error_names: tuple[str, ...] = ()
     """The class of the error, and those it derives from."""
+    raised: Mapping[str, Any] | None = None
+    """What makes the same error again."""
     until: int | None = None
     """When a timer goes off, or the wait for a signal ends, microseconds since 1970."""
     signal: str | None = None

@@ -280,6 +280,10 @@ class StepFailed(Payload):
     error: str = ""
     operations: Sequence[str] | None = None
     """Ids of the operations whose failure ended the step of a function: a resumption carries out these again."""
+    iteration_index: int | None = None
+    """The item of `Each` that failed."""
+    trace: str | None = None
+    """Where in a person's code it was raised, unless a call of the step has that already."""
 
 
 @_event("step_retried")
@@ -315,7 +319,7 @@ class ConditionEvaluated(Payload):
     result: bool = False
 
 
-def _check_index(payload: IterationStarted | IterationCompleted) -> None:
+def _check_index(payload: IterationStarted | IterationCompleted | IterationFailed) -> None:
     if payload.iteration_index < 0:
         raise InvalidEventError(f"{payload.event_type}: data validation failed: iteration_index must not be negative")
 
@@ -344,6 +348,23 @@ class IterationCompleted(Payload):
     item_key: str | None = None
 
     def __post_init__(self) -> None:
+        _check_index(self)
+
+
+@_event("iteration_failed", "error")
+@dataclass(frozen=True, slots=True)
+class IterationFailed(Payload):
+    """The last attempt at one item of `Each` failed; without a `result` the step fails with it."""
+
+    iteration_index: int = -1
+    error: str = ""
+    error_names: Sequence[str] | None = None
+    attempts: int = 1
+    result: Mapping[str, Any] | None = None
+    """What stands for the item all the same: its error as data, or that it is skipped."""
+
+    def __post_init__(self) -> None:
+        Payload.__post_init__(self)
         _check_index(self)
 
 
@@ -394,6 +415,10 @@ class OperationFailed(Payload):
     """The class of the error and those it derives from, so that policies that name one fit after a restart as well."""
     usage: Mapping[str, int] | None = None
     """What was consumed all the same."""
+    raised: Mapping[str, Any] | None = None
+    """What makes the same error again: ``types`` as ``module:name``, ``args`` and ``fields``."""
+    trace: str | None = None
+    """Where in a person's code it was raised, the innermost call last."""
 
 
 @_event("time_accessed", "accessed_at", "value")

@@ -10,12 +10,19 @@ from typing import Any
 
 import anyio
 
-from divebook.engine.state import OpenStep
+from divebook.engine.retries import Failure, chain_of, failure_text, names_of
+from divebook.engine.state import NO_FAILURE, OpenStep
+from divebook.errors import BoundExceededError, DivergenceError, ItemFailedError, StoreError
 from divebook.events import catalog
 from divebook.execution.journal import Journal
 from divebook.execution.strands import Strands, Suspended, after_start
 from divebook.scripting.values import value_text
-from divebook.workflow.step import Each, Step
+from divebook.workflow.step import FAIL, SKIP, Each, Step
+
+SKIPPED = {"skipped": True}
+"""What stands in the log for an item that failed and is left out."""
+THROUGH = (BoundExceededError, DivergenceError, StoreError)
+"""Errors that are not an item's own."""
 
 RunItem = Callable[[int | None, Any], Awaitable["Outcome"]]
 """Carries out the step for one item: ``(index, item)``; without `Each` the index is None."""
@@ -39,21 +46,24 @@ class Iterations:
     ) -> None:
         self._journal, self._strands, self._path, self._step = journal, strands, path, step
         self._each, self._items = each, items
+        self._is_old = False
 
-    async def run(self, run_item: RunItem, *, texts_only: bool = False) -> Outcome:
+    async def run(self, run_item: RunItem, *, is_old: bool = False) -> Outcome:
         """Carry out the items that are not done yet; return all of them together.
 
-        With `texts_only`, `Store` keeps the items' texts, as the seed does, and not their values.
+        Those of the old system (`is_old`) keep the items' texts and not their values, and know nothing of failed items.
         """
+        self._is_old = is_old
         if self._each.parallel > 1:
             await self._run_parallel(run_item)
         else:
             await self._run_in_order(run_item)
         self._restore_variable()
-        results = self._opened.iterations
-        outcomes = [_unpacked(results[index]) for index in range(len(self._items))]
+        done = [index for index in range(len(self._items)) if self._opened.iterations[index] != SKIPPED]
+        outcomes = [_unpacked(self._opened.iterations[index]) for index in done]
         texts = [outcome.text for outcome in outcomes]
-        return Outcome(self._document(texts), texts if texts_only else [outcome.value for outcome in outcomes])
+        document = self._document([self._items[index] for index in done], texts)
+        return Outcome(document, texts if is_old else [outcome.value for outcome in outcomes])
 
     @property
     def _opened(self) -> OpenStep:
@@ -67,9 +77,14 @@ class Iterations:
                 await self._run_one(run_item, index, item)
 
     async def _run_parallel(self, run_item: RunItem) -> None:
-        """Run items side by side; one that has to wait for an answer does not hold up the others."""
+        """Run items side by side; one that has to wait for an answer does not hold up the others.
+
+        After a failure that ends the step no further item begins, and those under way are let end: what they have
+        called, and paid for, is kept for whoever resumes.
+        """
         left = deque(index for index in range(len(self._items)) if index not in self._opened.iterations)
         suspended: list[Suspended] = []
+        failed: list[Exception] = []
 
         async def work(strand: Callable[[], AbstractContextManager[None]]) -> None:
             with strand():
@@ -79,6 +94,11 @@ class Iterations:
                         await self._run_one(run_item, index, self._items[index])
                     except Suspended as stopped:
                         suspended.append(stopped)
+                    except Exception as error:
+                        if self._journal.error is not None:
+                            raise
+                        failed.append(error)
+                        left.clear()
 
         workers = min(self._each.parallel, len(left))
         with self._strands.side_by_side(workers) as strand:
@@ -89,6 +109,8 @@ class Iterations:
                             continue
                     tasks.start_soon(work, strand)
                     await after_start(number)
+        if failed:
+            raise failed[0]
         if suspended:
             raise suspended[0]
 
@@ -96,8 +118,35 @@ class Iterations:
         self._record(catalog.IterationStarted(index, item))
         if self._each.as_ and self._each.parallel == 1:
             self._record(catalog.StateMutated((catalog.Mutation("set", self._each.as_, item),)))
-        outcome = await run_item(index, item)
-        self._record(catalog.IterationCompleted(index, _packed(outcome)))
+        try:
+            outcome = await run_item(index, item)
+        except Exception as error:
+            if self._journal.error is not None or self._is_old:
+                raise
+            self._note_failure(index, item, error)
+        else:
+            self._record(catalog.IterationCompleted(index, _packed(outcome)))
+
+    def _note_failure(self, index: int, item: Any, error: Exception) -> None:
+        """Record that an item failed for good; raise if that ends the step."""
+        failure = Failure.of(error, failure_text(error))
+        goes_on = self._each.on_item_error != FAIL and not any(isinstance(link, THROUGH) for link in chain_of(error))
+        attempts = self._opened.failures.get(index, NO_FAILURE)[0] + 1
+        result = self._result_of(failure, index, item, attempts) if goes_on else None
+        names = names_of(chain_of(error)[-1])
+        self._record(catalog.IterationFailed(index, failure.message, names, attempts, result))
+        if not goes_on:
+            raise ItemFailedError(failure.message, index, item, self._results_so_far()) from error
+
+    def _result_of(self, failure: Failure, index: int, item: Any, attempts: int) -> dict[str, Any]:
+        if self._each.on_item_error == SKIP:
+            return SKIPPED
+        told = {**failure.to_data(self._step.name, attempts), "iteration": index, "item": item}
+        return {"text": failure.message, "value": {"error": told}}
+
+    def _results_so_far(self) -> list[Any]:
+        entries = [self._opened.iterations.get(index) for index in range(len(self._items))]
+        return [None if entry in (None, SKIPPED) else _unpacked(entry).value for entry in entries]
 
     def _restore_variable(self) -> None:
         """Give the loop variable back what it held before, as the seed does even for no items."""
@@ -108,8 +157,8 @@ class Iterations:
         mutation = catalog.Mutation("set", name, before[name]) if name in before else catalog.Mutation("delete", name)
         self._record(catalog.StateMutated((mutation,)))
 
-    def _document(self, texts: Sequence[str]) -> str:
-        return "\n\n".join(f"{self._heading(item)}\n\n{text}" for item, text in zip(self._items, texts, strict=True))
+    def _document(self, items: Sequence[Any], texts: Sequence[str]) -> str:
+        return "\n\n".join(f"{self._heading(item)}\n\n{text}" for item, text in zip(items, texts, strict=True))
 
     def _heading(self, item: Any) -> str:
         shown = value_text(item)

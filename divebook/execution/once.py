@@ -14,8 +14,8 @@ compared whenever its place is met again, and then one rule holds for each thing
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from dataclasses import replace
+from typing import Any, NamedTuple, NoReturn
 
 from divebook.engine.operations import Place, Reserved, operation_name
 from divebook.engine.state import FAILED, PENDING, RUNNING, OperationRecord
@@ -31,13 +31,10 @@ from divebook.execution.divergence import (
     question_text,
 )
 from divebook.execution.journal import Journal
+from divebook.execution.raised import error_from, facts_of, trace_of
 from divebook.questions import Question
 
 HASH_DIGITS = 16
-OPERATION = "_divebook_operation"
-"""Attribute of an exception: the id of the operation whose failure it is."""
-
-E = TypeVar("E", bound=BaseException)
 
 
 class Wanted(NamedTuple):
@@ -89,10 +86,7 @@ class Once:
         if record is None or record.status == RUNNING:
             return await carry_out(record)
         if record.status == FAILED:
-            known = OperationError(
-                record.error or "failed", record.operation_id, record.operation_type, record.error_names
-            )
-            raise self.failing(place, record, known)
+            raise self._failing(place, record)
         return record.result
 
     def look_up(self, place: Place, wanted: Wanted) -> OperationRecord | None:
@@ -178,7 +172,7 @@ class Once:
 
         Failures that its code has caught before, and gone on, are not among them: they hold for good.
         """
-        found = {getattr(link, OPERATION) for link in _links(error) if hasattr(link, OPERATION)}
+        found = {link.operation_id for link in _links(error) if isinstance(link, OperationError) and link.operation_id}
         latest = self._latest.get(path)
         return sorted(found) or ([] if latest is None else [latest])
 
@@ -227,20 +221,24 @@ class Once:
         usage: Mapping[str, int] | None = None,
         *,
         since: int | None = None,
+        raised: Exception | None = None,
     ) -> OperationError:
-        """Record that the operation failed; return the error that is raised whenever it is met again."""
+        """Record that the operation failed; return the error that is raised whenever it is met again.
+
+        `raised` is what a person's code raised, whose class and place the log keeps as well.
+        """
         operation_id, operation_type = record.operation_id, record.operation_type
         duration = self._duration(record, since)
         failed = catalog.OperationFailed(operation_id, operation_type, duration, error, names or None, usage or None)
+        if raised is not None:
+            failed = replace(failed, raised=facts_of(raised), trace=trace_of(raised))
         self.record(place, failed)
-        return self.failing(place, record, OperationError(error, operation_id, operation_type, names))
+        return self._failing(place, record._replace(error=error, error_names=tuple(names), raised=failed.raised))
 
-    def failing(self, place: Place, record: OperationRecord, error: E) -> E:
-        """Return the error, marked as the failure of an operation; see `failures_behind`."""
+    def _failing(self, place: Place, record: OperationRecord) -> OperationError:
+        """Return the error of a recorded failure, and note that it was raised; see `failures_behind`."""
         self._latest[place.path] = record.operation_id
-        with suppress(AttributeError):  # of a class with slots
-            setattr(error, OPERATION, record.operation_id)
-        return error
+        return error_from(record)
 
     def record(self, place: Place, data: catalog.Payload) -> None:
         """Append a fact about a place."""

@@ -110,9 +110,9 @@ class Recorder:
         except Exception as error:  # whatever the call raises is the operation's recorded outcome
             if not call.repeatable and leaves_outcome_unknown(error):
                 return await self._settled(place, call, wanted, record)
-            self.once.fail(place, record, text_of(error), names_of(error), since=started_at)
-            self.once.failing(place, record, error)
-            raise
+            raise self.once.fail(
+                place, record, text_of(error), names_of(error), since=started_at, raised=error
+            ) from error
         used = call.usage(result) if call.usage is not None else None
         self.once.complete(place, record, result, used, since=started_at)
         return result

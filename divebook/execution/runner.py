@@ -6,7 +6,7 @@ from above as a mapping from step type to coroutine function, so that the runner
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import anyio
 from anyio.abc import TaskGroup
@@ -20,6 +20,7 @@ from divebook.events import catalog
 from divebook.execution.clock import Chance
 from divebook.execution.iterations import Outcome
 from divebook.execution.journal import Journal
+from divebook.execution.raised import trace_of
 from divebook.execution.recorder import Recorder
 from divebook.execution.step_run import Services, StepRun
 from divebook.execution.strands import Strands, Suspended, after_start
@@ -218,7 +219,9 @@ class Runner:
                 result = await self._services.evaluate_condition(condition, names)
             except DivebookError as error:
                 where = f'failed to evaluate condition "{condition}" in step "{instruction.step}"'
-                self._fail(instruction.path, instruction.step, f"{where}: {error}")
+                failure = Failure.of(error, f"{where}: {error}")
+                self.journal.record(catalog.StepFailed(failure.message), instruction.path, instruction.step)
+                self._fail(instruction.path, instruction.step, failure)
                 return False
             evaluated = catalog.ConditionEvaluated(condition, target, result)
             self.journal.record(evaluated, instruction.path, instruction.step)
@@ -256,11 +259,16 @@ class Runner:
         """Go on where the failure is caught, or let the path fail; return whether it goes on."""
         failure = Failure.of(error, failure_text(error))
         step, policy = run.step, catching(run.step, failure)
-        if policy is None or self.journal.state.stopped is not None or path in self._recorder.once.diverged:
-            behind = self._recorder.once.failures_behind(path, error)
-            self._fail(path, step.name, failure.message, failure.reason, behind)
+        index = None if failure.item is None else failure.item.index
+        gives_up = policy is None or self.journal.state.stopped is not None or path in self._recorder.once.diverged
+        causes = self._recorder.once.failures_behind(path, error) if gives_up else None
+        self.journal.record(catalog.StepFailed(failure.message, causes, index, _own_trace(error)), path, step.name)
+        if policy is None or gives_up:
+            self._fail(path, step.name, failure)
             return False
-        self.journal.record(catalog.StepFailed(failure.message), path, step.name)
+        if failure.item is not None and step.store:
+            so_far = catalog.Mutation("set", step.store, failure.item.results)
+            self.journal.record(catalog.StateMutated((so_far,)), path, step.name)
         if policy.store:
             failures = max((count for count, _ in run.opened.failures.values()), default=0)
             mutation = catalog.Mutation("set", policy.store, failure.to_data(step.name, failures + 1))
@@ -277,12 +285,10 @@ class Runner:
         completed = catalog.StepCompleted(outcome.text, step.store, usage or None)
         self.journal.record(completed, path_id, step.name)
 
-    def _fail(
-        self, path_id: str, step: str, error: str, reason: str | None = None, behind: Sequence[str] | None = None
-    ) -> None:
-        """Record a failure; the first one stops the siblings unless the workflow says otherwise."""
-        self.journal.record(catalog.StepFailed(error, behind), path_id, step)
-        self.journal.record(catalog.PathFailed(error, reason), path_id)
+    def _fail(self, path_id: str, step: str, failure: Failure) -> None:
+        """Let a path fail; the first one stops the siblings unless the workflow says otherwise."""
+        error = failure.message if self.workflow.dialect == "dive" else failure.shown(step)
+        self.journal.record(catalog.PathFailed(error, failure.reason), path_id)
         if not self._stop_siblings():
             self._release_joins()
 
@@ -292,3 +298,8 @@ class Runner:
         if stops:
             self._scope.cancel()
         return stops
+
+
+def _own_trace(error: Exception) -> str | None:
+    """Return where a step's own code raised; what one of its recorded calls raised is in the log already."""
+    return None if isinstance(error, DivebookError) else trace_of(error)

@@ -90,7 +90,7 @@ class StepRun:
         items = await self._services.evaluate_items(each.items, names, flatten=is_old)
         strands = self._recorder.waits.strands[self._path]
         iterations = Iterations(journal, self._path, self.step, each, storable(items, "items"), strands=strands)
-        return await iterations.run(self._run_item, texts_only=is_old)
+        return await iterations.run(self._run_item, is_old=is_old)
 
     def _find_handler(self) -> Handler:
         step = self.step

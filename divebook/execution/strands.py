@@ -52,10 +52,10 @@ class Strands:
                 yield
             finally:
                 left -= 1
-                self._leave()
+                self.leave()
 
         self.running += count
-        self._leave()
+        self.leave()
         try:
             yield strand
         finally:
@@ -71,7 +71,7 @@ class Strands:
         """
         if is_ready():
             return
-        self._leave()
+        self.leave()
         if self.running <= 0:
             self.running += 1
             raise Suspended
@@ -92,7 +92,8 @@ class Strands:
             if is_ready():
                 self._release(parked, woken=True)
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """Let a strand end, or rest; those that are parked are let go where it was the last."""
         self.running -= 1
         if self.running <= 0:
             for parked in list(self._parked):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from divebook.engine.retries import text_of
+from divebook.engine.retries import failure_text, text_of
 from divebook.errors import ApprovalDeniedError, NotFoundError, StepError
 from divebook.execution.context import StepContext
 from divebook.execution.iterations import Outcome
@@ -30,7 +30,8 @@ class ActionStep:
         except ApprovalDeniedError:
             raise
         except Exception as error:
-            raise StepError(f"action execution operation failed: {text_of(error)}") from error
+            told = text_of(error) if context.workflow.dialect == "dive" else failure_text(error)
+            raise StepError(f"action execution operation failed: {told}") from error
         text = value_text(result)
         return Outcome(text, text if context.workflow.dialect == "dive" else result)
 

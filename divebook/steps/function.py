@@ -10,16 +10,17 @@ from typing import Any
 
 import anyio
 
-from divebook.engine.retries import names_of
-from divebook.errors import ApprovalDeniedError, DefinitionError, NotFoundError, OperationError, Problem, StepError
+from divebook.errors import ApprovalDeniedError, DefinitionError, NotFoundError, Problem, StepError
 from divebook.events.recorded import opened
 from divebook.execution.children import DriveChild
 from divebook.execution.context import STRAND, StepContext
-from divebook.execution.iterations import Outcome
+from divebook.execution.iterations import THROUGH, Outcome
+from divebook.execution.raised import as_recorded
 from divebook.execution.schemas import instance_of, schema_of
 from divebook.execution.strands import Suspended
 from divebook.scripting import value_text
 from divebook.steps.call import call
+from divebook.steps.tasks import Tasks
 from divebook.workflow.functions import CURRENT, RESULT, WORKFLOW_FUNCTIONS, StepFunction
 
 VERSION_DECISION = "version_decision"
@@ -36,6 +37,7 @@ class WorkflowContext:
     def __init__(self, context: StepContext, drive_child: DriveChild) -> None:
         self._context, self._drive_child = context, drive_child
         self._calls: Counter[str] = Counter()
+        self.tasks = Tasks(context.strands())
 
     @property
     def execution_id(self) -> str:
@@ -44,14 +46,17 @@ class WorkflowContext:
 
     async def now(self) -> datetime:
         """Return the time, UTC."""
+        self.tasks.require_place("ctx.now()")
         return await self._context.now()
 
     async def random(self) -> float:
         """Return a random number from 0 up to 1."""
+        self.tasks.require_place("ctx.random()")
         return await self._context.random_bits(RANDOM_BITS) / float(2**RANDOM_BITS)
 
     async def sleep(self, seconds: float) -> None:
         """Let time pass; a restart waits only for what is left."""
+        self.tasks.require_place("ctx.sleep()")
         await self._context.sleep(seconds)
 
     async def version(self, change_id: str, min_version: int, max_version: int) -> int:
@@ -120,15 +125,17 @@ class WorkflowContext:
         InterruptExpiredError
             Nobody answered in time, and there is no default.
         """
-        answered = await self._context.interrupt(
-            kind,
-            question,
-            message=message,
-            data=data,
-            schema=None if answer is None else schema_of(answer),
-            expires_in=expires_in,
-            default=default,
-        )
+        self.tasks.require_place("a question")
+        with self.tasks:
+            answered = await self._context.interrupt(
+                kind,
+                question,
+                message=message,
+                data=data,
+                schema=None if answer is None else schema_of(answer),
+                expires_in=expires_in,
+                default=default,
+            )
         return dict(opened(answered.response or {}))
 
     async def ask(self, question: str, answer: Any = None, **options: Any) -> Any:
@@ -148,27 +155,35 @@ class WorkflowContext:
         OperationError
             None came within so many seconds.
         """
-        return opened(await self._context.signal(name, within))
+        self.tasks.require_place("ctx.wait_signal()")
+        with self.tasks:
+            return opened(await self._context.signal(name, within))
 
-    async def gather(self, *calls: Awaitable[Any]) -> list[Any]:
+    async def gather(self, *calls: Awaitable[Any], return_exceptions: bool = False) -> list[Any]:
         """Await several calls side by side; return their results in order.
 
-        The first failure cancels the others and is raised; a call that has to wait for an answer does not.
+        The first failure cancels the others and is raised, unless with `return_exceptions` the errors stand among the
+        results. A call that has to wait for an answer does not hold up the others.
         """
+        self.tasks.require_place("ctx.gather()")
         results: list[Any] = [None] * len(calls)
         suspended: list[Suspended] = []
         gathering = self._next_key("gather")
 
         async def keep(strand: Callable[[], AbstractContextManager[None]], index: int, call: Awaitable[Any]) -> None:
             STRAND.set(f"{gathering}.{index}-")
-            with strand():
+            with strand(), self.tasks.gathering():
                 try:
                     results[index] = await call
                 except Suspended as stopped:
                     suspended.append(stopped)
+                except Exception as error:
+                    if not return_exceptions or isinstance(error, THROUGH):
+                        raise
+                    results[index] = error
 
         try:
-            with self._context.strands().side_by_side(len(calls)) as strand:
+            with self.tasks, self._context.strands().side_by_side(len(calls)) as strand:
                 async with anyio.create_task_group() as tasks:
                     for index, call in enumerate(calls):
                         tasks.start_soon(keep, strand, index, call)
@@ -190,11 +205,14 @@ class WorkflowContext:
             It did not complete.
         """
         given = self._context.storable(dict(inputs or {}), "inputs")
-        child = await self._context.child(workflow, given, self._drive_child, key=self._next_key())
+        self.tasks.require_place("ctx.run()")
+        with self.tasks:
+            child = await self._context.child(workflow, given, self._drive_child, key=self._next_key())
         return dict(opened(child["outputs"]))
 
     def call(self, step: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Coroutine[Any, Any, Any]:
         """Give a call of a step function its place; for ``@step``."""
+        self.tasks.require_place(f"a call of {step.name}")
         return self._call(step, args, kwargs, self._next_key())
 
     def _next_key(self, kind: str = "call") -> str:
@@ -209,19 +227,17 @@ class WorkflowContext:
         except TypeError as error:
             raise StepError(f"step {step.name}: {error}") from error
         try:
-            result = await call(self._context, step, arguments, key)
+            with self.tasks:
+                await self.tasks.settle()
+                result = await call(self._context, step, arguments, key)
         except ApprovalDeniedError:
             raise
+        except OperationError as error:
+            error.called = step.name
+            raise
         except Exception as error:
-            raise as_operation_error(error) from error
+            raise as_recorded(error) from error
         return opened(result)
-
-
-def as_operation_error(error: Exception) -> OperationError:
-    """Return the error in the form in which the log gives it back, so that code meets the same one on every run."""
-    if isinstance(error, OperationError):
-        return error
-    return OperationError(str(error) or type(error).__name__, error_names=names_of(error))
 
 
 class FunctionStep:
@@ -241,6 +257,7 @@ class FunctionStep:
             value = await WORKFLOW_FUNCTIONS[name].function(workflow_context, **opened(dict(context.inputs)))
         finally:
             CURRENT.reset(token)
+            await workflow_context.tasks.stop()
         kept = context.storable(value, RESULT)
         return Outcome(value_text(kept), kept)
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 
 from divebook.errors import Place, Problem, Severity, nearest
-from divebook.workflow.step import STAGE, STEP_TYPES, Dialect, Each, Step
+from divebook.workflow.step import ON_ITEM_ERROR, STAGE, STEP_TYPES, Dialect, Each, Step
 
 USED = {
     "prompt": {"agent": "Agent", "prompt": "Prompt", "content": "Content"},
@@ -86,6 +86,9 @@ def _each(step: Step) -> Iterator[Problem]:
 def _bounds(step: Step) -> Iterator[Problem]:
     if step.each and not _is_count(step.each):
         yield Problem(f"Parallel must be a whole number from 1, not {step.each.parallel!r}", place=("Each", "Parallel"))
+    if step.each and step.each.on_item_error not in ON_ITEM_ERROR:
+        message = f"OnItemError must be one of {', '.join(ON_ITEM_ERROR)}, not {step.each.on_item_error!r}"
+        yield Problem(message, key="OnItemError", place=("Each", "OnItemError"))
     yield from _timeout(step)
     if step.seconds is None:
         return

@@ -34,6 +34,7 @@ from divebook.workflow.kinds import (
 )
 from divebook.workflow.policies import Catch
 from divebook.workflow.resources import CONFIRMATION_MODES, DURABILITIES, LOG_LEVELS, NOTEBOOK_DATA, RECOVERIES
+from divebook.workflow.step import ON_ITEM_ERROR
 from divebook.workflow.table import Key, Table, record
 
 TEXT, TRIMMED, FLAG, ANYTHING, FREE, TEXTS = Text(), Text(trimmed=True), Flag(), Anything(), FreeMapping(), Texts()
@@ -69,6 +70,12 @@ EACH = Table(
         Key("Items", "items", ANYTHING),
         Key("As", "as_", TEXT),
         Key("Parallel", "parallel", WHOLE, extension=True),
+        Key(
+            "OnItemError",
+            "on_item_error",
+            Text(choices=ON_ITEM_ERROR, complaint="invalid OnItemError: {}"),
+            extension=True,
+        ),
     ),
     record(Each),
     {"In": "write Items", "Array": "write Items"},

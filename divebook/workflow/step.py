@@ -23,6 +23,10 @@ STEP_TYPES = ("prompt", "action", "script", "wait", "interrupt", "function", STA
 INFERRED_TYPES = ("action", "prompt", "script")
 """Settings that give a step its type when none is written, in the order in which they are tried."""
 
+FAIL, KEEP, SKIP = "fail", "keep", "skip"
+ON_ITEM_ERROR = (FAIL, KEEP, SKIP)
+"""What may follow when an item of `Each` has failed for good."""
+
 Dialect = Literal["divebook", "dive"]
 """``divebook`` is strict; ``dive`` reads a file of the old system as it did, with warnings."""
 
@@ -66,6 +70,8 @@ class Each(Record):
     """Name under which steps see the item."""
     parallel: int = 1
     """How many items run at the same time."""
+    on_item_error: str = FAIL
+    """What an item that fails does: ``fail`` the step, ``keep`` its error as data, or be ``skip``ped."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "as_", self.as_ or None)

@@ -20,7 +20,7 @@ def test_a_failed_operation_fails_step_path_and_execution_in_this_order():
         "path_failed",
         "execution_failed",
     ]
-    assert execution.error == "action execution operation failed: boom"
+    assert execution.error == 'step "a": action execution operation failed: RuntimeError: boom'
 
 
 def test_waiting_with_check_raises_what_happened():
@@ -224,4 +224,4 @@ def test_a_missing_key_is_told_as_such():
         return {}["total"]
 
     execution = run(Workflow("w", [Step("a", action="bad")]), actions=[Action("bad", bad)])
-    assert execution.error == "action execution operation failed: KeyError: 'total'"
+    assert execution.error == "step \"a\": action execution operation failed: KeyError: 'total'"

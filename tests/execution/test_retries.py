@@ -129,7 +129,7 @@ def test_a_caught_failure_goes_another_way_with_the_error_as_data():
     assert execution.status == "completed"
     assert execution.variables["problem"] == {
         "type": "RuntimeError",
-        "message": "action execution operation failed: failure 2",
+        "message": "action execution operation failed: RuntimeError: failure 2",
         "step": "a",
         "attempts": 2,
     }

@@ -1,0 +1,147 @@
+"""What a call raised, as the log keeps it, and the same error again.
+
+Code that calls a function through the log must meet one error, live and on replay, and ``except ValueError`` must catch
+it as it would without divebook. So both times the error is made of its record: an `OperationError` that also is of the
+recorded class, or of the nearest of its bases that this process has already. A log never causes an import, and no
+constructor of a person's class runs. (`tests/execution/test_raising.py`)
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from divebook.engine.retries import names_of, text_of
+from divebook.engine.state import OperationRecord
+from divebook.errors import DivebookError, OperationError, UnopenableValueError, UnstorableValueError
+from divebook.events.codec import encode, storable
+from divebook.events.recorded import opened
+from divebook.text.redaction import Redactor
+
+MOST_BYTES = 20_000
+"""Of the arguments and fields of an error; without them it is known by its text alone."""
+MOST_FRAMES, MOST_TRACE = 10, 4_000
+_OWN = str(Path(__file__).parents[1])
+_FOREIGN = ("asyncio", "anyio", "concurrent", "threading.py", "runpy.py")
+"""Parts of paths: frames between the engine and a person's code."""
+
+
+def facts_of(error: BaseException) -> dict[str, Any] | None:
+    """Return what makes an error again: its classes as ``module:name``, its arguments and its fields."""
+    if isinstance(error, OperationError):
+        return None  # it came from a log or is the engine's own
+    found: dict[str, Any] = {"types": [f"{cls.__module__}:{cls.__qualname__}" for cls in _classes(type(error))]}
+    args = OSError.__reduce__(error)[1] if isinstance(error, OSError) else error.args  # its `args` lack the file
+    for name, value in (("args", list(args)), ("fields", dict(vars(error)))):
+        kept = _storable(value)
+        if kept is not None and (kept or name == "args"):
+            found[name] = kept
+    return found
+
+
+def _classes(cls: type) -> list[type]:
+    """Return a class and its bases that say more than `Exception`."""
+    return [base for base in cls.__mro__ if issubclass(base, Exception) and base is not Exception]
+
+
+def _storable(value: Any) -> Any:
+    """Return a value as the log can hold it; None where it cannot, or where that would be large."""
+    try:
+        kept = storable(value, "error")
+        return kept if len(encode(kept)) <= MOST_BYTES else None
+    except UnstorableValueError:
+        return None
+
+
+def as_recorded(error: Exception) -> OperationError:
+    """Return an error that was just raised in the form in which the log gives it back."""
+    if isinstance(error, OperationError):
+        return error
+    return _error_like(text_of(error), names_of(error), facts_of(error) or {})
+
+
+def error_from(record: OperationRecord) -> OperationError:
+    """Return the error of an operation that failed."""
+    names = record.error_names
+    error = _error_like(record.error or "failed", names, record.raised or {})
+    error.operation_id, error.operation_type = record.operation_id, record.operation_type
+    return error
+
+
+def _error_like(message: str, names: tuple[str, ...], facts: Mapping[str, Any]) -> OperationError:
+    """Return an error of the class that the facts name, or the names, which do for the built-in ones."""
+    types = facts.get("types") or [f"builtins:{name}" for name in names]
+    cls = next(filter(None, map(_present, types)), None)
+    error = None if cls is None else _made(_caught_as(cls), cls, message, facts)
+    if error is None:
+        return OperationError(message, error_names=names)
+    error.operation_id, error.operation_type, error.error_names = "", "", names
+    return error
+
+
+def _made(kind: type[OperationError], cls: type, message: str, facts: Mapping[str, Any]) -> OperationError | None:
+    """Make the error without running a constructor other than that of the built-in class it derives from.
+
+    None is returned where that cannot do with the arguments, as with a group whose members were not kept.
+    """
+    try:
+        args, fields = tuple(opened(facts.get("args", [message]))), opened(facts.get("fields", {}))
+    except UnopenableValueError:
+        args, fields = (message,), {}
+    built_in: Any = next(base for base in cls.__mro__ if base.__module__ == "builtins")
+    try:
+        error = kind.__new__(kind, *args)
+        built_in.__init__(error, *args)  # sets errno, object and the like
+    except TypeError:
+        return None
+    vars(error).update(fields)
+    return error
+
+
+def _present(name: str) -> type[Exception] | None:
+    """Return the exception class of that name, if this process has it already."""
+    module, _, path = name.partition(":")
+    found: Any = builtins if module == "builtins" else sys.modules.get(module)
+    for part in path.split("."):
+        found = getattr(found, "__dict__", {}).get(part)
+    if not (isinstance(found, type) and issubclass(found, Exception) and found is not Exception):
+        return None
+    return found if _caught_as(found) is not OperationError else None
+
+
+def _derived(cls: Any) -> type[OperationError]:
+    """Return the class of operation errors that are caught as `cls`; `OperationError` itself where there can be none.
+
+    Left alone are classes that run code when they are derived from, and those with a layout of their own in memory.
+    """
+    plain = type(cls) is type and all("__init_subclass__" not in vars(base) for base in cls.__mro__[:-1])
+    if not plain:
+        return OperationError
+    try:
+        return type(cls.__name__, (OperationError, cls), {"__module__": cls.__module__, "__doc__": cls.__doc__})
+    except TypeError:
+        return OperationError
+
+
+_caught_as: Callable[[Any], type[OperationError]] = functools.lru_cache(maxsize=256)(_derived)
+
+
+def trace_of(error: BaseException) -> str | None:
+    """Return where in a person's code an error was raised, the innermost call last; secrets are left out of it."""
+    if isinstance(error, DivebookError) and error.__cause__ is not None:
+        return trace_of(error.__cause__)
+    walked = traceback.walk_tb(error.__traceback__)
+    frames = [(frame, line) for frame, line in walked if _is_theirs(frame.f_code.co_filename)]
+    if not frames:
+        return None
+    summary = traceback.StackSummary.extract(iter(frames[-MOST_FRAMES:]))
+    return Redactor().text("".join(summary.format())[-MOST_TRACE:])
+
+
+def _is_theirs(path: str) -> bool:
+    return not path.startswith(_OWN) and not any(part in Path(path).parts for part in _FOREIGN)

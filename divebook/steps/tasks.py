@@ -1,0 +1,83 @@
+"""The tasks in which a workflow function awaits its calls: its own, those of `ctx.gather`, and others it made itself.
+
+A call gets its place where it is made. Calls that are made one after the other and awaited in tasks, as by
+``asyncio.gather(double(1), double(2))``, therefore work; a call that is made inside such a task would get its place by
+speed, and is refused. (`tests/execution/test_own_tasks.py`)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from divebook.errors import StepError
+from divebook.execution.strands import Strands
+
+ADVICE = (
+    "is made in a task of its own, so that its place in the log would depend on speed; "
+    "write `await ctx.gather(...)` in place of asyncio.gather, a task group or create_task"
+)
+
+
+class Tasks:
+    """Counts the calls under way as strands, so that the function rests only when none has anything left to do.
+
+    As a context manager it surrounds one call.
+    """
+
+    def __init__(self, strands: Strands) -> None:
+        self._strands = strands
+        self._placing = {asyncio.current_task()}
+        """Tasks whose calls get their places in an order that is always the same."""
+        self._gathered: set[asyncio.Task[object] | None] = set()
+        """Those of `ctx.gather`, which are strands already."""
+        self._others: set[asyncio.Task[object]] = set()
+        self._under_way = 0
+
+    def require_place(self, what: str) -> None:
+        """Raise StepError unless the present task may give a call its place."""
+        try:
+            has_place = asyncio.current_task() in self._placing
+        except RuntimeError:  # there is no loop on this thread
+            has_place = False
+        if not has_place:
+            raise StepError(f"{what} {ADVICE}")
+
+    @contextmanager
+    def gathering(self) -> Iterator[None]:
+        """Surround what a strand of `ctx.gather` awaits."""
+        task = asyncio.current_task()
+        self._placing.add(task)
+        self._gathered.add(task)
+        try:
+            yield
+        finally:
+            self._placing.discard(task)
+            self._gathered.discard(task)
+
+    async def settle(self) -> None:
+        """In a task of the function's own: let those that were made with it begin before anything is waited for."""
+        task = asyncio.current_task()
+        if task not in self._placing and task is not None:
+            self._others.add(task)
+            await asyncio.sleep(0)
+
+    def __enter__(self) -> None:
+        if asyncio.current_task() not in self._gathered:
+            self._strands.running += self._under_way > 0
+            self._under_way += 1
+
+    def __exit__(self, *_: object) -> None:
+        if asyncio.current_task() not in self._gathered:
+            self._under_way -= 1
+            if self._under_way:
+                self._strands.leave()
+
+    async def stop(self) -> None:
+        """Cancel what the function began and did not wait for."""
+        left = [task for task in self._others if not task.done()]
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left)
