@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 
-from divebook.errors import ApprovalDeniedError, DefinitionError, NotFoundError, Problem, StepError
+from divebook.errors import ApprovalDeniedError, DefinitionError, NotFoundError, OperationError, Problem, StepError
 from divebook.events.recorded import opened
 from divebook.execution.children import DriveChild
 from divebook.execution.context import STRAND, StepContext
