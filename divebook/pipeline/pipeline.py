@@ -13,7 +13,6 @@ from divebook.environment import Environment
 from divebook.errors import (
     ExecutionCancelledError,
     ExecutionFailedError,
-    InterruptError,
     NotFoundError,
     ResumeError,
     SetupError,
@@ -21,10 +20,12 @@ from divebook.errors import (
 from divebook.events import catalog
 from divebook.events.event import to_microseconds
 from divebook.execution.execution import Execution
+from divebook.execution.schemas import FITTING
 from divebook.pipeline.compiled import DETACHED, ENVELOPE, RESPONSE, SLOTS, compiled
 from divebook.pipeline.config import PipelineConfig, RunMode
 from divebook.pipeline.envelope import Envelope, InterruptResponse
 from divebook.pipeline.envelope.contents import utc_now
+from divebook.pipeline.envelope.interrupt import FlowInterrupt, as_question, parts_of
 from divebook.pipeline.order import ready_stages
 from divebook.pipeline.reflection import question_inside, reflect, state_of
 from divebook.pipeline.stage import AgentStage
@@ -32,12 +33,12 @@ from divebook.pipeline.stages import StageFunctions, progress, stage_step
 from divebook.pipeline.stages.functions import StageFunction
 from divebook.pipeline.stages.handler import slots_from, slots_to
 from divebook.pipeline.streaming import LAST, StageOutput, outputs_of
+from divebook.questions import checked_answer
+from divebook.questions.kinds import CONFIRMATION
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
 
-Response = InterruptResponse | Mapping[str, Any]
-REQUIRED_KINDS = ("clarification", "agent_review")
-"""Kinds of question that an empty answer leaves open; to a confirmation it is a denial."""
+Response = InterruptResponse | Mapping[str, Any] | str | bool | int
 
 
 class Pipeline:
@@ -210,7 +211,7 @@ class Pipeline:
         progress.reopen(envelope, self.config)
         given: dict[str, Any] = {} if self._is_kept else {DETACHED: True}
         if answer is not None:
-            given[RESPONSE] = _parts(answer)
+            given[RESPONSE] = _given(answer)
         return self.environment.create(
             compiled(self.config, mode, self.functions.stages),
             {ENVELOPE: envelope.to_state_dict(), SLOTS: slots_to(envelope.slot_names), **given},
@@ -261,7 +262,8 @@ class Pipeline:
         Parameters
         ----------
         response
-            ``{"text": ...}``, ``{"approved": True}``, ``{"decision": "approve"}``, ``{"data": {...}}``.
+            ``{"text": ...}``, ``{"approved": True}``, ``{"decision": "approve"}``, ``{"data": {...}}``, or what any
+            answer may be in short; see `Environment.answer`. Anything but an approval denies a confirmation.
         interrupt_id
             Which question is meant; refused if it is not the one that waits.
 
@@ -289,9 +291,7 @@ class Pipeline:
         resting = self._resting(envelope)
         if resting is not None:
             return self._answer_execution(resting, envelope, response)
-        given = InterruptResponse.read(question.id, response, envelope.clock())
-        if question.kind in REQUIRED_KINDS and given.is_empty:
-            raise InterruptError(question.id, "it needs an answer. The question is still open")
+        given = InterruptResponse.read(question.id, parts_of(_checked(question, response)), envelope.clock())
         if envelope.stage_order != self.config.order:
             envelope.parallel_mode = envelope.parallel_mode or self.config.default_run_mode == "parallel"
             progress.take_in(self.config, envelope)
@@ -316,9 +316,10 @@ class Pipeline:
                 f"{envelope.envelope_id} has gone on in execution {execution.id} without this object; take "
                 "pipeline.envelope(execution), and answer that"
             )
-        asked = question_inside(execution) or execution.interrupts[0]
-        given = dict(response) if isinstance(response, Mapping) else _parts(response)
-        return execution.answer(asked.interrupt_id, given)
+        inside, question = question_inside(execution), envelope.interrupt
+        if inside is not None or question is None:
+            return execution.answer((inside or execution.interrupts[0]).id, _given(response))
+        return execution.answer(execution.interrupts[0].id, _checked(question, response))
 
 
 class EngineClock:
@@ -336,9 +337,22 @@ class EngineClock:
         await asyncio.sleep(seconds)
 
 
-def _parts(answer: InterruptResponse) -> dict[str, Any]:
-    """Return what was given of an answer."""
-    return {key: value for key, value in answer.to_dict().items() if key != "received_at"}
+def _given(response: Response) -> Any:
+    """Return a response as anybody gives it."""
+    if not isinstance(response, InterruptResponse):
+        return response
+    return {key: value for key, value in response.to_dict().items() if key != "received_at"}
+
+
+def _checked(question: FlowInterrupt, response: Response) -> dict[str, Any]:
+    """Return an answer to an envelope's question, in full form, wherever the envelope waits.
+
+    Of a pipeline anything but an approval is a denial, an empty answer as well.
+    """
+    given = _given(response)
+    if question.kind == CONFIRMATION and isinstance(given, Mapping) and given.get("approved") is None:
+        given = {**given, "approved": False}
+    return checked_answer(as_question(question), given, FITTING, 0)
 
 
 def _left(envelope: Envelope, config: PipelineConfig) -> dict[str, Any] | None:

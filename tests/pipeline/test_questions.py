@@ -97,7 +97,7 @@ def test_an_empty_answer_where_one_is_needed_leaves_the_question_open(kind):
 
 def test_an_answer_of_the_wrong_type_leaves_the_question_open():
     runner, waiting, _ = asking("confirmation")
-    with pytest.raises(InterruptError, match="approved must be a bool"):
+    with pytest.raises(InterruptError, match="approved must be true or false"):
         runner.resume(waiting, {"approved": "yes"})
     assert waiting.interrupt_pending
 
@@ -216,6 +216,17 @@ def test_at_a_bound_a_person_may_be_asked_to_raise_it():
     assert waiting.current_stage == "c"
     done = runner.resume(waiting, {"decision": "raise", "data": {"to": 3}})
     assert (script.calls, done.max_agent_hops, done.terminal_reason) == (["a", "b", "c"], 3, "completed")
+
+
+@pytest.mark.parametrize("to", [0, 2, "many", 2.5])
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_bound_is_raised_above_what_is_used_wherever_the_envelope_waits(to, kept):
+    config = chain("a", "b", "c", max_agent_hops=2, on_exhausted="ask")
+    runner = pipeline(config, environment=world()) if kept else pipeline(config)
+    waiting = runner.run(envelope())
+    with pytest.raises(InterruptError, match="the new bound must be a"):
+        runner.resume(waiting, {"decision": "raise", "data": {"to": to}})
+    assert runner.resume(waiting, "raise").terminal_reason == "completed"
 
 
 def test_at_a_bound_a_person_may_say_stop():

@@ -12,7 +12,7 @@ from divebook.events.event import to_datetime
 from divebook.pipeline.envelope.enums import InterruptKind
 from divebook.pipeline.envelope.plain import SPARSE, Part, copied_map, deep_copy, plain_part
 from divebook.questions import Question
-from divebook.questions.kinds import EXPIRED
+from divebook.questions.kinds import CLARIFICATION, DEFINABLE, EXPIRED, KINDS, RESOURCE_EXHAUSTED
 
 
 @dataclass(slots=True)
@@ -108,6 +108,21 @@ def seconds_from(now: datetime, seconds: float | timedelta | None) -> datetime |
     if seconds is None:
         return None
     return now + (seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds))
+
+
+def as_question(interrupt: FlowInterrupt) -> Question:
+    """Return an envelope's question as executions ask it, so that answers to both are checked alike."""
+    kind = str(interrupt.kind) if interrupt.kind in DEFINABLE else CLARIFICATION
+    asked = interrupt.question or interrupt.message or f"The pipeline has stopped: {interrupt.kind}"
+    is_bound = "limit" in (interrupt.data or {})
+    return Question(
+        interrupt.id,
+        kind,
+        asked,
+        message=interrupt.message if interrupt.message != asked else None,
+        data=interrupt.data,
+        optional=KINDS[kind].optional or (kind == RESOURCE_EXHAUSTED and not is_bound),
+    )
 
 
 def parts_of(answer: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -30,13 +30,12 @@ from divebook.pipeline.compiled import (
 from divebook.pipeline.config import PipelineConfig
 from divebook.pipeline.envelope import Envelope, FlowInterrupt, InterruptKind, SlotNames, merge_branches
 from divebook.pipeline.envelope.contents import END
-from divebook.pipeline.envelope.interrupt import parts_of
+from divebook.pipeline.envelope.interrupt import as_question, parts_of
 from divebook.pipeline.stage import AgentStage
 from divebook.pipeline.stages import progress
 from divebook.pipeline.stages.functions import NO_FUNCTIONS, StageFunctions, called
 from divebook.pipeline.stages.visit import Ended, Ticker, Visit
 from divebook.pipeline.stages.work import Work
-from divebook.questions.kinds import DEFINABLE, KINDS, RESOURCE_EXHAUSTED
 from divebook.workflow.definition import Problem, Workflow
 from divebook.workflow.step import STAGE
 
@@ -163,18 +162,15 @@ class _Run:
             await self._save(envelope)
 
     async def _answer_to(self, interrupt: FlowInterrupt) -> dict[str, Any]:
-        kind = str(interrupt.kind) if interrupt.kind in DEFINABLE else str(InterruptKind.CLARIFICATION)
-        asked = interrupt.question or interrupt.message or f"The pipeline has stopped: {interrupt.kind}"
-        expires = interrupt.expires_at
+        asked, expires = as_question(interrupt), interrupt.expires_at
         left = None if expires is None else max(0.0, (expires - self.ticker.time).total_seconds())
-        is_bound = "limit" in (interrupt.data or {})
         answered = await self._context.interrupt(
-            kind,
-            asked,
-            message=interrupt.message if interrupt.message != asked else None,
-            data=interrupt.data,
+            asked.kind,
+            asked.question,
+            message=asked.message,
+            data=asked.data,
             expires_in=left,
-            optional=KINDS[kind].optional or (kind == RESOURCE_EXHAUSTED and not is_bound),
+            optional=asked.optional,
             key="question",
         )
         return parts_of(answered.response)
