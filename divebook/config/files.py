@@ -17,11 +17,6 @@ def has_wildcards(path: str) -> bool:
     return not WILDCARDS.isdisjoint(path)
 
 
-def file_uri(path: str | Path) -> str:
-    """Return the address of a file: ``file:///tmp/a.txt``."""
-    return Path(path).absolute().as_uri()
-
-
 def named_files(path: str, base_path: Path) -> list[Path]:
     """Return the file that `path` names, or those that match if it is a pattern: sorted, maybe none."""
     if not has_wildcards(path):

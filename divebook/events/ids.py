@@ -10,7 +10,6 @@ import functools
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 PAIRS = tuple(high + low for high in _ALPHABET for low in _ALPHABET)
 """Every two letters, in order: what ten bits are written as."""
-_RANDOM_BITS = 74
 
 
 def type_id(prefix: str, milliseconds: int, chance: int) -> str:

@@ -16,7 +16,6 @@ from decimal import Decimal
 from typing import Any
 
 from divebook.analysis.timeline import layout, svg, svg_data_uri
-from divebook.analysis.usage import usage_text
 from divebook.engine.bounds import dollars
 from divebook.engine.waiting import awaited_signals
 from divebook.events import Event
@@ -118,7 +117,8 @@ def _facts(execution: Execution) -> Iterable[str]:
         yield f"started {local_time(started)}"
     if started and ended:
         yield f"took {seconds((ended - started).total_seconds())}"
-    yield usage_text(execution.usage)
+    usage = execution.usage
+    yield f"{plural(usage.requests, 'model call')}, {plural(usage.input_tokens + usage.output_tokens, 'token')}"
     yield from _budget(execution)
 
 

@@ -68,8 +68,3 @@ class ContentEntry(Record):
     def source(self) -> str:
         """Which source this entry has: ``text``, ``path``, ``url``, ``document``, ``dynamic`` or ``dynamic_from``."""
         return self.given[0]
-
-    @property
-    def is_dynamic(self) -> bool:
-        """Whether the content exists only when the step runs."""
-        return self.dynamic is not None or self.dynamic_from is not None

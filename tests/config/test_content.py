@@ -6,7 +6,7 @@ import pytest
 
 from divebook.config.content import Sources, build_content, resolve_content
 from divebook.config.fetch import MAX_BYTES, decoded
-from divebook.config.files import alternatives, file_uri, has_wildcards
+from divebook.config.files import alternatives, has_wildcards
 from divebook.errors import DefinitionError, SetupError
 from divebook.workflow.content import ContentEntry
 from divebook.workflow.definition import Workflow
@@ -174,11 +174,6 @@ def test_a_text_file_that_is_no_text_is_an_error(sources):
 )
 def test_wildcards_are_recognised(path, expected):
     assert has_wildcards(path) is expected
-
-
-def test_the_address_of_a_file():
-    assert file_uri("test.txt").startswith("file://")
-    assert file_uri("/tmp/test.txt") == "file:///tmp/test.txt"
 
 
 def test_documents_are_left_to_the_step_without_a_repository():

@@ -260,7 +260,7 @@ def test_the_fingerprint_of_a_recorded_definition_stays():
 
 def test_a_content_entry_has_exactly_one_source():
     assert ContentEntry.of("x") == ContentEntry(text="x")
-    assert ContentEntry(dynamic="x").is_dynamic
+    assert ContentEntry(dynamic="x").source == "dynamic"
     for wrong in ({}, {"text": "a", "path": "b"}):
         with pytest.raises(DefinitionError, match="context entry must specify exactly one of"):
             ContentEntry.of(wrong)

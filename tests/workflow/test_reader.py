@@ -5,7 +5,7 @@ import pytest
 from divebook.errors import DefinitionError
 from divebook.workflow.definition import Each, Edge
 from divebook.workflow.reader import definitions_from, read_agent, read_definitions, read_workflow
-from divebook.workflow.references import check_references
+from divebook.workflow.references import missing_agents
 
 
 def problems_of(text, **options):
@@ -512,11 +512,11 @@ def test_problems_in_python_data_name_the_place():
 
 def test_agents_that_nobody_defined_are_located():
     found = read_definitions(
-        "Agents:\n  - Name: writer\n    Subordinates: [nobody]\nWorkflows:\n  - Name: w\n    Steps:\n"
+        "Agents:\n  - Name: writer\nWorkflows:\n  - Name: w\n    Steps:\n"
         "      - Name: a\n        Agent: wirter\n        Prompt: x\n      - {Name: b, Prompt: x}\n"
     )
-    assert [problem.describe("cell") for problem in check_references(found)] == [
-        "cell:8:16: agent wirter not found (did you mean 'writer'?)",
-        "cell:3:20: agent nobody not found (there is writer)",
-    ]
-    assert check_references(found, ["wirter", "nobody"]) == []
+    (problem,) = missing_agents(found.workflows[0], ["writer"])
+    place = problem.below("Workflows", 0).place
+    assert (problem.message, found.positions[place]) == ("agent wirter not found", (7, 16))
+    assert problem.hint == "did you mean 'writer'?"
+    assert missing_agents(found.workflows[0], ["wirter"]) == []

@@ -5,7 +5,7 @@ import pytest
 from divebook.errors import DefinitionError, SetupError
 from divebook.workflow.definition import AgentDefinition, Config, ModelSettings, ProviderSettings
 from divebook.workflow.reader import definitions_from, read_agent
-from divebook.workflow.references import check_references
+from divebook.workflow.references import missing_agents
 from divebook.workflow.settings import (
     check_default_workflow,
     check_providers,
@@ -39,7 +39,7 @@ def test_a_whole_environment_is_accepted_as_the_old_system_wrote_it():
     assert require_name(found) == "test-env"
     assert [agent.name for agent in found.agents if not agent.is_supervisor] == ["researcher", "writer"]
     assert [step.name for step in found.workflows[0].steps] == ["Research", "Write"]
-    assert check_references(found) == []
+    assert missing_agents(found.workflows[0], ()) == []
 
 
 def test_an_environment_needs_a_name():
@@ -63,7 +63,7 @@ def test_the_default_provider_is_checked_too():
 def test_an_agent_that_a_step_names_must_exist():
     steps = [{"Name": "s", "Agent": "ghost", "Prompt": "x"}]
     definitions = definitions_from({"Name": "e", "Workflows": [{"Name": "w", "Steps": steps}]})
-    assert check_references(definitions)[0].message == "agent ghost not found"
+    assert missing_agents(definitions.workflows[0], ())[0].message == "agent ghost not found"
 
 
 @pytest.mark.parametrize(("value", "seconds"), [("30s", 30), ("1m30s", 90), (30, 30), (1.9, 1), (0, 600)])
