@@ -21,6 +21,7 @@ from divebook.errors import (
     DefinitionError,
     NotFoundError,
     SetupError,
+    StartKeyTakenError,
 )
 from divebook.events import catalog
 from divebook.events.codec import storable
@@ -298,12 +299,20 @@ class Environment:
         bounds: Bounds | Mapping[str, Any] | None = None,
         identity: Mapping[str, Any] | None = None,
         durability: str | None = None,
+        key: str | None = None,
     ) -> Execution:
-        """Start an execution and return at once; `create` and `Execution.start` in one."""
+        """Start an execution and return once it is in the store; `create` and `Execution.start` in one.
+
+        With a `key` it is started once: a second start with that key, from whatever process, returns the execution that
+        exists, as it stands.
+        """
         created = self.create(
-            workflow, inputs, coerce_text=coerce_text, bounds=bounds, identity=identity, durability=durability
+            workflow, inputs, coerce_text=coerce_text, bounds=bounds, identity=identity, durability=durability, key=key
         )
-        return created.start()
+        try:
+            return created.start()
+        except StartKeyTakenError as taken:
+            return self.execution(taken.execution_id)
 
     def fire(self, trigger: str, inputs: Mapping[str, Any] | None = None) -> list[Execution]:
         """Create a pending execution of every workflow that lists a trigger of that name; start those you want."""
@@ -322,6 +331,7 @@ class Environment:
         bounds: Bounds | Mapping[str, Any] | None = None,
         identity: Mapping[str, Any] | None = None,
         durability: str | None = None,
+        key: str | None = None,
     ) -> Execution:
         """Return a pending execution, of which nothing is recorded before it is started.
 
@@ -339,6 +349,8 @@ class Environment:
             Who asks: ``user_id``, ``session_id``, ``request_id``, ``metadata``; for its envelope.
         durability
             ``full`` or ``relaxed``, for this execution only.
+        key
+            Unique in the store; to start an execution with a key that another one has raises `StartKeyTakenError`.
 
         Raises
         ------
@@ -359,6 +371,7 @@ class Environment:
             __version__,
             _read_bounds(bounds if bounds is not None else found.bounds),
             storable(identity, "identity") if identity else None,
+            key=key,
         )
         return self._handle(self._control.create(found, opening, self._kept(durability)))
 

@@ -104,7 +104,8 @@ def text_of(error: BaseException) -> str:
 def names_of(error: BaseException) -> tuple[str, ...]:
     """Return the class of an error and those it derives from; of one that comes from the log, as they were recorded."""
     recorded = error.error_names if isinstance(error, OperationError) else ()
-    return recorded or tuple(base.__name__ for base in type(error).__mro__ if base not in (object, BaseException))
+    names = tuple(base.__name__ for base in type(error).__mro__ if base not in (object, BaseException))
+    return recorded or names or (BaseException.__name__,)  # BaseException itself, raised as it is
 
 
 def chain_of(error: BaseException) -> list[BaseException]:

@@ -122,6 +122,7 @@ class Control:
             begun.result()
         elif (commit := ENGINE.desk(self.store).commit).held_up is None:
             commit.commit_now()  # on the engine's own thread nothing can be waited for
+            driver.require_log()
 
     def _begin(self, driver: Driver, lease: Lease, bounds: Mapping[str, Any] | None = None) -> None:
         """Drive an execution on."""

@@ -151,6 +151,11 @@ class Driver:
         is_pending = self._is_stored and not known.last_sequence
         return known if is_pending else fold(self.id, self.store.read(self.id, known.last_sequence), known)
 
+    def require_log(self) -> None:
+        """Raise what has kept events from being written for good, if anything has."""
+        if self._journal is not None and self._journal.error is not None:
+            raise self._journal.error
+
     async def durable(self) -> None:
         """Return when everything recorded so far is written."""
         if self._journal is not None:

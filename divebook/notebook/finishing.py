@@ -28,7 +28,8 @@ async def finish_awaited(run: Run, front_end: FrontEnd) -> Run:
     """Await a run; an interrupt of the kernel pauses it and is raised as `ExecutionPausedError`."""
     with _shown(run, front_end) as output:
         while True:
-            await run
+            if not _is_elsewhere(run):
+                await run
             if not _waits_for_people(run):
                 return run
             if await _greeted(output):
@@ -47,7 +48,8 @@ def finish_blocking(run: Run, front_end: FrontEnd) -> Run:
     """Wait for a run; an interrupt pauses it and is raised as `ExecutionPausedError`."""
     with _shown(run, front_end) as output:
         while True:
-            run.wait()
+            if not _is_elsewhere(run):
+                run.wait()
             if not _waits_for_people(run):
                 return run
             if output is not None and output.view.greeted.wait(GREETING):
@@ -78,6 +80,11 @@ def show_live(run: Run, front_end: FrontEnd) -> LiveOutput:
 
     run.shown_in = front_end.count
     return LiveOutput(run, front_end)
+
+
+def _is_elsewhere(run: Run) -> bool:
+    """Whether another process drives a run, whose end cannot be waited for here."""
+    return not run.execution.was_driven and not run.execution.state.is_over
 
 
 def _waits_for_people(run: Run) -> bool:

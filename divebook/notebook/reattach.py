@@ -100,6 +100,17 @@ def earlier_run(
     return None
 
 
+def start_key(workflow: Workflow, inputs: Mapping[str, Any], place: CellPlace, earlier: Earlier | None) -> str:
+    """Return what is unique to the next run that a cell begins: two kernels, or two clicks, that begin it are one.
+
+    The run before it belongs to it, so that a cell can begin one after another.
+    """
+    bound = storable(bind_inputs(workflow, inputs), "inputs")
+    after = None if earlier is None else earlier.record.execution_id
+    told = {"place": place.to_dict(), "workflow": workflow.name, "definition": workflow.fingerprint, "after": after}
+    return f"cell {canonical_hash({**told, 'inputs': dict(bound)}, 'start key')}"
+
+
 def _opening(environment: Environment, record: ExecutionRecord) -> ExecutionStarted | None:
     try:
         events = environment.store.read(record.execution_id, limit=1)
@@ -123,3 +134,8 @@ def note_of(execution: Execution) -> str:
 
     ended = f" at {local_time(execution.ended_at)}" if execution.ended_at else ""
     return f"this cell's run had completed{ended}, and was not run again; --new runs it anew"
+
+
+def elsewhere_note(execution_id: str) -> str:
+    """Return what is said beside a run that another process drives."""
+    return f"this cell's run {execution_id} goes on in another process, and is not run twice: %dive show {execution_id}"

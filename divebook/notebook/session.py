@@ -16,8 +16,8 @@ from divebook.config import Sources, resolve_content
 from divebook.config.answers import Answers
 from divebook.config.recovery import Recovered, interrupted, take_up
 from divebook.environment import Environment
-from divebook.errors import ExecutionError, SetupError
-from divebook.notebook.reattach import CELL, CellPlace, Ordinals, earlier_run, note_of
+from divebook.errors import ExecutionError, LeaseHeldError, SetupError
+from divebook.notebook.reattach import CELL, CellPlace, Ordinals, earlier_run, elsewhere_note, note_of, start_key
 from divebook.notebook.run import Run
 from divebook.questions import Question
 from divebook.text.shown import plural, visible
@@ -160,11 +160,12 @@ class Session:
         bounds: Bounds | Mapping[str, Any] | None = None,
         answers: Answers | None = None,
         identity: Mapping[str, Any] | None = None,
+        key: str | None = None,
     ) -> Run:
         """Start a workflow: a `Workflow`, the name of one, or None for the one that was defined last."""
         environment = self.over(store)
         found = self.workflow(workflow)
-        execution = environment.start(found, inputs, durability=durability, bounds=bounds, identity=identity)
+        execution = environment.start(found, inputs, durability=durability, bounds=bounds, identity=identity, key=key)
         return Run(execution, environment, answers)
 
     def start_at(
@@ -188,8 +189,11 @@ class Session:
         environment = self.over(store)
         earlier = None if anew else earlier_run(environment, workflow, inputs, place)
         if earlier is None or (earlier.changed and earlier.is_over):
-            identity = {CELL: place.to_dict()}
-            return self.start(workflow, inputs, store=store, answers=answers, identity=identity, **options)
+            options |= {"identity": {CELL: place.to_dict()}, "store": store, "answers": answers}
+            key = None if anew else start_key(workflow, inputs, place, earlier)
+            run = self.start(workflow, inputs, key=key, **options)
+            run.note = "" if run.execution.was_driven else elsewhere_note(run.id)
+            return run
         execution_id = earlier.record.execution_id
         if earlier.changed:
             changed = " and ".join(earlier.changed)
@@ -201,7 +205,11 @@ class Session:
         if earlier.has_completed:
             run.note = note_of(run.execution)
         elif not run.execution.is_live:
-            run = self.resume(execution_id, store=store, answers=answers)
+            try:
+                run = self.resume(execution_id, store=store, answers=answers)
+            except LeaseHeldError:
+                run.note = elsewhere_note(execution_id)
+                return run
             run.note = (
                 f"this cell's run {execution_id} goes on where it was {earlier.record.status}; --new begins afresh"
             )

@@ -1,0 +1,61 @@
+"""A start with a key happens once, from however many threads and processes."""
+
+import threading
+
+import pytest
+
+from divebook import Environment, MemoryStore, SqliteStore, Step, Workflow
+from divebook.errors import StartKeyTakenError
+from divebook.steps.actions import Action
+from tests.execution.worlds import Calls, environment
+
+NOTING = Workflow("w", [Step("a", action="note", parameters={"value": 1})])
+
+
+def test_a_second_start_with_a_key_returns_the_execution_that_exists():
+    calls = Calls()
+    world = environment(NOTING, actions=[calls.action()])
+    first = world.start("w", key="order 7").wait(20)
+    assert world.start("w", key="order 7") == first
+    assert world.start("w", key="order 8").wait(20) != first
+    assert calls == [1, 1]
+    with pytest.raises(StartKeyTakenError, match=f"'order 7' belongs to execution {first.id} already"):
+        world.create("w", key="order 7").start()
+    assert world.store.leases() == []
+
+
+def test_starts_at_once_from_two_processes_are_one(tmp_path):
+    calls = Calls()
+    worlds = [
+        Environment(store=SqliteStore(tmp_path / "s.db"), workflows=[NOTING], actions=[calls.action()])
+        for _ in range(2)
+    ]
+    started, together = [], threading.Barrier(8)
+
+    def start(world):
+        together.wait(20)
+        started.append(world.start("w", key="order 7"))
+
+    threads = [threading.Thread(target=start, args=(world,)) for world in worlds * 4]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert len({execution.id for execution in started}) == 1
+    for execution in started:
+        if execution.was_driven:
+            execution.wait(20)
+    assert calls == [1]
+
+
+def test_a_key_holds_on_the_engines_own_thread_as_well():
+    calls = Calls()
+    world = environment(NOTING, actions=[calls.action()], store=MemoryStore())
+    before = world.start("w", key="order 7").wait(20)
+
+    async def start():
+        return world.start("w", key="order 7").id
+
+    outer = environment(actions=[Action("start", start)]).start(Workflow("o", [Step("a", action="start", store="id")]))
+    assert outer.wait(20).variables["id"] == before.id
+    assert calls == [1]

@@ -1,0 +1,70 @@
+"""One cell that two kernels run at once is run once."""
+
+import threading
+
+from divebook.notebook.reattach import CellPlace
+from divebook.notebook.session import Session
+from divebook.steps.actions import Action
+from tests.execution.worlds import Calls
+
+CELL = CellPlace({"notebook": "n.ipynb", "cell": "c1", "source": "%dive run w"}, 1)
+YAML = "Workflows: [{Name: w, Steps: [{Name: a, Action: note, Parameters: {value: 1}, Store: n}]}]"
+
+
+def kernels(store, calls, count=2):
+    sessions = [Session(str(store)) for _ in range(count)]
+    for session in sessions:
+        session.define(YAML)
+        session.environment._own_actions["note"] = calls.action()
+    return sessions
+
+
+def begin_together(sessions, **options):
+    runs, together = [], threading.Barrier(len(sessions))
+
+    def begin(session):
+        together.wait(20)
+        runs.append(session.start_at(CELL, session.workflow("w"), {}, **options))
+
+    threads = [threading.Thread(target=begin, args=(session,)) for session in sessions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    return runs
+
+
+def test_two_kernels_that_run_one_cell_at_once_get_one_run(tmp_path):
+    calls = Calls()
+    runs = begin_together(kernels(tmp_path / "s.db", calls))
+    for run in runs:
+        if run.execution.was_driven:
+            run.wait(20)
+    assert len({run.id for run in runs}) == 1
+    assert calls == [1]
+
+
+def test_the_same_cell_may_begin_another_run_when_it_is_told_to(tmp_path):
+    calls = Calls()
+    (session,) = kernels(tmp_path / "s.db", calls, 1)
+    ids = [session.start_at(CELL, session.workflow("w"), {}, anew=anew).wait(20).id for anew in (False, False, True)]
+    assert ids[0] == ids[1] != ids[2]
+    assert calls == [1, 1]
+
+
+def test_a_run_that_another_kernel_drives_is_shown_and_not_run_twice(tmp_path):
+    reached, opened = threading.Event(), threading.Event()
+
+    def note(value):
+        reached.set()
+        assert opened.wait(20)
+        return value
+
+    first, second = kernels(tmp_path / "s.db", Calls())
+    first.environment._own_actions["note"] = Action("note", note)
+    run = first.start_at(CELL, first.workflow("w"), {})
+    assert reached.wait(20)
+    other = second.start_at(CELL, second.workflow("w"), {})
+    opened.set()
+    assert (other.id, run.wait(20).status) == (run.id, "completed")
+    assert "goes on in another process, and is not run twice" in other.note
