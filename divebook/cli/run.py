@@ -291,7 +291,7 @@ def _conclude(
     from divebook.events.catalog import WAITING
 
     code = print_result(execution, json=json)
-    is_kept = execution.store.location != "memory:"
+    is_kept = execution.store.keeps
     ways = list(ways_on(execution, again)) if is_kept else []
     for line in ways:
         note(line, "yellow")

@@ -145,7 +145,7 @@ class FileDocuments(DocumentRepository):
     def _write(self, path: str, content: str) -> None:
         """Replace the file in one step, so that a reader never finds half of it."""
         located = self._locate(path)
-        located.parent.mkdir(parents=True, exist_ok=True)
+        located.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(
             "w", dir=located.parent, prefix=f".{located.name}.", delete=False, encoding="utf-8", newline=""
         ) as draft:

@@ -53,7 +53,7 @@ class Farewell:
 
 def _line(execution: Driven) -> str:
     left = f"divebook: the process ends while execution {execution.id} is {execution.status}"
-    if execution.store.location == "memory:":
+    if not execution.store.keeps:
         return f"{left}; its log was in memory and is lost. wait() for it, or give it a store on disk"
     return (
         f"{left}. To go on: divebook resume {execution.id} --store {execution.store.location}; "

@@ -10,6 +10,7 @@ from divebook.environment import Environment
 from divebook.execution import Execution
 from divebook.questions import Question
 from divebook.questions.wording import address_of, example_answer, schema_in_words, wanted_answer
+from divebook.store import EventStore
 from divebook.text.commands import in_notebook, in_shell
 from divebook.text.shown import one_line, plural
 from divebook.text.times import local_time
@@ -74,19 +75,19 @@ def waiting_lines(execution: Execution) -> list[str]:
 
 def ways_on(execution: Execution) -> list[str]:
     """Return what an execution waits for, and the commands that give it, here and in a shell."""
-    location, lines = execution.store.location, []
+    store, lines = execution.store, []
     for question in execution.interrupts:
         lines += ["waits for an answer:", *(f"  {line}" for line in question_lines(execution.id, question))]
         words = [address_of(execution.id, question), example_answer(question)]
-        lines += _also_in_shell("answer", words, location)
+        lines += _also_in_shell("answer", words, store)
     for awaited in awaited_signals(execution.state):
         lines += [f"waits for {awaited}:", f"  to send it: {signal_line(execution.id, awaited)}"]
-        lines += _also_in_shell("signal", [execution.id, awaited.name], location)
+        lines += _also_in_shell("signal", [execution.id, awaited.name], store)
     return lines
 
 
-def _also_in_shell(verb: str, words: Sequence[str], location: str) -> list[str]:
-    return [] if location == "memory:" else [f"  or in a shell: {in_shell(verb, words, ['--store', location])}"]
+def _also_in_shell(verb: str, words: Sequence[str], store: EventStore) -> list[str]:
+    return [f"  or in a shell: {in_shell(verb, words, ['--store', store.location])}"] if store.shared else []
 
 
 def _section(title: str, lines: Iterable[str]) -> list[str]:

@@ -26,6 +26,7 @@ from divebook.errors import (
 from divebook.events.catalog import ORIGINS, WAITING
 from divebook.events.event import Event, to_datetime, to_microseconds
 from divebook.store.batches import Batch, PreparedBatch, prepare
+from divebook.store.durability import FULL, Durability
 from divebook.store.leases import LeaseBook, Moment
 from divebook.store.messages import Mailbox
 from divebook.store.records import ExecutionRecord, Wanted
@@ -54,7 +55,15 @@ class EventStore(LeaseBook, Mailbox, Upkeep):
     """
 
     location: str
-    """Where the events are, for people."""
+    """Where the events are: a path or a URL, without its password; `open_store` opens it again."""
+    keeps: bool = True
+    """Whether what is written outlasts the process."""
+    shared: bool = True
+    """Whether other processes can open it as well."""
+    local: bool = True
+    """Whether a commit is quick enough to be waited for where it stands; one over a network is not."""
+    durability: Durability = FULL
+    """How a batch is written that does not say."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -287,6 +296,11 @@ class EventStore(LeaseBook, Mailbox, Upkeep):
         """
         with self._lock:
             return self._subscribers.add(listener)
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the location still leads to what is open; if not, it can be read, but no longer written to."""
+        return True
 
     @property
     def closed(self) -> bool:

@@ -18,6 +18,7 @@ from divebook.events.event import Event
 from divebook.events.ids import type_id
 from divebook.events.shapes import wrong_field
 from divebook.store.base import EventStore
+from divebook.store.private import opener
 from divebook.workflow.definition import Workflow
 
 PAGE = 1000
@@ -78,7 +79,7 @@ def _events(store: EventStore, execution_id: str) -> Iterator[list[Event]]:
 def _replacing(path: Path) -> Iterator[BinaryIO]:
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        with part.open("wb") as stream:
+        with open(part, "wb", opener=opener) as stream:
             yield stream
         part.replace(path)
     except OSError as error:

@@ -52,6 +52,7 @@ class MemoryStore(EventStore):
     """A store that is gone with the process."""
 
     location = "memory:"
+    keeps = shared = False
 
     def __init__(self) -> None:
         super().__init__()

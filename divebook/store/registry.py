@@ -1,22 +1,44 @@
-"""From a location to its store: one shared store per file and process."""
+"""From a location to its store: one shared store per file, or URL, and process."""
 
 from __future__ import annotations
 
 import atexit
 import os
+import re
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 
-from divebook.errors import SetupError
+from divebook.errors import AlreadyRegisteredError, SetupError
 from divebook.store.base import EventStore
 from divebook.store.memory import MemoryStore
 from divebook.store.sqlite import SqliteStore
 
 VARIABLE = "DIVEBOOK_STORE"
 DEFAULT = Path(".divebook", "executions.db")
+SQLITE = "sqlite"
 
-_stores: dict[tuple[int, Path], SqliteStore] = {}
+Factory: TypeAlias = Callable[[str], EventStore]
+"""Opens the store at a URL, which may hold a password; the store's `location` may not."""
+
+_factories: dict[str, Factory] = {}
+_stores: dict[tuple[int, str], EventStore] = {}
 _lock = threading.Lock()
+_PASSWORD = re.compile(r"(://[^/?#:@]*:)[^/?#]*(@)|([?&]password=)[^&#]*()")
+
+
+def register_store(scheme: str, factory: Factory) -> None:
+    """Let `open_store` open URLs of a scheme, such as ``postgresql`` in ``postgresql://host/database``.
+
+    Raises
+    ------
+    AlreadyRegisteredError
+        The scheme has a factory.
+    """
+    if scheme in (*_factories, SQLITE):
+        raise AlreadyRegisteredError("store scheme", scheme)
+    _factories[scheme] = factory
 
 
 def open_store(location: str | Path | None = None) -> EventStore:
@@ -25,22 +47,54 @@ def open_store(location: str | Path | None = None) -> EventStore:
     Parameters
     ----------
     location
-        A path; ``memory:`` for a new store in memory; None for what the environment variable ``DIVEBOOK_STORE`` says,
-        or else ``.divebook/executions.db`` in the current directory. A file that is open already is shared: closing it
-        closes it for everybody in this process. Once the file was deleted or replaced, it is opened anew.
+        A path, or ``sqlite:///path``; ``memory:`` for a new store in memory; a URL of a scheme that was registered with
+        `register_store`; None for what the environment variable ``DIVEBOOK_STORE`` says, or else
+        ``.divebook/executions.db`` in the current directory. What is open already is shared: closing it closes it for
+        everybody in this process. Once a file was deleted or replaced, it is opened anew.
+
+    Raises
+    ------
+    SetupError
+        Nothing is registered for the scheme.
     """
     text = str(location or os.environ.get(VARIABLE) or DEFAULT)
     if text == MemoryStore.location:
         return MemoryStore()
-    if "://" in text:
-        raise SetupError(f"no store for {text!r}: give the path of a file, or {MemoryStore.location!r}")
-    # The process is part of the key: SQLite connections do not survive a fork.
-    path = Path(text).expanduser().resolve()
-    key = (os.getpid(), path)
+    scheme, mark, rest = text.partition("://")
+    if mark and scheme != SQLITE:
+        return _shared(text, _factory_of(scheme, text))
+    path = Path(rest if mark else text).expanduser().resolve()
+    return _shared(str(path), SqliteStore)
+
+
+def without_password(url: str) -> str:
+    """Return a URL as it may be shown and kept.
+
+    Examples
+    --------
+    >>> without_password("postgresql://ann:secret@host/db")
+    'postgresql://ann:***@host/db'
+    """
+    return _PASSWORD.sub(lambda found: f"{found[1] or found[3]}***{found[2] or ''}", url)
+
+
+def _factory_of(scheme: str, url: str) -> Factory:
+    if scheme not in _factories:
+        known = ", ".join(f"{name}://" for name in sorted((*_factories, SQLITE)))
+        raise SetupError(
+            f"no store for {without_password(url)!r}: give the path of a file, {MemoryStore.location!r}, or a URL with "
+            f"one of {known}"
+        )
+    return _factories[scheme]
+
+
+def _shared(name: str, factory: Factory) -> EventStore:
+    # The process is part of the key: neither SQLite's connections nor those over a network survive a fork.
+    key = (os.getpid(), name)
     with _lock:
         store = _stores.get(key)
         if store is None or store.closed or not store.in_place:
-            store = _stores[key] = SqliteStore(path)
+            store = _stores[key] = factory(name)
         return store
 
 

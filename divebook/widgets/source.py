@@ -21,9 +21,7 @@ from divebook.events.event import to_microseconds
 from divebook.execution import Execution
 from divebook.execution.streaming import TextListener
 from divebook.questions import InterruptKind, InterruptStatus, Question
-from divebook.store import MemoryStore
-from divebook.store.durability import FULL, RELAXED
-from divebook.store.sqlite.store import SqliteStore
+from divebook.store.durability import RELAXED
 from divebook.text.commands import in_notebook
 from divebook.text.shown import one_line
 from divebook.widgets.protocol import (
@@ -111,10 +109,9 @@ def waits_of(execution: Execution) -> str:
 def durability_of(execution: Execution) -> Durability:
     """Return what a crash can take from an execution: nothing, the latest events, or everything."""
     store = execution.store
-    if isinstance(store, MemoryStore):
+    if not store.keeps:
         return "memory"
-    written = execution.durability or (store.durability if isinstance(store, SqliteStore) else FULL)
-    return "relaxed" if written == RELAXED else "durable"
+    return "relaxed" if (execution.durability or store.durability) == RELAXED else "durable"
 
 
 def gauges_of(state: ExecutionState) -> list[Gauge]:

@@ -44,6 +44,7 @@ class SimulatedDisk(MemoryStore):
     """
 
     location = "simulated:"
+    keeps = True
 
     def __init__(self, machine: Machine, random: Random, *, calm: bool) -> None:
         super().__init__()

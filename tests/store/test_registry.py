@@ -1,7 +1,7 @@
 import pytest
 
-from divebook.errors import SetupError, StoreError
-from divebook.store import MemoryStore, open_store
+from divebook.errors import AlreadyRegisteredError, SetupError, StoreError
+from divebook.store import MemoryStore, open_store, registry
 from tests.store.logs import ONE, log
 
 
@@ -60,9 +60,61 @@ def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):
         assert store.location == str(tmp_path / "x.db")
 
 
-def test_a_url_is_refused():
-    with pytest.raises(SetupError, match=r"no store for 'postgresql://host/db': give the path of a file"):
-        open_store("postgresql://host/db")
+def test_a_url_of_an_unknown_scheme_is_refused_without_its_password():
+    with pytest.raises(SetupError, match=r"no store for 'postgresql://ann:\*\*\*@host/db': .* one of sqlite://"):
+        open_store("postgresql://ann:secret@host/db")
+
+
+def test_a_sqlite_url_is_the_path(tmp_path):
+    with open_store("x.db") as store:
+        assert open_store(f"sqlite://{tmp_path}/x.db") is store
+
+
+@pytest.fixture
+def kept(monkeypatch):
+    """Register a scheme; return the URLs that its factory was given."""
+    monkeypatch.setattr(registry, "_factories", {})
+    urls = []
+
+    def make(url):
+        urls.append(url)
+        return MemoryStore()
+
+    registry.register_store("kept", make)
+    return urls
+
+
+def test_a_registered_scheme_is_opened_once_with_its_password(kept):
+    url = "kept://ann:secret@host/db"
+    with open_store(url) as store:
+        assert open_store(url) is store
+        assert kept == [url]
+    assert open_store(url) is not store
+
+
+def test_a_scheme_has_one_factory(kept):
+    for scheme in ("kept", "sqlite"):
+        with pytest.raises(AlreadyRegisteredError, match=f"store scheme already registered: {scheme}"):
+            registry.register_store(scheme, lambda _: MemoryStore())
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("kept://ann:pa:ss@host/db", "kept://ann:***@host/db"),
+        ("kept://host/db?user=ann&password=secret&x=1", "kept://host/db?user=ann&password=***&x=1"),
+        ("kept://ann@host:5432/db", "kept://ann@host:5432/db"),
+        ("kept://:secret@host", "kept://:***@host"),
+    ],
+)
+def test_passwords_are_not_shown(url, shown):
+    assert registry.without_password(url) == shown
+
+
+@pytest.mark.parametrize(("location", "keeps"), [("memory:", False), ("x.db", True)])
+def test_a_store_says_what_it_can_do(location, keeps):
+    with open_store(location) as store:
+        assert (store.keeps, store.shared, store.local, store.durability) == (keeps, keeps, True, "full")
 
 
 def test_a_missing_folder_is_an_error(tmp_path):

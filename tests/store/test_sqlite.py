@@ -1,6 +1,7 @@
 import os
 import shutil
 import sqlite3
+import stat
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,8 @@ from divebook.errors import (
 )
 from divebook.events.catalog import StepCompleted
 from divebook.store import Batch, SqliteStore
+from divebook.store.jsonl import export
+from divebook.store.sqlite import back_up
 from tests.store.conformance import StorePromises
 from tests.store.logs import ONE, TWO, completed, event, log, step, steps
 from tests.store.tampering import put_right
@@ -98,6 +101,25 @@ def test_closing_leaves_one_file(path):
 def test_the_folder_for_divebook_is_made(tmp_path):
     with SqliteStore(tmp_path / ".divebook" / "x.db"):
         assert (tmp_path / ".divebook" / "x.db").exists()
+
+
+def test_what_is_made_belongs_to_its_owner_only(tmp_path):
+    before = os.umask(0o022)
+    try:
+        path = tmp_path / ".divebook" / "executions.db"
+        with SqliteStore(path) as store:
+            store.append(ONE, log(3), 0)
+            beside = sorted(entry.name for entry in path.parent.iterdir())
+            modes = {stat.S_IMODE(entry.stat().st_mode) for entry in path.parent.iterdir()}
+            exported = tmp_path / "log.jsonl"
+            export(store, ONE, exported)
+        copy = back_up(path, tmp_path / "copy.db")
+    finally:
+        os.umask(before)
+    assert beside == ["executions.db", "executions.db-shm", "executions.db-wal"]
+    assert modes == {0o600}
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert [stat.S_IMODE(entry.stat().st_mode) for entry in (exported, copy)] == [0o600, 0o600]
 
 
 def test_no_other_folder_is_made(tmp_path):
@@ -434,6 +456,7 @@ def test_a_read_only_file_can_be_read(folder):
 
 def test_a_file_in_a_read_only_folder_can_be_read(folder):
     write(folder / "x.db", log(3))
+    (folder / "x.db").chmod(0o644)
     folder.chmod(0o555)
     with unprivileged(), SqliteStore(folder / "x.db") as store:
         assert store.read(ONE) == log(3)
@@ -467,6 +490,7 @@ def test_events_in_a_journal_that_cannot_be_read_are_not_passed_over(folder):
         writer.append(ONE, log(3), 0)
         for name in ("x.db", "x.db-wal"):
             shutil.copy(folder / name, folder / "other" / name)
+            (folder / "other" / name).chmod(0o644)
     (folder / "other").chmod(0o555)
     with unprivileged(), pytest.raises(ReadOnlyStoreError, match=r"the latest events .* are in x\.db-wal, .*copy both"):
         SqliteStore(folder / "other" / "x.db")

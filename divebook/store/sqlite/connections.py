@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from divebook.errors import ReadOnlyStoreError, StoreError
 from divebook.store.durability import Durability
+from divebook.store.private import FILE, FOLDER
 
 BUSY_SECONDS = 5.0
 _SYNCHRONOUS: dict[Durability, str] = {"full": "FULL", "relaxed": "NORMAL"}
@@ -46,13 +47,15 @@ def why_read_only(path: Path) -> str | None:
 
 def _make(folder: Path) -> None:
     try:
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(mode=FOLDER, exist_ok=True)
     except OSError as error:
         raise StoreError(f"the folder {folder} cannot be created: {error.strerror}") from error
 
 
 def open_writer(path: Path, durability: Durability, network: str | None = None) -> sqlite3.Connection:
     """Open, or create, a file for writing; `network` names the network file system that it is on."""
+    # SQLite gives the files beside it the same permissions.
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, FILE))
     connection = _connect(path, "mode=rwc")
     try:
         if network is not None:
