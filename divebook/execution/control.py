@@ -344,7 +344,8 @@ class Control:
 
     def questions(self) -> list[tuple[str, Question]]:
         """Return every question that waits for an answer, with the id of its execution, newest execution first."""
-        return [(found.id, question) for found in self._unfinished() for question in found.interrupts]
+        asking = dict.fromkeys(execution_id for execution_id, _ in self.store.asking())
+        return [(found.id, question) for found in map(self.find, asking) for question in found.interrupts]
 
     def _unfinished(self) -> Iterable[Driver]:
         """Return the executions that have not ended; one that cannot be read hides itself alone."""
@@ -370,6 +371,8 @@ class Control:
 
     def _asking(self, interrupt_id: str) -> list[Driver]:
         """Return the executions that ask a question; where all have ended, the last one that was answered."""
+        if asking := self.store.asking(interrupt_id):
+            return [self.find(execution_id) for execution_id, _ in asking]
         unfinished = [driver for driver in self._unfinished() if interrupt_id in driver.state.interrupts]
         return unfinished or [self.find(found) for found in self.store.addressees(ANSWER, interrupt_id)[-1:]]
 

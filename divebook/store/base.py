@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Self, TypeAlias
 
-from divebook.engine.lifecycle import STATUSES, TERMINAL
+from divebook.engine.lifecycle import STATUSES
 from divebook.errors import (
     CorruptStoreError,
     ExecutionEndedError,
@@ -34,8 +34,6 @@ from divebook.store.subscribers import Listener, Subscribers
 from divebook.store.upkeep import Upkeep
 
 Refusal: TypeAlias = StoreError | InvalidEventError
-
-UNENDED = tuple(status for status in STATUSES if status not in TERMINAL)
 
 SOUND_PAGE = 200
 """Events read at once from a log that may be damaged."""
@@ -240,8 +238,21 @@ class EventStore(LeaseBook, Mailbox, Upkeep):
 
     def unended(self) -> list[ExecutionRecord]:
         """Return the executions that have not ended, newest first."""
-        records = [record for status in UNENDED for record in self.records(status)]
-        return sorted(records, key=lambda record: record.created_at, reverse=True)
+        self._check_open()
+        return self._unended()
+
+    def asking(self, question_id: str | None = None) -> list[tuple[str, str]]:
+        """Return the open questions of executions that have not ended, each with the id of its execution before it.
+
+        The newest execution comes first. No log is read.
+
+        Parameters
+        ----------
+        question_id
+            Only those of this id; several executions may ask one.
+        """
+        self._check_open()
+        return self._asking(question_id)
 
     def orphans(self, now: int | None = None) -> list[ExecutionRecord]:
         """Return the executions that have something to do and that nobody drives, newest first.
@@ -345,6 +356,12 @@ class EventStore(LeaseBook, Mailbox, Upkeep):
 
     @abstractmethod
     def _records(self, wanted: Wanted, limit: int, offset: int) -> list[ExecutionRecord]: ...
+
+    @abstractmethod
+    def _unended(self) -> list[ExecutionRecord]: ...
+
+    @abstractmethod
+    def _asking(self, question_id: str | None) -> list[tuple[str, str]]: ...
 
     @abstractmethod
     def _candidates(self, prefix: str) -> list[str]:

@@ -7,7 +7,13 @@ from dataclasses import dataclass, replace
 
 from divebook.engine.lifecycle import STATUS_AFTER, STATUSES, TERMINAL, check_may_follow
 from divebook.errors import FencedError, InvalidEventError, NotFoundError, UnstorableValueError
-from divebook.events.catalog import ExecutionFailed, ExecutionStarted
+from divebook.events.catalog import (
+    ExecutionFailed,
+    ExecutionStarted,
+    InterruptExpired,
+    InterruptRaised,
+    InterruptResolved,
+)
 from divebook.events.codec import encode
 from divebook.events.event import Event, validate
 from divebook.store.blobs import BLOB_BYTES, REPEATED_BYTES, outsource, share
@@ -16,6 +22,8 @@ from divebook.store.durability import Durability, durability_called
 from divebook.store.leases import LEASE_SECONDS, Lease, Moment
 from divebook.store.owner import Owner
 from divebook.store.records import Beginning
+
+_QUESTIONS = (InterruptRaised, InterruptResolved, InterruptExpired)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +85,8 @@ class PreparedBatch:
     token: int
     """The writer's fencing token; 0 if it has none."""
     durability: Durability | None
+    questions: dict[str, bool]
+    """The questions that were asked or settled, and whether they are open then."""
     lease: Lease | None
     """The first lease of a new log, to be had together with it."""
 
@@ -118,6 +128,7 @@ def prepare(batch: Batch) -> PreparedBatch:
     beginning: Beginning | None = None
     turn: Turn | None = None
     ended: str | None = None
+    questions: dict[str, bool] = {}
     lease = None if batch.acquire is None else _first_lease(batch, batch.acquire)
     for index, event in enumerate(batch.events):
         sequence += 1
@@ -127,6 +138,8 @@ def prepare(batch: Batch) -> PreparedBatch:
         except (InvalidEventError, UnstorableValueError) as error:
             raise _invalid(index, error) from error
         kind = type(event.data)
+        if kind in _QUESTIONS:
+            questions |= question_changes(event)
         if ended is not None:
             check_may_follow(batch.execution_id, ended, kind)
         if kind in STATUS_AFTER:
@@ -153,6 +166,7 @@ def prepare(batch: Batch) -> PreparedBatch:
         blobs,
         batch.token or 0,
         durability_called(batch.durability),
+        questions,
         lease,
     )
 
@@ -243,6 +257,12 @@ def _check_distinct(events: Sequence[Event]) -> None:
 def duplicate_id(index: int, event_id: str) -> InvalidEventError:
     """Return the error for an event whose id the log holds already."""
     return InvalidEventError(f"invalid event at index {index}: event id {event_id} is already in the log")
+
+
+def question_changes(event: Event) -> dict[str, bool]:
+    """Return the question that an event asks or settles, and whether it is open then."""
+    data = event.data
+    return {data.interrupt_id: isinstance(data, InterruptRaised)} if isinstance(data, _QUESTIONS) else {}
 
 
 def turn_after(event: Event) -> Turn | None:

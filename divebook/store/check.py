@@ -17,7 +17,7 @@ from divebook.events.catalog import RUNNING, WAITING
 from divebook.events.codec import decode_payload
 from divebook.events.event import Event, to_microseconds
 from divebook.store.base import EventStore
-from divebook.store.batches import Turn, turn_after
+from divebook.store.batches import Turn, question_changes, turn_after
 from divebook.store.blobs import embed, references
 from divebook.store.checksums import chain, covered
 from divebook.store.upkeep import StoredLog
@@ -137,7 +137,7 @@ def _check_execution(store: EventStore, execution_id: str, contents: _Contents, 
     found = found or [*_check_record(log, events), *_check_blobs(log, contents)]
     if log.altered and not found:
         found = [(None, "the record does not have the checksum it was written with")]
-    found = found or list(violations(events))
+    found = found or [*violations(events), *_check_questions(log, events)]
     if fold is not None and not found:
         found = list(_check_fold(events, fold))
     damages = tuple(Damage(text, execution_id, sequence) for sequence, text in sorted(found, key=_by_sequence))
@@ -230,6 +230,15 @@ def _check_blobs(log: StoredLog, contents: _Contents) -> Iterator[Finding]:
     size = sum(len(event.payload) for event in log.events) + sum(reached.values())
     if size != log.record.size:
         yield None, f"the record says {log.record.size} bytes, the events have {size}"
+
+
+def _check_questions(log: StoredLog, events: Sequence[Event]) -> Iterator[Finding]:
+    is_open: dict[str, bool] = {}
+    for event in events:
+        is_open |= question_changes(event)
+    for question in sorted({question for question, still in is_open.items() if still} ^ log.questions):
+        said, fact = ("open", "settled") if question in log.questions else ("settled", "open")
+        yield None, f"question {question} is noted as {said}, but the events leave it {fact}"
 
 
 def _check_fold(events: Sequence[Event], fold: Fold) -> Iterator[Finding]:

@@ -43,6 +43,7 @@ class _Log:
     token: int = 0
     lease: Lease | None = None
     checkpoint: tuple[int, bytes] | None = None
+    questions: dict[str, bool] = field(default_factory=dict)
     wake_at: int | None = None
     taken: int = 0
     durability: Durability = FULL
@@ -109,6 +110,7 @@ class MemoryStore(EventStore):
             log.turn = batch.turn
         elif batch.status is not None:
             log.turn = replace(log.turn, status=batch.status)
+        log.questions |= batch.questions
         log.wake_at, log.taken = batch.wake_at, max(log.taken, batch.taken)
         if batch.lease is not None:
             log.token, log.lease = 1, batch.lease
@@ -148,6 +150,18 @@ class MemoryStore(EventStore):
         records.reverse()  # the sort is stable: of two created in the same microsecond the later one comes first
         records.sort(key=lambda record: record.created_at, reverse=True)
         return records[offset : offset + limit if limit else None]
+
+    def _unended(self) -> list[ExecutionRecord]:
+        return [record for record in self._records(Wanted(), 0, 0) if record.status not in TERMINAL]
+
+    def _asking(self, question_id: str | None) -> list[tuple[str, str]]:
+        with self._lock:
+            return [
+                (record.execution_id, asked)
+                for record in self._unended()
+                for asked in _open_questions(self._logs[record.execution_id])
+                if question_id in (None, asked)
+            ]
 
     def _candidates(self, prefix: str) -> list[str]:
         with self._lock:
@@ -270,7 +284,8 @@ class MemoryStore(EventStore):
             log = self._find(execution_id)
             entries = enumerate(zip(log.events, log.payloads, log.checksums, strict=True), 1)
             events = [StoredEvent(number, *head, payload, checksum) for number, (head, payload, checksum) in entries]
-            return StoredLog(_record(execution_id, log), log.checksums[-1], events, frozenset(log.blobs))
+            noted = frozenset(log.blobs), frozenset(_open_questions(log))
+            return StoredLog(_record(execution_id, log), log.checksums[-1], events, *noted)
 
     def _blobs(self, without: Collection[str]) -> list[StoredBlob]:
         with self._lock:
@@ -305,6 +320,10 @@ class MemoryStore(EventStore):
         if log is None:
             raise self._unknown(execution_id)
         return log
+
+
+def _open_questions(log: _Log) -> list[str]:
+    return sorted(asked for asked, is_open in log.questions.items() if is_open)
 
 
 def _is_over(log: _Log, moment: Moment) -> bool:

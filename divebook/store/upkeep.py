@@ -39,6 +39,8 @@ class StoredLog:
     events: list[StoredEvent]
     blobs: frozenset[bytes]
     """The large values that the execution is noted to refer to."""
+    questions: frozenset[str]
+    """The questions that are noted to be open."""
     broken: str | None = None
     """Why no more events can be read, if so."""
     altered: bool = False

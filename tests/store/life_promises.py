@@ -8,6 +8,7 @@ from divebook.engine.lifecycle import STATUS_AFTER, TERMINAL, may_follow
 from divebook.errors import ExecutionEndedError, NotFoundError, StartKeyTakenError
 from divebook.events import catalog
 from divebook.store import Batch
+from divebook.store.check import check
 from tests.store.logs import ONE, THREE, TWO, event, log, resumed, step
 
 ENDS = {
@@ -33,6 +34,10 @@ def beginning(name, *, workflow="greet", at=None, **facts):
 
 def begin(store, name, **facts):
     store.append(name, [beginning(name, **facts)], 0)
+
+
+def asked(sequence, question, name=ONE):
+    return event(sequence, catalog.InterruptRaised(question, "confirm", "Go?"), name)
 
 
 class LifePromises:
@@ -67,6 +72,43 @@ class LifePromises:
         store.append(ONE, [*log(2), event(3, ENDS["cancelled"]), resumed(4)], 0)
         store.append(ONE, [event(5, ENDS["completed"])], 4)
         assert store.record(ONE).status == "completed"
+
+    # --- open questions
+
+    def test_open_questions_are_known_without_reading_logs(self, store):
+        for number in (1, 2, 3):
+            name = f"exec_{number}"
+            store.append(name, [beginning(name, at=number), asked(2, "q1", name), asked(3, "q2", name)], 0)
+        store.append("exec_1", [event(4, catalog.InterruptResolved("q1", response=True), "exec_1")], 3)
+        store.append("exec_2", [event(4, catalog.InterruptExpired("q2"), "exec_2")], 3)
+        store.append("exec_3", [event(4, ENDS["failed"], "exec_3")], 3)
+        assert store.asking() == [("exec_2", "q1"), ("exec_1", "q2")]
+        assert store.asking("q2") == [("exec_1", "q2")]
+        assert store.asking("q3") == []
+        assert check(store).ok
+
+    def test_a_question_that_was_asked_and_settled_at_once_is_not_open(self, store):
+        store.append(ONE, [beginning(ONE), asked(2, "q"), event(3, catalog.InterruptResolved("q", response=1))], 0)
+        assert store.asking() == []
+
+    def test_the_questions_of_a_resumed_execution_are_open_again(self, store):
+        store.append(ONE, [beginning(ONE), asked(2, "q"), event(3, ENDS["cancelled"])], 0)
+        assert store.asking() == []
+        store.append(ONE, [resumed(4)], 3)
+        assert store.asking() == [(ONE, "q")]
+
+    def test_a_deleted_execution_asks_nothing(self, store):
+        store.append(ONE, [beginning(ONE), asked(2, "q")], 0)
+        store.delete(ONE)
+        begin(store, ONE)
+        assert store.asking() == []
+
+    def test_what_has_not_ended_comes_newest_first(self, store):
+        for number, end in enumerate((None, "failed", None, "moved", None)):
+            name = f"exec_{number}"
+            ends = [event(2, ENDS[end], name)] if end else []
+            store.append(name, [beginning(name, at=number + 1), *ends], 0)
+        assert [record.execution_id for record in store.unended()] == ["exec_4", "exec_2", "exec_0"]
 
     # --- what an execution began with
 

@@ -83,6 +83,12 @@ class KeepsTheKeyOfTheDead(MemoryStore):
         self._keys = keys
 
 
+class KeepsQuestionsOpen(MemoryStore):
+    def _extend(self, log, batch):
+        batch.questions = dict.fromkeys(batch.questions, True)
+        super()._extend(log, batch)
+
+
 class LosesThePath(MemoryStore):
     def _write_one(self, batch):
         return super()._write_one(changed(batch, lambda event: replace(event, path="")))

@@ -224,6 +224,13 @@ def test_a_damaged_checkpoint_counts_as_none(written):
             assert store.checkpoint(ONE) is None
 
 
+def test_a_question_that_is_not_noted_is_found(written):
+    with SqliteStore(written) as store:
+        store.append(TWO, [event(5, catalog.InterruptRaised("q", "confirm", "Go?"), TWO)], 4)
+    tamper(written, "DELETE FROM questions")
+    assert only_damage(written)[2] == "question q is noted as settled, but the events leave it open"
+
+
 def test_a_damaged_record_hides_no_other(written, caplog):
     tamper(written, f"UPDATE executions SET note = 'x' WHERE id = '{ONE}'")
     assert only_damage(written) == (ONE, None, "the record does not have the checksum it was written with")

@@ -6,7 +6,7 @@ import sqlite3
 from typing import Any
 
 from divebook.errors import CorruptStoreError
-from divebook.store.sqlite import messages
+from divebook.store.sqlite import messages, questions
 from divebook.store.sqlite.compact import EventTypes, unpack_id
 from divebook.store.sqlite.deletion import TABLES
 from divebook.store.sqlite.rows import RECORD, Line, record_of
@@ -33,9 +33,10 @@ def load_stored(connection: sqlite3.Connection, types: EventTypes, execution_id:
             return None
         rows, broken = _as_far_as_possible(connection.execute(_EVENTS, places_of(found[0])))
         used = connection.execute(_USED, found[:1]).fetchall()
+        asked = questions.open_of(connection, found[0])
     events = [_event(row, types, connection) for row in rows]
     line, blobs = Line(*row[:-1]), frozenset(digest for (digest,) in used)
-    return StoredLog(record_of(line), found[1], events, blobs, broken, row[-1] not in (None, line.seal()))
+    return StoredLog(record_of(line), found[1], events, blobs, asked, broken, row[-1] not in (None, line.seal()))
 
 
 def _as_far_as_possible(cursor: sqlite3.Cursor) -> tuple[list[tuple[Any, ...]], str | None]:

@@ -31,6 +31,7 @@ WHERE (:status IS NULL OR status = :status) AND (:workflow IS NULL OR workflow_n
   AND (:notebook IS NULL OR notebook = :notebook) AND (:cell IS NULL OR cell = :cell)
 ORDER BY created_at DESC, key DESC LIMIT :limit OFFSET :offset
 """  # noqa: S608 - our own text
+UNENDED = f"{RECORD} WHERE ended_at IS NULL ORDER BY created_at DESC, key DESC"
 # As BLOB, so that a damaged text reaches the decoder, which can say where it is.
 _EVENTS = """
 SELECT place, recorded_at, type, id, path, step, CAST(data AS BLOB), checksum FROM events

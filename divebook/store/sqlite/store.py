@@ -33,7 +33,7 @@ from divebook.store.leases import Lease, Moment
 from divebook.store.messages import Message
 from divebook.store.owner import Owner
 from divebook.store.records import Beginning, ExecutionRecord, Wanted
-from divebook.store.sqlite import blobs, checkpoints, deletion, leases, messages
+from divebook.store.sqlite import blobs, checkpoints, deletion, leases, messages, questions
 from divebook.store.sqlite.audit import find_faults, load_stored
 from divebook.store.sqlite.compact import EventTypes, pack_id
 from divebook.store.sqlite.connections import (
@@ -47,7 +47,17 @@ from divebook.store.sqlite.connections import (
 from divebook.store.sqlite.faults import translated
 from divebook.store.sqlite.filesystem import network_type
 from divebook.store.sqlite.open_log import OpenLog
-from divebook.store.sqlite.rows import RECORD, RECORDS, Log, first_line, line_after, load_events, load_line, load_record
+from divebook.store.sqlite.rows import (
+    RECORD,
+    RECORDS,
+    UNENDED,
+    Log,
+    first_line,
+    line_after,
+    load_events,
+    load_line,
+    load_record,
+)
 from divebook.store.sqlite.schema import check_current, migrate, place_of, places_of
 from divebook.store.sqlite.transactions import OpenFile, Transaction, WriteTurn, at_one_moment
 from divebook.store.upkeep import StoredBlob, StoredLog
@@ -202,6 +212,8 @@ class SqliteStore(EventStore):
             cursor.execute(_RELEASE, (log.key,))
         if batch.blobs and (grown := blobs.insert(cursor, log.key, batch.blobs)):
             log.grow(cursor, grown)
+        if batch.questions:
+            questions.note(cursor, log.key, batch.questions)
         log.ids.update(ids)
         numbers = self._types.numbers
         place = place_of(log.key, batch.expected_sequence)
@@ -429,6 +441,15 @@ class SqliteStore(EventStore):
         with translated(self.location):
             rows = self._readers.get().execute(RECORDS, asked).fetchall()
             return [record for row in rows if (record := self._sound_record(row))]
+
+    def _unended(self) -> list[ExecutionRecord]:
+        with translated(self.location):
+            rows = self._readers.get().execute(UNENDED).fetchall()
+            return [record for row in rows if (record := self._sound_record(row))]
+
+    def _asking(self, question_id: str | None) -> list[tuple[str, str]]:
+        with translated(self.location):
+            return questions.load_open(self._readers.get(), question_id)
 
     def _sound_record(self, row: tuple[Any, ...]) -> ExecutionRecord | None:
         """Return the line of one execution; None, and a warning, for one that is damaged: the others are listed."""

@@ -108,7 +108,7 @@ CREATE TABLE leases (
       expires_at     INTEGER NOT NULL,
       expires_uptime INTEGER               -- microseconds of the monotonic clock of that boot
     );
-INSERT INTO "leases" VALUES(2,'host',1,2,'name','boot',1750000033000000,1557885089);
+INSERT INTO "leases" VALUES(2,'host',1,2,'name','boot',1750000033000000,3639952745);
 CREATE TABLE messages (
       number    INTEGER PRIMARY KEY AUTOINCREMENT,
       key       INTEGER NOT NULL,  -- executions.key
@@ -119,13 +119,14 @@ CREATE TABLE messages (
       posted_at INTEGER NOT NULL, checksum INTEGER,
       UNIQUE (key, kind, name)
     );
-INSERT INTO "messages" VALUES(1,2,'answer','question_1','{"response":true}','ada@host',1750000000000000,NULL);
+INSERT INTO "messages" VALUES(1,2,'answer','question_1','{"response":true}','ada@host',1750000000000000,3293939634);
 CREATE TABLE questions (
       key INTEGER NOT NULL,  -- executions.key
       id  TEXT NOT NULL,
       PRIMARY KEY (id, key)
     ) WITHOUT ROWID
     ;
+INSERT INTO "questions" VALUES(2,'question_1');
 CREATE VIEW log AS
     SELECT executions.id AS execution_id, events.place & 4294967295 AS sequence, events.recorded_at,
       event_types.name AS event_type, events.path, events.step, events.data

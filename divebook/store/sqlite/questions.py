@@ -1,0 +1,35 @@
+"""The questions that are open, as rows: kept with every append, so that no log need be read for them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+
+_ASK = "INSERT OR IGNORE INTO questions (key, id) VALUES (?, ?)"
+_SETTLE = "DELETE FROM questions WHERE key = ? AND id = ?"
+_OPEN = """
+SELECT executions.id, questions.id FROM questions JOIN executions USING (key)
+WHERE ended_at IS NULL ORDER BY created_at DESC, key DESC, questions.id
+"""
+_CALLED = """
+SELECT executions.id, questions.id FROM questions JOIN executions USING (key)
+WHERE questions.id = ? AND ended_at IS NULL ORDER BY created_at DESC, key DESC
+"""
+_OF_ONE = "SELECT id FROM questions WHERE key = ?"
+
+
+def note(cursor: sqlite3.Cursor, key: int, changes: Mapping[str, bool]) -> None:
+    """Note which questions of an execution were asked, and which are settled."""
+    for question_id, is_open in changes.items():
+        cursor.execute(_ASK if is_open else _SETTLE, (key, question_id))
+
+
+def load_open(connection: sqlite3.Connection, question_id: str | None) -> list[tuple[str, str]]:
+    """Return the open questions of executions that have not ended: all, or those of one id."""
+    found = connection.execute(_OPEN) if question_id is None else connection.execute(_CALLED, (question_id,))
+    return found.fetchall()
+
+
+def open_of(connection: sqlite3.Connection, key: int) -> frozenset[str]:
+    """Return the open questions of one execution, ended or not."""
+    return frozenset(question_id for (question_id,) in connection.execute(_OF_ONE, (key,)).fetchall())
