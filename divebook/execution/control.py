@@ -240,7 +240,8 @@ class Control:
         """Send word to the execution that started one, and cancel those that it started itself."""
         for child in running_children(driver.state):
             with suppress(DivebookError):  # it ends at this moment, or never began
-                await until_written(lambda child=child: self.cancel(child, _orphaned(driver)))  # type: ignore[misc]
+                if self.find(child).state.parent == driver.id:  # a copy of its parent only waits for it
+                    await until_written(lambda child=child: self.cancel(child, _orphaned(driver)))  # type: ignore[misc]
         if driver.state.parent is not None:
             await self._send_word(driver.state.parent, driver)
 
