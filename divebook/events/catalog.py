@@ -424,7 +424,7 @@ class OperationFailed(Payload):
 @_event("time_accessed", "accessed_at", "value")
 @dataclass(frozen=True, slots=True)
 class TimeAccessed(Payload):
-    """Read only, from older logs: the clock is an operation of type ``time_access``."""
+    """Code read the clock; beside the operation of type ``time_access`` that holds it for replay."""
 
     accessed_at: str = ""
     value: str = ""
@@ -433,7 +433,7 @@ class TimeAccessed(Payload):
 @_event("random_generated", "method")
 @dataclass(frozen=True, slots=True)
 class RandomGenerated(Payload):
-    """Read only, from older logs: chance is an operation of type ``random_generation``."""
+    """Code used chance; beside the operation of type ``random_generation`` that holds it for replay."""
 
     method: str = ""
     value: Any = None

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from divebook.engine.operations import RANDOM_GENERATION, TIME_ACCESS, Place, Reserved, StreamedCall
 from divebook.engine.state import OpenStep, Usage
 from divebook.errors import TimedOutError
+from divebook.events import catalog
 from divebook.events.codec import storable
 from divebook.events.event import to_datetime
 from divebook.execution.attempts import retried
@@ -121,6 +122,7 @@ class StepContext:
         reserved: Reserved | None = None,
         streamed: StreamedCall | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - measured by the execution's clock
+        noted: Callable[[Any], catalog.Payload] | None = None,
     ) -> Any:
         """Make a call that is not deterministic: recorded once, answered from the log ever after.
 
@@ -149,6 +151,8 @@ class StepContext:
             Makes the call in place of `call` while somebody listens to the text that it writes.
         timeout
             Seconds that the call may take; what is left of the step's own `Timeout` holds as well.
+        noted
+            Makes an event of the result that is recorded beside the operation, for readers.
 
         Raises
         ------
@@ -161,7 +165,7 @@ class StepContext:
         """
         if timeout is not None or self.step.timeout is not None:
             call, streamed = self._limited(call, timeout), streamed and self._limited(streamed, timeout)
-        made = Call(operation_type, parameters, call, usage, repeatable, reserved, streamed)
+        made = Call(operation_type, parameters, call, usage, repeatable, reserved, streamed, noted)
         return await self._recorder.run(self.place(key) if attempt is None else self._place_of(key, attempt), made)
 
     def _limited(self, call: Callable[..., Awaitable[T]], timeout: float | None) -> Callable[..., Awaitable[T]]:
@@ -329,13 +333,21 @@ class StepContext:
         async def read() -> int:
             return self._recorder.journal.clock.now()
 
-        return to_datetime(await self.operation(TIME_ACCESS, {"access_type": "now"}, read, key=key, repeatable=True))
+        def noted(value: int) -> catalog.Payload:
+            return catalog.TimeAccessed(to_datetime(value).isoformat(), to_datetime(value).isoformat())
 
-    async def random_bits(self, count: int) -> int:
-        """Return that many random bits, recorded."""
+        parameters = {"access_type": "now"}
+        return to_datetime(await self.operation(TIME_ACCESS, parameters, read, key=key, repeatable=True, noted=noted))
+
+    async def random_bits(self, count: int, method: str = "bits") -> int:
+        """Return that many random bits, recorded; `method` is what they are for: ``bits``, ``float`` or ``seed``."""
 
         async def draw() -> int:
             return self._recorder.chance.bits(count)
 
+        def noted(bits: int) -> catalog.Payload:
+            value = bits / float(2**count) if method == "float" else bits
+            return catalog.RandomGenerated(method, value, bits if method == "seed" else None)
+
         parameters = {"type": "bits", "count": count}
-        return int(await self.operation(RANDOM_GENERATION, parameters, draw, repeatable=True))
+        return int(await self.operation(RANDOM_GENERATION, parameters, draw, repeatable=True, noted=noted))

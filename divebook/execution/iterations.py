@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import anyio
 
@@ -24,6 +24,8 @@ SKIPPED = {"skipped": True}
 THROUGH = (BoundExceededError, DivergenceError, StoreError)
 """Errors that are not an item's own."""
 
+Keyed: TypeAlias = dict[str, Any]
+"""Items that are the values of a mapping."""
 RunItem = Callable[[int | None, Any], Awaitable["Outcome"]]
 """Carries out the step for one item: ``(index, item)``; without `Each` the index is None."""
 
@@ -42,10 +44,11 @@ class Iterations:
     """The items of one step, from wherever the log has got to."""
 
     def __init__(
-        self, journal: Journal, path: str, step: Step, each: Each, items: Sequence[Any], *, strands: Strands
+        self, journal: Journal, path: str, step: Step, each: Each, items: list[Any] | Keyed, *, strands: Strands
     ) -> None:
         self._journal, self._strands, self._path, self._step = journal, strands, path, step
-        self._each, self._items = each, items
+        self._each, self._keys = each, list(items) if isinstance(items, dict) else None
+        self._items: Sequence[Any] = list(items.values()) if isinstance(items, dict) else items
         self._is_old = False
 
     async def run(self, run_item: RunItem, *, is_old: bool = False) -> Outcome:
@@ -115,7 +118,8 @@ class Iterations:
             raise suspended[0]
 
     async def _run_one(self, run_item: RunItem, index: int, item: Any) -> None:
-        self._record(catalog.IterationStarted(index, item))
+        key = None if self._keys is None else self._keys[index]
+        self._record(catalog.IterationStarted(index, item, key))
         if self._each.as_ and self._each.parallel == 1:
             self._record(catalog.StateMutated((catalog.Mutation("set", self._each.as_, item),)))
         try:
@@ -125,7 +129,7 @@ class Iterations:
                 raise
             self._note_failure(index, item, error)
         else:
-            self._record(catalog.IterationCompleted(index, _packed(outcome)))
+            self._record(catalog.IterationCompleted(index, _packed(outcome), item_key=key))
 
     def _note_failure(self, index: int, item: Any, error: Exception) -> None:
         """Record that an item failed for good; raise if that ends the step."""

@@ -13,6 +13,7 @@ from typing import Any
 from divebook.engine.operations import Place, Reserved, StreamedCall
 from divebook.engine.retries import names_of, text_of
 from divebook.engine.state import OperationRecord
+from divebook.events import catalog
 from divebook.events.codec import storable
 from divebook.execution.asking import Asking
 from divebook.execution.breaking_off import leaves_outcome_unknown
@@ -43,6 +44,8 @@ class Call:
     """What a model call may consume at most; None for any other call."""
     streamed: StreamedCall | None = None
     """Makes the call while somebody listens to its text."""
+    noted: Callable[[Any], catalog.Payload] | None = None
+    """What the log is to say besides, in the words of the catalogue, once the call has returned."""
 
 
 class Recorder:
@@ -115,6 +118,8 @@ class Recorder:
             ) from error
         used = call.usage(result) if call.usage is not None else None
         self.once.complete(place, record, result, used, since=started_at)
+        if call.noted is not None:
+            self.once.record(place, call.noted(result))
         return result
 
     def _made(self, operation_id: str, call: Call) -> Awaitable[Any]:

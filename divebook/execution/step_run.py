@@ -30,8 +30,8 @@ Handler = Callable[[StepContext], Awaitable[Outcome]]
 class EvaluateItems(Protocol):
     """`Each.Items` as written, and the names it may use, to the items."""
 
-    async def __call__(self, items: Any, names: Mapping[str, Any], *, flatten: bool) -> list[Any]:
-        """Return the items; `flatten` undoes nesting, as the dialect ``dive`` does."""
+    async def __call__(self, items: Any, names: Mapping[str, Any], *, flatten: bool) -> list[Any] | dict[str, Any]:
+        """Return the items, with keys if they have some; `flatten` undoes nesting, as the dialect ``dive`` does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,11 @@ _PREFIX = "failed to resolve each items: "
 
 def evaluate_items(
     items: Any, names: Mapping[str, Any], interpreter: Interpreter | None = None, *, flatten: bool = False
-) -> list[Any]:
-    """Return the items of an ``Each`` block.
+) -> list[Any] | dict[str, Any]:
+    """Return the items of an ``Each`` block; with their keys, where they are the values of a mapping.
 
-    A list is taken as it is. A text ``$(...)`` is evaluated: a list gives its items, one value gives one item. With
-    `flatten`, as in the dialect ``dive``, lists and the values of mappings are flattened all the way down.
+    A list is taken as it is. A text ``$(...)`` is evaluated: a list gives its items, a mapping its values, any other
+    value gives one item. With `flatten`, as in the dialect ``dive``, nested ones are flattened all the way down.
 
     Raises
     ------
@@ -30,6 +30,8 @@ def evaluate_items(
         return list(items)
     try:
         [value] = (interpreter or default_interpreter()).evaluate(Context.EACH, [_expression(items)], names)
+        if isinstance(value, Mapping) and not (flatten and any(map(_is_nested, value.values()))):
+            return {str(key): item for key, item in value.items()}
         return list(_flattened(value) if flatten else _listed(value))
     except ScriptError as error:
         kind = ScriptLimitError if isinstance(error, ScriptLimitError) else ScriptError
@@ -43,9 +45,13 @@ def _expression(items: Any) -> str:
 
 
 def _listed(value: Any) -> list[Any]:
-    if value is None or isinstance(value, Mapping):
+    if value is None:
         raise ScriptError(_unsupported(value))
     return value if isinstance(value, list) else [value]
+
+
+def _is_nested(value: Any) -> bool:
+    return value is None or isinstance(value, list | Mapping)
 
 
 def _flattened(value: Any) -> Iterator[Any]:
@@ -62,8 +68,4 @@ def _flattened(value: Any) -> Iterator[Any]:
 
 def _unsupported(value: Any) -> str:
     advice = "write a list, or an expression such as $(state.rows)"
-    if isinstance(value, Mapping):
-        advice = (
-            "say what the items are: $(list(state.table)) for the keys, $(list(state.table.values())) for the values"
-        )
     return f"unsupported value for 'each' block (got {type(value).__name__}); {advice}"

@@ -37,14 +37,14 @@ async def condition_holds(condition: str, names: Mapping[str, Any]) -> bool:
     return await _evaluated(lambda interpreter: evaluate_condition(condition, names, interpreter))
 
 
-async def items_of(items: Any, names: Mapping[str, Any], *, flatten: bool) -> list[Any]:
+async def items_of(items: Any, names: Mapping[str, Any], *, flatten: bool) -> list[Any] | dict[str, Any]:
     """Return the items of `Each.Items` as written; see `evaluate_items`.
 
-    A reference to a list that holds instances, frames or the like gives them as they are.
+    A reference to a list or mapping that holds instances, frames or the like gives them as they are.
     """
     if isinstance(items, str) and not flatten:
         referred = referred_to(unwrapped(items), names)
-        if isinstance(referred, list):
+        if isinstance(referred, list | dict):
             return referred
     return await _evaluated(lambda interpreter: evaluate_items(items, names, interpreter, flatten=flatten))
 

@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 
 from divebook.errors import ApprovalDeniedError, DefinitionError, NotFoundError, OperationError, Problem, StepError
+from divebook.events import catalog
 from divebook.events.recorded import opened
 from divebook.execution.children import DriveChild
 from divebook.execution.context import STRAND, StepContext
@@ -52,7 +53,7 @@ class WorkflowContext:
     async def random(self) -> float:
         """Return a random number from 0 up to 1."""
         self.tasks.require_place("ctx.random()")
-        return await self._context.random_bits(RANDOM_BITS) / float(2**RANDOM_BITS)
+        return await self._context.random_bits(RANDOM_BITS, "float") / float(2**RANDOM_BITS)
 
     async def sleep(self, seconds: float) -> None:
         """Let time pass; a restart waits only for what is left."""
@@ -83,8 +84,12 @@ class WorkflowContext:
         async def decide() -> int:
             return min_version if passed else max_version
 
+        def noted(version: int) -> catalog.Payload:
+            return catalog.VersionDecision(change_id, version, min_version, max_version)
+
+        asked = {"change_id": change_id}
         decided = int(
-            await self._context.operation(VERSION_DECISION, {"change_id": change_id}, decide, key=key, repeatable=True)
+            await self._context.operation(VERSION_DECISION, asked, decide, key=key, repeatable=True, noted=noted)
         )
         if not min_version <= decided <= max_version:
             raise StepError(

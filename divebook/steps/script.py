@@ -39,7 +39,7 @@ class ScriptHost:
 
     def entropy(self) -> bytes:
         """Return random bytes for the script's generator."""
-        bits = ask(functools.partial(self._context.random_bits, ENTROPY_BITS))
+        bits = ask(functools.partial(self._context.random_bits, ENTROPY_BITS, "seed"))
         return bits.to_bytes(ENTROPY_BITS // 8, "big")
 
     def sleep(self, seconds: float) -> None:

@@ -37,9 +37,10 @@ def test_the_old_dialect_flattens_what_an_expression_gives(items, expected):
     assert evaluate_items(items, NAMES, flatten=True) == expected
 
 
-def test_a_mapping_must_say_what_its_items_are():
-    with pytest.raises(ScriptError, match=r"got dict.*\$\(list\(state\.table\)\) for the keys"):
-        evaluate_items("$({'a': 1})", NAMES)
+def test_the_items_of_a_mapping_are_its_values_and_keep_their_keys():
+    assert evaluate_items("$({'a': 1, 2: [3]})", NAMES) == {"a": 1, "2": [3]}
+    assert evaluate_items("$({'a': 1, 'b': 2})", NAMES, flatten=True) == {"a": 1, "b": 2}
+    assert evaluate_items("$({'a': [1, 2], 'b': {'c': 3}})", NAMES, flatten=True) == [1, 2, 3]
 
 
 @pytest.mark.parametrize(("items", "kind"), [("a,b", "str"), (None, "NoneType"), (5, "int"), ("$(None)", "NoneType")])
