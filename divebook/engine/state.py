@@ -40,6 +40,19 @@ _new, _set = object.__new__, object.__setattr__
 class Snapshot:
     """Base of the large states, which every event replaces: frozen, and quick to copy."""
 
+    started_us: int | None
+    ended_us: int | None
+
+    @property
+    def started_at(self) -> datetime | None:
+        """When it began, UTC."""
+        return None if self.started_us is None else to_datetime(self.started_us)
+
+    @property
+    def ended_at(self) -> datetime | None:
+        """When it ended, UTC."""
+        return None if self.ended_us is None else to_datetime(self.ended_us)
+
     def changed(self, changes: Mapping[str, Any]) -> Self:
         """Return a copy in which the named fields differ; half the cost of a named tuple's `_replace`."""
         copy = _new(type(self))
@@ -156,16 +169,6 @@ class PathState(Snapshot):
     """Number of its agent step that has begun and not ended, in `Ledger.history`."""
     started_us: int | None = None
     ended_us: int | None = None
-
-    @property
-    def started_at(self) -> datetime | None:
-        """When it began, UTC."""
-        return None if self.started_us is None else to_datetime(self.started_us)
-
-    @property
-    def ended_at(self) -> datetime | None:
-        """When it ended, UTC."""
-        return None if self.ended_us is None else to_datetime(self.ended_us)
 
     @property
     def source(self) -> str | None:
@@ -331,16 +334,6 @@ class ExecutionState(Snapshot):
     def is_over(self) -> bool:
         """Whether it has ended (it may still be resumed)."""
         return self.lifecycle in TERMINAL
-
-    @property
-    def started_at(self) -> datetime | None:
-        """When it began, UTC."""
-        return None if self.started_us is None else to_datetime(self.started_us)
-
-    @property
-    def ended_at(self) -> datetime | None:
-        """When it ended, UTC."""
-        return None if self.ended_us is None else to_datetime(self.ended_us)
 
     def question_id(self, *about: object) -> str:
         """Return the id of the question about something, the same in every copy of the log."""

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 
 from divebook.engine.bounds import NANODOLLARS
-from divebook.engine.operations import ACTION_EXECUTION, AGENT_RESPONSE, Reserved, RunOperation, StreamedCall, Write
+from divebook.engine.operations import ACTION_EXECUTION, AGENT_RESPONSE, RunOperation, StreamedCall, Write
 from divebook.errors import BoundExceededError, StageTimeoutError, StepError
 from divebook.execution.context import StepContext
 from divebook.pipeline.envelope import Envelope
@@ -61,9 +61,8 @@ class Trial:
         *,
         key: str | None = None,
         usage: Callable[[Any], Mapping[str, int]] | None = None,
-        repeatable: bool = False,
-        reserved: Reserved | None = None,
         streamed: StreamedCall | None = None,
+        **options: Any,
     ) -> Any:
         """Make a call within the time of the attempt: recorded once, answered from the log ever after."""
         key = key or self._next_key()
@@ -79,10 +78,9 @@ class Trial:
                 limited,
                 key=key,
                 usage=usage,
-                repeatable=repeatable,
                 attempt=self._number,
-                reserved=reserved,
                 streamed=None if streamed is None else functools.partial(self._stream_in_time, streamed),
+                **options,
             )
         except BoundExceededError:
             self.llm_calls -= operation_type == AGENT_RESPONSE  # it was not made
