@@ -47,6 +47,7 @@ from divebook.steps.prompt import PromptStep
 from divebook.steps.script import ScriptStep
 from divebook.steps.syntax import syntax_problems
 from divebook.steps.wait import wait_step
+from divebook.steps.workflow import WorkflowStep
 from divebook.store import EventStore, ExecutionRecord, open_store
 from divebook.store.durability import Durability, durability_called
 from divebook.workflow.definition import AgentDefinition, Config, Definitions, Workflow
@@ -143,14 +144,15 @@ class Environment:
             self.add_workflow(workflow)
 
     def _make_services(self, interpreter: Interpreter, printer: Callable[[str], None], control: Control) -> Services:
-        content = ContentBuilder(interpreter, self.documents, printer)
+        prompts = PromptStep(self._agent_for, ContentBuilder(interpreter, self.documents, printer))
         self._handlers |= {
-            "prompt": PromptStep(self._agent_for, content),
+            "prompt": prompts,
             "action": ActionStep(lambda: self.actions),
             "script": ScriptStep(interpreter, self.documents, printer),
             "wait": wait_step,
             "interrupt": interrupt_step,
-            "function": FunctionStep(self._drive_child),
+            "workflow": WorkflowStep(self._drive_child),
+            "function": FunctionStep(self._drive_child, prompts.ask),
         }
         return Services(
             self._handlers,
@@ -402,6 +404,8 @@ class Environment:
             if step.type == "action" and step.action and step.action not in known:
                 missing = f'action "{step.action}" of step "{step.name}" not found'
                 raise NotFoundError("action", step.action, known, missing)
+            if step.workflow and "${" not in step.workflow:
+                self.workflow(step.workflow)
             if step.type == "prompt" and step.agent is None and not self._agents:
                 raise NotFoundError("agent", "", (), f'no agent specified for prompt step "{step.name}"')
 

@@ -110,7 +110,7 @@ def _file_block(path: Path) -> Block:
     encoded = base64.b64encode(data).decode("ascii")
     if suffix == PDF_SUFFIX:
         return base64_block("document", "application/pdf", encoded)
-    return base64_block("image", f"image/{suffix[1:]}", encoded)
+    return base64_block("image", f"image/{'jpeg' if suffix == '.jpg' else suffix[1:]}", encoded)
 
 
 def _read(path: Path) -> bytes:

@@ -8,6 +8,7 @@ from pathlib import Path
 from divebook.config.content import Sources, resolve_content
 from divebook.config.merge import merge_all
 from divebook.errors import DefinitionError
+from divebook.steps.syntax import syntax_problems
 from divebook.workflow.definition import Definitions, Dialect, Problem
 from divebook.workflow.located import MAX_TEXT
 from divebook.workflow.reader import read_definitions
@@ -31,7 +32,11 @@ def load(path: str | Path, *, dialect: Dialect = "divebook", sources: Sources | 
 
 def load_file(path: Path, *, dialect: Dialect = "divebook") -> Definitions:
     """Read one definition file; its suffix tells its format."""
-    return read_definitions(_text_of(path), source_name=str(path), dialect=dialect, format=_format_of(path))
+    found = read_definitions(_text_of(path), source_name=str(path), dialect=dialect, format=_format_of(path))
+    problems = syntax_problems(found)  # here, where it is known which file they stand in
+    if problems:
+        raise DefinitionError(problems, str(path))
+    return found
 
 
 def load_folder(folder: Path, *, dialect: Dialect = "divebook") -> Definitions:

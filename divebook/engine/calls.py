@@ -7,7 +7,7 @@ from typing import Any
 
 from divebook.engine.changes import SLEEPS, Changes, open_step_of, put, sleeps
 from divebook.engine.ledger import Ledger
-from divebook.engine.operations import AGENT_RESPONSE, CHILD_WORKFLOW, Reserved
+from divebook.engine.operations import AGENT_RESPONSE, CHILD_WORKFLOW, EVENT_EMITTED, Reserved
 from divebook.engine.state import (
     COMPLETED,
     FAILED,
@@ -66,6 +66,23 @@ def operation_completed(state: ExecutionState, event: Event, data: catalog.Opera
         left = state.signals.get(begun.signal, ())[1:]
         changes["signals"] = state.signals.set(begun.signal, left) if left else state.signals.delete(begun.signal)
     return changes
+
+
+def event_emitted(state: ExecutionState, event: Event, data: catalog.EventEmitted) -> Changes:
+    """Note an event of a person's own, if its code asks for it again on replay."""
+    if data.operation_id is None:
+        return {}
+    path, opened = open_step_of(state, event)
+    record = OperationRecord(
+        data.operation_id,
+        EVENT_EMITTED,
+        data.parameters_hash,
+        event.recorded_at,
+        event.sequence,
+        event.sequence,
+        COMPLETED,
+    )
+    return put(state, path, open=opened._replace(operations=opened.operations.set(record.operation_id, record)))
 
 
 def operation_failed(state: ExecutionState, event: Event, data: catalog.OperationFailed) -> Changes:

@@ -20,7 +20,7 @@ from divebook.engine.answers import (
     interrupt_resolved,
     signal_received,
 )
-from divebook.engine.calls import operation_completed, operation_failed, operation_started
+from divebook.engine.calls import event_emitted, operation_completed, operation_failed, operation_started
 from divebook.engine.changes import Changes, is_sleeping, open_step_of, path_of, put
 from divebook.engine.ledger import NO_BOUNDS, Hop, Ledger
 from divebook.engine.lifecycle import STATUS_AFTER
@@ -358,6 +358,7 @@ _CHANGES: dict[type, Callable[[ExecutionState, Event, Any], Changes]] = {
     catalog.OperationStarted: operation_started,
     catalog.OperationCompleted: operation_completed,
     catalog.OperationFailed: operation_failed,
+    catalog.EventEmitted: event_emitted,
     catalog.InterruptRaised: interrupt_raised,
     catalog.InterruptJoined: interrupt_joined,
     catalog.InterruptResolved: interrupt_resolved,

@@ -560,6 +560,18 @@ class StateMutated(Payload):
         return cls(tuple(Mutation(e.get("type", ""), e.get("key", ""), e.get("value")) for e in entries))
 
 
+@_event("event_emitted", "name")
+@dataclass(frozen=True, slots=True)
+class EventEmitted(Payload):
+    """An event of a person's own: ``ctx.emit("name", data)`` in a workflow function, ``context.emit`` in an action."""
+
+    name: str = ""
+    data: Any = None
+    operation_id: str | None = None
+    """Of its place in a workflow function, which asks for it again whenever it runs again."""
+    parameters_hash: str | None = None
+
+
 @_event("signal_received", "signal_type")
 @dataclass(frozen=True, slots=True)
 class SignalReceived(Payload):

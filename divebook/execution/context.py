@@ -215,6 +215,10 @@ class StepContext:
         again = f"@{self.attempt}" if self.attempt else ""
         return await retried(self._recorder, self.place(name), policy, make, key=f"{item}{name}{again}")
 
+    def emit(self, name: str, data: Any = None, *, key: str | None = None) -> None:
+        """Record an event of a person's own; with a `key`, once for this place."""
+        self._recorder.once.emit(self.place(key or "emit"), name, data, is_once=key is not None)
+
     def strands(self) -> Strands:
         """Return the concurrent strands of the step, for code that runs calls side by side."""
         return self._recorder.waits.strands[self.path]

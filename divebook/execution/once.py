@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, NoReturn
 
-from divebook.engine.operations import Place, Reserved, operation_name
+from divebook.engine.operations import EVENT_EMITTED, Place, Reserved, operation_name
 from divebook.engine.state import FAILED, PENDING, RUNNING, OperationRecord
 from divebook.errors import DivergenceError, OperationError
 from divebook.events import catalog
@@ -153,6 +153,10 @@ class Once:
 
     def _begun(self, record: OperationRecord) -> catalog.OperationStarted:
         data = self.journal.event(record.started_sequence).data
+        if isinstance(data, catalog.EventEmitted):
+            return catalog.OperationStarted(
+                record.operation_id, EVENT_EMITTED, {"name": data.name, "data": data.data}, record.parameters_hash
+            )
         assert isinstance(data, catalog.OperationStarted)  # noqa: S101 - that is what `started_sequence` counts
         return data
 
@@ -196,6 +200,16 @@ class Once:
         record = self.record_of(place, operation_id)
         assert record is not None  # noqa: S101 - it has just begun
         return record
+
+    def emit(self, place: Place, name: str, data: Any, *, is_once: bool) -> None:
+        """Record an event of a person's own, unless the log has it at this place."""
+        wanted = Wanted.of(EVENT_EMITTED, {"name": name, "data": data})
+        if is_once and self.look_up(place, wanted) is not None:
+            return
+        emitted = catalog.EventEmitted(
+            name, wanted.parameters["data"], *((place.operation_id, wanted.digest) if is_once else ())
+        )
+        self.record(place, emitted)
 
     def complete(
         self,

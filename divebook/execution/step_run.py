@@ -21,7 +21,7 @@ from divebook.execution.recorder import Recorder
 from divebook.execution.streaming import TextStreams
 from divebook.workflow.definition import Workflow
 
-EXTENSIONS = ("wait", "function", "stage")
+EXTENSIONS = ("wait", "workflow", "function", "stage")
 """Types of step that the dialect ``dive`` does not know."""
 
 Handler = Callable[[StepContext], Awaitable[Outcome]]

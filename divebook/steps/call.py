@@ -5,18 +5,38 @@ Action steps, functions made with ``@step``, and whatever else hands arguments t
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import anyio.from_thread
+
 from divebook.engine.operations import ACTION_EXECUTION, STEP_EXECUTION
 from divebook.errors import StepError
 from divebook.events.recorded import opened
-from divebook.execution.compute import Task
+from divebook.execution.compute import Task, Threads
 from divebook.execution.context import StepContext
 from divebook.steps.approval import approved
-from divebook.workflow.functions import CURRENT, IDEMPOTENCY_KEY, StepFunction, UserFunction
+from divebook.workflow.functions import CONTEXT, CURRENT, IDEMPOTENCY_KEY, StepFunction, UserFunction
+
+
+class CallContext:
+    """What an action may tell the execution that calls it, if it has a parameter ``context``."""
+
+    def __init__(self, context: StepContext) -> None:
+        self._context = context
+        self.execution_id = context.execution_id
+
+    def emit(self, name: str, data: Any = None) -> None:
+        """Record an event of the action's own, also from its thread; one of a call that is made again comes again."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            anyio.from_thread.run_sync(self._context.emit, name, data)
+        else:
+            self._context.emit(name, data)
 
 
 async def call(
@@ -77,6 +97,8 @@ async def invoke(context: StepContext, function: UserFunction, arguments: Mappin
     given = opened(dict(arguments))
     if function.takes_key and IDEMPOTENCY_KEY not in given:
         given[IDEMPOTENCY_KEY] = context.idempotency_key("step" if isinstance(key, int) else key)
+    if function.takes_context and function.kind == "action":
+        given.setdefault(CONTEXT, CallContext(context))
     try:
         args, kwargs = function.bound(given)
     except TypeError as error:
@@ -87,7 +109,8 @@ async def invoke(context: StepContext, function: UserFunction, arguments: Mappin
             return await function.function(*args, **kwargs)
         is_limited = function.timeout is not None or context.step.timeout is not None
         task = Task(f"{context.execution_id}/{context.path}/{key}", function.function, args, kwargs, is_limited)
-        return await context.compute.run(task)
+        compute = Threads() if isinstance(given.get(CONTEXT), CallContext) else context.compute
+        return await compute.run(task)
     finally:
         CURRENT.reset(token)
 

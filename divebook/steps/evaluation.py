@@ -25,6 +25,7 @@ from divebook.scripting import (
     render_templates,
 )
 from divebook.scripting.conditions import unwrapped
+from divebook.workflow.rules import is_expression
 
 T = TypeVar("T")
 _REFERENCE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
@@ -84,6 +85,23 @@ def _holds_recorded(value: Any) -> bool:
 async def render_texts(texts: Sequence[str], names: Mapping[str, Any]) -> list[str]:
     """Return the texts with their ``${...}`` filled in."""
     return await _evaluated(lambda interpreter: render_templates(texts, names, interpreter))
+
+
+async def filled(given: Mapping[str, Any], names: Mapping[str, Any], *, values: bool = True) -> dict[str, Any]:
+    """Fill in top-level texts: ``${...}`` inside a text gives text, a whole ``$(...)`` its value as it is.
+
+    Anything inside lists and maps is passed as it is written; so is ``$(...)`` without `values`, as in the dialect
+    ``dive``.
+    """
+    made = dict(given)
+    texts = {key: value for key, value in given.items() if isinstance(value, str)}
+    expressions = {key: text.strip()[2:-1] for key, text in texts.items() if values and is_expression(text)}
+    templates = {key: text for key, text in texts.items() if "${" in text and key not in expressions}
+    if expressions:
+        made.update(zip(expressions, await values_of(list(expressions.values()), names), strict=True))
+    if templates:
+        made.update(zip(templates, await render_texts(list(templates.values()), names), strict=True))
+    return made
 
 
 async def _evaluated(evaluate: Callable[[Interpreter], T]) -> T:

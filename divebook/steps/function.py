@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -28,6 +29,22 @@ VERSION_DECISION = "version_decision"
 RANDOM_BITS = 53
 
 
+AskAgent = Callable[[StepContext, str, str], Awaitable[str]]
+"""Asks the agent of a name: its answer to a prompt."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentOfContext:
+    """An agent as a workflow function has it."""
+
+    name: str
+    _ask: Callable[[str, str], Awaitable[str]]
+
+    async def run(self, prompt: str) -> str:
+        """Return the agent's answer; each request to its model is recorded and counts in the bounds."""
+        return await self._ask(self.name, prompt)
+
+
 class WorkflowContext:
     """What a workflow function may ask for; its first parameter.
 
@@ -35,8 +52,8 @@ class WorkflowContext:
     again. Calls get their place in the order in which they are made, not in which they end.
     """
 
-    def __init__(self, context: StepContext, drive_child: DriveChild) -> None:
-        self._context, self._drive_child = context, drive_child
+    def __init__(self, context: StepContext, drive_child: DriveChild, ask_agent: AskAgent) -> None:
+        self._context, self._drive_child, self._ask_agent = context, drive_child, ask_agent
         self._calls: Counter[str] = Counter()
         self.tasks = Tasks(context.strands())
 
@@ -215,6 +232,20 @@ class WorkflowContext:
             child = await self._context.child(workflow, given, self._drive_child, key=self._next_key())
         return dict(opened(child["outputs"]))
 
+    def agent(self, name: str) -> AgentOfContext:
+        """Return an agent of the environment; ``await ctx.agent("critic").run("Is this good? ...")`` asks it."""
+        return AgentOfContext(name, self._ask)
+
+    async def _ask(self, name: str, prompt: str) -> str:
+        self.tasks.require_place("ctx.agent().run()")
+        with self.tasks:
+            return await self._ask_agent(self._context, name, prompt)
+
+    def emit(self, name: str, data: Any = None) -> None:
+        """Record an event of the workflow's own, once; `Execution.subscribe`, frames and timelines have it."""
+        self.tasks.require_place("ctx.emit()")
+        self._context.emit(name, data, key=self._next_key("emit"))
+
     def call(self, step: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Coroutine[Any, Any, Any]:
         """Give a call of a step function its place; for ``@step``."""
         self.tasks.require_place(f"a call of {step.name}")
@@ -248,15 +279,15 @@ class WorkflowContext:
 class FunctionStep:
     """Carries out function steps."""
 
-    def __init__(self, drive_child: DriveChild) -> None:
-        self._drive_child = drive_child
+    def __init__(self, drive_child: DriveChild, ask_agent: AskAgent) -> None:
+        self._drive_child, self._ask_agent = drive_child, ask_agent
 
     async def __call__(self, context: StepContext) -> Outcome:
         """Run the workflow function; what it returns is the step's value."""
         name = context.workflow.name
         if name not in WORKFLOW_FUNCTIONS:
             raise NotFoundError("workflow function", name, WORKFLOW_FUNCTIONS, missing_function(name))
-        workflow_context = WorkflowContext(context, self._drive_child)
+        workflow_context = WorkflowContext(context, self._drive_child, self._ask_agent)
         token = CURRENT.set(workflow_context)
         try:
             value = await WORKFLOW_FUNCTIONS[name].function(workflow_context, **opened(dict(context.inputs)))

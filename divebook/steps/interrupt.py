@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from divebook.errors import ApprovalDeniedError, StepError
 from divebook.execution.context import StepContext
 from divebook.execution.iterations import Outcome
 from divebook.questions.answer import value_of
 from divebook.questions.kinds import CONFIRMATION
 from divebook.scripting import value_text
-from divebook.steps.evaluation import render_texts, values_of
-from divebook.workflow.rules import is_expression
+from divebook.steps.evaluation import filled, render_texts
 from divebook.workflow.step import Step
 
 
@@ -30,7 +26,7 @@ async def interrupt_step(context: StepContext) -> Outcome:
         ask.kind,
         question,
         message=message or None,
-        data=await _filled(ask.data, context.names) or None,
+        data=await filled(ask.data, context.names) or None,
         schema=ask.schema,
         expires_in=ask.expires_in,
         default=ask.default,
@@ -45,16 +41,3 @@ async def interrupt_step(context: StepContext) -> Outcome:
 
 def _looks_itself(step: Step) -> bool:
     return bool(step.store) or any(edge.condition for edge in step.edges)
-
-
-async def _filled(data: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the data with its top-level texts filled in."""
-    filled = dict(data)
-    texts = {key: value for key, value in data.items() if isinstance(value, str)}
-    expressions = {key: text.strip()[2:-1] for key, text in texts.items() if is_expression(text)}
-    templates = {key: text for key, text in texts.items() if "${" in text and key not in expressions}
-    if expressions:
-        filled.update(zip(expressions, await values_of(list(expressions.values()), names), strict=True))
-    if templates:
-        filled.update(zip(templates, await render_texts(list(templates.values()), names), strict=True))
-    return filled

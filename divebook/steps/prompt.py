@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from divebook.agents import Agent
 from divebook.engine.retries import text_of
-from divebook.errors import StepError
+from divebook.errors import NotFoundError, StepError
 from divebook.execution.context import StepContext
 from divebook.execution.iterations import Outcome
 from divebook.steps.asking_agents import ask_agent
@@ -36,9 +37,21 @@ class PromptStep:
             raise StepError(f'no agent specified for prompt step "{step.name}"; define one, or name it with Agent')
         (prompt,) = await render_texts([step.prompt or ""], context.names)
         content = await self._content.blocks(step.content, context, agent.name)
+        answer = await self._answer(context, agent, prompt, content)
+        return Outcome(answer, answer)
+
+    async def ask(self, context: StepContext, name: str, prompt: str) -> str:
+        """Return the answer of an agent to a workflow function; raises `NotFoundError`."""
+        agent = self._find_agent(name)
+        if agent is None:
+            raise NotFoundError("agent", name)
+        return await self._answer(context, agent, prompt, ())
+
+    async def _answer(
+        self, context: StepContext, agent: Agent, prompt: str, content: Sequence[Mapping[str, Any]]
+    ) -> str:
         own_context = await self._content.blocks(agent.definition.context, context, agent.name)
         try:
-            answer = await ask_agent(context, agent, prompt, content=content, own=own_context)
+            return await ask_agent(context, agent, prompt, content=content, own=own_context)
         except Exception as error:
             raise StepError(f"agent response operation failed: {text_of(error)}") from error
-        return Outcome(answer, answer)

@@ -26,6 +26,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 FUNCTION = "function"
 IDEMPOTENCY_KEY = "idempotency_key"
 """Parameter that receives a text which is the same whenever a call is repeated."""
+CONTEXT = "context"
+"""Parameter of an action that receives a `divebook.steps.call.CallContext`."""
 RESULT = "result"
 """Name of the variable and output that hold what a workflow function returned."""
 _TYPES = {str: "string", int: "int", float: "float", bool: "bool", list: "list", dict: "map"}
@@ -74,6 +76,12 @@ class UserFunction:
     def takes_key(self) -> bool:
         """Whether it wants a text that is the same whenever its call is repeated."""
         return IDEMPOTENCY_KEY in signature_of(self.function).parameters
+
+    @property
+    def takes_context(self) -> bool:
+        """Whether it wants what it may tell the execution: a parameter ``context`` without a default."""
+        parameter = signature_of(self.function).parameters.get(CONTEXT)
+        return parameter is not None and parameter.default is parameter.empty
 
     @property
     def label(self) -> str:

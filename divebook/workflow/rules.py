@@ -14,6 +14,7 @@ USED = {
     "script": {"script": "Script"},
     "wait": {"seconds": "Seconds", "signal": "Signal"},
     "interrupt": {"ask": "Ask"},
+    "workflow": {"workflow": "Workflow", "inputs": "Inputs"},
     "function": {"script": "Script"},
     "stage": {"script": "Script", "parameters": "Parameters"},
 }
@@ -22,6 +23,7 @@ SETTINGS = {field: key for used in USED.values() for field, key in used.items()}
 UNLIMITED = {
     "wait": "write Seconds",
     "interrupt": "write ExpiresIn under Ask",
+    "workflow": "write max_seconds under Bounds of that workflow",
     "function": "write @step(timeout=...)",
     "stage": "write timeout_seconds in the stage",
 }
@@ -66,6 +68,8 @@ def _missing(step: Step) -> Iterator[Problem]:
         yield Problem(f'no seconds specified for wait step "{step.name}"', key="Seconds", hint="or name a Signal")
     if step.type == STAGE and "part" not in step.parameters:
         yield Problem(f'step "{step.name}" cannot be of type stage', key="Type", hint="write a Pipeline in Python")
+    if step.type == "workflow" and not step.workflow:
+        yield Problem(f'no workflow specified for workflow step "{step.name}"', key="Workflow", hint="add Workflow")
     if step.type == "interrupt" and step.ask is None:
         yield Problem(f'no question specified for interrupt step "{step.name}"', key="Ask", hint="add Ask")
 

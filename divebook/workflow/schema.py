@@ -144,6 +144,8 @@ STEP = Table(
         Key("Ask", "ask", One(lambda: ASK, "write Ask: {Question: ...}", text_key="Question"), extension=True),
         Key("Signal", "signal", TEXT, extension=True),
         Key("Timeout", "timeout", NUMBER, extension=True),
+        Key("Workflow", "workflow", TEXT, extension=True),
+        Key("Inputs", "inputs", FREE, extension=True),
     ),
     makers.step,
     {

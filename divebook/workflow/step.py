@@ -19,7 +19,8 @@ from divebook.workflow.record import Record, json_value, many, one, require_text
 
 STAGE = "stage"
 """Type of the steps that a pipeline becomes; only `divebook.Pipeline` makes them."""
-STEP_TYPES = ("prompt", "action", "script", "wait", "interrupt", "function", STAGE)
+WORKFLOW = "workflow"
+STEP_TYPES = ("prompt", "action", "script", "wait", "interrupt", WORKFLOW, "function", STAGE)
 INFERRED_TYPES = ("action", "prompt", "script")
 """Settings that give a step its type when none is written, in the order in which they are tried."""
 
@@ -128,6 +129,9 @@ class Step(Record):
     signal: str | None = None
     timeout: float | None = None
     """Seconds that one attempt at the step, or at one of its items, may take with its calls."""
+    workflow: str | None = None
+    """Another workflow, which runs as an execution of its own."""
+    inputs: Mapping[str, Any] = field(default_factory=dict)
 
     def __init__(
         self,
@@ -152,6 +156,8 @@ class Step(Record):
         ask: Ask | str | Mapping[str, Any] | None = None,
         signal: str | None = None,
         timeout: float | None = None,
+        workflow: str | None = None,
+        inputs: Mapping[str, Any] | None = None,
     ) -> None:
         require_text(name, "the name of a step", 'write Step("name", ...)')
         self._put(
@@ -173,6 +179,8 @@ class Step(Record):
             ask=None if ask is None else Ask.of(ask),
             signal=signal,
             timeout=timeout,
+            workflow=workflow,
+            inputs=json_value(inputs or {}, "inputs"),
         )
         self._put(type=type if type is not None else inferred_type(self))
 
@@ -204,6 +212,8 @@ def inferred_type(step: Step) -> str:
             return name
     if step.content:
         return "prompt"
+    if step.workflow:
+        return WORKFLOW
     if step.ask is not None:
         return "interrupt"
     return "wait" if step.seconds is not None or step.signal is not None else ""
