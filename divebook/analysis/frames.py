@@ -34,6 +34,7 @@ EVENT_COLUMNS = {
     "sequence": COUNT,
     "timestamp": MOMENT,
     "type": TEXT,
+    "name": TEXT,
     "path": TEXT,
     "step": TEXT,
     "iteration": NUMBER,
@@ -47,6 +48,7 @@ EVENT_COLUMNS = {
     **CONSUMED,
     "error_type": TEXT,
     "error": TEXT,
+    "traceback": TEXT,
     "data": ANYTHING,
 }
 OPERATION_COLUMNS = {
@@ -66,6 +68,7 @@ OPERATION_COLUMNS = {
     **CONSUMED,
     "error_type": TEXT,
     "error": TEXT,
+    "traceback": TEXT,
     "parameters": ANYTHING,
     "result": ANYTHING,
 }
@@ -82,6 +85,7 @@ ITEM_COLUMNS = {
     **CONSUMED,
     "error_type": TEXT,
     "error": TEXT,
+    "traceback": TEXT,
     "result": ANYTHING,
 }
 STEP_COLUMNS = {
@@ -98,6 +102,7 @@ STEP_COLUMNS = {
     **CONSUMED,
     "output": TEXT,
     "error": TEXT,
+    "traceback": TEXT,
 }
 PATH_COLUMNS = {"path": TEXT, "parent": TEXT, "status": TEXT, "step": TEXT, **TIMES, "error": TEXT}
 
@@ -111,6 +116,7 @@ def events_frame(events: Iterable[Event]) -> pd.DataFrame:
     sequence            int64                1, 2, 3 ... without gaps
     timestamp           datetime64[us, UTC]  when it was recorded
     type                str                  ``step_started``, ``operation_completed`` ...
+    name                str                  what an operation calls: the action, the agent, the signal ...
     path                str                  line of progress, such as ``main-1-2``
     step                str                  step of the workflow
     iteration           Int64                index of the item of `Each`
@@ -127,6 +133,7 @@ def events_frame(events: Iterable[Event]) -> pd.DataFrame:
     cost                float64              US dollars; missing where no price is known
     error_type          str                  class of the error of an operation
     error               str                  why it failed
+    traceback           str                  where in a person's code that was
     data                object               the whole payload, a dict
     ==================  ===================  ====================================================================
     """
@@ -142,6 +149,7 @@ def _event_row(event: Event, spans: Spans, began: dict[str, int]) -> tuple[Any, 
         event.sequence,
         event.timestamp,
         event.event_type,
+        data.get("name") or (None if span is None else span.called),
         event.path or None,
         event.step or None,
         data.get("iteration_index") if span is None else span.iteration,
@@ -154,6 +162,7 @@ def _event_row(event: Event, spans: Spans, began: dict[str, int]) -> tuple[Any, 
         *(consumed(_usage(span)) if is_outcome and span is not None else consumed(None)),
         next(iter(data.get("error_names") or ()), None),
         data.get("error"),
+        data.get("trace"),
         data,
     )
 
@@ -197,6 +206,7 @@ def operations_frame(events: Iterable[Event]) -> pd.DataFrame:
     cost                float64              US dollars; missing where no price is known
     error_type          str                  class of the error
     error               str                  why it failed
+    traceback           str                  where in a person's code that was
     parameters          object               what it was asked, a dict
     result              object               what it returned
     ==================  ===================  ====================================================================
@@ -208,7 +218,7 @@ def _operation_row(span: Span) -> tuple[Any, ...]:
     asked = None if span.parameters is None else dict(span.parameters)
     place = (span.path, span.step, span.visit, span.iteration, span.item)
     head = (span.operation_id, span.type, span.called, *_caller(span), *place, span.status, span.attempts)
-    return (*head, *_times(span), *consumed(_usage(span)), span.error_type, span.error, asked, span.result)
+    return (*head, *_times(span), *consumed(_usage(span)), span.error_type, span.error, span.trace, asked, span.result)
 
 
 def items_frame(events: Iterable[Event]) -> pd.DataFrame:
@@ -233,6 +243,7 @@ def items_frame(events: Iterable[Event]) -> pd.DataFrame:
     cost                float64              US dollars, as far as prices are known
     error_type          str                  class of the error
     error               str                  why it failed
+    traceback           str                  where in a person's code that was
     result              object               what came of it
     ==================  ===================  ====================================================================
     """
@@ -242,7 +253,17 @@ def items_frame(events: Iterable[Event]) -> pd.DataFrame:
 def _item_row(span: Span, calls: list[Span]) -> tuple[Any, ...]:
     place = (span.step, span.path, span.visit, span.iteration, span.item_key, span.item)
     spent = consumed(_sum(calls))
-    return (*place, span.status, span.attempts, *_times(span), *spent, span.error_type, span.error, span.result)
+    return (
+        *place,
+        span.status,
+        span.attempts,
+        *_times(span),
+        *spent,
+        span.error_type,
+        span.error,
+        span.trace,
+        span.result,
+    )
 
 
 def steps_frame(events: Iterable[Event]) -> pd.DataFrame:
@@ -267,6 +288,7 @@ def steps_frame(events: Iterable[Event]) -> pd.DataFrame:
     cost                float64              US dollars, as far as prices are known
     output              str                  its text
     error               str                  why it failed or was cancelled
+    traceback           str                  where in a person's code that was
     ==================  ===================  ====================================================================
     """
     return frame(STEP_COLUMNS, [_step_row(span, calls) for span, calls in _with_calls(events, "step")])
@@ -275,7 +297,7 @@ def steps_frame(events: Iterable[Event]) -> pd.DataFrame:
 def _step_row(span: Span, calls: list[Span]) -> tuple[Any, ...]:
     caller = _caller(calls[0]) if calls else (None, None)
     head = (span.step, span.type, *caller, span.path, span.visit, span.status, span.attempts, span.items)
-    return (*head, *_times(span), *consumed(_sum(calls)), span.result, span.error)
+    return (*head, *_times(span), *consumed(_sum(calls)), span.result, span.error, span.trace)
 
 
 def _with_calls(events: Iterable[Event], kind: str) -> Iterator[tuple[Span, list[Span]]]:

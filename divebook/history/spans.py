@@ -33,7 +33,9 @@ class Span:
     status: str = catalog.RUNNING
     error: str | None = None
     error_type: str | None = None
-    """Class of the error of an operation."""
+    """Class of the error of an operation or item."""
+    trace: str | None = None
+    """Where it was raised: lines of the code of people, not of ours."""
     iteration: int | None = None
     operation_id: str | None = None
     called: str | None = None
@@ -129,10 +131,10 @@ class Spans:
     def subject(self, event: Event) -> Span | None:
         """Return what an event, once it is taken, is about: an operation, an item or a step."""
         operation_id = getattr(event.data, "operation_id", None)
-        if operation_id is not None:
-            return self._operations.get(operation_id)
+        if operation_id in self._operations:
+            return self._operations[operation_id]
         index = getattr(event.data, "iteration_index", None)
-        if index is not None:
+        if index is not None and not isinstance(event.data, catalog.StepFailed):
             return self._items.get((event.path, index))
         return self._steps.get(event.path) if event.step else None
 
@@ -166,11 +168,11 @@ class Spans:
             self._end(span, event, catalog.CANCELLED, reason if span.kind == "step" else None)
 
     def _fail_items(self, event: Event) -> None:
-        """End the items of a failed step whose last operation failed: that is why it did."""
+        """End the items of a failed step whose last operation failed, in logs that do not say that items fail."""
         for span in list(self._open.get(event.path, {}).values()):
             failed = self._failed_calls.get((event.path, span.iteration)) if span.kind == "item" else None
             if failed is not None:
-                span.error_type = failed.error_type
+                span.error_type, span.trace = failed.error_type, failed.trace
                 self._end(span, event, catalog.FAILED, failed.error)
 
     def _step_started(self, event: Event, data: catalog.StepStarted) -> None:
@@ -185,6 +187,9 @@ class Spans:
         self._end(step, event, catalog.COMPLETED)
 
     def _step_failed(self, event: Event, data: catalog.StepFailed) -> None:
+        step = self._steps.get(event.path)
+        if step is not None:
+            step.trace = data.trace
         self._end(self._steps.get(event.path), event, catalog.FAILED, data.error)
         self._fail_items(event)
         self._stop_open(event, event.path)
@@ -223,6 +228,15 @@ class Spans:
         if event.path in self._steps:
             self._steps[event.path].items += 1
 
+    def _iteration_failed(self, event: Event, data: catalog.IterationFailed) -> None:
+        span = self._items.get((event.path, data.iteration_index))
+        if span is None:
+            return
+        failed = self._failed_calls.get((event.path, data.iteration_index))
+        span.result, span.trace = data.result, None if failed is None else failed.trace
+        span.error_type = next(iter(data.error_names or ()), None)
+        self._end(span, event, catalog.FAILED, data.error)
+
     def _operation_started(self, event: Event, data: catalog.OperationStarted) -> None:
         self._failed_calls.pop((event.path, data.iteration_index), None)
         known = self._operations.get(data.operation_id)
@@ -254,7 +268,8 @@ class Spans:
         span = self._operations.get(data.operation_id)
         if span is not None:
             self._failed_calls[event.path, span.iteration] = span
-            span.usage, span.error_type = data.usage or _NO_USAGE, next(iter(data.error_names or ()), None)
+            span.usage, span.trace = data.usage or _NO_USAGE, data.trace
+            span.error_type = next(iter(data.error_names or ()), None)
         self._end(span, event, catalog.FAILED, data.error)
 
     def _path_failed(self, event: Event, _data: catalog.Payload) -> None:
@@ -283,7 +298,7 @@ class Spans:
             self._touch(step, event)
 
     def _begin_again(self, span: Span, event: Event) -> None:
-        span.status, span.ended_us, span.error, span.error_type = catalog.RUNNING, None, None, None
+        span.status, span.ended_us, span.error, span.error_type, span.trace = catalog.RUNNING, None, None, None, None
         span.attempts += 1
         self._mark_open(span)
         self._touch(span, event)
@@ -296,6 +311,7 @@ class Spans:
         catalog.StepRetried: _step_retried,
         catalog.IterationStarted: _iteration_started,
         catalog.IterationCompleted: _iteration_completed,
+        catalog.IterationFailed: _iteration_failed,
         catalog.OperationStarted: _operation_started,
         catalog.OperationCompleted: _operation_completed,
         catalog.OperationFailed: _operation_failed,

@@ -248,3 +248,22 @@ def test_questions_tell_who_waited_how_long():
     assert rows.loc["second", "waited"] == timedelta(seconds=5)
     assert pd.isna(rows.loc["second", "settled"])
     assert dtypes(listings.questions_frame([])) == listings.QUESTION_COLUMNS
+
+
+def test_items_that_failed_and_were_kept_are_told_from_those_that_succeeded():
+    def strict(i):
+        if i == 2:
+            raise LookupError("not in the table")
+        return i
+
+    each = Each([1, 2, 3], as_="i", on_item_error="keep")
+    step = Step("s", action="strict", parameters={"i": "$(i)"}, each=each)
+    environment = Environment(store="memory:", actions=[Action("strict", strict)])
+    execution = environment.start(Workflow("w", [step])).wait()
+    items = frames.items_frame(execution.history())
+    assert items.status.tolist() == ["completed", "failed", "completed"]
+    failed = items.iloc[1]
+    assert (failed["item"], failed.error_type) == (2, "LookupError")
+    assert "not in the table" in failed.error
+    assert "strict" in failed.traceback
+    assert frames.steps_frame(execution.history()).status.tolist() == ["completed"]
