@@ -11,6 +11,7 @@ from typing import Any
 
 from divebook.events import Event, catalog
 from divebook.execution.execution import Execution
+from divebook.history.spans import Span, Spans
 from divebook.pipeline.compiled import BATCH, NAME, PART, RUN
 from divebook.workflow.definition import Workflow
 
@@ -68,26 +69,24 @@ class _Reader:
     """Finds the outputs of stages among events."""
 
     def __init__(self, workflow: Workflow) -> None:
-        self._workflow = workflow
-        self._items: dict[int, str] = {}
+        self._workflow, self._spans = workflow, Spans()
 
     def read(self, events: Sequence[Event]) -> Iterator[StageOutput]:
         """Return the outputs that are in some events."""
         for event in events:
-            found = self._output_in(event)
-            if found is not None and found[1]:
-                yield StageOutput(found[0], json.loads(found[1]))
+            self._spans.take(event)
+            self._spans.changed.clear()
+            span = self._spans.subject(event)
+            if span is not None and isinstance(event.data, catalog.IterationCompleted | catalog.StepCompleted):
+                yield from self._outputs_of(span)
 
-    def _output_in(self, event: Event) -> tuple[str, str] | None:
-        """Return a stage and its output as text; an empty one stands for none."""
-        data = event.data
-        if isinstance(data, catalog.IterationStarted):
-            self._items[data.iteration_index] = str(data.item)
-        if isinstance(data, catalog.IterationCompleted) and self._part(event) == BATCH:
-            return self._items[data.iteration_index], data.result["text"]
-        if isinstance(data, catalog.StepCompleted) and self._part(event) == RUN:
-            return str(self._workflow.step(event.step).parameters[NAME]), data.output
-        return None
-
-    def _part(self, event: Event) -> Any:
-        return self._workflow.step(event.step).parameters.get(PART)
+    def _outputs_of(self, span: Span) -> Iterator[StageOutput]:
+        """Yield what a stage put out, if that is what has ended, and it put out anything."""
+        given = self._workflow.step(span.step).parameters
+        part, stage, text = given.get(PART), "", ""
+        if span.kind == "item" and part == BATCH:
+            stage, text = str(span.item), span.result["text"]
+        elif span.kind == "step" and part == RUN:
+            stage, text = str(given[NAME]), span.result
+        if text:
+            yield StageOutput(stage, json.loads(text))
