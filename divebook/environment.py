@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import os
+import weakref
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from typing import Any
+from typing import Any, Self
 
 from divebook import extensions
 from divebook._version import __version__
 from divebook.agents import Agent
+from divebook.agents.clients import CLIENTS
 from divebook.agents.models import is_known_provider
 from divebook.bounds import Bounds
 from divebook.documents import DocumentRepository, FileDocuments
@@ -19,6 +22,7 @@ from divebook.engine.state import ExecutionState
 from divebook.errors import (
     AlreadyRegisteredError,
     DefinitionError,
+    ExecutionError,
     NotFoundError,
     SetupError,
     StartKeyTakenError,
@@ -32,6 +36,7 @@ from divebook.execution.compute import Compute, compute_of
 from divebook.execution.control import Control
 from divebook.execution.definitions import require_definition
 from divebook.execution.driver import Driver
+from divebook.execution.engine_thread import ENGINE
 from divebook.execution.execution import Execution
 from divebook.execution.notices import VARIABLE, Hook, Notices
 from divebook.execution.step_run import Handler, Services
@@ -56,6 +61,9 @@ from divebook.workflow.inputs import bind_inputs
 from divebook.workflow.references import missing_agents
 from divebook.workflow.settings import check_default_workflow, check_providers, require_name, with_defaults
 from divebook.workflow.step import STEP_TYPES
+
+_USERS: weakref.WeakKeyDictionary[EventStore, weakref.WeakSet[Environment]] = weakref.WeakKeyDictionary()
+"""The open environments over each store: `open_store` shares files."""
 
 
 class Environment:
@@ -120,13 +128,17 @@ class Environment:
         self.name, self.description = name, ""
         self.config = Config()
         self._durability = durability_called(durability)
+        self._has_opened = store is None or isinstance(store, str)
         self.store = open_store(store) if store is None or isinstance(store, str) else store
+        self._closers: list[Callable[[], object]] = []
+        self._is_closed = False
         if documents is not None and documents_dir is not None:
             raise SetupError("documents dir and repo cannot both be set: a repository has its own folder")
         self.documents = documents if documents is not None else FileDocuments(documents_dir or ".")
         hook = notify if notify is not None else os.environ.get(VARIABLE)
         if hook:
-            self.store.subscribe(Notices(hook))
+            notices = Notices(hook)
+            self._closers += [notices.close, self.store.subscribe(notices)]
         self._clock, self._chance = clock or SystemClock(), chance or SystemChance()
         self._agents: dict[str, Agent] = {}
         self._workflows: dict[str, Workflow] = {}
@@ -138,6 +150,8 @@ class Environment:
         services = functools.partial(self._make_services, interpreter or default_interpreter(), printer)
         self._control = Control(self.store, services, self._check, self._clock, self._chance)
         extensions.extension(extensions.STEP_TYPES)(self)
+        CLIENTS.join(self)
+        _USERS.setdefault(self.store, weakref.WeakSet()).add(self)
         for agent in agents:
             self.add_agent(agent)
         for workflow in workflows:
@@ -163,6 +177,44 @@ class Environment:
             control.texts,
             self._compute,
         )
+
+    # --- closing ---------------------------------------------------------------------------------------------------
+
+    def on_close(self, closer: Callable[[], object]) -> None:
+        """Have something called when this environment is closed; the last one comes first."""
+        self._closers.append(closer)
+
+    def close(self) -> None:
+        """Close what this environment has opened; calling it twice is the same as once.
+
+        Executions that it still drives are left as they are and can be resumed elsewhere; `Execution.wait` for those
+        that are to end. A store that it was given, or that another environment uses, stays open.
+        """
+        if ENGINE.is_current():
+            raise ExecutionError("close() on the engine's own thread would wait for itself; close it in another thread")
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._control.close()
+        ENGINE.call(lambda: ENGINE.promise(CLIENTS.leave(self))).result()
+        for closer in reversed(self._closers):
+            closer()
+        users = _USERS[self.store]
+        users.discard(self)
+        if self._has_opened and not users:
+            self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self.close)
 
     @classmethod
     def from_definitions(cls, definitions: Definitions, **settings: Any) -> Environment:

@@ -12,6 +12,7 @@ import logging
 import socket
 import weakref
 from collections.abc import Callable, Container, Iterable, Mapping
+from concurrent.futures import wait
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -43,7 +44,7 @@ from divebook.execution.children import running_children
 from divebook.execution.clock import MICROSECONDS, Chance, Clock, Ids
 from divebook.execution.definitions import recorded_workflow, workflow_in
 from divebook.execution.driver import Driver, Means
-from divebook.execution.engine_thread import ENGINE
+from divebook.execution.engine_thread import ENGINE, STOP_SECONDS
 from divebook.execution.leases import HANDS
 from divebook.execution.patience import until_written
 from divebook.execution.schemas import FITTING
@@ -406,6 +407,19 @@ class Control:
             record.execution_id: record for record in self.store.unended() if left and record.execution_id in left
         }
         return sorted(found.values(), key=lambda record: record.created_at, reverse=True)
+
+    def close(self) -> None:
+        """Leave the executions that are driven here as they are, and wake none that rests any more."""
+        live = self.live()
+
+        def leave() -> None:
+            for driver in live:
+                driver.leave()
+            for alarm in list(self._alarms.values()):
+                alarm.cancel()
+
+        ENGINE.call(leave)
+        wait([driver.driving() for driver in live], STOP_SECONDS)
 
 
 def folded(store: EventStore, execution_id: str) -> ExecutionState:

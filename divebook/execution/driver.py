@@ -7,6 +7,7 @@ main thread, comes before it or after it (test_interrupts_at_any_moment_leave_no
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
@@ -63,6 +64,7 @@ class Driver:
         self._runner: Runner | None = None
         self._desk: Desk | None = None
         self._future: Future[None] | None = None
+        self._task: asyncio.Task[None] | None = None
         self._is_driving = False
         self._process = os.getpid()
         self._cancel_reason: str | None = None
@@ -186,7 +188,8 @@ class Driver:
 
     def _set_going(self, work: Coroutine[Any, Any, None], held: Lease) -> None:
         HANDS.drive(held)  # from here on in one piece: whoever finds the lease finds it driven
-        self._future, self._process, self._is_driving = ENGINE.promise(work), os.getpid(), True
+        self._task = ENGINE.keep(work)
+        self._future, self._process, self._is_driving = ENGINE.promise_of(self._task), os.getpid(), True
         FAREWELL.mind(self)
 
     def cancel(self, reason: str) -> bool:
@@ -202,6 +205,11 @@ class Driver:
             self._pause_reason = self._pause_reason or reason
             self._pass_on()
         return self._is_driving
+
+    def leave(self) -> None:
+        """Break off where it is, as if the process had ended: it can be resumed at once."""
+        if self._is_driving and self._task is not None:
+            self._task.cancel()
 
     @property
     def looks_again(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import os
 import threading
@@ -18,6 +19,9 @@ from divebook.execution.mailroom import Mailroom
 from divebook.store.base import EventStore
 
 T = TypeVar("T")
+LEFT = "it was left as it was when its environment was closed; resume it, in an environment that is open"
+STOP_SECONDS = 5.0
+"""How long what is on the loop may take to end, where the loop is to end."""
 
 
 class Desk:
@@ -41,6 +45,7 @@ class EngineThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._promised: set[Future[Any]] = set()
         self._thread: threading.Thread | None = None
+        self._stopped: asyncio.AbstractEventLoop | None = None
         self._desks: weakref.WeakValueDictionary[int, Desk] = weakref.WeakValueDictionary()
         self._background: set[asyncio.Task[Any]] = set()
         HANDS.clear()
@@ -58,6 +63,7 @@ class EngineThread:
             HANDS.clear()
             self._thread = threading.Thread(target=self._serve, args=(self._loop,), name="divebook-engine", daemon=True)
             self._thread.start()
+            atexit.register(self.stop_if_idle)
         return self._loop
 
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -67,7 +73,7 @@ class EngineThread:
         the loop goes on where it was. Anything else that comes out of it is a fault of the loop itself.
         """
         try:
-            while not loop.is_closed():
+            while not loop.is_closed() and loop is not self._stopped:
                 with contextlib.suppress(SystemExit, KeyboardInterrupt):
                     loop.run_forever()
         except Exception as error:  # noqa: BLE001 - told to the log, and to everyone who waits
@@ -75,6 +81,7 @@ class EngineThread:
             loop.close()
             self._bury(loop, f"{type(error).__name__}: {error}")
         else:
+            loop.close()
             self._bury(loop, "it was closed")
 
     def _bury(self, loop: asyncio.AbstractEventLoop, cause: str) -> None:
@@ -87,6 +94,32 @@ class EngineThread:
         for promised in abandoned:
             with contextlib.suppress(InvalidStateError):  # done in this very moment
                 promised.set_exception(ExecutionError(died))
+
+    def stop(self) -> None:
+        """End the thread, with all that is on its loop; who needs it after that gets a new one."""
+        with self._lock:
+            loop, thread = self._loop, self._thread
+            self._loop, self._thread = None, None
+        if loop is None or thread is None or thread is threading.current_thread():
+            return
+
+        async def wind_up() -> None:
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in others:
+                task.cancel()
+            if others:
+                await asyncio.wait(others, timeout=STOP_SECONDS)
+            await loop.shutdown_asyncgens()
+            self._stopped = loop
+            loop.stop()
+
+        asyncio.run_coroutine_threadsafe(wind_up(), loop)
+        thread.join(2 * STOP_SECONDS)
+
+    def stop_if_idle(self) -> None:
+        """End the thread unless an execution is driven on it."""
+        if not HANDS.are_full:
+            self.stop()
 
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
         """Run a coroutine on the loop, from any thread."""
@@ -132,15 +165,18 @@ class EngineThread:
 
     def promise(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Run something on the loop that may take long; return what is done when it is. Call it on the loop."""
+        return self.promise_of(self.keep(work))
+
+    def promise_of(self, task: asyncio.Task[T]) -> Future[T]:
+        """Return what is done when a task is. Call it on the loop."""
         promised: Future[T] = Future()
         self._promised.add(promised)
         promised.add_done_callback(self._promised.discard)
-        task = self.keep(work)
 
         def settle(_: asyncio.Task[T]) -> None:
             with contextlib.suppress(InvalidStateError):
                 if task.cancelled():
-                    promised.cancel()
+                    promised.set_exception(ExecutionError(LEFT))
                 elif (error := task.exception()) is not None:
                     promised.set_exception(error)
                 else:

@@ -29,6 +29,11 @@ class Hands:
         self._taking: dict[str, int] = {}
         """Execution to the thread that is about to drive it."""
 
+    @property
+    def are_full(self) -> bool:
+        """Whether this process drives anything."""
+        return bool(self._driven)
+
     def drive(self, lease: Lease) -> None:
         """Note that the engine drives an execution under a lease."""
         self._driven.add((lease.execution_id, lease.token))

@@ -50,6 +50,10 @@ class Notices:
                 told = {"execution_id": execution_id, "path": event.path, "step": event.step, **event.data.to_data()}
                 self._executor.submit(self._tell, told)
 
+    def close(self) -> None:
+        """Return when everybody has been told."""
+        self._executor.shutdown()
+
     def _tell(self, told: Mapping[str, Any]) -> None:
         try:
             self._hook(told)

@@ -29,7 +29,7 @@ class AwaitWherePossible:
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
     """Register the magics, and say which executions were interrupted; loading twice is the same as once."""
-    unload_ipython_extension(shell)
+    _take_away(shell)
     shell.register_magics(DiveMagics)
     shell.input_transformers_cleanup.append(help_for_commands)
     shell.input_transformers_post.append(AwaitWherePossible(shell))
@@ -38,7 +38,14 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
 
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:
-    """Take away all that loading added; the session, and what it runs, stay."""
+    """Take away all that loading added, and close the session: runs that have not ended can be resumed later."""
+    from divebook.notebook.session import close_session  # loading the extension must be quick
+
+    _take_away(shell)
+    close_session()
+
+
+def _take_away(shell: InteractiveShell) -> None:
     _remove(shell.input_transformers_cleanup, lambda transform: transform is help_for_commands)
     _remove(shell.input_transformers_post, lambda transform: isinstance(transform, AwaitWherePossible))
     completion.remove(shell)

@@ -17,6 +17,7 @@ from divebook.config.answers import Answers
 from divebook.config.recovery import Recovered, interrupted, take_up
 from divebook.environment import Environment
 from divebook.errors import ExecutionError, LeaseHeldError, SetupError
+from divebook.execution.engine_thread import ENGINE
 from divebook.notebook.reattach import CELL, CellPlace, Ordinals, earlier_run, elsewhere_note, note_of, start_key
 from divebook.notebook.run import Run
 from divebook.questions import Question
@@ -104,6 +105,12 @@ class Session:
             found = Environment("notebook", store=store or self._store, documents=documents, printer=print_visibly)
             self._environments[store] = found
         return found
+
+    def close(self) -> None:
+        """Close its environments; runs that have not ended stay in their stores as they are."""
+        for environment in self._environments.values():
+            environment.close()
+        self._environments.clear()
 
     # --- definitions -----------------------------------------------------------------------------------------------
 
@@ -311,6 +318,13 @@ def open_session(store: str | None = None) -> Session:
 def present_environment() -> Environment | None:
     """Return the environment of this process's session, if it has one already."""
     return _sessions[-1].present if _sessions else None
+
+
+def close_session() -> None:
+    """Forget the session and close what it opened; where nothing else runs, the engine's thread ends as well."""
+    while _sessions:
+        _sessions.pop().close()
+    ENGINE.stop_if_idle()
 
 
 def reset_session() -> None:
