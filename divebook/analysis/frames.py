@@ -116,7 +116,7 @@ def events_frame(events: Iterable[Event]) -> pd.DataFrame:
     sequence            int64                1, 2, 3 ... without gaps
     timestamp           datetime64[us, UTC]  when it was recorded
     type                str                  ``step_started``, ``operation_completed`` ...
-    name                str                  what an operation calls: the action, the agent, the signal ...
+    name                str                  what an operation calls; how a person's own event is named
     path                str                  line of progress, such as ``main-1-2``
     step                str                  step of the workflow
     iteration           Int64                index of the item of `Each`

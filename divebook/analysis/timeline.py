@@ -259,7 +259,8 @@ def _bar(span: Span, y: int, height: int, colour: str, scale: _Scale) -> str:
 def _tooltip(span: Span) -> str:
     took = "" if span.duration_us is None else f", {seconds(span.duration_us / 1e6)}"
     error = f": {span.error}" if span.error else ""
-    return f"{span.name} ({span.type}), {span.status}{took}{error}"
+    called = f" {span.called}" if span.called else ""
+    return f"{span.name} ({span.type}{called}), {span.status}{took}{error}"
 
 
 def _label(span: Span, y: int, room: float, scale: _Scale) -> str:

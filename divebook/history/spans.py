@@ -1,5 +1,7 @@
 """A log as stretches of time: one span for each visit to a step, each item of `Each`, and each operation.
 
+A person's own event (``ctx.emit``) is a span as well, without length, so that it stands where the others do.
+
 This is the one fold for readers: frames, timelines, usage, the shell's progress, live views and streamed pipelines are
 made of these spans, so that they agree with each other. (How an execution goes on is `divebook.engine.evolve`'s fold.)
 """
@@ -13,7 +15,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 from divebook.engine.operations import TIMER
 from divebook.events import Event, catalog
 
-Kind: TypeAlias = Literal["step", "item", "operation"]
+Kind: TypeAlias = Literal["step", "item", "operation", "event"]
 _NO_USAGE: Mapping[str, int] = {}
 
 
@@ -39,7 +41,7 @@ class Span:
     iteration: int | None = None
     operation_id: str | None = None
     called: str | None = None
-    """What an operation calls: the action, the agent, the signal ..."""
+    """What an operation calls: the action, the agent, the signal ...; or the name of a person's own event."""
     attempts: int = 1
     """How often it was begun; more than once after a crash, a retry or a resumption. Every attempt of a step makes
     operations of its own: of these it is the number of the attempt."""
@@ -272,6 +274,14 @@ class Spans:
             span.error_type = next(iter(data.error_names or ()), None)
         self._end(span, event, catalog.FAILED, data.error)
 
+    def _event_emitted(self, event: Event, data: catalog.EventEmitted) -> None:
+        step = self._steps.get(event.path)
+        visit = step.visit if step else 1
+        span = Span("event", event.path, event.step, visit, "event", event.recorded_at, called=data.name)
+        span.parameters = {"data": data.data}
+        self._begin(span, event)
+        self._end(span, event, catalog.COMPLETED)
+
     def _path_failed(self, event: Event, _data: catalog.Payload) -> None:
         self._stop_open(event, event.path)
 
@@ -315,6 +325,7 @@ class Spans:
         catalog.OperationStarted: _operation_started,
         catalog.OperationCompleted: _operation_completed,
         catalog.OperationFailed: _operation_failed,
+        catalog.EventEmitted: _event_emitted,
         catalog.PathFailed: _path_failed,
         catalog.PathCancelled: _path_cancelled,
         catalog.ExecutionResumed: _execution_resumed,

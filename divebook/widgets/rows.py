@@ -22,6 +22,8 @@ def label_of(span: Span) -> str:
         item = span.item if span.item_key is None else span.item_key
         text = item[:_TEXT_LOOKED_AT] if isinstance(item, str) else readable(item)
         return one_line(text, LABEL_WIDTH)
+    if span.kind == "event":
+        return one_line(span.called or "", LABEL_WIDTH)
     found = next((given[key] for key in _TELLING if isinstance(given.get(key), str)), "")
     return one_line(found, LABEL_WIDTH)
 

@@ -7,7 +7,9 @@ import pytest
 
 from divebook import Action, Agent, Each, Environment, Retry, ScriptedModel, Step, Workflow
 from divebook.analysis import frames, listings
+from divebook.analysis.timeline import layout, svg
 from divebook.events import catalog
+from divebook.history.spans import spans_of
 from tests.engine.history import begun, events
 
 WORKFLOW = Workflow(
@@ -267,3 +269,16 @@ def test_items_that_failed_and_were_kept_are_told_from_those_that_succeeded():
     assert "not in the table" in failed.error
     assert "strict" in failed.traceback
     assert frames.steps_frame(execution.history()).status.tolist() == ["completed"]
+
+
+def test_a_persons_own_events_are_rows_with_their_names_and_marks_on_the_timeline():
+    log = events(
+        *begun(),
+        (catalog.StepStarted("script"), "main", "a"),
+        (catalog.EventEmitted("found", {"n": 3}), "main", "a"),
+        (catalog.StepCompleted("done"), "main", "a"),
+    )
+    row = frames.events_frame(log).set_index("type").loc["event_emitted"]
+    assert (row["name"], row.step, row["data"]["data"]) == ("found", "a", {"n": 3})
+    assert len(frames.operations_frame(log)) == 0
+    assert "event found" in svg(layout(spans_of(log)))

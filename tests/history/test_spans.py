@@ -120,3 +120,11 @@ def test_events_without_their_beginning_are_no_trouble():
         inside(OPERATION),
     )
     assert [span.kind for span in spans(STARTED, *log)] == ["operation"]
+
+
+def test_a_persons_own_event_stands_where_it_happened():
+    said = catalog.EventEmitted("found", {"n": 3})
+    log = events(*begun(), (catalog.StepStarted("script"), "main", "a"), (said, "main", "a"))
+    own = spans_of(log)[-1]
+    assert (own.kind, own.called, own.step, own.parameters) == ("event", "found", "a", {"data": {"n": 3}})
+    assert (own.status, own.duration_us) == ("completed", 0)
