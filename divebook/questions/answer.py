@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from divebook.errors import InterruptError
+from divebook.errors import InterruptError, UnstorableValueError
 from divebook.events.codec import storable
 from divebook.questions.kinds import (
     AGENT_REVIEW,
@@ -66,7 +66,10 @@ def checked_answer(question: Question, response: Any, fitting: Fitting, now: int
     """
     _require_open(question, now)
     meant = response.meant(question, fitting) if isinstance(response, Typed) else response
-    plain = storable(meant, "response")
+    try:
+        plain = storable(meant, "response")
+    except UnstorableValueError as error:
+        raise _unfit(question, str(error)) from error
     _check_texts(question, plain)
     if _is_empty(plain):
         if question.optional:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-_NEEDS_QUOTES = ("'", '"', "-")
+_NEEDS_QUOTES = ("'", '"', "-", "{", "[")
 
 
 def in_shell(verb: str, words: Sequence[str], options: Sequence[str] = ()) -> str:
@@ -32,8 +32,6 @@ def in_notebook(verb: str, words: Sequence[str], options: Sequence[str] = ()) ->
 
 
 def _quoted(word: str) -> str:
-    """Return a word as the line of a magic takes it: data stays as it is, and what would be taken apart is quoted."""
-    if word[:1] in ("{", "["):
-        return word
+    """Return a word as the line of a magic takes it: what would be taken apart is quoted."""
     needs = not word or word.startswith(_NEEDS_QUOTES) or any(map(str.isspace, word))
     return "'" + word.replace("'", "''") + "'" if needs else word

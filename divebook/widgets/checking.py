@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import EnumType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from divebook.errors import SavedRunError
 from divebook.text.shown import one_line
+from divebook.widgets.protocol import Ack
 
 MAX_WHOLE, MAX_NUMBER = 2**53, 1e15
 """Larger numbers are not believed."""
@@ -26,10 +27,51 @@ def checked(data: Any, wanted: Any) -> Any:
     >>> checked({"x": [1]}, dict[str, list[int]])
     {'x': [1]}
     """
-    misfit = next(_misfits(data, wanted, "run"), None)
+    misfit = misfit_of(data, wanted, "run")
     if misfit is not None:
         raise SavedRunError(misfit)
     return data
+
+
+def misfit_of(data: Any, wanted: Any, name: str) -> str | None:
+    """Return the first place in which data is not of a type, `name` being the whole; None if there is none.
+
+    >>> misfit_of({"n": "x"}, dict[str, int], "message")
+    'message[n] is "x", which it cannot be'
+    """
+    return next(_misfits(data, wanted, name), None)
+
+
+def refusal(message: Any, known: Any) -> str | None:
+    """Return why a message of a browser is none of a union of messages; None if it is one of them.
+
+    >>> from divebook.widgets.protocol import ReplayToKernel
+    >>> refusal({"type": "stat", "view": "v"}, ReplayToKernel)
+    'no message has the type "stat"; known are state, event, events'
+    """
+    kinds = {get_args(get_type_hints(kind)["type"])[0]: kind for kind in get_args(known)}
+    name = message.get("type") if isinstance(message, dict) else None
+    if not isinstance(name, str) or name not in kinds:
+        return f"no message has the type {_shown(name)}; known are {', '.join(kinds)}"
+    halved = next((key for key, part in message.items() if isinstance(part, str) and not _is_whole(part)), None)
+    if halved is not None:
+        return f"message.{halved} holds half a character, which cannot be sent back"
+    return misfit_of(message, kinds[name], "message")
+
+
+def _is_whole(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def refused(message: Any, why: str) -> Ack:
+    """Return the answer to a message of a wrong shape, so that whoever sent it does not send it again and again."""
+    given = message.get("id") if isinstance(message, Mapping) else None
+    text = f"the kernel does not understand this message, and did nothing: {why}. Reload the page"
+    return Ack(type="ack", id=given if isinstance(given, str) and _is_whole(given) else "", accepted=False, text=text)
 
 
 def _misfits(data: Any, wanted: Any, where: str) -> Iterator[str]:
@@ -69,4 +111,11 @@ def _is_plain(data: Any, wanted: Any) -> bool:
 
 
 def _told(data: Any) -> str:
-    return f"{one_line(json.dumps(data)[:200], 40)}, which it cannot be"
+    return f"{_shown(data)}, which it cannot be"
+
+
+def _shown(data: Any) -> str:
+    try:
+        return one_line(json.dumps(data)[:200], 40)
+    except (TypeError, ValueError, RecursionError):  # what no JSON holds
+        return f"a {type(data).__name__}"

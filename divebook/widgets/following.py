@@ -15,8 +15,9 @@ import anywidget
 
 from divebook.errors import SetupError
 from divebook.widgets.audience import Audience
+from divebook.widgets.checking import refusal, refused
 from divebook.widgets.intents import Handlers, Intents
-from divebook.widgets.protocol import Answer, Control, InboxToBrowser, ToBrowser
+from divebook.widgets.protocol import Answer, Control, InboxToBrowser, ToBrowser, ToKernel
 from divebook.widgets.publisher import Publisher
 
 STATIC = Path(__file__).parent / "static"
@@ -113,7 +114,11 @@ class FollowingView(anywidget.AnyWidget):
     # --- from the browser, on whatever thread the kernel likes -------------------------------------------------------
 
     def _receive(self, _widget: object, message: Mapping[str, Any], _buffers: object) -> None:
-        match dict(message):
+        wrong = refusal(message, ToKernel)
+        if wrong is not None:
+            self._refuse(message, wrong)
+            return
+        match message:
             case {"type": "hello", "view": view, "since": since}:
                 self._greet(view, since)
             case {"type": "alive", "view": view, "since": since}:
@@ -128,6 +133,9 @@ class FollowingView(anywidget.AnyWidget):
             case request:
                 self._look_up(request)
 
+    def _refuse(self, message: Any, why: str) -> None:
+        self._reply(lambda: refused(message, why), urgent=False)  # a flood of them must not hold up what people do
+
     def _greet(self, view: str, since: int) -> None:
         self._audience.hear(view)
         self.greeted.set()
@@ -135,3 +143,4 @@ class FollowingView(anywidget.AnyWidget):
 
     def _look_up(self, request: Mapping[str, Any]) -> None:
         """Answer a question of one view; there are none that all widgets understand."""
+        self._refuse(request, f"this view is asked nothing of the type {request['type']!r}")

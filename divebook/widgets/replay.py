@@ -8,8 +8,10 @@ from typing import Any
 
 import anywidget
 
+from divebook.widgets.checking import refusal, refused
 from divebook.widgets.following import answer_while_busy, built
 from divebook.widgets.positions import Steppable, reply_of
+from divebook.widgets.protocol import ReplayToKernel
 
 
 class ReplayView(anywidget.AnyWidget):
@@ -48,6 +50,10 @@ class ReplayView(anywidget.AnyWidget):
         return found if self._moves else f"{found}; run this cell in JupyterLab to step through them"
 
     def _receive(self, _widget: object, message: Mapping[str, Any], _buffers: object) -> None:
+        wrong = refusal(message, ReplayToKernel)
+        if wrong is not None:
+            self.send(refused(message, wrong))
+            return
         with self._lock:
             reply = reply_of(self._read(), message)
         if reply is not None:
