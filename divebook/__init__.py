@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from divebook.agents import Agent, ScriptedModel
     from divebook.bounds import Bounds
     from divebook.config import load
-    from divebook.documents import FileDocuments, MemoryDocuments
+    from divebook.documents import FileDocuments, MemoryDocuments, Policy
     from divebook.environment import Environment
     from divebook.errors import DefinitionError, DivebookError
     from divebook.events import Event
@@ -69,6 +69,7 @@ _HOMES = {
     "MemoryStore": "divebook.store",
     "Pipeline": "divebook.pipeline",
     "PipelineConfig": "divebook.pipeline",
+    "Policy": "divebook.documents",
     "ProcessingRecord": "divebook.pipeline.envelope",
     "Retry": "divebook.workflow.policies",
     "RiskApproval": "divebook.pipeline.envelope",
@@ -120,6 +121,7 @@ __all__ = [
     "MemoryStore",
     "Pipeline",
     "PipelineConfig",
+    "Policy",
     "ProcessingRecord",
     "Retry",
     "RiskApproval",

@@ -16,7 +16,7 @@ from divebook.agents import Agent
 from divebook.agents.clients import CLIENTS
 from divebook.agents.models import is_known_provider
 from divebook.bounds import Bounds
-from divebook.documents import DocumentRepository, FileDocuments
+from divebook.documents import DocumentRepository, FileDocuments, Policy
 from divebook.engine.bounds import within
 from divebook.engine.state import ExecutionState
 from divebook.errors import (
@@ -96,6 +96,10 @@ class Environment:
         Where functions of actions and ``@step`` run that are no coroutine functions: any `concurrent.futures.Executor`,
         such as a ProcessPoolExecutor for work that keeps a processor busy; by default a thread for each call.
 
+    policy
+        What definitions may reach beyond their folder and the public internet; by default what the variable
+        ``DIVEBOOK_ALLOW`` says. See `divebook.documents.policy`.
+
     Examples
     --------
     >>> from divebook import Environment, Step, Workflow
@@ -122,11 +126,13 @@ class Environment:
         chance: Chance | None = None,
         interpreter: Interpreter | None = None,
         compute: Compute | Executor | None = None,
+        policy: Policy | None = None,
     ) -> None:
         if not name:
             raise SetupError("environment name is required")
         self.name, self.description = name, ""
         self.config = Config()
+        self.policy = policy if policy is not None else Policy.given()
         self._durability = durability_called(durability)
         self._has_opened = store is None or isinstance(store, str)
         self.store = open_store(store) if store is None or isinstance(store, str) else store
@@ -158,7 +164,7 @@ class Environment:
             self.add_workflow(workflow)
 
     def _make_services(self, interpreter: Interpreter, printer: Callable[[str], None], control: Control) -> Services:
-        prompts = PromptStep(self._agent_for, ContentBuilder(interpreter, self.documents, printer))
+        prompts = PromptStep(self._agent_for, ContentBuilder(interpreter, self.documents, printer, self.policy))
         self._handlers |= {
             "prompt": prompts,
             "action": ActionStep(lambda: self.actions),

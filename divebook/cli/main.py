@@ -52,6 +52,10 @@ def version() -> None:
 def options(
     *,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option("--allow", metavar="KIND", help="Let definitions reach: files, addresses, programs; see README."),
+    ] = None,
     show_secrets: Annotated[bool, typer.Option("--show-secrets", help="Show what looks like a credential.")] = False,
 ) -> None:
     """Take the options that stand before, or among those of, any command; `Commands` acts on them."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
 from divebook.cli.text import secrets
+from divebook.documents.policy import VARIABLE, Policy
 from divebook.errors import DefinitionError, DivebookError, ExecutionNotFoundError
 
-DEBUG, SHOW_SECRETS = "--debug", "--show-secrets"
+DEBUG, SHOW_SECRETS, ALLOW = "--debug", "--show-secrets", "--allow"
 REFUSED = 2
 
 
@@ -18,18 +22,17 @@ class Commands(TyperGroup):
     """The group of all commands: turns divebook's errors into exit codes, and takes its own options at any place."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Bring ``--debug`` and ``--show-secrets`` to the front, where the group's own options stand."""
+        """Bring the group's own options to the front, where they stand."""
         own, separator, rest = _partition(args)
-        given = [option for option in (DEBUG, SHOW_SECRETS) if option in own]
-        own = [*given, *(argument for argument in own if argument not in given)]
-        parsed: list[str] = super().parse_args(ctx, [*own, *separator, *rest])
+        parsed: list[str] = super().parse_args(ctx, [*_own_first(own), *separator, *rest])
         return parsed
 
     def invoke(self, ctx: Any) -> Any:
         """Run the chosen command."""
         secrets.begin(shown=bool(ctx.params.get("show_secrets")))
         try:
-            return super().invoke(ctx)
+            with _allowing(ctx.params.get("allow") or ()):
+                return super().invoke(ctx)
         except typer.BadParameter as error:  # it repeats what was typed
             error.message = secrets.text(error.message)
             raise
@@ -38,6 +41,30 @@ class Commands(TyperGroup):
                 raise
             report(error)
             raise typer.Exit(REFUSED) from error
+
+
+def _own_first(args: list[str]) -> list[str]:
+    """Return arguments with ``--debug``, ``--show-secrets`` and ``--allow KIND`` before the others."""
+    first: list[str] = []
+    others: list[str] = []
+    for argument in args:
+        is_own = argument in (DEBUG, SHOW_SECRETS, ALLOW) or argument.startswith(f"{ALLOW}=")
+        (first if is_own or first[-1:] == [ALLOW] else others).append(argument)
+    return [*first, *others]
+
+
+@contextmanager
+def _allowing(kinds: Iterable[str]) -> Iterator[None]:
+    """Let one command reach more, as if the variable ``DIVEBOOK_ALLOW`` said so as well."""
+    before = os.environ.get(VARIABLE)
+    policy = Policy.given(*kinds)
+    os.environ[VARIABLE] = ",".join(sorted(policy.allowed))
+    try:
+        yield
+    finally:
+        del os.environ[VARIABLE]
+        if before is not None:
+            os.environ[VARIABLE] = before
 
 
 def _partition(args: list[str]) -> tuple[list[str], list[str], list[str]]:

@@ -8,20 +8,32 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
-from divebook.config.fetch import fetch_text
+from divebook.config.fetch import Page, check_address, fetch
 from divebook.config.files import named_files
+from divebook.documents.policy import Policy
 from divebook.errors import SetupError
-from divebook.workflow.blocks import Block, base64_block, text_block, url_block
+from divebook.workflow.blocks import Block, base64_block, text_block
 from divebook.workflow.content import ContentEntry
 from divebook.workflow.definition import AgentDefinition, Definitions, Workflow
 
-IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp")
+MEDIA_TYPES = {
+    ".png": "image/png",
+    ".jpg": "image/jpeg",
+    ".jpeg": "image/jpeg",
+    ".gif": "image/gif",
+    ".webp": "image/webp",
+    ".bmp": "image/bmp",
+    ".pdf": "application/pdf",
+}
+IMAGE_SUFFIXES = tuple(suffix for suffix, media_type in MEDIA_TYPES.items() if media_type.startswith("image/"))
 TEXT_SUFFIXES = (".txt", ".md", ".markdown", ".csv", ".json")
 PDF_SUFFIX = ".pdf"
+UNTOLD = ("application/octet-stream", "binary/octet-stream")
+"""Media types that say nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +44,10 @@ class Sources:
     """Folder that paths are relative to."""
     read_document: Callable[[str], str] | None = None
     """Returns a document's text; without it `resolve_content` leaves documents to the step that shows them."""
-    fetch: Callable[[str], str] = fetch_text
-    """Returns the text at an address."""
+    fetch: Callable[[str, Policy], Page] = fetch
+    """Returns what stands at an address."""
+    policy: Policy = field(default_factory=Policy.given)
+    """What may be reached; by default what the variable ``DIVEBOOK_ALLOW`` says."""
 
 
 def build_content(entries: Iterable[ContentEntry], sources: Sources | None = None) -> list[Block]:
@@ -79,7 +93,7 @@ def _blocks(entry: ContentEntry, sources: Sources) -> list[Block]:
     if entry.text is not None:
         return [text_block(entry.text.strip())]
     if entry.path is not None:
-        return [_file_block(path) for path in named_files(entry.path, sources.base_path)]
+        return [_file_block(path) for path in named_files(entry.path, sources.base_path, sources.policy)]
     if entry.url is not None:
         return [_url_block(entry.url, sources)]
     if entry.document is not None:
@@ -96,6 +110,8 @@ def _document(name: str, sources: Sources) -> str:
 
 
 def _absolute(path: str, sources: Sources) -> Path:
+    """Return where a program is, in the definition's folder unless more is allowed; links are not followed yet."""
+    sources.policy.file(path, sources.base_path)
     return (sources.base_path / path).absolute()
 
 
@@ -108,13 +124,14 @@ def _file_block(path: Path) -> Block:
     if suffix in TEXT_SUFFIXES:
         return text_block(f'<file name="{path.name}">\n{_text(path, data)}\n</file>')
     encoded = base64.b64encode(data).decode("ascii")
-    if suffix == PDF_SUFFIX:
-        return base64_block("document", "application/pdf", encoded)
-    return base64_block("image", f"image/{'jpeg' if suffix == '.jpg' else suffix[1:]}", encoded)
+    kind = "document" if suffix == PDF_SUFFIX else "image"
+    return base64_block(kind, MEDIA_TYPES[suffix], encoded)
 
 
 def _read(path: Path) -> bytes:
     try:
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise SetupError(f"unable to read file {path}: it is no file; name a text, an image or a PDF")
         return path.read_bytes()
     except OSError as error:
         raise SetupError(f"unable to read file {path}: {error.strerror}") from error
@@ -128,11 +145,14 @@ def _text(path: Path, data: bytes) -> str:
 
 
 def _url_block(url: str, sources: Sources) -> Block:
-    if not url.startswith(("http://", "https://")):
-        raise SetupError(f"content address must start with http:// or https://: {url}")
-    suffix = PurePosixPath(urlsplit(url).path).suffix.lower()
-    if suffix in IMAGE_SUFFIXES:
-        return url_block("image", url)
-    if suffix == PDF_SUFFIX:
-        return url_block("document", url)
-    return text_block(f'<file url="{url}">\n{sources.fetch(url)}\n</file>')
+    """Return what stands at an address, as the response says what it is; its suffix counts where that says nothing."""
+    check_address(url, sources.policy)
+    page = sources.fetch(url, sources.policy)
+    media_type = page.media_type
+    if media_type in UNTOLD:
+        media_type = MEDIA_TYPES.get(PurePosixPath(urlsplit(url).path).suffix.lower(), media_type)
+    if media_type.startswith("image/") and not media_type.endswith("+xml"):
+        return base64_block("image", media_type, base64.b64encode(page.body).decode("ascii"))
+    if media_type == "application/pdf":
+        return base64_block("document", media_type, base64.b64encode(page.body).decode("ascii"))
+    return text_block(f'<file url="{url}">\n{page.text(url)}\n</file>')

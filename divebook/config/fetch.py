@@ -1,38 +1,168 @@
-"""Textual web pages for content entries: fetched once, while definitions are made ready."""
+"""Pages for content entries: fetched once, while definitions are made ready, from where the policy allows it.
+
+A name is looked up once, every address found for it is checked, and one of these is connected to: what a name server
+says the next time does not matter. Each redirection is checked like the first address.
+"""
 
 from __future__ import annotations
 
-from http.client import HTTPException
+import functools
+import socket
+import time
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from typing import IO, Any
 from urllib.error import URLError
-from urllib.request import Request, urlopen
+from urllib.parse import urlsplit
+from urllib.request import (
+    HTTPHandler,
+    HTTPRedirectHandler,
+    HTTPSHandler,
+    OpenerDirector,
+    ProxyHandler,
+    Request,
+    build_opener,
+)
 
+from divebook.documents.policy import Policy
 from divebook.errors import SetupError
 
 MAX_BYTES = 500 * 1024
-TIMEOUT = 15.0
+MAX_BINARY = 10_000_000
+TIMEOUT, LONGEST = 15.0, 60.0
+"""Seconds without any answer, and in all."""
 TEXTUAL = ("text/", "application/json", "application/xml", "application/yaml", "application/javascript")
 
 
-def fetch_text(url: str) -> str:
-    """Return the text at `url`; raises `SetupError` if it cannot be had, is no text, or is too long."""
-    request = Request(url, headers={"User-Agent": "divebook"})  # noqa: S310 - _url_block lets only http through
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What stands at an address."""
+
+    media_type: str
+    body: bytes
+    charset: str = "utf-8"
+
+    def text(self, url: str) -> str:
+        """Return it as text; raises `SetupError` if it is none, or too long."""
+        if not self.media_type.startswith(TEXTUAL) and not self.media_type.endswith(("+json", "+xml")):
+            raise SetupError(f"content of {url} is {self.media_type}: use a text, image or pdf, or a local file")
+        if len(self.body) > MAX_BYTES:
+            raise SetupError(f"content of {url} has more than {MAX_BYTES} bytes: save the part that matters to a file")
+        try:
+            return self.body.decode(self.charset)
+        except (UnicodeDecodeError, LookupError) as error:
+            raise SetupError(f"content of {url} is not {self.charset} text: {error}") from error
+
+
+def fetch(url: str, policy: Policy) -> Page:
+    """Return what stands at `url`; raises `SetupError` if it cannot or may not be had."""
     try:
-        with urlopen(request, timeout=TIMEOUT) as response:  # noqa: S310 - as above
-            content_type = response.headers.get_content_type()
-            charset = response.headers.get_content_charset() or "utf-8"
-            body = response.read(MAX_BYTES + 1)
+        check_address(url, policy)
+        request = Request(url, headers={"User-Agent": "divebook"})  # noqa: S310 - check_address lets only http through
+        with _opener(policy).open(request, timeout=TIMEOUT) as response:
+            return Page(
+                response.headers.get_content_type(),
+                _body(url, response),
+                response.headers.get_content_charset() or "utf-8",
+            )
     except (URLError, HTTPException, OSError, ValueError) as error:
         raise SetupError(f"failed to fetch {url}: {error}") from error
-    return decoded(url, body, content_type, charset)
 
 
-def decoded(url: str, body: bytes, content_type: str, charset: str = "utf-8") -> str:
-    """Return a response's body as text, if it is one and not too long."""
-    if not content_type.startswith(TEXTUAL) and not content_type.endswith(("+json", "+xml")):
-        raise SetupError(f"content of {url} is {content_type}, not text: use an image or pdf address, or a local file")
-    if len(body) > MAX_BYTES:
-        raise SetupError(f"content of {url} has more than {MAX_BYTES} bytes: save the part that matters to a file")
+def check_address(url: str, policy: Policy) -> None:
+    """Raise `SetupError` unless `url` is of the web, and of a host that may be reached."""
     try:
-        return body.decode(charset)
-    except (UnicodeDecodeError, LookupError) as error:
-        raise SetupError(f"content of {url} is not {charset} text: {error}") from error
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise SetupError(f"{url} is no address: {error}") from error
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise SetupError(f"content address must start with http:// or https:// and name a host: {url}")
+    policy.host(parts.hostname)
+
+
+def _body(url: str, response: Any) -> bytes:
+    """Return what a server sends, within a time in all and a size."""
+    until, parts, count = time.monotonic() + LONGEST, [], 0
+    while part := response.read1(65536):
+        parts.append(part)
+        count += len(part)
+        if count > MAX_BINARY:
+            raise SetupError(f"content of {url} has more than {MAX_BINARY} bytes: save the part that matters to a file")
+        if time.monotonic() > until:
+            raise SetupError(f"failed to fetch {url}: it took more than {LONGEST:.0f} s; save it to a file")
+    return b"".join(parts)
+
+
+# --- connecting ------------------------------------------------------------------------------------------------------
+
+
+def _opener(policy: Policy) -> OpenerDirector:
+    return build_opener(ProxyHandler(), _Web(policy), _SecureWeb(policy), _Redirects(policy))
+
+
+class _Redirects(HTTPRedirectHandler):
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+
+    def redirect_request(  # noqa: PLR0917 - urllib calls it so
+        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str
+    ) -> Request | None:
+        check_address(newurl, self._policy)
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+class _Web(HTTPHandler):
+    def __init__(self, policy: Policy) -> None:
+        super().__init__()
+        self._policy = policy
+
+    def http_open(self, req: Request) -> HTTPResponse:
+        return self.do_open(_connecting(HTTPConnection, req, self._policy), req)
+
+
+class _SecureWeb(HTTPSHandler):
+    def __init__(self, policy: Policy) -> None:
+        super().__init__()
+        self._policy = policy
+
+    def https_open(self, req: Request) -> HTTPResponse:
+        return self.do_open(_connecting(HTTPSConnection, req, self._policy), req)
+
+
+def _connecting(kind: type[HTTPConnection], request: Request, policy: Policy) -> Any:
+    """Return what makes a connection to checked addresses only; a proxy, which the person chose, is trusted."""
+
+    def make(host: str, **options: Any) -> HTTPConnection:
+        connection = kind(host, **options)
+        if not request.has_proxy() and getattr(request, "_tunnel_host", None) is None:
+            connection._create_connection = functools.partial(_connect, policy)  # type: ignore[attr-defined]  # noqa: SLF001 - http.client's only seam for it
+        return connection
+
+    return make
+
+
+def _connect(
+    policy: Policy,
+    address: tuple[str, int],
+    timeout: float | None = None,
+    source_address: tuple[str, int] | None = None,
+) -> socket.socket:
+    """Connect to a host: looked up once, all that is found checked, the first that answers taken."""
+    host, port = address
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    for _, _, _, _, place in found:
+        policy.address(str(place[0]), host)
+    failed: OSError | None = None
+    for family, kind, protocol, _, place in found:
+        made = socket.socket(family, kind, protocol)
+        try:
+            made.settimeout(timeout)
+            if source_address:
+                made.bind(source_address)
+            made.connect(place)
+        except OSError as error:
+            failed = error
+            made.close()
+        else:
+            return made
+    raise failed or OSError(f"no address was found for {host}")

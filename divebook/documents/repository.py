@@ -126,16 +126,24 @@ class MemoryDocuments(DocumentRepository):
 
 
 class FileDocuments(DocumentRepository):
-    """Documents in a folder; nothing outside it can be reached, also not through links."""
+    """Documents in a folder; nothing outside it can be reached, also not through links, and nothing hidden.
+
+    What it writes is for this user alone (0600, new folders 0700).
+    """
 
     def __init__(self, root: str | os.PathLike[str] = ".") -> None:
         super().__init__()
         self.root = Path(root).resolve()
 
     def _locate(self, path: str) -> Path:
-        located = (self.root / path).resolve()
+        try:
+            located = (self.root / path).resolve()
+        except (OSError, ValueError, RuntimeError) as error:  # a NUL; links in a circle
+            raise SetupError(f"document path {path!r} is no path of a file: {error}") from error
         if not located.is_relative_to(self.root):
             raise SetupError(f"document path {path!r} attempts to escape root directory {self.root}")
+        if any(part.startswith(".") for part in located.relative_to(self.root).parts):
+            raise SetupError(f"document path {path!r} is hidden: files that begin with a dot are no documents")
         return located
 
     def _read(self, path: str) -> str | None:
@@ -145,7 +153,7 @@ class FileDocuments(DocumentRepository):
     def _write(self, path: str, content: str) -> None:
         """Replace the file in one step, so that a reader never finds half of it."""
         located = self._locate(path)
-        located.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make_private(located.parent)
         with tempfile.NamedTemporaryFile(
             "w", dir=located.parent, prefix=f".{located.name}.", delete=False, encoding="utf-8", newline=""
         ) as draft:
@@ -159,6 +167,13 @@ class FileDocuments(DocumentRepository):
         if not self.root.is_dir():
             return []
         return [found.relative_to(self.root).as_posix() for found in self.root.rglob("*") if found.is_file()]
+
+
+def _make_private(folder: Path) -> None:
+    """Make a folder, and those it is in, for this user alone; those that exist stay as they are."""
+    if not folder.is_dir():
+        _make_private(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def relative_path(path: str) -> str:

@@ -135,7 +135,9 @@ class Session:
         for document in definitions.documents:
             if document.path:
                 documents.register(document.name, document.path)
-        sources = Sources(folder or Path.cwd(), lambda name: documents.get(name).content)
+        sources = Sources(
+            folder or Path.cwd(), lambda name: documents.get(name).content, policy=self.environment.policy
+        )
         return self._take(resolve_content(definitions, sources))
 
     def _take(self, definitions: Definitions) -> Change:

@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio.to_thread
 
-from divebook.documents import DocumentRepository
+from divebook.documents import DocumentRepository, Policy
 from divebook.engine.operations import DYNAMIC_CONTENT
 from divebook.errors import SetupError, StepError
 from divebook.execution.context import StepContext
@@ -26,8 +26,11 @@ PROGRAM_SECONDS = 60.0
 class ContentBuilder:
     """Turns content entries into blocks while a step runs."""
 
-    def __init__(self, interpreter: Interpreter, documents: DocumentRepository, printer: Callable[[str], None]) -> None:
+    def __init__(
+        self, interpreter: Interpreter, documents: DocumentRepository, printer: Callable[[str], None], policy: Policy
+    ) -> None:
         self._interpreter, self._documents, self._printer = interpreter, documents, printer
+        self._policy = policy
 
     async def blocks(self, entries: Sequence[ContentEntry], context: StepContext, agent: str) -> list[Block]:
         """Return the blocks of all entries, in order."""
@@ -73,6 +76,7 @@ class ContentBuilder:
         }
 
         async def call() -> list[Block]:
+            self._policy.program(program)
             return await anyio.to_thread.run_sync(run_program, program, given)
 
         recorded: list[Block] = await context.operation(DYNAMIC_CONTENT, {"program": program}, call, repeatable=True)

@@ -30,11 +30,6 @@ def base64_block(kind: str, media_type: str, data: str) -> Block:
     return {"type": kind, "source": {"type": "base64", "media_type": media_type, "data": data}}
 
 
-def url_block(kind: str, url: str) -> Block:
-    """Return an image or document block that the provider fetches."""
-    return {"type": kind, "source": {"type": "url", "url": url}}
-
-
 def blocks_from_script_result(result: Any) -> list[Block]:
     """Return the blocks that a ``Dynamic`` script's result stands for: a text, a block, or a list of blocks.
 

@@ -133,7 +133,8 @@ def test_dynamic_content_of_another_type_is_refused():
     assert "unsupported script result type" in run(workflow, agents=[Agent("a")]).error
 
 
-def test_a_program_gives_content_and_knows_the_state(tmp_path):
+def test_a_program_gives_content_and_knows_the_state(tmp_path, monkeypatch):
+    monkeypatch.setenv("DIVEBOOK_ALLOW", "programs")
     program = tmp_path / "content.py"
     program.write_text(
         "#!/usr/bin/env python3\nimport json, os\n"
@@ -147,9 +148,20 @@ def test_a_program_gives_content_and_knows_the_state(tmp_path):
     assert next(e for e in execution.history() if e.event_type == "operation_completed").data.result[0]["text"] == "Ada"
 
 
-def test_a_program_that_is_not_there_is_told():
+def test_a_program_that_is_not_there_is_told(monkeypatch):
+    monkeypatch.setenv("DIVEBOOK_ALLOW", "programs")
     workflow = Workflow("w", [Step("s", prompt="go", content=[ContentEntry(dynamic_from="/non/existent/script.sh")])])
     assert "script file not found: /non/existent/script.sh" in run(workflow, agents=[Agent("a")]).error
+
+
+def test_a_program_is_not_started_unless_that_is_allowed(tmp_path, monkeypatch):
+    monkeypatch.delenv("DIVEBOOK_ALLOW", raising=False)
+    program = tmp_path / "content.sh"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/started; echo '[]'\n")
+    program.chmod(0o755)
+    workflow = Workflow("w", [Step("s", prompt="go", content=[ContentEntry(dynamic_from=str(program))])])
+    assert "programs are not allowed; to allow it: DIVEBOOK_ALLOW=programs" in run(workflow, agents=[Agent("a")]).error
+    assert not (tmp_path / "started").exists()
 
 
 def test_model_settings_reach_the_model():

@@ -1,12 +1,14 @@
 """Content entries become content blocks."""
 
 import base64
+import os
 
 import pytest
 
 from divebook.config.content import Sources, build_content, resolve_content
-from divebook.config.fetch import MAX_BYTES, decoded
+from divebook.config.fetch import MAX_BYTES, Page
 from divebook.config.files import alternatives, has_wildcards
+from divebook.documents import Policy
 from divebook.errors import DefinitionError, SetupError
 from divebook.workflow.content import ContentEntry
 from divebook.workflow.definition import Workflow
@@ -27,7 +29,9 @@ def sources(tmp_path):
         (tmp_path / name).write_text(text)
     (tmp_path / "test.png").write_bytes(b"fake-png-data")
     (tmp_path / "test.pdf").write_bytes(b"fake-pdf-data")
-    return Sources(tmp_path, lambda name: f"document {name}", lambda url: f"page at {url}")
+    return Sources(
+        tmp_path, lambda name: f"document {name}", lambda url, _: Page("text/html", f"page at {url}".encode())
+    )
 
 
 def test_no_entries_give_no_blocks():
@@ -66,20 +70,19 @@ def test_a_pdf_file_is_a_document(sources):
 
 
 @pytest.mark.parametrize(
-    ("url", "kind"),
+    ("url", "told", "kind", "media_type"),
     [
-        ("https://example.com/image.png", "image"),
-        ("https://example.com/a.JPG?size=3", "image"),
-        ("https://example.com/a.pdf#page=2", "document"),
+        ("https://example.com/image.png", "image/webp", "image", "image/webp"),
+        ("https://example.com/photo", "image/jpeg", "image", "image/jpeg"),
+        ("https://example.com/a.JPG?size=3", "application/octet-stream", "image", "image/jpeg"),
+        ("https://example.com/report", "application/pdf", "document", "application/pdf"),
+        ("https://example.com/a.pdf#page=2", "binary/octet-stream", "document", "application/pdf"),
     ],
 )
-def test_a_remote_image_or_pdf_is_referred_to_and_not_fetched(url, kind):
-    def fetch(url):
-        raise AssertionError("nothing is to be fetched")
-
-    assert build_content([ContentEntry(url=url)], Sources(fetch=fetch)) == [
-        {"type": kind, "source": {"type": "url", "url": url}}
-    ]
+def test_what_stands_at_an_address_is_what_the_response_says(url, told, kind, media_type):
+    (block,) = build_content([ContentEntry(url=url)], Sources(fetch=lambda url, _: Page(told, b"bytes")))
+    source = {"type": "base64", "media_type": media_type, "data": base64.b64encode(b"bytes").decode()}
+    assert block == {"type": kind, "source": source}
 
 
 def test_any_other_address_is_fetched(sources):
@@ -135,8 +138,8 @@ def test_patterns_and_files_mix(sources):
     assert len(build_content([ContentEntry(path="*.md"), ContentEntry(path="file1.txt")], sources)) == 2
 
 
-def test_an_absolute_pattern_works(sources):
-    assert len(build_content([ContentEntry(path=f"{sources.base_path}/*.txt")])) == 2
+def test_an_absolute_pattern_works_inside_the_folder(sources):
+    assert len(build_content([ContentEntry(path=f"{sources.base_path}/*.txt")], sources)) == 2
 
 
 def test_a_pattern_cannot_explode():
@@ -217,13 +220,59 @@ def test_definitions_take_in_their_content(sources):
 
 
 def test_a_fetched_page_must_be_text_and_not_too_long():
-    assert decoded("u", b"caf\xe9", "text/html", "latin-1") == "café"
-    assert decoded("u", b"{}", "application/ld+json") == "{}"
-    with pytest.raises(SetupError, match="is image/png, not text"):
-        decoded("u", b"", "image/png")
+    assert Page("text/html", b"caf\xe9", "latin-1").text("u") == "café"
+    assert Page("application/ld+json", b"{}").text("u") == "{}"
+    with pytest.raises(SetupError, match="is image/png: use a text"):
+        Page("image/png", b"").text("u")
     with pytest.raises(SetupError, match=f"more than {MAX_BYTES} bytes"):
-        decoded("u", b"x" * (MAX_BYTES + 1), "text/plain")
+        Page("text/plain", b"x" * (MAX_BYTES + 1)).text("u")
     with pytest.raises(SetupError, match="is not utf-8 text"):
-        decoded("u", b"\xff", "text/plain")
+        Page("text/plain", b"\xff").text("u")
     with pytest.raises(SetupError, match="is not klingon text"):
-        decoded("u", b"x", "text/plain", "klingon")
+        Page("text/plain", b"x", "klingon").text("u")
+
+
+# --- what may be reached ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "path", ["../secret.txt", "/etc/passwd.txt", "../*.txt", "/**/*.nothing", "a/../../*.txt", "link.txt", "l*.txt"]
+)
+def test_no_path_leads_out_of_the_folder(tmp_path, path):
+    (tmp_path / "secret.txt").write_text("secret")
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "link.txt").symlink_to(tmp_path / "secret.txt")
+    with pytest.raises(SetupError, match=r"outside the definition's folder .* DIVEBOOK_ALLOW=files"):
+        build_content([ContentEntry(path=path)], Sources(folder))
+
+
+def test_files_elsewhere_can_be_allowed(tmp_path):
+    (tmp_path / "notes.txt").write_text("notes")
+    (tmp_path / "project").mkdir()
+    sources = Sources(tmp_path / "project", policy=Policy("files"))
+    assert "notes" in build_content([ContentEntry(path="../notes.txt")], sources)[0]["text"]
+
+
+@pytest.mark.parametrize(
+    "entry", [ContentEntry(path="a\0.txt"), ContentEntry(path="a\0*.txt"), ContentEntry(dynamic_from="a\0")]
+)
+def test_a_path_with_a_nul_is_refused(tmp_path, entry):
+    with pytest.raises(SetupError, match="is no path of a file"):
+        build_content([entry], Sources(tmp_path))
+
+
+def test_a_folder_that_vanishes_while_a_pattern_is_looked_for_is_an_error_of_one_line(tmp_path, monkeypatch):
+    def glob(self, pattern):
+        raise FileNotFoundError(2, "No such file or directory", "/proc/3/fd")
+        yield
+
+    monkeypatch.setattr("pathlib.Path.glob", glob)
+    with pytest.raises(SetupError, match=r"cannot be looked for: .*/proc/3/fd"):
+        build_content([ContentEntry(path="**/*.txt")], Sources(tmp_path))
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "a.txt")
+    with pytest.raises(SetupError, match="it is no file"):
+        build_content([ContentEntry(path="a.txt")], Sources(tmp_path))

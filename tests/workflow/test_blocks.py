@@ -10,7 +10,6 @@ from divebook.workflow.blocks import (
     fingerprint_block,
     fingerprint_blocks,
     text_block,
-    url_block,
 )
 
 TEXT = {"type": "text", "text": "Hello from script"}
@@ -22,7 +21,12 @@ def test_a_text_becomes_one_block():
 
 def test_a_block_and_a_list_of_blocks_are_taken_as_they_are():
     assert blocks_from_script_result(TEXT) == [TEXT]
-    assert blocks_from_script_result([TEXT, url_block("image", "https://example.com/a.png")])[1]["type"] == "image"
+    assert (
+        blocks_from_script_result(
+            [TEXT, {"type": "image", "source": {"type": "url", "url": "https://example.com/a.png"}}]
+        )[1]["type"]
+        == "image"
+    )
     assert blocks_from_script_result([]) == []
 
 
@@ -73,7 +77,7 @@ def test_a_program_that_prints_anything_else_fails(output):
             4,
         ),
         (
-            url_block("document", "https://example.com/document.pdf"),
+            {"type": "document", "source": {"type": "url", "url": "https://example.com/document.pdf"}},
             "b02bb79120077c995f8956063d290d1b281ace7fd610e300c4d078bb3e9c323c",
             "document-url:https://example.com/document.pdf",
             0,

@@ -1,0 +1,112 @@
+"""What a definition may reach: it names files, addresses and programs, and may have been written by a stranger.
+
+Without further word these are files of its own folder, addresses of the public internet, and no programs. More is
+allowed by whoever runs it, never by the definition: ``Environment(policy=Policy("programs"))``, ``divebook run --allow
+programs``, or the variable ``DIVEBOOK_ALLOW=files,programs``.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Self
+
+from divebook.errors import SetupError
+
+VARIABLE = "DIVEBOOK_ALLOW"
+FILES, ADDRESSES, PROGRAMS = KINDS = ("files", "addresses", "programs")
+"""Files outside the definition's folder; addresses of this machine and of private networks; programs."""
+_LOCAL_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "metadata.google.internal")
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+
+
+class Policy:
+    """What a definition may reach beyond its folder and the public internet.
+
+    Parameters
+    ----------
+    allowed
+        Any of ``files``, ``addresses`` and ``programs``.
+
+    Examples
+    --------
+    >>> Policy("programs")
+    Policy('programs')
+    >>> Policy().file("../notes.txt", Path("project"))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    divebook.errors.SetupError: '../notes.txt' is outside the definition's folder project; to allow it: ...
+    """
+
+    def __init__(self, *allowed: str) -> None:
+        for kind in allowed:
+            if kind not in KINDS:
+                raise SetupError(f"{kind!r} cannot be allowed; one of {', '.join(KINDS)} can")
+        self.allowed = frozenset(allowed)
+
+    @classmethod
+    def given(cls, *more: str) -> Self:
+        """Return what the variable ``DIVEBOOK_ALLOW`` allows, and `more`."""
+        named = (kind.strip() for kind in os.environ.get(VARIABLE, "").split(","))
+        return cls(*filter(None, named), *more)
+
+    def __repr__(self) -> str:
+        return f"Policy({', '.join(map(repr, sorted(self.allowed)))})"
+
+    def file(self, path: str | Path, folder: Path) -> Path:
+        """Return where a file of a folder really is, links followed; raises `SetupError` outside the folder."""
+        try:
+            found, root = (folder / path).resolve(), folder.resolve()
+        except (OSError, ValueError, RuntimeError) as error:  # a NUL; links in a circle
+            raise SetupError(f"{str(path)!r} is no path of a file: {error}") from error
+        if FILES not in self.allowed and not found.is_relative_to(root):
+            raise SetupError(f"{str(path)!r} is outside the definition's folder {folder}; {_way(FILES)}")
+        return found
+
+    def program(self, path: str) -> None:
+        """Raise `SetupError` unless programs may be started."""
+        if PROGRAMS not in self.allowed:
+            raise SetupError(f"DynamicFrom names the program {path!r}, and programs are not allowed; {_way(PROGRAMS)}")
+
+    def host(self, name: str) -> None:
+        """Raise `SetupError` if a host is named that may not be reached, without looking it up."""
+        bare = name.strip("[]").rstrip(".").lower()
+        if ADDRESSES in self.allowed:
+            return
+        if not bare or bare in _LOCAL_NAMES or bare.endswith((".localhost", ".local", ".internal")):
+            raise _private(name)
+        try:
+            self.address(bare, name)
+        except ValueError:
+            return  # a name, which is looked up when it is connected to
+
+    def address(self, address: str, name: str) -> None:
+        """Raise `SetupError` if an address may not be reached; `name` is the host it was found for."""
+        if ADDRESSES not in self.allowed and not all(map(_is_public, _meant(address))):
+            raise _private(name)
+
+
+def _meant(address: str) -> Iterable[ipaddress.IPv4Address | ipaddress.IPv6Address]:
+    """Return an address with those that are packed into it; raises ValueError."""
+    found = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(found, ipaddress.IPv4Address):
+        return [found]
+    inside = [found.ipv4_mapped, found.sixtofour, *(found.teredo or ())]
+    if found in _NAT64:
+        inside.append(ipaddress.IPv4Address(int(found) & 0xFFFFFFFF))
+    packed = [part for part in inside if part is not None]
+    return packed or [found]
+
+
+def _is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    return address.is_global and not address.is_multicast
+
+
+def _private(name: str) -> SetupError:
+    return SetupError(f"{name!r} is an address of this machine or of a private network; {_way(ADDRESSES)}")
+
+
+def _way(kind: str) -> str:
+    return f"to allow it: {VARIABLE}={kind} or --allow {kind}"

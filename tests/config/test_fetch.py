@@ -1,0 +1,108 @@
+"""Pages are fetched from where the policy allows it: looked up once, each redirection checked, within time and size."""
+
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from divebook.config import fetch as fetching
+from divebook.config.fetch import Page, fetch
+from divebook.documents import Policy
+from divebook.errors import SetupError
+
+OPEN = Policy("addresses")
+
+
+class Answers(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.server.asked.append(self.path)
+        status, headers, body = self.server.answers[self.path]
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def server(monkeypatch):
+    for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+    server.asked, server.answers = [], {"/": (200, {"Content-Type": "text/plain; charset=latin-1"}, b"caf\xe9")}
+    server.url = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+class NoSecondHost(Policy):
+    """Allows one loopback address as if it were public."""
+
+    def address(self, address, name):
+        if address != "127.0.0.1":
+            super().address(address, name)
+
+
+def test_a_page_comes_with_what_the_response_says_of_it(server):
+    assert fetch(server.url + "/", OPEN) == Page("text/plain", b"caf\xe9", "latin-1")
+
+
+def test_this_machine_is_not_asked_unless_that_is_allowed(server):
+    with pytest.raises(SetupError, match=r"'127\.0\.0\.1' is an address of this machine .* --allow addresses"):
+        fetch(server.url + "/", Policy())
+    assert server.asked == []
+
+
+def test_a_name_that_leads_to_this_machine_is_not_connected_to(server, monkeypatch):
+    lookups = []
+
+    def lookup(host, port, **_):
+        lookups.append(host)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", lookup)
+    with pytest.raises(SetupError, match=r"'rebound\.example' is an address of this machine"):
+        fetch(f"http://rebound.example:{server.server_port}/", Policy())
+    assert (server.asked, lookups) == ([], ["rebound.example"])
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["http://127.0.0.2:{port}/", "http://localhost:{port}/", "file:///etc/passwd", "ftp://127.0.0.1/", "http://[::1]/"],
+)
+def test_each_redirection_is_checked(server, target):
+    server.answers["/away"] = (302, {"Location": target.format(port=server.server_port)}, b"")
+    with pytest.raises(SetupError):
+        fetch(server.url + "/away", NoSecondHost())
+    assert server.asked == ["/away"]
+
+
+def test_a_redirection_within_what_is_allowed_is_followed(server):
+    server.answers["/away"] = (302, {"Location": "/"}, b"")
+    assert fetch(server.url + "/away", NoSecondHost()).body == b"caf\xe9"
+
+
+def test_what_never_ends_is_given_up(server, monkeypatch):
+    server.answers["/big"] = (200, {}, b"x" * 50_000)
+    monkeypatch.setattr(fetching, "MAX_BINARY", 40_000)
+    with pytest.raises(SetupError, match="more than 40000 bytes"):
+        fetch(server.url + "/big", OPEN)
+    monkeypatch.setattr(fetching, "LONGEST", -1.0)
+    with pytest.raises(SetupError, match="it took more than"):
+        fetch(server.url + "/", OPEN)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://", "https:///x", "gopher://x", "http://a b/", "http://x\0/", "http://[::", "http://a:99999/"]
+)
+def test_an_address_that_is_none_is_refused(url):
+    with pytest.raises(SetupError):
+        fetch(url, Policy())
