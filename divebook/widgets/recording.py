@@ -38,6 +38,10 @@ NOT_SAVED = "not in this notebook"
 VALUE_PER_TEXT = 5
 """How much longer than one text a value may be in all."""
 _TABLES = ("inputs", "outputs", "variables")
+WHOLE: Mapping[str, Any] = {"status": str, "error": str, "usage": dict[str, int]}
+"""Parts that every state has, with what they are."""
+PARTS: Mapping[str, Any] = {**WHOLE, **dict.fromkeys(_TABLES, Any), "paths": PathView, "pending": PendingView}
+"""All parts of states, with what they, or what stands in them under a name, are."""
 _MADE_BY_THE_ENGINE = frozenset(
     ["operation_id", "operation_type", "parameters_hash", "iteration_index", "duration", "usage", "reserved", "visit"]
 )

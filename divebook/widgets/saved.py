@@ -21,8 +21,8 @@ from divebook.questions import InterruptStatus
 from divebook.text.redaction import Redactor
 from divebook.text.shown import one_line, size
 from divebook.widgets.checking import checked
-from divebook.widgets.protocol import Recording, SavedRun
-from divebook.widgets.recording import MAX_EVENTS, CleanRun
+from divebook.widgets.protocol import Recording, SavedRun, SpanBlock
+from divebook.widgets.recording import MAX_EVENTS, PARTS, WHOLE, CleanRun
 
 MIME = "application/vnd.divebook.run+json"
 FORMAT = 1
@@ -144,7 +144,7 @@ def _check_sizes(recording: Recording) -> None:
     """Raise SavedRunError unless columns are of equal length and all places that they name exist."""
     spans, events = recording["spans"], recording["events"]
     count, rows = len(spans["id"]), len(events["type"])
-    lengths = {len(cast("Any", spans)[name]) == count for name in spans if name != "names"}
+    lengths = {len(cast("Any", spans)[name]) == count for name in SpanBlock.__annotations__ if name != "names"}
     lengths |= {len(cast("Any", events)[name]) == rows for name in ("time", "path", "step", "text")}
     lengths |= {len(recording["members"]) == count, len(recording["data"]) == rows == len(recording["changes"])}
     if lengths != {True}:
@@ -155,10 +155,21 @@ def _check_sizes(recording: Recording) -> None:
     named = (place for name in ("type", "path", "step", "text") for place in cast("Any", events)[name])
     is_sound &= all(0 <= place < len(events["names"]) for place in named) and 1 <= events["first"] <= MAX_FIRST
     is_sound &= all(0 <= one < other for one, other in pairwise([*spans["id"], recording["total"]]))
-    is_sound &= all(
-        len(change) in (2, 3) and all(isinstance(part, str) for part in change[:2])
-        for event in recording["changes"]
-        for change in event
-    )
     if not is_sound:
         raise SavedRunError("its parts contradict each other")
+    for change in (change for event in recording["changes"] for change in event):
+        _check_change(change)
+
+
+def _check_change(change: list[Any]) -> None:
+    """Raise SavedRunError unless a change is of a part that states have, and leaves them whole."""
+    if len(change) not in (2, 3) or not all(isinstance(part, str) for part in change[:2]):
+        raise SavedRunError("one of its changes is none")
+    (part, name), value = change[:2], change[2:]
+    if part in WHOLE and (name or not value):
+        raise SavedRunError(f"one of its changes takes {part} away")
+    kind = PARTS.get(part)
+    if kind is None:
+        raise SavedRunError(f"one of its changes is of {one_line(part, 40)!r}, which states do not have")
+    for new in value:
+        checked(new, kind)

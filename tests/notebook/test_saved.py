@@ -6,6 +6,7 @@ import pytest
 from IPython.core.error import UsageError
 
 import divebook
+from benchmarks import forged
 from divebook.errors import DivebookError, SavedRunError
 from divebook.notebook.saved import open_notebook
 from divebook.widgets import following, replay
@@ -180,3 +181,17 @@ def test_a_replay_answers_for_live_and_saved_runs_alike(run, tmp_path, monkeypat
     assert mine[1]["state"]["variables"] == saved[1]["state"]["variables"] == {"n": 2}
     assert mine[2]["state"] is saved[2]["state"] is None
     assert saved[2]["error"].startswith("the notebook holds events 1 to ")
+
+
+def test_a_forged_output_is_refused_or_shown_and_hides_no_other(tmp_path):
+    good = forged.sound()  # `python -m benchmarks.forged` tries 1,500
+    seeds = [300, 441, 509, 578, 592, 683, 817, 1127, 1157, *range(40)]
+    assert [told for seed in seeds if (told := forged.finding(good, seed, tmp_path))] == []
+
+
+def test_an_unknown_column_is_ignored(tmp_path):
+    data = forged.sound()
+    recording = unpack(data["recording"])
+    recording["spans"]["x"] = 1
+    path = notebook(tmp_path, {MIME: {**data, "recording": pack(recording)}})
+    assert open_notebook(path)[0].status == "completed"
