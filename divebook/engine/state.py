@@ -230,7 +230,7 @@ class ExecutionState(Snapshot):
     execution_id: str
     workflow_name: str = ""
     seed: str = ""
-    """What the ids of its questions are made of, beside their places: a copy of the log keeps it."""
+    """What the ids of its questions, and idempotency keys, are made of beside places: a copy of the log keeps it."""
     lifecycle: str = PENDING
     """Status without regard to waiting; `status` is what to show."""
     inputs: Mapping[str, Any] = EMPTY

@@ -105,7 +105,10 @@ class ExecutionStarted(Payload):
     cell: str | None = None
     """The notebook and the cell that started it, where they are known."""
     seed: str | None = None
-    """What the ids of its questions are made of, beside their places; a copy under another id keeps it."""
+    """What the ids of its questions and the idempotency keys of its calls are made of, beside their places.
+
+    A copy under another id keeps it.
+    """
 
     @property
     def came_from(self) -> str:

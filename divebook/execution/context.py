@@ -250,9 +250,12 @@ class StepContext:
         return f"{strand}{self._calls[strand]}" if strand else self._calls[strand]
 
     def idempotency_key(self, key: str = "step") -> str:
-        """Return a text that is the same whenever this step, item or call is tried again, and different elsewhere."""
+        """Return a text that is the same whenever this step, item or call is tried again, and different elsewhere.
+
+        It is the same in a copy of the log: a call that was under way when the log was copied is not made twice.
+        """
         place = Place(self.path, self.step.name, self.visit, self.iteration_index, key)
-        return f"{self.execution_id}-{place.idempotency_key}"
+        return f"{self._recorder.journal.state.seed}-{place.idempotency_key}"
 
     async def sleep(self, seconds: float) -> None:
         """Let time pass; a restart waits only for what is left."""

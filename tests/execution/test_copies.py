@@ -1,5 +1,6 @@
 """A waiting execution under another id: its questions stay answerable, once in each copy."""
 
+import io
 from dataclasses import replace
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from divebook import Step, Workflow
 from divebook.errors import DivebookError
 from divebook.events import catalog
+from divebook.store.jsonl import export, import_
 from divebook.workflow.functions import step, workflow
 from tests.execution.worlds import Calls, environment
 
@@ -95,14 +97,54 @@ def test_two_executions_of_a_workflow_never_share_the_id_of_a_question():
     assert world.answer(second.interrupts[0].id, "bob").wait(20).id == second.id
 
 
-def test_a_log_without_a_seed_stays_answerable():
+def without_seed():
+    """Return a world with a waiting execution whose log is as logs were before."""
     _, execution = started("asks")
     opening = execution.history()[0]
     old = environment(ASKS, actions=[Calls().action()])
     old.store.append(execution.id, [replace(opening, data=replace(opening.data, seed=None))], 0)
     waiting = old.resume(execution.id).wait(20)
     assert waiting.interrupts[0].id != execution.interrupts[0].id
-    assert answer_all(old, execution.id, "ann").status == "completed"
+    return old, waiting
+
+
+def test_a_log_without_a_seed_stays_answerable():
+    old, waiting = without_seed()
+    assert answer_all(old, waiting.id, "ann").status == "completed"
+
+
+def test_a_log_without_a_seed_keeps_its_questions_under_another_name():
+    old, waiting = without_seed()
+    file = io.BytesIO()
+    export(old.store, waiting.id, file)
+    file.seek(0)
+    copy = old.execution(import_(file, old.store, rename=True))
+    assert copy.interrupts == waiting.interrupts
+    for execution_id in (waiting.id, copy.id):
+        done = answer_all(old, execution_id, "ann")
+        assert (done.status, len(done.state.interrupts)) == ("completed", 1)
+
+
+def test_a_call_that_was_under_way_has_the_same_key_in_a_copy():
+    keys = []
+
+    @step
+    async def charge(idempotency_key: str):
+        keys.append(idempotency_key)
+        raise RuntimeError("the process ends here")
+
+    @workflow("charges")
+    async def charges(ctx):
+        await charge()
+
+    world = environment()
+    execution = world.start("charges").wait(20)
+    begun = [event.sequence for event in execution.history() if event.event_type == "operation_started"]
+    events = execution.history()[: begun[0]]
+    world.store.append(COPY, [replace(event, execution_id=COPY, id=f"copy_{event.sequence}") for event in events], 0)
+    world.resume(COPY).wait(20)
+    assert len(keys) == 2
+    assert len(set(keys)) == 1
 
 
 def test_a_child_is_started_once_whatever_its_parent_is_called():
