@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from divebook.bounds import Bounds
 from divebook.errors import DefinitionError, NotFoundError, Place, Problem, Severity
+from divebook.events.upcast import FORM, Change, walked
 from divebook.workflow.content import ContentEntry
 from divebook.workflow.fingerprint import fingerprint_of
 from divebook.workflow.graph import check_workflow, reachable_from
@@ -59,6 +60,9 @@ __all__ = [
     "TriggerDefinition",
     "Workflow",
 ]
+
+FORMS: Sequence[Change] = ()
+"""Changes of what `Workflow.to_dict` gives, in order of age, as of events in `divebook.events.upcast`; none by now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +189,12 @@ class Workflow(Record):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Make a workflow of what `to_dict` returned. It is not checked again: what once ran stays readable."""
+        """Make a workflow of what `to_dict` returned, by whatever version of divebook.
+
+        It is not checked again: what once ran stays readable.
+        """
+        name = data.get("name")
+        data = walked(dict(data), data.get(FORM, 0), FORMS, f"the definition of workflow {name!r}")
         workflow = object.__new__(cls)
         defaults = {"description": "", "inputs": (), "outputs": (), "steps": (), "triggers": (), "source": ""}
         given: dict[str, Any] = {
@@ -197,6 +206,11 @@ class Workflow(Record):
         }
         workflow._fill(**given)
         return workflow
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON from which `from_dict` makes an equal workflow; it carries the version of its form."""
+        stored = Record.to_dict(self)
+        return {FORM: len(FORMS), **stored} if FORMS else stored
 
     @property
     def start(self) -> Step:

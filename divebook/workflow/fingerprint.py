@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-SILENT_FIELDS = frozenset({"source", "description", "triggers"})
+SILENT_FIELDS = frozenset({"source", "description", "triggers", "form"})
 SILENT_PART_FIELDS = frozenset({"description"})
 
 

@@ -37,6 +37,8 @@ class Key:
     """It is kept, but nothing acts on it yet."""
     extension: bool = False
     """Unknown to the dialect ``dive``."""
+    formerly: tuple[str, ...] = ()
+    """Names that it had once: still read, with a warning that says what to write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,10 @@ class Table:
 
     @cached_property
     def _spellings(self) -> dict[str, Key]:
-        return {**{key.name: key for key in self.keys}, **{snake_case(key.name): key for key in self.keys}}
+        former = {name: key for key in self.keys for name in key.formerly}
+        former |= {snake_case(name): key for name, key in former.items()}
+        present = {key.name: key for key in self.keys}
+        return {**former, **present, **{snake_case(name): key for name, key in present.items()}}
 
     @cached_property
     def _folded(self) -> dict[str, Key]:
@@ -136,6 +141,10 @@ class Table:
         return False
 
     def _note_effect(self, key: Key, node: Scalar, place: Place, reading: Reading) -> None:
+        if snake_case(node.text) in map(snake_case, key.formerly):
+            message = f"{node.text} is called {key.name} now"
+            hint = f"write {key.name}; the former name is still read"
+            reading.add(message, node.start, place, key=node.text, hint=hint, severity="warning")
         if key.ignored:
             message = f"{key.name} has no effect"
             reading.add(message, node.start, place, key=key.name, hint=key.ignored, severity=reading.severity)
