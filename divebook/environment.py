@@ -44,6 +44,7 @@ from divebook.questions import Question
 from divebook.scripting import Interpreter, default_interpreter
 from divebook.steps.action import ActionStep
 from divebook.steps.actions import REGISTERED, Action, built_in_actions
+from divebook.steps.code import roots_of
 from divebook.steps.content import ContentBuilder
 from divebook.steps.evaluation import condition_holds, items_of
 from divebook.steps.function import FunctionStep, require_function
@@ -55,6 +56,7 @@ from divebook.steps.wait import wait_step
 from divebook.steps.workflow import WorkflowStep
 from divebook.store import EventStore, ExecutionRecord, open_store
 from divebook.store.durability import Durability, durability_called
+from divebook.workflow.code import code_of
 from divebook.workflow.definition import AgentDefinition, Config, Definitions, Workflow
 from divebook.workflow.functions import FUNCTION, WORKFLOW_FUNCTIONS
 from divebook.workflow.inputs import bind_inputs
@@ -432,11 +434,15 @@ class Environment:
             _read_bounds(bounds if bounds is not None else found.bounds),
             storable(identity, "identity") if identity else None,
             key=key,
+            code=self._code_of(found),
         )
         return self._handle(self._control.create(found, opening, self._kept(durability)))
 
     def _handle(self, driver: Driver) -> Execution:
         return Execution(self._control, driver)
+
+    def _code_of(self, workflow: Workflow) -> dict[str, str] | None:
+        return code_of(roots_of(workflow, self.actions)) or None
 
     def _kept(self, durability: str | None = None) -> Durability | None:
         return durability_called(durability or self._durability or self.config.durability or None)
@@ -484,6 +490,7 @@ class Environment:
             __version__,
             bounds,
             parent=child.parent,
+            code=self._code_of(found),
         )
         return found, opening, self._kept()
 

@@ -94,6 +94,7 @@ def _execution_started(_state: ExecutionState, event: Event, data: catalog.Execu
         "seed": data.seed or event.execution_id,
         "inputs": data.inputs,
         "fingerprint": data.fingerprint,
+        "code": data.code or EMPTY,
         "lifecycle": RUNNING,
         "started_us": event.recorded_at,
         "bounds": Bounds.from_dict(data.bounds) if data.bounds else NO_BOUNDS,

@@ -255,6 +255,8 @@ class ExecutionState(Snapshot):
     failed_path: str | None = None
     """The first path that failed."""
     fingerprint: str | None = None
+    code: Mapping[str, str] = EMPTY
+    """Digests of the Python functions that it was started with, by kind and name."""
     started_us: int | None = None
     ended_us: int | None = None
     last_us: int = 0

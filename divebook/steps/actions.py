@@ -8,6 +8,7 @@ from typing import Any, TypeVar, overload
 
 from divebook.documents import DocumentRepository
 from divebook.errors import DivebookError, SetupError, StepError
+from divebook.workflow.code import source_of
 from divebook.workflow.functions import UserFunction, described
 from divebook.workflow.policies import Retry
 
@@ -83,6 +84,7 @@ def _register(function: F, made: Action) -> F:
     if not made.name:
         raise SetupError("action name is required")
     REGISTERED[made.name] = made
+    source_of(function)
     return function
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeVar, overload
 
 from divebook.errors import DefinitionError, Problem
+from divebook.workflow.code import LABEL, source_of
 from divebook.workflow.definition import InputDefinition, Workflow
 from divebook.workflow.policies import Retry
 from divebook.workflow.step import Step
@@ -297,4 +298,6 @@ def _make_step(made: StepFunction) -> Callable[..., Any]:
         calls = CURRENT.get()
         return function(*args, **kwargs) if calls is None else calls.call(made, args, kwargs)
 
+    setattr(call, LABEL, f"step {made.name}")
+    source_of(function)
     return call

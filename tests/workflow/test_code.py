@@ -1,0 +1,144 @@
+"""What the functions of an execution do is recorded, and what differs later is named with what it reaches."""
+
+import linecache
+import sys
+import textwrap
+import types
+
+import pytest
+
+from divebook import Environment, Step, Workflow
+from divebook.steps.code import changed_functions
+from divebook.store import MemoryStore
+from divebook.workflow.functions import WORKFLOW_FUNCTIONS
+
+CELL = """
+from divebook.workflow import step, workflow
+
+LIMIT = 3
+UNUSED = 1
+
+class Order:
+    def total(self):
+        return rate()
+
+def rate():
+    return 0.2
+
+def clean(text):
+    # a comment
+    return text.strip()[:LIMIT]
+
+@step(idempotent=True)
+def parse(text):
+    return clean(text)
+
+@step(idempotent=True)
+def price(text):
+    return Order().total()
+
+@workflow
+async def job(ctx, text: str):
+    return [await parse(text), await price(text)]
+"""
+
+
+@pytest.fixture(autouse=True)
+def forget():
+    known = dict(WORKFLOW_FUNCTIONS)
+    yield
+    WORKFLOW_FUNCTIONS.clear()
+    WORKFLOW_FUNCTIONS.update(known)
+    sys.modules.pop("cell_of_test", None)
+
+
+def run_cell(text, number=0):
+    """Run a cell as a notebook does: its source is found by a name of its own."""
+    name = f"<cell of test {number} {hash(text)}>"
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    module = sys.modules.setdefault("cell_of_test", types.ModuleType("cell_of_test"))
+    exec(compile(text, name, "exec"), module.__dict__)
+
+
+def started(text=CELL):
+    run_cell(text)
+    world = Environment(store=MemoryStore())
+    return world, world.start("job", {"text": " abcdef"}).wait(20)
+
+
+def changes(old, new):
+    world, execution = started()
+    assert old in CELL
+    run_cell(CELL.replace(old, new), 1)
+    return {found.label: (found.change, found.reaches) for found in changed_functions(execution.state, world)}
+
+
+def test_the_log_names_every_function_that_a_workflow_reaches():
+    _, execution = started()
+    assert execution.outputs["result"] == ["abc", 0.2]
+    recorded = execution.history()[0].data.code
+    assert list(recorded) == [
+        "class Order",
+        "function clean",
+        "function rate",
+        "step parse",
+        "step price",
+        "workflow job",
+    ]
+
+
+def test_the_same_cell_run_again_has_changed_nothing():
+    world, execution = started()
+    run_cell(CELL, 1)
+    assert changed_functions(execution.state, world) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("# a comment", "# another"), ("UNUSED = 1", "UNUSED = 2"), ("\n\n", "\n\n\n")]
+)
+def test_comments_layout_and_what_is_not_used_do_not_count(old, new):
+    assert changes(old, new) == {}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "label", "reaches"),
+    [
+        ("return clean(text)", "return clean(text) + '!'", "step parse", ("step parse", "workflow job")),
+        ("text.strip()[:LIMIT]", "text[:LIMIT]", "function clean", ("step parse", "workflow job")),
+        ("LIMIT = 3", "LIMIT = 4", "function clean", ("step parse", "workflow job")),
+        ("return 0.2", "return 0.3", "function rate", ("step price", "workflow job")),
+        ("return rate()", "return 2 * rate()", "class Order", ("step price", "workflow job")),
+        ("await parse(text), ", "", "workflow job", ("workflow job",)),
+    ],
+)
+def test_a_change_is_named_with_the_calls_that_it_reaches(old, new, label, reaches):
+    assert changes(old, new)[label] == ("changed", reaches)
+
+
+def test_functions_that_came_or_went_are_named():
+    found = changes("return clean(text)", "return text")
+    assert found["function clean"] == ("gone", ())
+    assert changes("return text.strip()", "return rate() and text.strip()")["function clean"][0] == "changed"
+
+
+def test_logs_that_do_not_say_what_it_was_have_no_changes():
+    world, execution = started()
+    assert changed_functions(execution.state.changed({"code": {}}), world) == []
+
+
+def test_actions_count_and_those_of_divebook_do_not():
+    text = textwrap.dedent("""
+        from divebook import action
+
+        @action("note.it")
+        def note(value):
+            return value
+    """)
+    run_cell(text)
+    world = Environment(store=MemoryStore())
+    steps = [Step("a", action="note.it", parameters={"value": 1}), Step("b", action="Time.Now")]
+    execution = world.start(Workflow("w", steps)).wait(20)
+    assert list(execution.history()[0].data.code) == ["action note.it"]
+    run_cell(text.replace("return value", "return 2"), 1)
+    world.add_workflow(Workflow("w", steps))
+    assert [found.label for found in changed_functions(execution.state, world)] == ["action note.it"]
