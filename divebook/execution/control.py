@@ -362,6 +362,10 @@ class Control:
         interrupt_id, _, named = name.partition("@")
         where = execution_id or named
         asking = self._asking(interrupt_id) if not where else [self.find(where)]
+        if execution_id and named and self.find(named).id != asking[0].id:
+            raise InterruptError(
+                interrupt_id, f"it is named as one of {named}, and execution {execution_id} is to answer it"
+            )
         if len(asking) > 1:
             ways = " or ".join(f"{interrupt_id}@{driver.id}" for driver in asking[:5])
             raise InterruptError(interrupt_id, f"{len(asking)} executions ask it; say which: {ways}")

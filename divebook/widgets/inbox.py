@@ -24,6 +24,7 @@ from divebook.events.catalog import (
 )
 from divebook.execution import Execution
 from divebook.questions.kinds import PENDING, InterruptStatus
+from divebook.questions.wording import address_of
 from divebook.text.shown import one_line
 from divebook.widgets.protocol import Asked, Inbox, InboxDelta, QuestionView
 from divebook.widgets.publisher import Publisher
@@ -135,11 +136,13 @@ class InboxFeed:
                 self._known[name] = Asked(**{**asked, "question": question})
 
     def _take(self, execution: Execution) -> None:
-        for asked in execution.state.interrupts.values():
-            if asked.status != PENDING and asked.interrupt_id not in self._known:
+        workflow = one_line(execution.workflow.name, 120)
+        for asked in execution.questions.values():
+            address = address_of(execution.id, asked)  # copies of an execution ask under the same ids
+            if not asked.is_open and address not in self._known:
                 continue  # settled before anybody looked here
-            workflow, question = one_line(execution.workflow.name, 120), question_of(asked)
-            self._known[asked.interrupt_id] = Asked(execution_id=execution.id, workflow=workflow, question=question)
+            question = question_of(asked._replace(id=address))
+            self._known[address] = Asked(execution_id=execution.id, workflow=workflow, question=question)
 
     def _shown(self) -> tuple[dict[str, Asked], int]:
         """Return what is shown, and how many open questions are not; forget what was settled long ago."""

@@ -1,5 +1,7 @@
 """An answer that is kept is an answer: not asked again, shown to whoever comes second, and carried on when possible."""
 
+from dataclasses import replace
+
 import pytest
 
 from divebook import Environment, Step, Workflow
@@ -96,6 +98,23 @@ def test_a_question_that_nobody_asked_is_not_found(waiting):
     for name in ("ask_none", f"ask_none@{execution.id}"):
         with pytest.raises(NotFoundError, match="question not found: ask_none"):
             over(store).answer(name, "yes")
+
+
+def test_copies_that_ask_under_one_id_are_told_apart(waiting):
+    store, execution = waiting
+    copy = execution.id[:-4] + "copy"
+    log = [replace(event, id=f"{event.id}c", execution_id=copy) for event in execution.history()]
+    store.append(copy, log, 0)
+    (asked,) = execution.interrupts
+    assert {question.id for _, question in over(store).interrupts()} == {asked.id}
+    with pytest.raises(
+        InterruptError, match=rf"2 executions ask it; say which: {asked.id}@exec_\w+ or {asked.id}@exec_"
+    ):
+        over(store).answer(asked.id, "which?")
+    with pytest.raises(InterruptError, match="is named as one of"):
+        execution.answer(f"{asked.id}@{copy}", "the copy's")
+    assert over(store).answer(f"{asked.id}@{copy}", "the copy's").wait(PATIENCE).variables == {"x": "the copy's"}
+    assert execution.answer(f"{asked.id}@{execution.id}", "mine").wait(PATIENCE).variables == {"x": "mine"}
 
 
 def test_an_address_names_the_execution_as_well():
