@@ -6,7 +6,7 @@ import asyncio
 import functools
 import os
 import weakref
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any, Self
 
@@ -14,14 +14,11 @@ from divebook import extensions
 from divebook._version import __version__
 from divebook.agents import Agent
 from divebook.agents.clients import CLIENTS
-from divebook.agents.models import is_known_provider
 from divebook.bounds import Bounds
 from divebook.documents import DocumentRepository, FileDocuments, Policy
 from divebook.engine.bounds import within
 from divebook.engine.state import ExecutionState
 from divebook.errors import (
-    AlreadyRegisteredError,
-    DefinitionError,
     ExecutionError,
     NotFoundError,
     SetupError,
@@ -34,41 +31,37 @@ from divebook.execution.children import Child
 from divebook.execution.clock import Chance, Clock, SystemChance, SystemClock
 from divebook.execution.compute import Compute, compute_of
 from divebook.execution.control import Control
-from divebook.execution.definitions import require_definition
 from divebook.execution.driver import Driver
 from divebook.execution.engine_thread import ENGINE
 from divebook.execution.execution import Execution
 from divebook.execution.notices import VARIABLE, Hook, Notices
-from divebook.execution.step_run import Handler, Services
+from divebook.execution.step_run import Services
+from divebook.holdings import Holdings
 from divebook.questions import Question
 from divebook.scripting import Interpreter, default_interpreter
 from divebook.steps.action import ActionStep
-from divebook.steps.actions import REGISTERED, Action, built_in_actions
+from divebook.steps.actions import Action, built_in_actions
 from divebook.steps.code import roots_of
 from divebook.steps.content import ContentBuilder
 from divebook.steps.evaluation import condition_holds, items_of
-from divebook.steps.function import FunctionStep, require_function
+from divebook.steps.function import FunctionStep
 from divebook.steps.interrupt import interrupt_step
 from divebook.steps.prompt import PromptStep
 from divebook.steps.script import ScriptStep
-from divebook.steps.syntax import syntax_problems
 from divebook.steps.wait import wait_step
 from divebook.steps.workflow import WorkflowStep
 from divebook.store import EventStore, ExecutionRecord, open_store
 from divebook.store.durability import Durability, durability_called
 from divebook.workflow.code import code_of
-from divebook.workflow.definition import AgentDefinition, Config, Definitions, Workflow
-from divebook.workflow.functions import FUNCTION, WORKFLOW_FUNCTIONS
+from divebook.workflow.definition import Definitions, Workflow
 from divebook.workflow.inputs import bind_inputs
-from divebook.workflow.references import missing_agents
-from divebook.workflow.settings import check_default_workflow, check_providers, require_name, with_defaults
-from divebook.workflow.step import STEP_TYPES
+from divebook.workflow.settings import require_name
 
 _USERS: weakref.WeakKeyDictionary[EventStore, weakref.WeakSet[Environment]] = weakref.WeakKeyDictionary()
 """The open environments over each store: `open_store` shares files."""
 
 
-class Environment:
+class Environment(Holdings):
     """Agents, workflows, actions and documents over one store.
 
     Parameters
@@ -132,8 +125,6 @@ class Environment:
     ) -> None:
         if not name:
             raise SetupError("environment name is required")
-        self.name, self.description = name, ""
-        self.config = Config()
         self.policy = policy if policy is not None else Policy.given()
         self._durability = durability_called(durability)
         self._has_opened = store is None or isinstance(store, str)
@@ -142,18 +133,14 @@ class Environment:
         self._is_closed = False
         if documents is not None and documents_dir is not None:
             raise SetupError("documents dir and repo cannot both be set: a repository has its own folder")
-        self.documents = documents if documents is not None else FileDocuments(documents_dir or ".")
+        place = documents if documents is not None else FileDocuments(documents_dir or ".")
         hook = notify if notify is not None else os.environ.get(VARIABLE)
         if hook:
             notices = Notices(hook)
             self._closers += [notices.close, self.store.subscribe(notices)]
         self._clock, self._chance = clock or SystemClock(), chance or SystemChance()
-        self._agents: dict[str, Agent] = {}
-        self._workflows: dict[str, Workflow] = {}
-        self._actions = built_in_actions(self.documents, printer, lambda: to_datetime(self._clock.now()))
-        self._own_actions: dict[str, Action] = {action.name: action for action in actions}
-        self._handlers: dict[str, Handler] = {}
-        self._checks: dict[str, Callable[[Workflow], None]] = {}
+        built_in = built_in_actions(place, printer, lambda: to_datetime(self._clock.now()))
+        super().__init__(name, place, built_in, {action.name: action for action in actions})
         self._compute = compute_of(compute)
         services = functools.partial(self._make_services, interpreter or default_interpreter(), printer)
         self._control = Control(self.store, services, self._check, self._clock, self._chance)
@@ -230,118 +217,6 @@ class Environment:
         environment = cls(require_name(definitions), **settings)
         environment.define(definitions)
         return environment
-
-    # --- what it holds ---------------------------------------------------------------------------------------------
-
-    @property
-    def agents(self) -> dict[str, Agent]:
-        """Its agents by name, in the order in which they came."""
-        return dict(self._agents)
-
-    @property
-    def workflows(self) -> dict[str, Workflow]:
-        """Its workflows by name: those of this process made with `@workflow`, and its own, which win."""
-        return {name: entry.workflow for name, entry in WORKFLOW_FUNCTIONS.items()} | self._workflows
-
-    @property
-    def actions(self) -> dict[str, Action]:
-        """Every action steps may call: built in, made with `@action`, given to this environment; later ones win."""
-        return {**self._actions, **REGISTERED, **self._own_actions}
-
-    @property
-    def default_agent(self) -> Agent | None:
-        """The agent of prompt steps that name none: the first supervisor, else the first agent."""
-        supervisors = [agent for agent in self._agents.values() if agent.is_supervisor]
-        return next(iter(supervisors or self._agents.values()), None)
-
-    def agent(self, name: str) -> Agent:
-        """Return the agent of that name; raises `NotFoundError`."""
-        if name not in self._agents:
-            raise NotFoundError("agent", name, self._agents)
-        return self._agents[name]
-
-    def workflow(self, name: str) -> Workflow:
-        """Return the workflow of that name; raises `NotFoundError`."""
-        known = self.workflows
-        if name not in known:
-            raise NotFoundError("workflow", name, known)
-        return known[name]
-
-    @property
-    def default_workflow(self) -> Workflow | None:
-        """The workflow that the settings name for runs that name none."""
-        check_default_workflow(self.config, self._workflows)
-        return self._workflows.get(self.config.default_workflow)
-
-    def _agent_for(self, name: str | None) -> Agent | None:
-        return self.default_agent if name is None else self.agent(name)
-
-    def add_agent(self, agent: Agent, *, replace: bool = False) -> None:
-        """Take an agent in; a taken name is an error unless `replace` is set."""
-        if agent.name in self._agents and not replace:
-            raise AlreadyRegisteredError("agent", agent.name)
-        self._agents[agent.name] = agent
-
-    def add_workflow(self, workflow: Workflow, *, replace: bool = False) -> None:
-        """Take a workflow in; executions that are already running keep the one they were started with."""
-        if workflow.name in self._workflows and not replace:
-            raise AlreadyRegisteredError("workflow", workflow.name)
-        self._workflows[workflow.name] = workflow
-
-    def add_step_type(self, name: str, handler: Handler, check: Callable[[Workflow], None] | None = None) -> None:
-        """Let steps of a type be carried out by a handler; one that was there before goes.
-
-        Parameters
-        ----------
-        name
-            One of `divebook.workflow.step.STEP_TYPES`.
-        handler
-            Coroutine function from a `StepContext` to an `Outcome`.
-        check
-            Raises before anything is recorded, unless all that a workflow with such steps needs is there.
-        """
-        if name not in STEP_TYPES:
-            raise NotFoundError("step type", name, STEP_TYPES)
-        self._handlers[name] = handler
-        if check is not None:
-            self._checks[name] = check
-
-    def step_handler(self, name: str) -> Handler:
-        """Return what carries out steps of a type; raises `NotFoundError`."""
-        if name not in self._handlers:
-            raise NotFoundError("step type", name, self._handlers)
-        return self._handlers[name]
-
-    def define(self, definitions: Definitions) -> None:
-        """Take in all that a text, file or folder defines; what has the name of something old replaces it.
-
-        Agents named by steps must be known by the time an execution starts, not before, so that cells can come in any
-        order.
-        """
-        problems = syntax_problems(definitions)
-        if problems:
-            raise DefinitionError(problems, "definition")
-        check_providers(definitions, is_known_provider)
-        self.name = definitions.name or self.name
-        self.description = definitions.description or self.description
-        self.config = _merged_config(self.config, definitions.config)
-        for document in definitions.documents:
-            if document.path:
-                self.documents.register(document.name, document.path)
-        for agent in [self._agent_of(definition, index) for index, definition in enumerate(definitions.agents)]:
-            self.add_agent(agent, replace=True)
-        for workflow in definitions.workflows:
-            self.add_workflow(workflow, replace=True)
-
-    def _agent_of(self, definition: AgentDefinition, index: int) -> Agent:
-        try:
-            return Agent(
-                with_defaults(definition, self.config),
-                default_provider=self.config.default_provider,
-                default_model=self.config.default_model,
-            )
-        except SetupError as error:
-            raise SetupError(str(error), ("Agents", index, *error.place)) from error
 
     # --- executions ------------------------------------------------------------------------------------------------
 
@@ -446,32 +321,6 @@ class Environment:
 
     def _kept(self, durability: str | None = None) -> Durability | None:
         return durability_called(durability or self._durability or self.config.durability or None)
-
-    def _check(self, workflow: Workflow, ahead: Container[str] | None = None) -> None:
-        """Raise unless the agents, and in our own dialect the actions, that the steps name exist.
-
-        Of an execution that goes on only the steps `ahead` count: what finished steps needed may be gone.
-        """
-        require_definition(workflow)
-        steps = [step for step in workflow.steps if ahead is None or step.name in ahead]
-        if workflow.start.type == FUNCTION and workflow.dialect != "dive":
-            require_function(workflow.name)
-        for step_type in {step.type for step in steps} & self._checks.keys():
-            self._checks[step_type](workflow)
-        problems = missing_agents(workflow, self._agents, ahead)
-        if problems:
-            raise DefinitionError(problems, f"workflow {workflow.name!r}")
-        if workflow.dialect == "dive":
-            return
-        known = self.actions
-        for step in steps:
-            if step.type == "action" and step.action and step.action not in known:
-                missing = f'action "{step.action}" of step "{step.name}" not found'
-                raise NotFoundError("action", step.action, known, missing)
-            if step.workflow and "${" not in step.workflow:
-                self.workflow(step.workflow)
-            if step.type == "prompt" and step.agent is None and not self._agents:
-                raise NotFoundError("agent", "", (), f'no agent specified for prompt step "{step.name}"')
 
     async def _drive_child(self, child: Child, *, again: bool) -> ExecutionState:
         """Run a workflow that another one asks for; see `WorkflowContext.run`."""
@@ -612,9 +461,3 @@ def _as_bounds(given: Bounds | Mapping[str, Any]) -> Bounds:
 def _read_bounds(given: Bounds | Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Return bounds as the log holds them; None where nothing is bounded."""
     return None if given is None else _as_bounds(given).to_dict() or None
-
-
-def _merged_config(old: Config, new: Config) -> Config:
-    """Return the settings with what `new` says in place of the old."""
-    given = new.to_dict()
-    return Config.from_dict({**old.to_dict(), **given})

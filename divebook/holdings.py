@@ -1,0 +1,187 @@
+"""What an environment holds: agents, workflows, actions, and who carries out which type of step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping
+
+from divebook.agents import Agent
+from divebook.agents.models import is_known_provider
+from divebook.documents import DocumentRepository
+from divebook.errors import (
+    AlreadyRegisteredError,
+    DefinitionError,
+    NotFoundError,
+    SetupError,
+)
+from divebook.execution.definitions import require_definition
+from divebook.execution.step_run import Handler
+from divebook.steps.actions import REGISTERED, Action
+from divebook.steps.function import require_function
+from divebook.steps.syntax import syntax_problems
+from divebook.workflow.definition import AgentDefinition, Config, Definitions, Workflow
+from divebook.workflow.functions import FUNCTION, WORKFLOW_FUNCTIONS
+from divebook.workflow.references import missing_agents
+from divebook.workflow.settings import check_default_workflow, check_providers, with_defaults
+from divebook.workflow.step import STEP_TYPES
+
+
+class Holdings:
+    """Agents, workflows, actions and types of step by name; `divebook.Environment` runs them."""
+
+    def __init__(
+        self,
+        name: str,
+        documents: DocumentRepository,
+        built_in: Mapping[str, Action],
+        own_actions: Mapping[str, Action],
+    ) -> None:
+        self.name, self.description = name, ""
+        self.config = Config()
+        self.documents = documents
+        self._agents: dict[str, Agent] = {}
+        self._workflows: dict[str, Workflow] = {}
+        self._actions, self._own_actions = built_in, own_actions
+        self._handlers: dict[str, Handler] = {}
+        self._checks: dict[str, Callable[[Workflow], None]] = {}
+
+    @property
+    def agents(self) -> dict[str, Agent]:
+        """Its agents by name, in the order in which they came."""
+        return dict(self._agents)
+
+    @property
+    def workflows(self) -> dict[str, Workflow]:
+        """Its workflows by name: those of this process made with `@workflow`, and its own, which win."""
+        return {name: entry.workflow for name, entry in WORKFLOW_FUNCTIONS.items()} | self._workflows
+
+    @property
+    def actions(self) -> dict[str, Action]:
+        """Every action steps may call: built in, made with `@action`, given to this environment; later ones win."""
+        return {**self._actions, **REGISTERED, **self._own_actions}
+
+    @property
+    def default_agent(self) -> Agent | None:
+        """The agent of prompt steps that name none: the first supervisor, else the first agent."""
+        supervisors = [agent for agent in self._agents.values() if agent.is_supervisor]
+        return next(iter(supervisors or self._agents.values()), None)
+
+    def agent(self, name: str) -> Agent:
+        """Return the agent of that name; raises `NotFoundError`."""
+        if name not in self._agents:
+            raise NotFoundError("agent", name, self._agents)
+        return self._agents[name]
+
+    def workflow(self, name: str) -> Workflow:
+        """Return the workflow of that name; raises `NotFoundError`."""
+        known = self.workflows
+        if name not in known:
+            raise NotFoundError("workflow", name, known)
+        return known[name]
+
+    @property
+    def default_workflow(self) -> Workflow | None:
+        """The workflow that the settings name for runs that name none."""
+        check_default_workflow(self.config, self._workflows)
+        return self._workflows.get(self.config.default_workflow)
+
+    def _agent_for(self, name: str | None) -> Agent | None:
+        return self.default_agent if name is None else self.agent(name)
+
+    def add_agent(self, agent: Agent, *, replace: bool = False) -> None:
+        """Take an agent in; a taken name is an error unless `replace` is set."""
+        if agent.name in self._agents and not replace:
+            raise AlreadyRegisteredError("agent", agent.name)
+        self._agents[agent.name] = agent
+
+    def add_workflow(self, workflow: Workflow, *, replace: bool = False) -> None:
+        """Take a workflow in; executions that are already running keep the one they were started with."""
+        if workflow.name in self._workflows and not replace:
+            raise AlreadyRegisteredError("workflow", workflow.name)
+        self._workflows[workflow.name] = workflow
+
+    def add_step_type(self, name: str, handler: Handler, check: Callable[[Workflow], None] | None = None) -> None:
+        """Let steps of a type be carried out by a handler; one that was there before goes.
+
+        Parameters
+        ----------
+        name
+            One of `divebook.workflow.step.STEP_TYPES`.
+        handler
+            Coroutine function from a `StepContext` to an `Outcome`.
+        check
+            Raises before anything is recorded, unless all that a workflow with such steps needs is there.
+        """
+        if name not in STEP_TYPES:
+            raise NotFoundError("step type", name, STEP_TYPES)
+        self._handlers[name] = handler
+        if check is not None:
+            self._checks[name] = check
+
+    def step_handler(self, name: str) -> Handler:
+        """Return what carries out steps of a type; raises `NotFoundError`."""
+        if name not in self._handlers:
+            raise NotFoundError("step type", name, self._handlers)
+        return self._handlers[name]
+
+    def define(self, definitions: Definitions) -> None:
+        """Take in all that a text, file or folder defines; what has the name of something old replaces it.
+
+        Agents named by steps must be known by the time an execution starts, not before, so that cells can come in any
+        order.
+        """
+        problems = syntax_problems(definitions)
+        if problems:
+            raise DefinitionError(problems, "definition")
+        check_providers(definitions, is_known_provider)
+        self.name = definitions.name or self.name
+        self.description = definitions.description or self.description
+        self.config = _merged_config(self.config, definitions.config)
+        for document in definitions.documents:
+            if document.path:
+                self.documents.register(document.name, document.path)
+        for agent in [self._agent_of(definition, index) for index, definition in enumerate(definitions.agents)]:
+            self.add_agent(agent, replace=True)
+        for workflow in definitions.workflows:
+            self.add_workflow(workflow, replace=True)
+
+    def _agent_of(self, definition: AgentDefinition, index: int) -> Agent:
+        try:
+            return Agent(
+                with_defaults(definition, self.config),
+                default_provider=self.config.default_provider,
+                default_model=self.config.default_model,
+            )
+        except SetupError as error:
+            raise SetupError(str(error), ("Agents", index, *error.place)) from error
+
+    def _check(self, workflow: Workflow, ahead: Container[str] | None = None) -> None:
+        """Raise unless the agents, and in our own dialect the actions, that the steps name exist.
+
+        Of an execution that goes on only the steps `ahead` count: what finished steps needed may be gone.
+        """
+        require_definition(workflow)
+        steps = [step for step in workflow.steps if ahead is None or step.name in ahead]
+        if workflow.start.type == FUNCTION and workflow.dialect != "dive":
+            require_function(workflow.name)
+        for step_type in {step.type for step in steps} & self._checks.keys():
+            self._checks[step_type](workflow)
+        problems = missing_agents(workflow, self._agents, ahead)
+        if problems:
+            raise DefinitionError(problems, f"workflow {workflow.name!r}")
+        if workflow.dialect == "dive":
+            return
+        known = self.actions
+        for step in steps:
+            if step.type == "action" and step.action and step.action not in known:
+                missing = f'action "{step.action}" of step "{step.name}" not found'
+                raise NotFoundError("action", step.action, known, missing)
+            if step.workflow and "${" not in step.workflow:
+                self.workflow(step.workflow)
+            if step.type == "prompt" and step.agent is None and not self._agents:
+                raise NotFoundError("agent", "", (), f'no agent specified for prompt step "{step.name}"')
+
+
+def _merged_config(old: Config, new: Config) -> Config:
+    """Return the settings with what `new` says in place of the old."""
+    given = new.to_dict()
+    return Config.from_dict({**old.to_dict(), **given})
