@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from divebook.steps.actions import REGISTERED
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS
 
 
@@ -26,8 +27,10 @@ def require():
 
 @pytest.fixture(autouse=True)
 def _functions_of_this_test():
-    """Forget the workflows that a test, or an example of the documentation, has made with `@workflow`."""
-    known = dict(WORKFLOW_FUNCTIONS)
+    """Forget the workflows and actions that a test, or an example of the documentation, has made by decorators."""
+    registries = (WORKFLOW_FUNCTIONS, REGISTERED)
+    known = [dict(registry) for registry in registries]
     yield
-    WORKFLOW_FUNCTIONS.clear()
-    WORKFLOW_FUNCTIONS.update(known)
+    for registry, before in zip(registries, known, strict=True):
+        registry.clear()
+        registry.update(before)
