@@ -6,6 +6,7 @@ of its parameters is compared when the place is met again, and a difference is a
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -72,23 +73,25 @@ class Place(NamedTuple):
     @property
     def operation_id(self) -> str:
         """``op_`` and 32 hexadecimal digits, the same in every execution of the workflow."""
-        return f"op_{self._digest(self.attempt)}"
+        return f"op_{_digest(self)}"
 
     @property
     def idempotency_key(self) -> str:
         """32 hexadecimal digits that stay the same from attempt to attempt."""
-        return self._digest(0)
-
-    def _digest(self, attempt: int) -> str:
-        path, step, visit, item, key, _ = self
-        parts = (path, step, str(visit), str(item), type(key).__name__, str(key), str(attempt))
-        marked = "operation/2" + "".join([f"\x1f{len(part)}:{part}" for part in parts])
-        return hashlib.sha256(marked.encode()).hexdigest()[:32]
+        return _digest(self._replace(attempt=0))
 
     def __str__(self) -> str:
         item = "" if self.iteration_index is None else f", item {self.iteration_index}"
         attempt = f", attempt {self.attempt + 1}" if self.attempt else ""
         return f"path {self.path}, step {self.step!r}, visit {self.visit}{item}{attempt}, operation {self.key}"
+
+
+@functools.lru_cache(maxsize=256)  # a call looks its place up, and then begins there
+def _digest(place: Place) -> str:
+    path, step, visit, item, key, attempt = place
+    parts = (path, step, str(visit), str(item), type(key).__name__, str(key), str(attempt))
+    marked = "operation/2" + "".join([f"\x1f{len(part)}:{part}" for part in parts])
+    return hashlib.sha256(marked.encode()).hexdigest()[:32]
 
 
 class Reserved(NamedTuple):
