@@ -52,6 +52,7 @@ from divebook.steps.wait import wait_step
 from divebook.steps.workflow import WorkflowStep
 from divebook.store import EventStore, ExecutionRecord, open_store
 from divebook.store.durability import Durability, durability_called
+from divebook.text.redaction import shared
 from divebook.workflow.code import code_of
 from divebook.workflow.definition import Definitions, Workflow
 from divebook.workflow.inputs import bind_inputs
@@ -299,6 +300,7 @@ class Environment(Holdings):
         found = self.workflow(workflow) if isinstance(workflow, str) else workflow
         self._check(found)
         bound = storable(bind_inputs(found, inputs or {}, coerce_text=coerce_text), "inputs")
+        shared().learn(bound)  # before anything is printed
         opening = catalog.ExecutionStarted(
             found.name,
             bound,

@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 from divebook.cli.text import secrets
 from divebook.documents.policy import VARIABLE, Policy
-from divebook.errors import DefinitionError, DivebookError, ExecutionNotFoundError
+from divebook.errors import DefinitionError, DivebookError, ExecutionNotFoundError, SetupError
 
 DEBUG, SHOW_SECRETS, ALLOW = "--debug", "--show-secrets", "--allow"
 REFUSED = 2
@@ -40,6 +40,11 @@ class Commands(TyperGroup):
             if ctx.params.get("debug"):
                 raise
             report(error)
+            raise typer.Exit(REFUSED) from error
+        except OSError as error:  # a name that is too long, a folder that may not be read: the machine says why
+            if ctx.params.get("debug"):
+                raise
+            report(SetupError(f"{error}; name another file, or --debug for the traceback"))
             raise typer.Exit(REFUSED) from error
 
 

@@ -96,7 +96,11 @@ def answers_from(
     if file is not None:
         if not Path(file).is_file():
             raise InputError(f"there is no file of answers at {file}")
-        found |= _mapping(Path(file).read_text("utf-8"), str(file))
+        try:
+            text = Path(file).read_text("utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(f"the file of answers {file} is no UTF-8 text: {error}; write it as YAML") from None
+        found |= _mapping(text, str(file))
     return Answers(found | dict(given or {}) | dict(map(_assignment, typed)), _standing())
 
 

@@ -21,6 +21,7 @@ from divebook.execution.threads import lending_place
 from divebook.questions import Question
 from divebook.store.base import EventStore
 from divebook.store.durability import Durability
+from divebook.text.redaction import shared
 from divebook.workflow.definition import Workflow
 
 
@@ -202,11 +203,12 @@ class Execution:
 
     @property
     def standing(self) -> str:
-        """Its status in words, and what it waits for: ``waiting for the signal 'go'``."""
+        """Its status in words, and what it waits for, without secrets: ``waiting for the signal 'go'``."""
         if self.state.shown_status != catalog.WAITING:
             return self.state.shown_status
         first, *more = waits_for(self.state, self.questions.values()) or ["a time"]
-        return f"waiting for {first}" + (f", and {len(more)} more" if more else "")
+        shared().learn(self.state.inputs)
+        return shared().text(f"waiting for {first}") + (f", and {len(more)} more" if more else "")
 
     def __repr__(self) -> str:
         return f"<Execution {self.id} of {self.workflow.name!r}: {self.standing}>"

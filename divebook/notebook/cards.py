@@ -9,6 +9,7 @@ from typing import TypeAlias
 from IPython.core.error import UsageError
 
 from divebook.errors import DefinitionError, DivebookError, Place, Problem, SetupError
+from divebook.text.redaction import shared
 from divebook.text.shown import one_line, visible
 from divebook.workflow.located import nearest_position
 
@@ -30,9 +31,8 @@ def located(line: tuple[int, str] | None) -> Iterator[None]:
     try:
         yield
     except UsageError as error:
-        if line is None:
-            raise
-        raise UsageError(f"cell line {line[0]}: {error}") from None
+        where = "" if line is None else f"cell line {line[0]}: "
+        raise UsageError(shared().text(f"{where}{error}")) from None
     except DivebookError as error:
         if line is not None and not hasattr(error, "_render_traceback_"):
             name = type(error).__name__
@@ -61,8 +61,8 @@ def short_errors(cell: Sequence[str] = (), positions: Positions | None = None) -
 
 
 def show_as(error: BaseException, lines: Sequence[str]) -> None:
-    """Have IPython show an error as these lines."""
-    error.__dict__["_render_traceback_"] = lambda: list(lines)
+    """Have IPython show an error as these lines, without secrets."""
+    error.__dict__["_render_traceback_"] = lambda: [shared().text(line) for line in lines]
 
 
 def card(error: DivebookError, cell: Sequence[str] = (), positions: Positions | None = None) -> list[str]:

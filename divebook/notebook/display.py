@@ -28,7 +28,7 @@ from divebook.questions import Question
 from divebook.questions.kinds import EXPIRED
 from divebook.questions.wording import schema_in_words, wanted_answer
 from divebook.text.durations import seconds
-from divebook.text.redaction import Redactor
+from divebook.text.redaction import Redactor, shared
 from divebook.text.shown import cut, one_line, plural
 from divebook.text.times import local_time
 
@@ -76,6 +76,7 @@ def report_of(execution: Execution, log: Sequence[Event]) -> Report:
     """Read off an execution and its log what is shown of it, without secrets (`divebook.text.redaction`)."""
     redactor = Redactor()
     redactor.learn({**execution.state.inputs, **execution.state.variables})
+    shared().learn({**execution.state.inputs, **execution.state.variables})
     spans = tuple(clean_span(span, redactor) for span in spans_of(log))
     steps = [span for span in spans if span.kind == "step"]
     values_title, values = _values(execution, redactor)

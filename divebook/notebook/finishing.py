@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from divebook.errors import DivebookError, ExecutionPausedError, InterruptError
 from divebook.notebook.frontend import FrontEnd
+from divebook.notebook.printed import tell
 from divebook.questions import Question, Typed
 from divebook.questions.wording import wanted_answer
 
@@ -119,15 +120,14 @@ def _answered_here(run: Run) -> bool:
 
 
 def _answered(run: Run, question: Question) -> bool:
-    from divebook.text.shown import visible
 
     told = [question.question, *([question.message] if question.message else []), _shown_data(question)]
-    print(visible("\n".join(filter(None, told))))  # noqa: T201 - this is how one asks in a cell
+    tell("\n".join(filter(None, told)))
     while typed := input(f"{wanted_answer(question)} (empty: later): "):
         try:
             run.answer(question.interrupt_id, Typed(typed))
         except InterruptError as error:
-            print(visible(str(error)))  # noqa: T201 - same
+            tell(str(error))
         else:
             return True
     return False

@@ -12,6 +12,7 @@ from divebook.questions import Question
 from divebook.questions.wording import address_of, example_answer, schema_in_words, wanted_answer
 from divebook.store import EventStore
 from divebook.text.commands import in_notebook, in_shell
+from divebook.text.redaction import shared
 from divebook.text.shown import one_line, plural
 from divebook.text.times import local_time
 from divebook.workflow.definition import InputDefinition, Workflow
@@ -36,9 +37,9 @@ def questions(environment: Environment, store: str | None = None) -> str:
 def question_lines(execution_id: str, question: Question, store: str | None = None) -> Iterable[str]:
     """Yield the lines of one question: who asks, what, what fits, until when, and what to type."""
     yield f"{question.id}  {question.kind}  ({execution_id}, step {one_line(question.step, 40)})"
-    yield one_line(question.question, 200)
+    yield one_line(shared().text(question.question), 200)
     if question.message:
-        yield one_line(question.message, 200)
+        yield one_line(shared().text(question.message), 200)
     wanted = wanted_answer(question)
     if question.schema is not None:
         wanted = f"{wanted}: {one_line(schema_in_words(question.schema), 200)}"

@@ -16,6 +16,7 @@ from divebook.notebook.awaiting import AWAIT
 from divebook.notebook.caller import line_in_cell
 from divebook.notebook.finishing import finish_blocking
 from divebook.notebook.frontend import present_front_end
+from divebook.notebook.printed import tell
 from divebook.notebook.variables import own_variables
 from divebook.notebook.verdict import at_once, checked, finish_in_cell, in_background
 
@@ -79,7 +80,7 @@ class DiveMagics(Magics):
         with short_errors(parsed.lines, definitions.positions):
             change = self._session.define(definitions)
             lines = [confirmation(change), *lines_after_defining(self._session)]
-        print("\n".join(lines))  # noqa: T201 - what a magic prints is its answer
+        tell("\n".join(lines))
 
     def _lines_above(self, text: str) -> int:
         """Return how many lines of the cell as written come before its body: blank ones, and the magic's own."""
@@ -156,7 +157,7 @@ class DiveMagics(Magics):
             return self._session.start(workflow, given, **options)
         run = self._session.start_at(place, workflow, given, anew=arguments.has("new"), **options)
         if run.note:
-            print(run.note)  # noqa: T201 - what a magic prints is its answer
+            tell(run.note)
         return run
 
     def resume(self, arguments: Arguments) -> Run:
@@ -266,7 +267,7 @@ class DiveMagics(Magics):
         if present_front_end(self.shell).shows_widgets and environment.interrupts():
             InboxOutput(environment, store)
         else:
-            print(questions(environment, store))  # noqa: T201 - same
+            tell(questions(environment, store))
 
     def recover(self, arguments: Arguments) -> None:
         """List executions that were interrupted, or take them up in the background.
@@ -282,14 +283,14 @@ class DiveMagics(Magics):
 
         store = arguments.options.get("store")
         if not (arguments.words or arguments.has("all")):
-            print(listing(self._session.interrupted(store=store)))  # noqa: T201 - same
+            tell(listing(self._session.interrupted(store=store)))
             return
         if arguments.words and arguments.has("all"):
             raise UsageError("%dive recover takes an execution id or --all, not both")
         chosen = None if arguments.has("all") else arguments.only_word("execution id")
         recovered = self._session.recover(chosen, store=store)
         lines = [*resumed_lines(recovered), *refused_lines(recovered)]
-        print("\n".join(lines or ["nothing to recover"]))  # noqa: T201 - same
+        tell("\n".join(lines or ["nothing to recover"]))
 
     def runs(self, arguments: Arguments) -> Result:
         """List executions, newest first, as a DataFrame.
@@ -311,7 +312,7 @@ class DiveMagics(Magics):
         """List the workflows, agents and actions that are defined."""
         from divebook.notebook.listing import contents
 
-        print(contents(self._session.environment))  # noqa: T201 - what a magic prints is its answer
+        tell(contents(self._session.environment))
 
     def help(self, arguments: Arguments) -> None:
         """Explain a sub-command, or list all.
@@ -323,7 +324,7 @@ class DiveMagics(Magics):
             return
         width = max(len(entry.usage) for entry in COMMANDS.values())
         lines = [f"%dive {entry.usage:<{width}}  {entry.help.partition(chr(10))[0]}" for entry in COMMANDS.values()]
-        print("\n".join([OVERVIEW, "", *lines]))  # noqa: T201 - same
+        tell("\n".join([OVERVIEW, "", *lines]))
 
 
 def _command_called(name: str) -> Command:
@@ -345,7 +346,7 @@ def _spared(arguments: Arguments) -> dict[str, Any]:
 
 def _print_help(name: str) -> None:
     command = _command_called(name)
-    print(f"%dive {command.usage}\n\n{command.help}")  # noqa: T201 - what a magic prints is its answer
+    tell(f"%dive {command.usage}\n\n{command.help}")
 
 
 def _check_words(name: str, command: Command, arguments: Arguments) -> None:

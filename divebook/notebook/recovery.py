@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from divebook.errors import DivebookError
+from divebook.notebook.printed import tell
 
 if TYPE_CHECKING:  # loading the extension must be quick
     from divebook.config.recovery import Recovered
@@ -29,7 +30,7 @@ def tell_on_load() -> None:
     except DivebookError as error:
         lines = [f"interrupted executions cannot be looked for: {error}"]
     for line in lines:
-        print(line)  # noqa: T201 - what loading has to say
+        tell(line)
 
 
 def existing_store() -> EventStore | None:

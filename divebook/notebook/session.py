@@ -5,7 +5,6 @@ There is one per process, made when first needed. Magics and the functions of `d
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +17,11 @@ from divebook.config.recovery import Recovered, interrupted, take_up
 from divebook.environment import Environment
 from divebook.errors import ExecutionError, LeaseHeldError, SetupError
 from divebook.execution.engine_thread import ENGINE
+from divebook.notebook.printed import tell
 from divebook.notebook.reattach import CELL, CellPlace, Ordinals, earlier_run, elsewhere_note, note_of, start_key
 from divebook.notebook.run import Run
 from divebook.questions import Question
-from divebook.text.shown import plural, visible
+from divebook.text.shown import plural
 from divebook.workflow.definition import Definitions, Dialect, Problem, Workflow
 from divebook.workflow.reader import read_definitions
 
@@ -46,7 +46,7 @@ def print_visibly(text: str) -> None:
     It runs in the engine's threads. The context of the cell that started the run travels with it, so that the kernel
     puts the text below that cell, whatever cell is running by then.
     """
-    sys.stdout.write(visible(text.removesuffix("\n")) + "\n")
+    tell(text.removesuffix("\n"))
 
 
 class Session:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from divebook.errors import ExecutionCancelledError, ExecutionFailedError
 from divebook.notebook.finishing import finish_awaited, show_live
 from divebook.notebook.frontend import FrontEnd
+from divebook.notebook.printed import tell
 
 if TYPE_CHECKING:
     from divebook.notebook.arguments import Arguments
@@ -42,7 +43,7 @@ def finish_in_cell(run: Run, arguments: Arguments, front_end: FrontEnd) -> Corou
 def checked(run: Run, arguments: Arguments, front_end: FrontEnd) -> Run:
     """Return the run; or show it and fail the cell, if it failed, so that Run All does not go on without it."""
     for key in run.unused_answers:
-        print(f"the answer for {key!r} was not needed: no question of that name was asked")  # noqa: T201 - what a magic prints is its answer
+        tell(f"the answer for {key!r} was not needed: no question of that name was asked")
     if run.status == "waiting":
         return _waiting(run, front_end, strict=arguments.has("strict"))
     if run.status not in FAILING or arguments.has("no-check"):
@@ -77,5 +78,5 @@ def _waiting(run: Run, front_end: FrontEnd, *, strict: bool) -> Run:
         display(run)  # type: ignore[no-untyped-call]
         run.shown_in = front_end.count
     else:
-        print("\n".join(waiting_lines(run.execution)))  # noqa: T201 - what a magic prints is its answer
+        tell("\n".join(waiting_lines(run.execution)))
     return run

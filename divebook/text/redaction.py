@@ -115,6 +115,12 @@ class Redactor:
         return self.text(key) if isinstance(key, str) and len(key) >= LEAST_SECRET else key
 
 
+@cache
+def shared() -> Redactor:
+    """Return the redactor of this process, which knows the secrets of all runs that were shown in it."""
+    return Redactor()
+
+
 def _named(value: Any) -> Iterable[tuple[str, Any]]:
     """Return the parts of plain data, each with the name it stands under, or an empty one."""
     match value:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, cast
 import anywidget
 
 from divebook.errors import SetupError
+from divebook.text.redaction import shared
 from divebook.widgets.audience import Audience
 from divebook.widgets.checking import refusal, refused
 from divebook.widgets.intents import Handlers, Intents
@@ -92,6 +93,10 @@ class FollowingView(anywidget.AnyWidget):
 
     def _attach(self) -> None:
         self._detach = self._publisher.add(self._tell, self._look_round)
+
+    def send(self, content: Any, buffers: Any = None) -> None:
+        """Send a message to the browser, without secrets: nothing gets there another way."""
+        super().send(shared().value(content), buffers)
 
     # --- to the browser, on the publisher's thread -------------------------------------------------------------------
 

@@ -1,0 +1,87 @@
+"""Nothing that a notebook shows, prints, raises or sends to a page has a secret in it."""
+
+import json
+
+import pytest
+from IPython.core.error import UsageError
+
+from divebook.errors import DivebookError
+from divebook.notebook.inbox import static_bundle
+from divebook.notebook.view import view_of
+
+MARKED = "sk" + "-proj-" + "Ab3" * 16
+PLAIN = "tulips in the window box"
+"""No form tells that this is one: only its name does, which an input has."""
+
+LEAKY = f"""
+%%dive
+Workflows:
+- Name: leaky
+  Inputs: [{{Name: api_key}}, {{Name: password}}]
+  Outputs: [{{Name: found}}]
+  Steps:
+  - {{Name: tell, Action: Print, Parameters: {{Message: "using ${{inputs.api_key}} and ${{inputs.password}}"}}}}
+  - {{Name: keep, Script: '"it was " + inputs.password + " with {MARKED}"', Store: found}}
+  - Name: question
+    Ask: {{Question: "Use ${{inputs.api_key}}?", Message: "or ${{inputs.password}}"}}
+  - {{Name: fail, Script: '{{}}[inputs.password + inputs.api_key]'}}
+"""
+RUN = f"%dive run leaky api_key={MARKED} password='{PLAIN}'"
+
+
+def assert_clean(shown):
+    text = shown if isinstance(shown, str) else json.dumps(shown, default=str)
+    assert MARKED not in text
+    assert PLAIN not in text
+
+
+@pytest.fixture
+def waiting(cell):
+    cell(LEAKY.strip())
+    run, printed = cell(RUN)
+    assert "using [redacted] and [redacted]" in printed
+    assert_clean(printed)
+    return run
+
+
+def test_a_run_shows_no_secret_while_it_waits_and_once_it_has_failed(waiting, cell):
+    for look in (repr, str, lambda run: run._repr_mimebundle_(), lambda run: run.static_bundle()):
+        assert_clean(look(waiting))
+    (asked,) = waiting.interrupts
+    with pytest.raises(DivebookError) as raised:
+        cell(f"%dive answer {asked.id} yes")
+    assert_clean(raised.value.shown)
+    assert_clean("\n".join(raised.value._render_traceback_()))
+    for look in (repr, str, lambda run: run._repr_mimebundle_()):
+        assert_clean(look(waiting.refresh()))
+
+
+@pytest.mark.parametrize("line", ["inbox", "list", "recover", "help"])
+def test_no_magic_prints_a_secret(waiting, cell, line):
+    assert_clean(cell(f"%dive {line}")[1])
+
+
+ERRORS = [f"run {MARKED}", f"show {MARKED}", f"answer {MARKED} x", f"run leaky {MARKED} y z", f"open {MARKED}"]
+
+
+@pytest.mark.parametrize("line", ERRORS)
+def test_no_error_of_a_magic_repeats_a_secret(waiting, cell, line):
+    with pytest.raises((DivebookError, UsageError)) as raised:
+        cell(f"%dive {line}")
+    error = raised.value
+    assert_clean("\n".join(error._render_traceback_()) if hasattr(error, "_render_traceback_") else str(error))
+    assert_clean(error.shown)
+
+
+def test_the_inbox_shows_no_secret(waiting, session):
+    assert_clean(static_bundle(session.environment))
+
+
+def test_nothing_is_sent_to_a_page_with_a_secret_in_it(waiting, monkeypatch):
+    sent = []
+    monkeypatch.setattr("anywidget.AnyWidget.send", lambda self, content, buffers=None: sent.append(content))
+    view = view_of(waiting)
+    view.send({"type": "x", "inputs": dict(waiting.inputs), "text": f"{MARKED} and {PLAIN}", "start": [1, 2]})
+    view.close()
+    assert sent[0]["start"] == [1, 2]
+    assert_clean(sent)
