@@ -17,15 +17,17 @@ def inbox(store: Store = None, *, json: Json = False) -> None:
     """List what waits for a person: questions, and signals."""
     from divebook.cli.project import existing_store
     from divebook.cli.screen import note, say, write
-    from divebook.cli.text import as_json
+    from divebook.cli.text import as_json, secrets
     from divebook.environment import Environment
 
     environment = Environment(store=existing_store(store))
+    waiting = [environment.execution(record.execution_id) for record in environment.store.unended()]
+    for execution in waiting:
+        secrets.learn(execution.state.inputs)
     if json:
         write(as_json([_facts(*asked) for asked in environment.interrupts()], indent=2))
         return
     again = [] if store is None else ["--store", store]
-    waiting = [environment.execution(record.execution_id) for record in environment.store.unended()]
     told = False
     for execution in waiting:
         for line in [line for question in execution.interrupts for line in _described(execution.id, question)]:
