@@ -1,7 +1,8 @@
-"""The door to pydantic-ai: an agent's run in which each model request is an operation of the log.
+"""The door to pydantic-ai: an agent's answer, for which each model request is an operation of the log.
 
-pydantic-ai runs the conversation; `RecordedModel` stands between it and the real model. On resume and replay the
-conversation is run again, and every request that the log knows is answered from there.
+`RecordedModel` stands between pydantic-ai and the real model: every request that the log knows is answered from there.
+An agent without tools needs one request and no loop, which would cost more time than all else here together
+(``python -m benchmarks.labelling``).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, cast
 
 import anyio
 from pydantic import TypeAdapter
-from pydantic_ai import Agent as ModelAgent
+from pydantic_ai.direct import model_request
 from pydantic_ai.messages import (
     BinaryContent,
     DocumentUrl,
@@ -31,7 +32,7 @@ from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings, ThinkingLevel
-from pydantic_ai.usage import RequestUsage, UsageLimits
+from pydantic_ai.usage import RequestUsage
 
 from divebook.agents.clients import CLIENTS
 from divebook.agents.prices import cost_of, estimate
@@ -39,7 +40,7 @@ from divebook.agents.scripted import SCRIPTED, ScriptedModel, words
 from divebook.agents.streaming import stream_response
 from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.operations import AGENT_RESPONSE, Reserved, RunOperation, Write
-from divebook.errors import SetupError
+from divebook.errors import SetupError, StepError
 from divebook.workflow.definition import AgentDefinition
 from divebook.workflow.definition import ModelSettings as SettingsDefinition
 
@@ -59,7 +60,6 @@ class RecordedModel(WrapperModel):
     def __init__(self, wrapped: Model, operation: RunOperation, parameters: Mapping[str, Any], seconds: float) -> None:
         super().__init__(wrapped)
         self._operation, self._parameters, self._seconds = operation, dict(parameters), seconds
-        self._requests = 0
 
     async def request(
         self,
@@ -77,11 +77,9 @@ class RecordedModel(WrapperModel):
             ask = self.wrapped.stream if isinstance(self.wrapped, _Scripted) else partial(stream_response, self.wrapped)
             return _plain(await self._in_time(ask(messages, model_settings, model_request_parameters, write)))
 
-        self._requests += 1
-        parameters = self._parameters if self._requests == 1 else {**self._parameters, "request": self._requests}
         recorded = await self._operation(
             AGENT_RESPONSE,
-            parameters,
+            self._parameters,
             call,
             usage=_usage,
             repeatable=True,
@@ -117,15 +115,11 @@ class Request:
         """Return its parts that hold something."""
         return {field.name: value for field in fields(self) if (value := getattr(self, field.name))}
 
-    @property
-    def history(self) -> list[ModelMessage] | None:
-        """The context as a message in front."""
-        return [ModelRequest(parts=[UserPromptPart(_user_content(self.context))])] if self.context else None
-
-    @property
-    def body(self) -> str | list[UserContent]:
-        """The content, then the prompt."""
-        return [*_user_content(self.content), self.prompt] if self.content else self.prompt
+    def messages(self) -> list[ModelMessage]:
+        """Return the context as a message in front, then the content and the prompt."""
+        body: str | list[UserContent] = [*_user_content(self.content), self.prompt] if self.content else self.prompt
+        asked = ModelRequest(parts=[UserPromptPart(body)], instructions=self.instructions or None)
+        return [ModelRequest(parts=[UserPromptPart(_user_content(self.context))]), asked] if self.context else [asked]
 
 
 async def respond(
@@ -135,17 +129,22 @@ async def respond(
     message: Request,
     operation: RunOperation,
 ) -> str:
-    """Run one conversation of `agent` to its final text; see `Agent.respond`."""
+    """Return the text that an agent answers; see `Agent.respond`.
+
+    Raises
+    ------
+    StepError
+        The model answered without any text.
+    """
     parameters = {"agent": definition.name, "prompt": "", "model": model_name, **message.to_dict()}
-    runner = ModelAgent(
-        RecordedModel(await _resolved(model), operation, parameters, definition.response_timeout),
-        name=definition.name,
-        instructions=message.instructions,
-        model_settings=_settings(definition),
-    )
-    limits = UsageLimits(request_limit=definition.tool_iteration_limit + 1)
-    result = await runner.run(message.body, message_history=message.history, usage_limits=limits)
-    return result.output
+    recorded = RecordedModel(await _resolved(model), operation, parameters, definition.response_timeout)
+    answer = await model_request(recorded, message.messages(), model_settings=_settings(definition), instrument=False)
+    if not answer.text:
+        raise StepError(
+            f"the model of agent {definition.name} answered without text (it ended with {answer.finish_reason}); "
+            "try again, or give it more MaxTokens"
+        )
+    return answer.text
 
 
 async def _resolved(model: Model | ScriptedModel | str) -> Model:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.operations import Reserved
 
 if TYPE_CHECKING:
+    from genai_prices.types import ModelInfo, Provider
     from pydantic_ai.messages import ModelMessage, ModelResponse
     from pydantic_ai.models import Model
     from pydantic_ai.settings import ModelSettings
@@ -62,12 +65,24 @@ def _price(
     model: str, provider: str | None, written: int, answered: int, *, cache_read: int = 0, cache_write: int = 0
 ) -> int | None:
     """Return the price in nanodollars; None where none is known."""
-    from genai_prices import Usage, calc_price
+    from genai_prices import Usage
 
+    found = _found(model, provider)
+    if found is None:
+        return None
     usage = Usage(
         input_tokens=written, output_tokens=answered, cache_read_tokens=cache_read, cache_write_tokens=cache_write
     )
+    seller, priced = found
+    return int(priced.calc_price(usage, seller, genai_request_timestamp=datetime.now(UTC)).total_price * NANODOLLARS)
+
+
+@lru_cache(maxsize=256)
+def _found(model: str, provider: str | None) -> tuple[Provider, ModelInfo] | None:
+    """Return who sells a model, and its prices; to search for them takes longer than all else of a request."""
+    from genai_prices.data_snapshot import get_snapshot
+
     try:
-        return int(calc_price(usage, model, provider_id=provider).total_price * NANODOLLARS)
+        return get_snapshot().find_provider_model(model, None, provider, None)
     except LookupError:
         return None

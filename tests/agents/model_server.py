@@ -42,13 +42,16 @@ class ModelServer(ThreadingHTTPServer):
         Whether it writes no more behind the first piece, and waits for the other side to hang up.
     moods
         What befalls a request, by its number from 0: ``{3: Mood(429, after=0.01)}``; the others are answered.
+    slow
+        Seconds that every answer takes.
     """
 
     daemon_threads = True
 
-    def __init__(self, *, refuses=False, cuts=False, holds=False, moods=None):
+    def __init__(self, *, refuses=False, cuts=False, holds=False, moods=None, slow=0.0):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.refuses, self.cuts, self.holds, self.moods = refuses, cuts, holds, dict(moods or {})
+        self.slow = slow
         self.streamed = []
         self.prompts = []
         self.connections = 0
@@ -99,11 +102,16 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *_):
         """Keep quiet."""
 
+    def do_GET(self):
+        """Tell a process beside this one what was seen."""
+        server = self.server
+        self._send(200, {"requests": len(server.prompts), "open": server.open, "most_open": server.most_open})
+
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.server.streamed.append(bool(body.get("stream")))
         mood = self.server.mood_for(str(body["messages"][-1]["content"]))
-        time.sleep(mood.hang)
+        time.sleep(mood.hang or self.server.slow)
         if mood.cut or mood.hang:
             self.close_connection = True
         elif mood.status != 200:
