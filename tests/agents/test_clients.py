@@ -3,6 +3,7 @@
 import importlib.util
 import threading
 from dataclasses import replace
+from weakref import WeakSet
 
 import pytest
 
@@ -81,15 +82,15 @@ def test_a_key_that_is_set_later_is_used_without_a_restart(serve, monkeypatch):
     assert (first.client.api_key, second.client.api_key) == ("none", "another")
 
 
-def test_clients_are_closed_with_the_last_of_their_users(serve):
+def test_clients_are_closed_with_the_last_environment(serve, monkeypatch):
+    monkeypatch.setattr(CLIENTS, "_users", WeakSet())  # environments of other tests may still be there
     server = serve()
-    users = [object.__new__(Environment) for _ in range(2)]
-    for user in users:
-        CLIENTS.join(user)
-    labelling(8, parallel=8).start("label").wait(PATIENCE)
-    ENGINE.submit(CLIENTS.leave(users[0])).result(PATIENCE)
+    other = Environment(store="memory:")
+    environment = labelling(8, parallel=8)
+    environment.start("label").wait(PATIENCE)
+    environment.close()
     assert server.open
-    ENGINE.submit(CLIENTS.leave(users[1])).result(PATIENCE)
+    other.close()
     assert server.left_alone.wait(PATIENCE)
 
 
