@@ -16,6 +16,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
 from functools import cache
 from typing import Any
 from urllib.parse import quote
@@ -48,6 +49,8 @@ class Redactor:
     def __init__(self, known: Iterable[str] = ()) -> None:
         self._known: set[str] = set()
         self._pattern: re.Pattern[str] | None = None
+        self._tried: tuple[_Rule, ...] | None = None
+        """The rules that are tried; None for all."""
         for secret in (*known, *(value for name, value in os.environ.items() if looks_secret(name))):
             self._keep(secret)
 
@@ -83,10 +86,21 @@ class Redactor:
         if self._pattern is not None:
             text = self._pattern.sub(HIDDEN, text)
         lower = text.lower()
-        for hints, pattern, replacement in _rules():
+        for hints, pattern, replacement in _rules() if self._tried is None else self._tried:
             if any(hint in lower for hint in hints):
                 text = pattern.sub(replacement, text)
         return assigned(text, lower)
+
+    def within(self, whole: str) -> Redactor:
+        """Return a redactor for the parts of a text, such as a log as JSON: it tries only rules that may match there.
+
+        Of a hundred rules few have their hints in one log; to look for them in each of its texts takes seconds.
+        """
+        lower, narrowed = whole.lower(), copy(self)
+        narrowed._tried = tuple(  # noqa: SLF001 - a copy of its own
+            rule for rule in _rules() if any(hint in lower for hint in rule[0])
+        )
+        return narrowed
 
     def under(self, name: str, value: Any) -> Any:
         """Return plain data that stands under a name, without the secrets in it."""

@@ -8,6 +8,7 @@ Everything passes the redactor before it is cut, so that no half of a secret is 
 
 from __future__ import annotations
 
+import json
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -101,7 +102,7 @@ class CleanRun:
         raw = [shown(event.data.to_data()) for event in events]
         for data in raw:
             self._redactor.learn({name: data[name] for name in data if name not in _MADE_BY_THE_ENGINE})
-        under = self._redactor.under
+        under = self._redactor.within(json.dumps(raw, ensure_ascii=False)).under
         return [{k: part if k in _MADE_BY_THE_ENGINE else under(k, part) for k, part in data.items()} for data in raw]
 
     def _labelled(self, span: Span) -> tuple[Span, str]:

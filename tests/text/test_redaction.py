@@ -1,5 +1,7 @@
 """Secrets are left out of what is saved: by name, by value, by form; ordinary words and counts stay."""
 
+import json
+
 import pytest
 
 from divebook.text.redaction import Redactor
@@ -101,3 +103,11 @@ def test_what_looks_like_a_credential_is_hidden_in_texts(text, clean):
 def test_long_texts_of_near_misses_are_read_once(word):
     text = word * 200_000  # a pattern that looks back over what it has passed would take hours
     assert Redactor().text(text) == text
+
+
+def test_a_redactor_for_the_parts_of_a_text_hides_in_them_what_any_would():
+    parts = ["ghp_" + "a1B2" * 9, "Bearer abcdefgh12345678", "harmless", "postgres://ann:pa55word@host/db"]
+    every, narrowed = Redactor(["correct horse"]), Redactor(["correct horse"]).within(json.dumps(parts))
+    assert [narrowed.text(part) for part in parts] == [every.text(part) for part in parts]
+    assert "[redacted]" in narrowed.text(parts[0])
+    assert narrowed.text("say correct horse") == "say [redacted]"
