@@ -23,7 +23,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     help="Run workflows of agents, actions and scripts; look at what they did, and take them up again.",
-    epilog="Exit codes: 0 completed, 1 failed, 2 bad input or usage, 3 waiting for an answer, 130 cancelled.",
+    epilog="Exit codes: 0 completed, 1 failed, 2 bad input or usage, 3 waiting, 130 cancelled.",
 )
 app.command("run", epilog="Example: divebook run audit.yaml -v limit=20")(run.run)
 app.command("resume", epilog="Example: divebook resume exec_01k8 audit.yaml")(run.resume)
