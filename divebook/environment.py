@@ -35,6 +35,7 @@ from divebook.execution.driver import Driver
 from divebook.execution.engine_thread import ENGINE
 from divebook.execution.execution import Execution
 from divebook.execution.notices import VARIABLE, Hook, Notices
+from divebook.execution.recovery import next_attempt
 from divebook.execution.step_run import Services
 from divebook.holdings import Holdings
 from divebook.questions import Question
@@ -430,6 +431,17 @@ class Environment(Holdings):
         A process that drives it finds with its next step that it may no longer write, and stops there.
         """
         return self._handle(self._control.cancel(execution_id))
+
+    def recover(self, execution_id: str) -> Execution:
+        """Take an interrupted execution up without anybody asking for it; see `divebook.execution.recovery`.
+
+        Raises
+        ------
+        NeedsPersonError
+            It has been taken up so several times, and was interrupted each time before it got on.
+        """
+        attempt = next_attempt(self.store, execution_id, self._clock.now())
+        return self._handle(self._control.resume(execution_id, recovery=attempt))
 
     def recoverable(self) -> list[ExecutionRecord]:
         """Return the executions that have something to do and that no living process drives, newest first.

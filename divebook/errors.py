@@ -38,6 +38,7 @@
         │   ├── ItemFailedError    one item of a step's `Each` failed (index, item, results so far)
         │   ├── StageTimeoutError  an attempt at a stage of a pipeline took longer than it may
         │   └── TimedOutError      a step or a call took longer than its Timeout
+        ├── NeedsPersonError       it was taken up by itself several times and did not get on
         ├── ResumeError            an envelope cannot go on through its pipeline
         ├── OperationError         a recorded operation failed
         ├── OutcomeUnknownError    raise it from an action that cannot tell whether it took effect
@@ -468,6 +469,10 @@ class OperationError(ExecutionError):
         self.operation_id, self.operation_type = operation_id, operation_type
         self.error_names = tuple(error_names)
         super().__init__(message)
+
+
+class NeedsPersonError(ExecutionError):
+    """An execution was taken up by itself several times, and was interrupted each time before it got on."""
 
 
 class OutcomeUnknownError(ExecutionError):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from divebook.store import ExecutionRecord
 
 FAILED, WAITING = 1, 3
+PAGE = 50
 
 
 def recover(
@@ -24,6 +25,7 @@ def recover(
     ] = None,
     *,
     every: Annotated[bool, typer.Option("--all", help="Take all of them up, one after the other.")] = False,
+    page: Annotated[int, typer.Option("--page", min=1, help="Which page of a long list.")] = 1,
     definitions: Annotated[
         Path | None,
         typer.Option("--definitions", "-d", metavar="FILE|FOLDER", help="The agents that the workflows need."),
@@ -47,7 +49,7 @@ def recover(
     records = interrupted(environment, execution_id)
     if every or execution_id is not None:
         raise typer.Exit(_worst([_take_up(environment, record) for record in records]))
-    _list(records, json=json)
+    _list(records, page, json=json)
 
 
 def _worst(codes: Sequence[int]) -> int:
@@ -56,7 +58,7 @@ def _worst(codes: Sequence[int]) -> int:
     return FAILED
 
 
-def _list(records: Sequence[ExecutionRecord], *, json: bool) -> None:
+def _list(records: Sequence[ExecutionRecord], page: int, *, json: bool) -> None:
     from divebook.cli.screen import columns, note, status_text, write
     from divebook.cli.text import as_json, one_line
     from divebook.text.times import local_time
@@ -71,9 +73,11 @@ def _list(records: Sequence[ExecutionRecord], *, json: bool) -> None:
                 status_text(found.status),
                 local_time(found.started_at),
             )
-            for found in records
+            for found in records[(page - 1) * PAGE : page * PAGE]
         ]
         columns(("id", "workflow", "status", "started"), rows, whole=("id",))
+        if len(records) > PAGE:
+            note(f"page {page} of {-(-len(records) // PAGE)}, {len(records):,} executions: divebook recover --page N")
         note("to go on: divebook recover ID, or divebook recover --all, or divebook resume ID FILE", "yellow")
     else:
         note("nothing to recover")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from divebook.environment import Environment
@@ -15,6 +15,10 @@ from divebook.workflow.resources import RECOVERIES
 
 VARIABLE = "DIVEBOOK_RECOVER"
 ASK, AUTO, OFF = RECOVERIES
+MOST_AT_ONCE = 50
+"""How many are taken up at a time without anybody asking for them."""
+MOST_REFUSED = 10
+"""How many are looked at, for each one that is taken up at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,8 @@ class Recovered:
     resumed: tuple[Execution, ...] = ()
     refused: tuple[tuple[ExecutionRecord, DivebookError], ...] = ()
     """Those that cannot go on here, and why: an agent or action is missing, or another process was quicker."""
+    left: int = 0
+    """How many were not looked at."""
 
 
 def way_to_recover(config: Config | None = None) -> str:
@@ -40,16 +46,27 @@ def way_to_recover(config: Config | None = None) -> str:
     return said
 
 
-def take_up(environment: Environment, records: Iterable[ExecutionRecord]) -> Recovered:
+def take_up(environment: Environment, records: Sequence[ExecutionRecord]) -> Recovered:
     """Resume executions as far as their definitions allow it; they go on at once, and nobody waits for them."""
+    return _each(records, environment.resume, len(records))
+
+
+def take_up_by_itself(environment: Environment, records: Sequence[ExecutionRecord]) -> Recovered:
+    """Resume a number of executions that nobody has asked for; one that does not get on is left to a person."""
+    return _each(records, environment.recover, MOST_AT_ONCE)
+
+
+def _each(records: Sequence[ExecutionRecord], resume: Callable[[str], Execution], most: int) -> Recovered:
     resumed: list[Execution] = []
     refused: list[tuple[ExecutionRecord, DivebookError]] = []
-    for record in records:
+    for record in records[: most * MOST_REFUSED]:
+        if len(resumed) == most:
+            break
         try:
-            resumed.append(environment.resume(record.execution_id))
+            resumed.append(resume(record.execution_id))
         except DivebookError as error:
             refused.append((record, error))
-    return Recovered(tuple(resumed), tuple(refused))
+    return Recovered(tuple(resumed), tuple(refused), len(records) - len(resumed) - len(refused))
 
 
 def interrupted(environment: Environment, execution_id: str | None = None) -> list[ExecutionRecord]:

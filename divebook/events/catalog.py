@@ -109,6 +109,7 @@ class ExecutionStarted(Payload):
 
     A copy under another id keeps it.
     """
+    """What the ids of its questions are made of, beside their places; a copy under another id keeps it."""
     code: Mapping[str, str] | None = None
     """Digests of the Python functions that it may call, by kind and name (`divebook.workflow.code`)."""
 
@@ -126,6 +127,8 @@ class ExecutionResumed(Payload):
     previous_status: str = RUNNING
     bounds: Mapping[str, Any] | None = None
     """New bounds, where whoever resumed it gave some."""
+    recovery: int | None = None
+    """How many times in a row it was taken up by itself and did not get on; None where a person resumed it."""
 
 
 @_event("execution_paused")

@@ -125,9 +125,11 @@ class Control:
             commit.commit_now()  # on the engine's own thread nothing can be waited for
             driver.require_log()
 
-    def _begin(self, driver: Driver, lease: Lease, bounds: Mapping[str, Any] | None = None) -> None:
+    def _begin(
+        self, driver: Driver, lease: Lease, bounds: Mapping[str, Any] | None = None, recovery: int | None = None
+    ) -> None:
         """Drive an execution on."""
-        resumed = catalog.ExecutionResumed(driver.status, bounds)
+        resumed = catalog.ExecutionResumed(driver.status, bounds, recovery)
         self._known[driver.id] = driver
         ENGINE.call(lambda: driver.go_on(self._means, resumed, lease))
 
@@ -164,7 +166,7 @@ class Control:
 
     # --- resuming --------------------------------------------------------------------------------------------------
 
-    def resume(self, execution_id: str, bounds: Bounds | None = None) -> Driver:
+    def resume(self, execution_id: str, bounds: Bounds | None = None, recovery: int | None = None) -> Driver:
         """Take an execution up again where its log ends; see `Environment.resume`."""
         driver = self.find(execution_id)
         if driver.is_live:
@@ -173,7 +175,7 @@ class Control:
         self._check(driver.workflow, steps_ahead(driver.workflow, driver.state))
         with HANDS.taking(self.store, driver.id) as lease:
             _refuse_completed(driver.refresh(), "meanwhile ")
-            self._begin(driver, lease, None if bounds is None else bounds.to_dict())
+            self._begin(driver, lease, None if bounds is None else bounds.to_dict(), recovery)
         return driver
 
     def go_on(self, driver: Driver, *, again: bool = False) -> Driver:
@@ -287,8 +289,9 @@ class Control:
         what, state = f"the answer to {address_of(driver.id, question)}", driver.state
         if state.is_over and question.is_open:
             raise InterruptError(question.id, f"execution {driver.id} is {driver.status}; resume it, and answer then")
-        if not question.is_open and state.interrupts[question.id].is_open and self._repeats(question, response):
-            return self._go_on_with(what, driver)  # whoever kept it died before it went on
+        is_unused = not question.is_open and state.interrupts[question.id].is_open
+        if is_unused and self._repeats(question, response) and self._go_on_with(what, driver).was_driven:
+            return driver  # who kept it died before it went on
         checked = checked_answer(question, response, FITTING, self.clock.now())
         author = by or this_person()
         mine, kept = self._post(driver.id, ANSWER, question.id, answer_payload(checked, author), author)

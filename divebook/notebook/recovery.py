@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from divebook.errors import DivebookError
+from divebook.errors import DivebookError, NeedsPersonError
 from divebook.notebook.printed import tell
 
 if TYPE_CHECKING:  # loading the extension must be quick
@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # loading the extension must be quick
     from divebook.notebook.session import Session
     from divebook.store import EventStore, ExecutionRecord
 
+MOST_LINES, MOST_LISTED = 5, 50
 STORE_VARIABLE = "DIVEBOOK_STORE"
 STORE_FILE = ".divebook/executions.db"
 RECOVER_VARIABLE = "DIVEBOOK_RECOVER"
@@ -56,9 +57,9 @@ def _lines_on_load() -> list[str]:
         return [_interrupted(len(orphans))]
     from divebook.notebook.session import current_session
 
-    recovered = current_session().recover()
-    waiting = [_interrupted(len(recovered.refused))] if recovered.refused else []
-    return [*resumed_lines(recovered), *waiting]
+    recovered = current_session().recover_by_itself()
+    waiting = len(recovered.refused) + recovered.left
+    return [*_taken_up(recovered), *([_interrupted(waiting)] if waiting else [])]
 
 
 def _interrupted(count: int) -> str:
@@ -71,7 +72,14 @@ def lines_after_defining(session: Session) -> list[str]:
 
     if way_to_recover(session.environment.config) != AUTO:
         return []
-    return resumed_lines(session.recover())
+    return _taken_up(session.recover_by_itself())
+
+
+def _taken_up(recovered: Recovered) -> list[str]:
+    """Return a line for each execution that goes on by itself, or one for all where they are many."""
+    count = len(recovered.resumed)
+    lines = [f"resumed {count} executions: %dive runs"] if count > MOST_LINES else resumed_lines(recovered)
+    return [*lines, *(str(error) for _, error in recovered.refused if type(error) is NeedsPersonError)][:MOST_LISTED]
 
 
 def resumed_lines(recovered: Recovered) -> list[str]:
@@ -88,15 +96,16 @@ def refused_lines(recovered: Recovered) -> list[str]:
     return [f"{record.execution_id} stays as it is: {one_line(str(error), 400)}" for record, error in recovered.refused]
 
 
-def listing(records: Iterable[ExecutionRecord]) -> str:
-    """Return the interrupted executions as text, and how to go on."""
+def listing(records: Sequence[ExecutionRecord]) -> str:
+    """Return the interrupted executions as text, the newest ones where they are many, and how to go on."""
     from divebook.text.shown import one_line
     from divebook.text.times import local_time
 
     lines = [
         f"  {found.execution_id}  {one_line(found.workflow_name, 40)}  {found.status}  {local_time(found.started_at)}"
-        for found in records
+        for found in records[:MOST_LISTED]
     ]
     if not lines:
         return "nothing to recover"
-    return "\n".join(["interrupted", *lines, "to go on: %dive recover ID, or %dive recover --all"])
+    more = [f"  and {len(records) - MOST_LISTED:,} older ones"] if len(records) > MOST_LISTED else []
+    return "\n".join(["interrupted", *lines, *more, "to go on: %dive recover ID, or %dive recover --all"])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from divebook.bounds import Bounds
 from divebook.config import Sources, resolve_content
 from divebook.config.answers import Answers
-from divebook.config.recovery import Recovered, interrupted, take_up
+from divebook.config.recovery import Recovered, interrupted, take_up, take_up_by_itself
 from divebook.environment import Environment
 from divebook.errors import ExecutionError, LeaseHeldError, SetupError
 from divebook.execution.engine_thread import ENGINE
@@ -258,6 +258,10 @@ class Session:
         """Take up one interrupted execution, or all that the definitions allow; they go on in the background."""
         environment = self.over(store)
         return take_up(environment, interrupted(environment, execution_id))
+
+    def recover_by_itself(self) -> Recovered:
+        """Take up interrupted executions that nobody has asked for, as ``Recover: auto`` says."""
+        return take_up_by_itself(self.environment, interrupted(self.environment))
 
     def answer(self, interrupt_id: str, response: Any, *, by: str | None = None, store: str | None = None) -> Run:
         """Answer a question; its run goes on."""

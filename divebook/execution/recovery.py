@@ -1,0 +1,61 @@
+"""How often an execution is taken up by itself: a log that kills whoever carries it on must not do so for ever."""
+
+from __future__ import annotations
+
+from divebook.errors import ExecutionError, NeedsPersonError
+from divebook.events import Event, catalog
+from divebook.execution.clock import MICROSECONDS
+from divebook.store.base import EventStore
+
+PAUSES = (0, 60, 600)
+"""Seconds since the attempt before, for each attempt in a row that is made without a person."""
+TAIL = 200
+"""Events at the end of a log among which the latest attempt is looked for; more of them are progress."""
+_PROGRESS = (
+    catalog.OperationCompleted,
+    catalog.OperationFailed,
+    catalog.IterationCompleted,
+    catalog.IterationFailed,
+    catalog.StepCompleted,
+    catalog.InterruptRaised,
+)
+"""What an execution that was taken up records at most once: it got on."""
+
+
+def next_attempt(store: EventStore, execution_id: str, now: int) -> int:
+    """Return the number of the attempt that may be made now, counted since the execution last got on.
+
+    Raises
+    ------
+    ExecutionError
+        None may be made yet.
+    NeedsPersonError
+        None may be made any more.
+    """
+    last = store.record(execution_id).last_sequence
+    latest = _latest_attempt(store.read(execution_id, max(0, last - TAIL)))
+    if latest is None:
+        return 1
+    made, since = latest
+    if made >= len(PAUSES):
+        raise NeedsPersonError(
+            f"execution {execution_id} needs a person: it was taken up {made} times by itself and was interrupted each "
+            "time before it got on. Look at what it does next, then resume it"
+        )
+    left = PAUSES[made] - (now - since) / MICROSECONDS
+    if left > 0:
+        raise ExecutionError(
+            f"execution {execution_id} was taken up {made} times by itself and did not get on; it is tried again in "
+            f"{left:.0f} s, or at once when somebody resumes it"
+        )
+    return made + 1
+
+
+def _latest_attempt(events: list[Event]) -> tuple[int, int] | None:
+    """Return the number and the time of the latest attempt, unless the execution has got on or a person resumed it."""
+    for event in reversed(events):
+        if isinstance(event.data, _PROGRESS):
+            return None
+        if isinstance(event.data, catalog.ExecutionResumed):
+            return None if event.data.recovery is None else (event.data.recovery, event.recorded_at)
+    return None
