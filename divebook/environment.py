@@ -52,6 +52,7 @@ from divebook.steps.script import ScriptStep
 from divebook.steps.wait import wait_step
 from divebook.steps.workflow import WorkflowStep
 from divebook.store import EventStore, ExecutionRecord, open_store
+from divebook.store.codec import Codec
 from divebook.store.durability import Durability, durability_called
 from divebook.text.redaction import shared
 from divebook.workflow.code import code_of
@@ -92,6 +93,9 @@ class Environment(Holdings):
     compute
         Where functions of actions and ``@step`` run that are no coroutine functions: any `concurrent.futures.Executor`,
         such as a ProcessPoolExecutor for work that keeps a processor busy; by default a thread for each call.
+    codec
+        Encrypts values before the store writes them, for instance `divebook.store.codec.FernetCodec`; by default that
+        with the keys of the variable ``DIVEBOOK_KEY``, if it is set. It holds for everybody who uses the store here.
 
     policy
         What definitions may reach beyond their folder and the public internet; by default what the variable
@@ -124,6 +128,7 @@ class Environment(Holdings):
         interpreter: Interpreter | None = None,
         compute: Compute | Executor | None = None,
         policy: Policy | None = None,
+        codec: Codec | None = None,
     ) -> None:
         if not name:
             raise SetupError("environment name is required")
@@ -133,6 +138,8 @@ class Environment(Holdings):
         self.store = open_store(store) if store is None or isinstance(store, str) else store
         self._closers: list[Callable[[], object]] = []
         self._is_closed = False
+        if codec is not None:
+            self.store.sealing.codec = codec
         if documents is not None and documents_dir is not None:
             raise SetupError("documents dir and repo cannot both be set: a repository has its own folder")
         place = documents if documents is not None else FileDocuments(documents_dir or ".")

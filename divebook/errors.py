@@ -31,6 +31,7 @@
     │   ├── StoreClosedError
     │   ├── ReadOnlyStoreError
     │   ├── CorruptStoreError
+    │   ├── SealedError            a value is encrypted, and the key is missing or another
     │   ├── NewerStoreError        written by a newer divebook
     │   └── ExecutionNotFoundError
     └── ExecutionError             a run went wrong
@@ -398,6 +399,10 @@ class ReadOnlyStoreError(StoreError):
 
 class CorruptStoreError(StoreError):
     """The store's contents make no sense."""
+
+
+class SealedError(StoreError):
+    """A value of the store is encrypted, and the key for it is missing or another one."""
 
 
 class NewerStoreError(StoreError):

@@ -42,7 +42,19 @@ DOORS = {
 }
 """Who may import what; everything behind a door of its own."""
 
-HEAVY = ("IPython", "anywidget", "cloudpickle", "docker", "ipywidgets", "mcp", "nbformat", "numpy", "pandas", "polars")
+HEAVY = (
+    "IPython",
+    "anywidget",
+    "cloudpickle",
+    "cryptography",
+    "docker",
+    "ipywidgets",
+    "mcp",
+    "nbformat",
+    "numpy",
+    "pandas",
+    "polars",
+)
 HEAVY += ("pyarrow", "pydantic", "pydantic_ai", "pydantic_monty", "rich", "ruamel", "typer")
 """Loaded when first used, never by ``import divebook``."""
 
@@ -119,7 +131,8 @@ def test_an_init_file_only_names_what_is_public(path):
 
 def test_every_imported_library_is_declared(graph):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    entries = [*project["dependencies"], *project["optional-dependencies"]["polars"]]
+    extras = (entry for name, found in project["optional-dependencies"].items() if name != "test" for entry in found)
+    entries = [*project["dependencies"], *extras]
     declared = {re.split(r"[<>=\[]", entry)[0].replace("-", "_").lower() for entry in entries}
     named_otherwise = {"ruamel": "ruamel.yaml", "pydantic_ai": "pydantic_ai_slim", "IPython": "ipywidgets"}
     named_otherwise |= {"traitlets": "ipywidgets", "numpy": "pandas"}

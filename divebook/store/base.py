@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Self, TypeAlias
 
@@ -26,6 +27,7 @@ from divebook.errors import (
 from divebook.events.catalog import ORIGINS, WAITING
 from divebook.events.event import Event, to_datetime, to_microseconds
 from divebook.store.batches import Batch, PreparedBatch, prepare
+from divebook.store.codec import Sealing
 from divebook.store.durability import FULL, Durability
 from divebook.store.leases import LeaseBook, Moment
 from divebook.store.messages import Mailbox
@@ -66,6 +68,8 @@ class EventStore(LeaseBook, Mailbox, Upkeep):
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._subscribers = Subscribers()
+        self.sealing = Sealing()
+        """Whether values are encrypted: set its `codec` before anything is written."""
         self._closed = False
 
     # --- writing -----------------------------------------------------------------------------------------------------
@@ -103,7 +107,7 @@ class EventStore(LeaseBook, Mailbox, Upkeep):
         and nothing is written. A batch without events is not looked at.
         """
         self._check_open()
-        checked = [_prepare_or_refuse(batch) if batch.events else None for batch in batches]
+        checked = [_prepare_or_refuse(batch, self.sealing) if batch.events else None for batch in batches]
         accepted = [entry for entry in checked if isinstance(entry, PreparedBatch)]
         answers = self._write_and_tell(accepted) if accepted else []
         remaining = iter(answers)
@@ -123,7 +127,7 @@ class EventStore(LeaseBook, Mailbox, Upkeep):
         """
         self._check_open()
         with self._lock:
-            self._put_checkpoint(execution_id, sequence, data)
+            self._put_checkpoint(execution_id, sequence, self.sealing.seal(data))
 
     def drop_checkpoints(self, execution_ids: Sequence[str] | None = None) -> int:
         """Delete the checkpoints of some executions, or of all; return how many."""
@@ -201,7 +205,11 @@ class EventStore(LeaseBook, Mailbox, Upkeep):
     def record(self, execution_id: str) -> ExecutionRecord:
         """Return the line of one execution; ExecutionNotFoundError if there is none."""
         self._check_open()
-        return self._record(execution_id)
+        return self._opened(self._record(execution_id))
+
+    def _opened(self, record: ExecutionRecord) -> ExecutionRecord:
+        error, note = self.sealing.open_text(record.error), self.sealing.open_text(record.note)
+        return record if (error, note) == (record.error, record.note) else replace(record, error=error, note=note)
 
     def records(
         self,
@@ -224,12 +232,14 @@ class EventStore(LeaseBook, Mailbox, Upkeep):
             raise NotFoundError("status", status, STATUSES)
         if origin is not None and origin not in ORIGINS:
             raise NotFoundError("origin", origin, ORIGINS)
-        return self._records(Wanted(status, workflow, tag, origin, parent, notebook, cell), limit, offset)
+        wanted = Wanted(status, workflow, tag, origin, parent, notebook, cell)
+        return [self._opened(record) for record in self._records(wanted, limit, offset)]
 
     def checkpoint(self, execution_id: str) -> tuple[int, bytes] | None:
         """Return the sequence number and the data of the newest checkpoint; None if there is none, or it is damaged."""
         self._check_open()
-        return self._checkpoint(execution_id)
+        found = self._checkpoint(execution_id)
+        return None if found is None else (found[0], self.sealing.open(found[1]))
 
     def checkpoints(self) -> list[str]:
         """Return the ids of the executions that have a checkpoint, sorted."""
@@ -239,7 +249,7 @@ class EventStore(LeaseBook, Mailbox, Upkeep):
     def unended(self) -> list[ExecutionRecord]:
         """Return the executions that have not ended, newest first."""
         self._check_open()
-        return self._unended()
+        return [self._opened(record) for record in self._unended()]
 
     def asking(self, question_id: str | None = None) -> list[tuple[str, str]]:
         """Return the open questions of executions that have not ended, each with the id of its execution before it.
@@ -390,9 +400,9 @@ class EventStore(LeaseBook, Mailbox, Upkeep):
     def _close(self) -> None: ...
 
 
-def _prepare_or_refuse(batch: Batch) -> PreparedBatch | Refusal:
+def _prepare_or_refuse(batch: Batch, sealing: Sealing) -> PreparedBatch | Refusal:
     try:
-        return prepare(batch)
+        return prepare(batch, sealing)
     except (InvalidEventError, ExecutionEndedError) as error:
         return error
 

@@ -18,6 +18,7 @@ from divebook.events.codec import encode
 from divebook.events.event import Event, validate
 from divebook.store.blobs import BLOB_BYTES, REPEATED_BYTES, outsource, share
 from divebook.store.checksums import chain, covered
+from divebook.store.codec import Sealing
 from divebook.store.durability import Durability, durability_called
 from divebook.store.leases import LEASE_SECONDS, Lease, Moment
 from divebook.store.owner import Owner
@@ -113,8 +114,8 @@ class PreparedBatch:
         return FencedError(self.execution_id, self.token or None, current)
 
 
-def prepare(batch: Batch) -> PreparedBatch:
-    """Check and encode a batch.
+def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
+    """Check and encode a batch, and seal its values.
 
     Raises
     ------
@@ -150,6 +151,11 @@ def prepare(batch: Batch) -> PreparedBatch:
     _check_distinct(batch.events)
     turn, status = _standing(batch, turn)
     blobs = _outsource(batch.events, payloads)
+    if sealing.codec is not None:
+        payloads = [sealing.seal(payload) for payload in payloads]
+        blobs = {digest: sealing.seal_content(content) for digest, content in blobs.items()}
+        turn = turn and replace(turn, error=sealing.seal_text(turn.error))
+        beginning = beginning and beginning._replace(note=sealing.seal_text(beginning.note))
     covers, size = _covers(batch.events, payloads), sum(map(len, payloads))
     return PreparedBatch(
         batch.execution_id,

@@ -8,11 +8,12 @@ same as the events.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeVar
 
 from divebook.engine.grammar import violations
-from divebook.errors import CorruptStoreError, DivebookError, NewerStoreError, StoreError
+from divebook.errors import CorruptStoreError, DivebookError, NewerStoreError, SealedError, StoreError
 from divebook.events.catalog import RUNNING, WAITING
 from divebook.events.codec import decode_payload
 from divebook.events.event import Event, to_microseconds
@@ -20,6 +21,7 @@ from divebook.store.base import EventStore
 from divebook.store.batches import Turn, question_changes, turn_after
 from divebook.store.blobs import embed, references
 from divebook.store.checksums import chain, covered
+from divebook.store.records import ExecutionRecord
 from divebook.store.upkeep import StoredLog
 
 T = TypeVar("T")
@@ -71,6 +73,7 @@ class CheckReport:
         return [*self.damages, *(damage for entry in self.executions for damage in entry.damages)]
 
 
+Finding: TypeAlias = tuple[int | None, str]
 Fold: TypeAlias = Callable[[Sequence[Event]], object]
 
 
@@ -112,18 +115,17 @@ class _Contents:
         if digest in self._damaged:
             raise self._damaged[digest]
         try:
-            content = self._store.blob(digest)
+            return self._store.sealing.open_content(digest, self._store.blob(digest))
         except CorruptStoreError as error:
             self._damaged[digest] = error
             raise
-        return content
 
     def reached(self, payload: bytes) -> dict[bytes, int]:
         """Return the size of every large value that a payload refers to, directly or not."""
         sizes: dict[bytes, int] = {}
         for digest in references(payload):
             content = self.fetch(digest) or b""
-            sizes |= {digest: len(content)} | self.reached(content)
+            sizes |= {digest: len(self._store.blob(digest) or b"")} | self.reached(content)
         return sizes
 
 
@@ -132,26 +134,40 @@ def _check_execution(store: EventStore, execution_id: str, contents: _Contents, 
         log = store.stored_log(execution_id)
     except StoreError as error:
         return CheckedExecution(execution_id, 0, 0, 0, (Damage(str(error), execution_id),))
-    events: list[Event] = []
-    found = _once([*_check_sequences(log), *_check_chain(log), *_check_payloads(log, contents, events)])
-    found = found or [*_check_record(log, events), *_check_blobs(log, contents)]
+    found = [*_check_sequences(log), *_check_chain(log)]
+    with suppress(SealedError):  # what was written is as it was written; what it says cannot be known without the key
+        found += _check_values(store, log, contents, None if found else fold, intact=not found)
+    found = _once(found)
     if log.altered and not found:
         found = [(None, "the record does not have the checksum it was written with")]
-    found = found or [*violations(events), *_check_questions(log, events)]
-    if fold is not None and not found:
-        found = list(_check_fold(events, fold))
     damages = tuple(Damage(text, execution_id, sequence) for sequence, text in sorted(found, key=_by_sequence))
     first = min((damage.sequence for damage in damages if damage.sequence is not None), default=len(log.events) + 1)
     unverified = sum(event.checksum is None for event in log.events)
     return CheckedExecution(execution_id, len(log.events), min(first - 1, len(log.events)), unverified, damages)
 
 
-Finding: TypeAlias = tuple[int | None, str]
+def _check_values(
+    store: EventStore, log: StoredLog, contents: _Contents, fold: Fold | None, *, intact: bool
+) -> list[Finding]:
+    """Return what is wrong with what a log says; of one that is not `intact`, only what cannot be read."""
+    opened = [store.sealing.open(event.payload) for event in log.events]
+    events: list[Event] = []
+    found = list(_check_payloads(log, opened, contents, events))
+    if found or not intact:
+        return found
+    record = replace(log.record, error=store.sealing.open_text(log.record.error))
+    found = [*_check_record(record, events), *_check_blobs(log, opened, contents)]
+    found = found or [*violations(events), *_check_questions(log, events)]
+    return found or ([] if fold is None else list(_check_fold(events, fold)))
 
 
 def _once(findings: Sequence[Finding]) -> list[Finding]:
     """Return the first finding of each event: what else is found there has the same cause."""
-    return list({sequence: (sequence, text) for sequence, text in reversed(findings)}.values())
+    of_events: dict[int, Finding] = {}
+    for sequence, text in findings:
+        if sequence is not None:
+            of_events.setdefault(sequence, (sequence, text))
+    return [*of_events.values(), *(finding for finding in findings if finding[0] is None)]
 
 
 def _by_sequence(finding: Finding) -> int:
@@ -193,10 +209,12 @@ def _check_chain(log: StoredLog) -> Iterator[Finding]:
         yield last, f"event {last} does not have the checksum that the record says is the last"
 
 
-def _check_payloads(log: StoredLog, contents: _Contents, events: list[Event]) -> Iterator[Finding]:
-    for stored in log.events:
+def _check_payloads(
+    log: StoredLog, opened: Sequence[bytes], contents: _Contents, events: list[Event]
+) -> Iterator[Finding]:
+    for stored, payload in zip(log.events, opened, strict=True):
         try:
-            data = decode_payload(stored.event_type, embed(stored.payload, contents.fetch))
+            data = decode_payload(stored.event_type, embed(payload, contents.fetch))
         # The last two: JSON that is sound, but of another shape than the payload's.
         except (CorruptStoreError, NewerStoreError, TypeError, AttributeError) as error:
             yield stored.sequence, f"event {stored.sequence} cannot be read: {error}"
@@ -205,8 +223,7 @@ def _check_payloads(log: StoredLog, contents: _Contents, events: list[Event]) ->
             events.append(Event(stored.id, *place, data, stored.path, stored.step))
 
 
-def _check_record(log: StoredLog, events: Sequence[Event]) -> Iterator[Finding]:
-    record = log.record
+def _check_record(record: ExecutionRecord, events: Sequence[Event]) -> Iterator[Finding]:
     turns = [turn for event in events if (turn := turn_after(event))]
     if not turns:
         yield None, "the log does not begin with execution_started"
@@ -221,10 +238,10 @@ def _check_record(log: StoredLog, events: Sequence[Event]) -> Iterator[Finding]:
             yield None, f"the record says {name} {by_record!r}, the events say {by_events!r}"
 
 
-def _check_blobs(log: StoredLog, contents: _Contents) -> Iterator[Finding]:
+def _check_blobs(log: StoredLog, opened: Sequence[bytes], contents: _Contents) -> Iterator[Finding]:
     reached: dict[bytes, int] = {}
-    for event in log.events:
-        reached |= contents.reached(event.payload)
+    for payload in opened:
+        reached |= contents.reached(payload)
     for digest in reached.keys() - log.blobs:
         yield None, f"the large value {digest.hex()[:12]}... is in use, but not noted as such: gc would delete it"
     size = sum(len(event.payload) for event in log.events) + sum(reached.values())

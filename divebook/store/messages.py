@@ -14,6 +14,7 @@ from typing import Any
 
 from divebook.engine.inbox import ANSWER, SIGNAL
 from divebook.events.codec import encode, storable
+from divebook.store.codec import Sealing
 
 KINDS = (ANSWER, SIGNAL)
 
@@ -41,6 +42,7 @@ class Mailbox(ABC):
     """The messages of a store."""
 
     _lock: threading.RLock
+    sealing: Sealing
 
     def post(self, message: Message) -> Message:
         """Keep a message and return it with its number; it is durable then.
@@ -59,7 +61,7 @@ class Mailbox(ABC):
         _check(message)
         payload = storable(message.payload, "payload")
         with self._lock:
-            return self._post(replace(message, payload=payload), encode(payload))
+            return self._post(replace(message, payload=payload), self.sealing.seal(encode(payload)))
 
     def inbox(self, execution_id: str, after: int = 0) -> list[Message]:
         """Return an execution's messages with numbers above `after`, ascending.

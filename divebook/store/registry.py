@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from divebook.errors import AlreadyRegisteredError, SetupError
 from divebook.store.base import EventStore
+from divebook.store.codec import KEY_VARIABLE, FernetCodec
 from divebook.store.memory import MemoryStore
 from divebook.store.sqlite import SqliteStore
 
@@ -52,10 +53,12 @@ def open_store(location: str | Path | None = None) -> EventStore:
         ``.divebook/executions.db`` in the current directory. What is open already is shared: closing it closes it for
         everybody in this process. Once a file was deleted or replaced, it is opened anew.
 
+    With keys in the environment variable ``DIVEBOOK_KEY`` its values are encrypted (`FernetCodec`).
+
     Raises
     ------
     SetupError
-        Nothing is registered for the scheme.
+        Nothing is registered for the scheme, or a key is none.
     """
     text = str(location or os.environ.get(VARIABLE) or DEFAULT)
     if text == MemoryStore.location:
@@ -95,6 +98,8 @@ def _shared(name: str, factory: Factory) -> EventStore:
         store = _stores.get(key)
         if store is None or store.closed or not store.in_place:
             store = _stores[key] = factory(name)
+            if os.environ.get(KEY_VARIABLE):
+                store.sealing.codec = FernetCodec.from_environment()
         return store
 
 

@@ -6,7 +6,8 @@ import json
 import sqlite3
 from collections.abc import Collection
 
-from divebook.store.blobs import Blobs, Fetch, Packed, pack, unpack, verified
+from divebook.store.blobs import Blobs, Fetch, Packed, pack, unpack
+from divebook.store.codec import Sealing
 from divebook.store.upkeep import StoredBlob
 
 _FIND = "SELECT number FROM blobs WHERE digest = ?"
@@ -37,18 +38,18 @@ def _insert(cursor: sqlite3.Cursor, digest: bytes, content: bytes) -> tuple[int]
 
 
 def load_blob(connection: sqlite3.Connection, digest: bytes) -> bytes | None:
-    """Return a content; None if it is missing, CorruptStoreError if it is not what its name promises."""
+    """Return a content as it was written; None if it is missing, CorruptStoreError if it cannot be decompressed."""
     row = connection.execute("SELECT compressed, data FROM blobs WHERE digest = ?", (digest,)).fetchone()
-    return None if row is None else verified(digest, unpack(Packed(bool(row[0]), row[1])))
+    return None if row is None else unpack(Packed(bool(row[0]), row[1]))
 
 
-def fetcher(connection: sqlite3.Connection) -> Fetch:
-    """Return a function that loads each content once."""
+def fetcher(connection: sqlite3.Connection, sealing: Sealing) -> Fetch:
+    """Return a function that loads and verifies each content once."""
     loaded: dict[bytes, bytes | None] = {}
 
     def fetch(digest: bytes) -> bytes | None:
         if digest not in loaded:
-            loaded[digest] = load_blob(connection, digest)
+            loaded[digest] = sealing.open_content(digest, load_blob(connection, digest))
         return loaded[digest]
 
     return fetch

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 from zlib import crc32
 
-from divebook.errors import CorruptStoreError
+from divebook.errors import CorruptStoreError, SealedError
 from divebook.events.codec import decode
+from divebook.store.codec import Sealing
 from divebook.store.messages import Message
 
 _SELECT = """
@@ -28,26 +30,31 @@ _UNTAKEN = "SELECT DISTINCT id FROM messages JOIN executions USING (key) WHERE n
 _ADDRESSEES = "SELECT DISTINCT id FROM messages JOIN executions USING (key) WHERE kind = ? AND name = ?"
 
 
-def post(cursor: sqlite3.Cursor, key: int, message: Message, payload: bytes) -> Message:
+def post(cursor: sqlite3.Cursor, sealing: Sealing, key: int, message: Message, payload: bytes) -> Message:
     """Write a message unless its place is taken; return the one that has the place."""
     first = cursor.execute(_FIRST, (key, message.kind, message.key)).fetchone()
     if first is not None:
-        return _message(first)
+        return _message(first, sealing)
     row = (message.kind, message.key, payload.decode(), message.source, message.posted_at)
     (number,) = cursor.execute(_INSERT, (key, *row, _checksum(message.execution_id, *row))).fetchone()
     return replace(message, number=number)
 
 
-def load_inbox(connection: sqlite3.Connection, key: int, after: int) -> list[Message]:
+def load_inbox(connection: sqlite3.Connection, sealing: Sealing, key: int, after: int) -> list[Message]:
     """Return the messages of one execution."""
-    return [_message(row) for row in connection.execute(_OF_ONE, (key, after)).fetchall()]
+    return [_message(row, sealing) for row in connection.execute(_OF_ONE, (key, after)).fetchall()]
 
 
-def load_all(connection: sqlite3.Connection, after: int) -> list[Message]:
-    """Return the messages of all executions, without those that are damaged: these concern their own executions only,
-    whose inboxes say so.
+def load_all(connection: sqlite3.Connection, sealing: Sealing, after: int) -> list[Message]:
+    """Return the messages of all executions, except those that are damaged or cannot be opened.
+
+    These concern their own executions only, whose inboxes say so.
     """
-    return [_message(row) for row in connection.execute(_OF_ALL, (after,)).fetchall() if is_sound(row)]
+    messages = []
+    for row in connection.execute(_OF_ALL, (after,)).fetchall():
+        with suppress(CorruptStoreError, SealedError):
+            messages.append(_message(row, sealing))
+    return messages
 
 
 def find_faults(connection: sqlite3.Connection) -> list[str]:
@@ -78,8 +85,8 @@ class Watch:
     costs some microseconds.
     """
 
-    def __init__(self, writer: sqlite3.Connection) -> None:
-        self._writer = writer
+    def __init__(self, writer: sqlite3.Connection, sealing: Sealing) -> None:
+        self._writer, self._sealing = writer, sealing
         self._version = -1
         self._last = 0
 
@@ -92,7 +99,7 @@ class Watch:
         (version,) = self._writer.execute("PRAGMA data_version").fetchone()
         if version != self._version:
             self._last, self._version = last_number(self._writer), version
-        return load_all(self._writer, after) if self._last > after else []
+        return load_all(self._writer, self._sealing, after) if self._last > after else []
 
 
 def _checksum(*columns: object) -> int:
@@ -109,8 +116,8 @@ def _damage(row: tuple[Any, ...]) -> str:
     return f"message {row[-2]} to execution {row[0]} does not have the checksum it was written with"
 
 
-def _message(row: tuple[Any, ...]) -> Message:
+def _message(row: tuple[Any, ...], sealing: Sealing) -> Message:
     if not is_sound(row):
         raise CorruptStoreError(f"{_damage(row)}; delete that execution, or restore a backup")
     execution_id, kind, name, payload, source, posted_at, number, _ = row
-    return Message(execution_id, kind, name, decode(payload), source, posted_at, number)
+    return Message(execution_id, kind, name, decode(sealing.open(payload.encode())), source, posted_at, number)

@@ -6,13 +6,14 @@ import sqlite3
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from divebook.errors import CorruptStoreError, NewerStoreError
+from divebook.errors import CorruptStoreError, NewerStoreError, SealedError
 from divebook.events.catalog import RUNNING, Payload
 from divebook.events.codec import decode, decode_payload, encode
 from divebook.events.event import Event, to_datetime
 from divebook.store.batches import PreparedBatch
 from divebook.store.blobs import Fetch, embed
 from divebook.store.checksums import head
+from divebook.store.codec import Sealing
 from divebook.store.durability import Durability
 from divebook.store.records import Beginning, ExecutionRecord
 from divebook.store.sqlite.blobs import fetcher
@@ -144,7 +145,7 @@ class Log(NamedTuple):
 
 
 def load_events(
-    connection: sqlite3.Connection, types: EventTypes, log: Log, after: int, limit: int | None
+    connection: sqlite3.Connection, types: EventTypes, sealing: Sealing, log: Log, *, after: int, limit: int | None
 ) -> list[Event]:
     """Read events of one log, each compared with its checksum, and make sure that none is missing.
 
@@ -156,7 +157,7 @@ def load_events(
         An event is missing, or is not what was written.
     """
     events: list[Event] = []
-    fetch = fetcher(connection)
+    fetch = fetcher(connection, sealing)
     first = place_of(log.key, after)
     last = place_of(log.key, min(log.last_sequence, after + (log.last_sequence if limit is None else limit)))
     checksum = _checksum_at(connection, first) if after else None
@@ -173,7 +174,7 @@ def load_events(
             checksum = crc32(raw, crc32(head(recorded_at, name, event_id, path, step), checksum or 0))
             if checksum != kept or (sequence == log.last_sequence and checksum != log.checksum):
                 raise _damaged(log, sequence, "it does not have the checksum it was written with")
-        data = _load_payload(name, raw, fetch, log, sequence)
+        data = _load_payload(name, raw, (sealing, fetch), log, sequence)
         events.append(Event(event_id, log.execution_id, sequence, recorded_at, data, path, step))
     missing = after + len(events) + 1
     if missing <= last & 0xFFFF_FFFF:
@@ -202,11 +203,12 @@ def _damaged(log: Log, sequence: int, why: object) -> CorruptStoreError:
     )
 
 
-def _load_payload(event_type: str, raw: bytes, fetch: Fetch, log: Log, sequence: int) -> Payload:
+def _load_payload(event_type: str, raw: bytes, means: tuple[Sealing, Fetch], log: Log, sequence: int) -> Payload:
+    sealing, fetch = means
     try:
-        return decode_payload(event_type, embed(raw, fetch))
-    except NewerStoreError as error:
-        raise NewerStoreError(f"event {sequence} of execution {log.execution_id}: {error}") from error
+        return decode_payload(event_type, embed(sealing.open(raw), fetch))
+    except (NewerStoreError, SealedError) as error:
+        raise type(error)(f"event {sequence} of execution {log.execution_id}: {error}") from error
     # The last two: JSON that is sound, but of another shape than the payload's.
     except (CorruptStoreError, TypeError, AttributeError) as error:
         raise _damaged(log, sequence, error) from error

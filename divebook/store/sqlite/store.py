@@ -148,7 +148,7 @@ class SqliteStore(EventStore):
             writer.close()
             raise
         wait_in_turns(writer)
-        self._writer, self._watch = writer, messages.Watch(writer)
+        self._writer, self._watch = writer, messages.Watch(writer, self.sealing)
         weakref.finalize(self, writer.close)  # for a store that is dropped without being closed
 
     def _open_reader(self) -> sqlite3.Connection:
@@ -345,7 +345,7 @@ class SqliteStore(EventStore):
             found = cursor.execute(_FIND, (message.execution_id,)).fetchone()
             if found is None:
                 raise self._unknown(message.execution_id)
-            kept = messages.post(cursor, found[0], message, payload)
+            kept = messages.post(cursor, self.sealing, found[0], message, payload)
         if self._watch is not None:
             self._watch.posted(kept.number)
         return kept
@@ -356,12 +356,12 @@ class SqliteStore(EventStore):
             found = connection.execute(_FIND, (execution_id,)).fetchone()
             if found is None:
                 raise self._unknown(execution_id)
-            return messages.load_inbox(connection, found[0], after)
+            return messages.load_inbox(connection, self.sealing, found[0], after)
 
     def _new_messages(self, after: int) -> list[Message]:
         with translated(self.location):
             if self._watch is None:
-                return messages.load_all(self._readers.get(), after)
+                return messages.load_all(self._readers.get(), self.sealing, after)
             return self._watch.new_messages(after)
 
     def _last_message(self) -> int:
@@ -427,7 +427,9 @@ class SqliteStore(EventStore):
             found = connection.execute(_FIND, (execution_id,)).fetchone()
             if found is None:
                 raise self._unknown(execution_id)
-            return load_events(connection, self._types, Log(execution_id, *found[:3]), after, limit)
+            return load_events(
+                connection, self._types, self.sealing, Log(execution_id, *found[:3]), after=after, limit=limit
+            )
 
     def _record(self, execution_id: str) -> ExecutionRecord:
         with translated(self.location):
