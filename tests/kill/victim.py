@@ -10,7 +10,6 @@ import asyncio
 import json
 import os
 import signal
-import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,7 @@ from divebook.steps.function import WorkflowContext
 from divebook.store import Batch, SqliteStore
 from divebook.store.base import Refusal
 from divebook.store.durability import RELAXED, Durability
-from divebook.store.sqlite.transactions import OpenFile, Transaction
+from divebook.store.sqlite.transactions import Transaction
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS, WorkflowFunction, step
 
 BEFORE, WRITTEN, AFTER = "before the append of event", "before the commit of event", "after the commit of event"
@@ -102,8 +101,8 @@ class KillingTransaction(Transaction):
 
     __slots__ = ("_reached",)
 
-    def __init__(self, connection: sqlite3.Connection, file: OpenFile, reached: Callable[[], None]) -> None:
-        super().__init__(connection, file)
+    def __init__(self, transaction: Transaction, reached: Callable[[], None]) -> None:
+        super().__init__(transaction._connection, transaction._file, transaction._turn)
         self._reached = reached
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -131,8 +130,8 @@ class KillingStore(SqliteStore):
 
     def _transaction(self, durability: Durability | None = None) -> Transaction:
         assert durability != RELAXED or not self._last  # no append is
-        assert self._writer is not None
-        return KillingTransaction(self._writer, self._file, lambda: self._killer.reached(WRITTEN, self._last))
+        transaction = super()._transaction(durability)
+        return KillingTransaction(transaction, lambda: self._killer.reached(WRITTEN, self._last))
 
 
 ITEMS = ["a", "b", "c", "d", "e"]
