@@ -41,14 +41,14 @@ class EventTypes:
     def __init__(self, location: str) -> None:
         self._location = location
         self._lock = threading.Lock()
-        self._names: dict[int, str] = {}
+        self.names: dict[int, str] = {}
         self.numbers: dict[str, int] = {}
 
     def load(self, connection: sqlite3.Connection) -> None:
         """Read the table."""
         rows = connection.execute("SELECT number, name FROM event_types").fetchall()
         with self._lock:
-            self._names = dict(rows)
+            self.names = dict(rows)
             self.numbers = {name: number for number, name in rows}
 
     def register(self, connection: sqlite3.Connection) -> None:
@@ -69,10 +69,10 @@ class EventTypes:
 
     def name(self, number: int, connection: sqlite3.Connection) -> str:
         """Return the name behind a number, looking again if it is new."""
-        found = self._names.get(number)
+        found = self.names.get(number)
         if found is None:
             self.load(connection)
-            found = self._names.get(number)
+            found = self.names.get(number)
         if found is None:
             raise CorruptStoreError(f"{self._location} holds an event of type number {number}, which has no name")
         return found

@@ -9,11 +9,15 @@ from dataclasses import dataclass, field
 from divebook.store.batches import PreparedBatch, duplicate_id
 from divebook.store.sqlite.rows import Line, line_after
 
-_ADVANCE = """
-UPDATE executions SET status = ?, ended_at = ?, last_sequence = ?, error = ?, size = ?, wake_at = ?, taken = ?,
-  checksum = ?, seal = ?
-WHERE key = ? AND id = ? AND last_sequence = ? AND token = ? AND checksum = ?
-"""
+_KNOWN = "WHERE key = ? AND id = ? AND last_sequence = ? AND token = ? AND checksum = ?"
+_ADVANCE = f"""
+UPDATE executions SET status = ?, last_sequence = ?, size = ?, wake_at = ?, taken = ?, checksum = ?, seal = ? {_KNOWN}
+"""  # noqa: S608 - our own text
+# Apart, because to set `ended_at` costs a look at the index of what has not ended, whether it changes or not.
+_TURN = f"""
+UPDATE executions SET ended_at = ?, error = ?,
+  status = ?, last_sequence = ?, size = ?, wake_at = ?, taken = ?, checksum = ?, seal = ? {_KNOWN}
+"""  # noqa: S608 - our own text
 _GROW = "UPDATE executions SET size = ?, seal = ? WHERE key = ?"
 
 
@@ -41,9 +45,10 @@ class OpenLog:
     def advance(self, cursor: sqlite3.Cursor, batch: PreparedBatch, checksum: int) -> bool:
         """Bring the execution's row up to the end of a batch; False if the row is not as this process knows it."""
         line = line_after(self.line, batch)
-        row = (line.status, line.ended_at, line.last_sequence, line.error, line.size, line.wake_at, line.taken)
+        row = (line.status, line.last_sequence, line.size, line.wake_at, line.taken, checksum, line.seal())
         known = (self.key, batch.execution_id, batch.expected_sequence, batch.token, self.checksum)
-        if cursor.execute(_ADVANCE, (*row, checksum, line.seal(), *known)).rowcount != 1:
+        turn = () if batch.turn is None else (line.ended_at, line.error)
+        if cursor.execute(_TURN if turn else _ADVANCE, (*turn, *row, *known)).rowcount != 1:
             return False
         self.line, self.checksum = line, checksum
         return True

@@ -127,12 +127,13 @@ def first_line(batch: PreparedBatch, beginning: Beginning, durability: Durabilit
 
 def line_after(line: Line, batch: PreparedBatch) -> Line:
     """Return an execution's row once a batch is written, but for its large values."""
+    status, ended_at, error = batch.status or line.status, line.ended_at, line.error
     if batch.turn is not None:
-        line = line._replace(status=batch.turn.status, ended_at=batch.turn.ended_at, error=batch.turn.error)
-    elif batch.status is not None:
-        line = line._replace(status=batch.status)
+        status, ended_at, error = batch.turn.status, batch.turn.ended_at, batch.turn.error
     taken, size = max(line.taken, batch.taken), line.size + batch.size
-    return line._replace(last_sequence=batch.last_sequence, size=size, wake_at=batch.wake_at, taken=taken)
+    return Line(
+        line.id, status, line.created_at, ended_at, batch.last_sequence, error, size, batch.wake_at, taken, *line[9:]
+    )
 
 
 class Log(NamedTuple):
@@ -149,7 +150,7 @@ def load_events(
 ) -> list[Event]:
     """Read events of one log, each compared with its checksum, and make sure that none is missing.
 
-    The checksums cost 7 % of the time that reading takes (tests/store/test_damage.py).
+    The checksums cost about 1 microsecond an event; tests/store/test_damage.py shows what they find.
 
     Raises
     ------
@@ -157,6 +158,7 @@ def load_events(
         An event is missing, or is not what was written.
     """
     events: list[Event] = []
+    names = types.names
     fetch = fetcher(connection, sealing)
     first = place_of(log.key, after)
     last = place_of(log.key, min(log.last_sequence, after + (log.last_sequence if limit is None else limit)))
@@ -167,7 +169,7 @@ def load_events(
         if found != place:
             break
         sequence = place & 0xFFFF_FFFF
-        name = _type_name(types, number, log, sequence, connection)
+        name = names.get(number) or _type_name(types, number, log, sequence, connection)
         event_id = unpack_id(packed)
         # Events of versions without checksums stand before all others.
         if kept is not None or checksum is not None:
