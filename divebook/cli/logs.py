@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from divebook.cli.options import ExecutionId, Store
+from divebook.errors import StoreError
 
 STREAM = "-"
 
@@ -56,5 +57,7 @@ def import_(
     from divebook.cli.screen import write
     from divebook.store import jsonl, open_store
 
+    if "\0" in file:
+        raise StoreError(f"{file!r} is no path of a file; name one that export has written")
     source = sys.stdin.buffer if file == STREAM else file
     write(jsonl.import_(source, lambda: open_store(store), rename=rename))

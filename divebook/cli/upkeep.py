@@ -80,7 +80,7 @@ def gc(
     from divebook.cli.screen import say
     from divebook.store.retention import gc as collect
 
-    age = None if older_than is None else timedelta(seconds=_seconds(older_than))
+    age = None if older_than is None else _age(older_than)
     report = collect(existing_store(store), older_than=age, keep_last=keep_last, dry_run=dry_run)
     verb = "would delete" if dry_run else "deleted"
     say(
@@ -89,8 +89,8 @@ def gc(
     )
 
 
-def _seconds(text: str) -> float:
+def _age(text: str) -> timedelta:
     try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise typer.BadParameter(f"{text!r} is no duration; write 30d, 12h or 90m") from error
+        return timedelta(seconds=parse_duration(text))
+    except (ValueError, OverflowError) as error:
+        raise typer.BadParameter(f"{text!r} is no duration that could be meant; write 30d, 12h or 90m") from error
