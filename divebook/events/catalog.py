@@ -109,7 +109,6 @@ class ExecutionStarted(Payload):
 
     A copy under another id keeps it.
     """
-    """What the ids of its questions are made of, beside their places; a copy under another id keeps it."""
     code: Mapping[str, str] | None = None
     """Digests of the Python functions that it may call, by kind and name (`divebook.workflow.code`)."""
 

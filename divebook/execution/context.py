@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime
 from typing import Any, TypeVar
@@ -214,6 +214,11 @@ class StepContext:
         item = "" if self.iteration_index is None else f"{self.iteration_index}/"
         again = f"@{self.attempt}" if self.attempt else ""
         return await retried(self._recorder, self.place(name), policy, make, key=f"{item}{name}{again}")
+
+    def mutate(self, mutations: Sequence[catalog.Mutation]) -> None:
+        """Record changes of variables, if there are any."""
+        if mutations:
+            self._recorder.journal.record(catalog.StateMutated(tuple(mutations)), self.path, self.step.name)
 
     def emit(self, name: str, data: Any = None, *, key: str | None = None) -> None:
         """Record an event of a person's own; with a `key`, once for this place."""

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime
 from typing import Any, Protocol
 
-from divebook.scripting.prelude import DOCUMENT
+from divebook.scripting.prelude import DOCUMENT, MUTATION
+from divebook.scripting.values import plain
 
 
 class Host(Protocol):
@@ -28,6 +29,9 @@ class Host(Protocol):
 
     def document(self, path: str) -> Mapping[str, Any]:
         """Return the document at `path`, with its text under ``content``."""
+
+    def mutate(self, change: str, key: Any, value: Any) -> None:
+        """Take note of a variable that the script ``set`` or ``delete``d."""
 
     def printed(self, text: str) -> None:
         """Take everything the script printed, once, after it ended."""
@@ -90,6 +94,10 @@ def _document(host: Host, path: str) -> dict[str, Any]:
     return dict(host.document(path))
 
 
+def _mutation(host: Host, change: str, key: Any, value: Any = None) -> None:
+    host.mutate(change, key, plain(value))
+
+
 _QUESTIONS: dict[str, Callable[..., Any]] = {
     "time.time": _time,
     "datetime.now": _now,
@@ -98,4 +106,5 @@ _QUESTIONS: dict[str, Callable[..., Any]] = {
     "time.sleep": _sleep,
     "asyncio.sleep": _sleep,
     DOCUMENT: _document,
+    MUTATION: _mutation,
 }

@@ -15,7 +15,11 @@ RESULT = "__divebook_result__"
 CHECK = "__divebook_check__"
 DOCUMENT = "__divebook_document__"
 
-HELPERS = frozenset({ATTRIBUTE, FORMAT, RESULT, CHECK, DOCUMENT})
+CHANGE = "__divebook_change__"
+MUTATION = "__divebook_mutation__"
+"""What `CHANGE` asks the host for."""
+
+HELPERS = frozenset({ATTRIBUTE, FORMAT, RESULT, CHECK, DOCUMENT, CHANGE, MUTATION})
 """Names that rewritten code relies on, so scripts may not use them."""
 
 ERROR_FUNCTION = "error"
@@ -38,6 +42,16 @@ def {ATTRIBUTE}(value, name, path="this mapping", isinstance=isinstance, dict=di
         keys = ", ".join([str(key) for key in value][:10])
         raise AttributeError(f"{{path}} has no key '{{name}}' (keys: {{keys}})")
     return getattr(value, name)
+""",
+    CHANGE: f"""
+def {CHANGE}(state, change, key, value=None, isinstance=isinstance, dict=dict, getattr=getattr):
+    if not isinstance(state, dict):
+        return getattr(state, change)(key, value)
+    {MUTATION}(change, key, value)
+    if change == "set":
+        state[key] = value
+    else:
+        state.pop(key, None)
 """,
     FORMAT: f"""
 def {FORMAT}(value, conversion, specification, str=str, repr=repr):

@@ -1,6 +1,7 @@
 """Rewriting scripts so that ``inputs.name`` works on mappings, without moving a line.
 
-``a.b`` becomes ``helper(a, 'b', 'a')``. Calls keep their function: ``state.get("n")`` is Python's own method. The text
+``a.b`` becomes ``helper(a, 'b', 'a')``. Calls keep their function: ``state.get("n")`` is Python's own method; only
+``state.set("n", 1)`` and ``state.delete("n")``, which mappings lack, become ``helper(state, 'set', "n", 1)``. The text
 is edited in place, byte offsets as the parser reports them; an f-string is replaced whole, because Python 3.11 reports
 wrong positions inside it.
 """
@@ -12,7 +13,7 @@ import re
 from dataclasses import dataclass
 
 from divebook.scripting.contexts import SAFE_NAMES
-from divebook.scripting.prelude import ATTRIBUTE, FORMAT, RESULT
+from divebook.scripting.prelude import ATTRIBUTE, CHANGE, FORMAT, RESULT
 
 _SPACE = re.compile(rb"(?:[ \t\f\n\\]|#[^\n]*\n)*")
 _BEFORE_DOT = re.compile(rb"(?:[ \t\f\n\\)]|#[^\n]*\n)*")
@@ -68,6 +69,16 @@ def _may_be_code(node: ast.expr, code_names: frozenset[str] | None) -> bool:
     return not isinstance(node, _DATA)
 
 
+def _is_change(node: ast.Call) -> bool:
+    """Whether a call is ``state.set(...)`` or ``state.delete(...)``."""
+    function = node.func
+    return (
+        isinstance(function, ast.Attribute)
+        and isinstance(function.value, ast.Name)
+        and (function.value.id, function.attr) in (("state", "set"), ("state", "delete"))
+    )
+
+
 def _is_read(node: ast.Attribute, modules: frozenset[str]) -> bool:
     return isinstance(node.ctx, ast.Load) and not (isinstance(node.value, ast.Name) and node.value.id in modules)
 
@@ -108,7 +119,12 @@ class _Editor(ast.NodeVisitor):
         self._edits.append(_Edit(end, end, "))"))
 
     def visit_Call(self, node: ast.Call) -> None:
-        self.visit(node.func.value if isinstance(node.func, ast.Attribute) else node.func)
+        if _is_change(node) and isinstance(node.func, ast.Attribute):
+            start, end = self._span(node.func)
+            opening = self._after(_SPACE, end)
+            self._edits.append(_Edit(start, opening + 1, f"{CHANGE}(state, {node.func.attr!r}, "))
+        else:
+            self.visit(node.func.value if isinstance(node.func, ast.Attribute) else node.func)
         for argument in [*node.args, *node.keywords]:
             self.visit(argument)
 
@@ -169,6 +185,10 @@ class _Lowering(ast.NodeTransformer):
         self.changed = False
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
+        if _is_change(node) and isinstance(node.func, ast.Attribute):
+            self.changed = True
+            given = [ast.Name("state", ast.Load()), ast.Constant(node.func.attr), *map(self.visit, node.args)]
+            return ast.Call(ast.Name(CHANGE, ast.Load()), given, [self.visit(word) for word in node.keywords])
         if isinstance(node.func, ast.Attribute):
             function = ast.Attribute(self.visit(node.func.value), node.func.attr, ast.Load())
         else:

@@ -13,6 +13,7 @@ import anyio.to_thread
 from divebook.documents import DocumentRepository
 from divebook.engine.operations import DOCUMENT_READ, SCRIPT_EXECUTION
 from divebook.errors import ScriptError, ScriptSyntaxError, StepError, UndefinedVariableError
+from divebook.events import catalog
 from divebook.execution.context import StepContext
 from divebook.execution.iterations import Outcome
 from divebook.scripting import Interpreter, value_text
@@ -32,6 +33,19 @@ class ScriptHost:
 
     def __init__(self, context: StepContext, documents: DocumentRepository, printer: Callable[[str], None]) -> None:
         self._context, self._documents, self._printer = context, documents, printer
+        self.mutations: list[catalog.Mutation] | None = None
+        """Changes of variables, where the script may make some."""
+
+    def mutate(self, change: str, key: Any, value: Any) -> None:
+        """Note that the script ``set`` or ``delete``d a variable; it counts once the script has succeeded."""
+        if self.mutations is None:
+            raise StepError(f"state.{change} works in script steps only")
+        if not isinstance(key, str) or not key:
+            raise StepError(f"state.{change} needs the name of a variable, got {key!r}")
+        kept = self._context.storable(value, f"state.{key}")
+        self.mutations.append(
+            catalog.Mutation("set", key, kept) if change == "set" else catalog.Mutation("delete", key)
+        )
 
     def now(self) -> float:
         """Return seconds since 1970."""
@@ -84,14 +98,18 @@ class ScriptStep:
         limits = DEFAULT_LIMITS if seconds is None else replace(DEFAULT_LIMITS, seconds=seconds)
 
         async def call() -> Any:
-            return await anyio.to_thread.run_sync(self._interpreter.run_script, source, names, host, limits)
+            host.mutations = [] if context.workflow.dialect != "dive" else None
+            result = await anyio.to_thread.run_sync(self._interpreter.run_script, source, names, host, limits)
+            kept = context.storable(result, "result")
+            context.mutate(host.mutations or ())  # in one commit with the result: both are there, or none
+            return kept
 
         try:
             result = await context.operation(SCRIPT_EXECUTION, {"script": source}, call, key="script", repeatable=True)
         except Exception as error:
             raise StepError(f"script execution operation failed: {_explained(error)}") from error
         if result is None and context.workflow.dialect == "dive":
-            return Outcome("nil", "nil")
+            return Outcome("nil", None)
         return Outcome(value_text(result), result)
 
 

@@ -13,7 +13,7 @@ from divebook.bounds import DEFAULT_BOUNDS, Bounds
 from divebook.errors import nearest
 from divebook.pipeline.envelope.enums import ProcessingStatus, TerminalReason
 from divebook.pipeline.envelope.interrupt import FlowInterrupt
-from divebook.pipeline.envelope.plain import UNREADABLE, Part, PlainReading, plain, types_of
+from divebook.pipeline.envelope.plain import UNREADABLE, EnvelopePart, PlainReading, plain, types_of
 
 Clock = Callable[[], datetime]
 """Returns the present, aware, UTC."""
@@ -57,7 +57,7 @@ DEFAULT_SLOT_NAMES: Final = SlotNames()
 
 
 @dataclass(slots=True)
-class ProcessingRecord(Part):
+class ProcessingRecord(EnvelopePart):
     """One agent's step; `completed_at` and `duration_ms` come with its end."""
 
     agent: str

@@ -10,13 +10,13 @@ from typing import Any
 from divebook.errors import InterruptError, nearest
 from divebook.events.event import to_datetime
 from divebook.pipeline.envelope.enums import InterruptKind
-from divebook.pipeline.envelope.plain import SPARSE, Part, copied_map, deep_copy, plain_part
+from divebook.pipeline.envelope.plain import SPARSE, EnvelopePart, copied_map, deep_copy, plain_part
 from divebook.questions import Question
 from divebook.questions.kinds import CLARIFICATION, DEFINABLE, EXPIRED, KINDS, RESOURCE_EXHAUSTED
 
 
 @dataclass(slots=True)
-class InterruptResponse(Part):
+class InterruptResponse(EnvelopePart):
     """An answer; None means not given, which neither an empty text nor a refusal is."""
 
     text: str | None = field(default=None, metadata=SPARSE)
@@ -66,7 +66,7 @@ class InterruptResponse(Part):
 
 
 @dataclass(slots=True)
-class FlowInterrupt(Part):
+class FlowInterrupt(EnvelopePart):
     """A question that stops the flow until it is answered or taken back."""
 
     kind: InterruptKind | str

@@ -32,7 +32,7 @@ _SHOWN = 60
 """Characters of a wrong text that a problem shows."""
 
 
-class Part:
+class EnvelopePart:
     """Base of the dataclasses that an envelope's fields hold."""
 
     __slots__ = ()
@@ -86,7 +86,7 @@ def deep_copy(value: Any, path: str, depth: int = 0) -> Any:
         return {key: deep_copy(item, f"{path}.{key}", depth + 1) for key, item in value.items()}
     if kind in (list, tuple, set, frozenset):
         return kind(deep_copy(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value))
-    if isinstance(value, Part):
+    if isinstance(value, EnvelopePart):
         return copied(value, path, depth)
     try:
         return copy.deepcopy(value)
@@ -121,14 +121,14 @@ def plain(value: Any, path: str) -> Any:
         return str(value)
     if isinstance(value, Bounds):
         return value.to_dict()
-    if isinstance(value, Part):
+    if isinstance(value, EnvelopePart):
         return plain_part(value, type(value), path)
-    if isinstance(value, list) and value and isinstance(value[0], Part):
+    if isinstance(value, list) and value and isinstance(value[0], EnvelopePart):
         return [plain_part(item, type(item), f"{path}[{index}]") for index, item in enumerate(value)]
     return deep_copy(value, path)
 
 
-def plain_part(part: Part, kind: type[Part], path: str) -> dict[str, Any]:
+def plain_part(part: EnvelopePart, kind: type[EnvelopePart], path: str) -> dict[str, Any]:
     """Return the fields of a part that are those of a class."""
     written = {each.name: plain(getattr(part, each.name), f"{path}.{each.name}") for each in fields(kind)}
     return {each.name: written[each.name] for each in fields(kind) if not _is_left_out(each, written[each.name])}
@@ -170,7 +170,7 @@ class PlainReading:
             return self._mapping(arguments[1], value, path)
         if kind in _SCALARS:
             return _SCALARS[kind](self, value, path)
-        if issubclass(kind, Part):
+        if issubclass(kind, EnvelopePart):
             return self._part(kind, value, path)
         text = self._text(value, path)
         return text if text is UNREADABLE else kind.read(text)
@@ -246,7 +246,7 @@ class PlainReading:
         filled = [filler if item is UNREADABLE else item for item in items]
         return [item for item in filled if item is not UNREADABLE]
 
-    def _part(self, kind: type[Part], given: Any, path: str) -> Any:
+    def _part(self, kind: type[EnvelopePart], given: Any, path: str) -> Any:
         if not isinstance(given, Mapping):
             return self.refuse(path, given, "a mapping")
         types = types_of(kind)
