@@ -264,7 +264,8 @@ class WorkflowContext:
             raise StepError(f"step {step.name}: {error}") from error
         try:
             with self.tasks:
-                await self.tasks.settle()
+                if self.tasks.is_in_another:
+                    await self.tasks.settle()
                 result = await call(self._context, step, arguments, key)
         except ApprovalDeniedError:
             raise

@@ -56,12 +56,17 @@ class Tasks:
             self._placing.discard(task)
             self._gathered.discard(task)
 
+    @property
+    def is_in_another(self) -> bool:
+        """Whether the present task is one of the function's own making."""
+        return asyncio.current_task() not in self._placing
+
     async def settle(self) -> None:
         """In a task of the function's own: let those that were made with it begin before anything is waited for."""
         task = asyncio.current_task()
-        if task not in self._placing and task is not None:
-            self._others.add(task)
-            await asyncio.sleep(0)
+        assert task is not None  # noqa: S101 - a coroutine runs in a task
+        self._others.add(task)
+        await asyncio.sleep(0)
 
     def __enter__(self) -> None:
         if asyncio.current_task() not in self._gathered:

@@ -126,6 +126,8 @@ class StepFunction(UserFunction):
 
     def bound(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         """Return what to call the function with; positional parameters stay so."""
+        if _keywords(self.function).issuperset(arguments):
+            return (), arguments
         signature = signature_of(self.function)
         for name in arguments.keys() - signature.parameters.keys():
             takes = ", ".join(signature.parameters) or "nothing"
@@ -138,6 +140,14 @@ class StepFunction(UserFunction):
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:
     """Return the signature of a function."""
     return inspect.signature(function)
+
+
+@functools.lru_cache(maxsize=1024)
+def _keywords(function: Callable[..., Any]) -> frozenset[str]:
+    """Return the parameters of a function, if all of them may be given by name."""
+    parameters = signature_of(function).parameters.values()
+    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return frozenset(found.name for found in parameters) if all(p.kind in by_name for p in parameters) else frozenset()
 
 
 @functools.lru_cache(maxsize=1024)
