@@ -350,15 +350,19 @@ class Control:
     def questions(self) -> list[tuple[str, Question]]:
         """Return every question that waits for an answer, with the id of its execution, newest execution first."""
         asking = dict.fromkeys(execution_id for execution_id, _ in self.store.asking())
-        return [(found.id, question) for found in map(self.find, asking) for question in found.interrupts]
+        return [(found.id, question) for found in self._readable(asking) for question in found.interrupts]
 
     def _unfinished(self) -> Iterable[Driver]:
-        """Return the executions that have not ended; one that cannot be read hides itself alone."""
-        for record in self.store.unended():
+        """Return the executions that have not ended."""
+        return self._readable(record.execution_id for record in self.store.unended())
+
+    def _readable(self, execution_ids: Iterable[str]) -> Iterable[Driver]:
+        """Return executions; one that cannot be read hides itself alone."""
+        for execution_id in execution_ids:
             try:
-                yield self.find(record.execution_id)
+                yield self.find(execution_id)
             except StoreError as error:
-                _log.warning("execution %s is left out: %s", record.execution_id, error)
+                _log.warning("execution %s is left out: %s", execution_id, error)
 
     def _asked(self, name: str, execution_id: str | None) -> tuple[Driver, Question]:
         """Return a question and who asks it: by ``ask@execution``, or by its id where no other asks under that id."""
