@@ -49,6 +49,10 @@ class Exhausted(NamedTuple):
     limit: int | float | str
     used: int | float | str
     edge: str | None = None
+    reserved: int | str | None = None
+    """What calls under way may still spend."""
+    needed: int | str | None = None
+    """What the next call may spend at most."""
 
     @property
     def reason(self) -> str:
@@ -57,7 +61,12 @@ class Exhausted(NamedTuple):
 
     def __str__(self) -> str:
         name = f"the bound of the edge {self.edge}" if self.edge else self.bound
-        return f"{name} is reached: {self.used} {_SAID[self.bound]} spent, at most {self.limit} allowed"
+        spent = f"{self.used} {_SAID[self.bound]} spent"
+        if self.needed is not None:
+            spent += (
+                f", {self.reserved} reserved by calls under way, {self.needed} for the next one (MaxTokens lowers it)"
+            )
+        return f"{name} is reached: {spent}, at most {self.limit} allowed"
 
 
 def step_bound(state: ExecutionState, path: PathState, step: Step, kinds: frozenset[str]) -> Exhausted | None:
@@ -90,14 +99,18 @@ def call_bound(state: ExecutionState, reserved: Reserved) -> Exhausted | None:
     if bounds.max_llm_calls is not None and ledger.llm_calls >= bounds.max_llm_calls:
         return Exhausted("max_llm_calls", bounds.max_llm_calls, ledger.llm_calls)
     if bounds.max_tokens is not None:
-        used = usage.input_tokens + usage.output_tokens + ledger.reserved_tokens
-        if used >= bounds.max_tokens or used + reserved.tokens > bounds.max_tokens:
-            return Exhausted("max_tokens", bounds.max_tokens, used)
+        used, held = usage.input_tokens + usage.output_tokens, ledger.reserved_tokens
+        if used + held >= bounds.max_tokens or used + held + reserved.tokens > bounds.max_tokens:
+            reached = Exhausted("max_tokens", bounds.max_tokens, used)
+            return reached if used >= bounds.max_tokens else reached._replace(reserved=held, needed=reserved.tokens)
     if bounds.max_cost is not None:
-        spent = usage.cost + ledger.reserved_cost
+        spent, held = usage.cost, ledger.reserved_cost
         allowed = int(bounds.max_cost * NANODOLLARS)
-        if spent >= allowed or spent + reserved.cost > allowed:
-            return Exhausted("max_cost", str(bounds.max_cost), str(dollars(spent)))
+        if spent + held >= allowed or spent + held + reserved.cost > allowed:
+            found = Exhausted("max_cost", str(bounds.max_cost), str(dollars(spent)))
+            if spent >= allowed:
+                return found
+            return found._replace(reserved=str(dollars(held)), needed=str(dollars(reserved.cost)))
     return None
 
 
@@ -145,7 +158,7 @@ def facts_about(state: ExecutionState, found: Exhausted, path: str, step: str) -
     if asked is None:
         question = f"{found}. Raise the bound and go on, or stop?"
         told = {"bound": found.bound, "limit": found.limit, "used": found.used, "edge": found.edge}
-        told["reason"] = found.reason
+        told |= {"reason": found.reason, "reserved": found.reserved, "needed": found.needed}
         data = {key: value for key, value in told.items() if value is not None} | {"choices": [RAISE, STOP]}
         return (Fact(catalog.InterruptRaised(interrupt_id, RESOURCE_EXHAUSTED, question, data=data), path, step),)
     if asked.status == PENDING and path not in asked.waiting:

@@ -16,6 +16,7 @@ from divebook.errors import BoundExceededError, DivergenceError, ItemFailedError
 from divebook.events import catalog
 from divebook.execution.journal import Journal
 from divebook.execution.strands import Strands, Suspended, after_start
+from divebook.questions.kinds import RESOURCE_EXHAUSTED
 from divebook.scripting.values import value_text
 from divebook.workflow.step import FAIL, SKIP, Each, Step
 
@@ -91,7 +92,7 @@ class Iterations:
 
         async def work(strand: Callable[[], AbstractContextManager[None]]) -> None:
             with strand():
-                while left:
+                while left and not (suspended and self._meets_bound()):  # as the items that are left would
                     index = left.popleft()
                     try:
                         await self._run_one(run_item, index, self._items[index])
@@ -116,6 +117,11 @@ class Iterations:
             raise failed[0]
         if suspended:
             raise suspended[0]
+
+    def _meets_bound(self) -> bool:
+        """Whether the path waits for a bound to be raised."""
+        pending = self._journal.state.pending_interrupts()
+        return any(asked.kind == RESOURCE_EXHAUSTED and self._path in (asked.path, *asked.waiting) for asked in pending)
 
     async def _run_one(self, run_item: RunItem, index: int, item: Any) -> None:
         key = None if self._keys is None else self._keys[index]

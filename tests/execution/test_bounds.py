@@ -3,7 +3,7 @@
 import pytest
 
 from divebook import Agent, Each, Environment, ScriptedModel, Step, Workflow
-from divebook.engine.bounds import REASONS
+from divebook.engine.bounds import REASONS, Exhausted
 from divebook.errors import InterruptError
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
@@ -292,3 +292,19 @@ def test_an_action_is_not_bounded_by_calls_of_models():
     world = environment(Workflow("w", [Step("a", action="note")]), actions=[calls.action()], store=MemoryStore())
     assert world.start("w", bounds={"max_llm_calls": 0, "max_tokens": 0}).wait(20).status == "completed"
     assert len(calls) == 1
+
+
+def test_no_more_items_are_begun_once_nothing_is_left_for_them():
+    step = Step("p", agent="a", prompt="hi", each=Each(list(range(500)), as_="i", parallel=8))
+    world = environment(Workflow("each", [step]), agents=[Agent("a", model=ScriptedModel(["x"]))])
+    execution = world.start("each", bounds={"max_llm_calls": 20}).wait(20)
+    assert execution.status == "waiting"
+    assert sum(event.event_type == "iteration_started" for event in execution.history()) <= 20 + 2 * 8
+
+
+def test_a_bound_tells_what_is_spent_what_is_reserved_and_what_the_next_call_would_need():
+    found = Exhausted("max_cost", "0.5", "0.1", reserved="0.3", needed="0.2")
+    assert str(found) == (
+        "max_cost is reached: 0.1 US dollars spent, 0.3 reserved by calls under way, 0.2 for the next one "
+        "(MaxTokens lowers it), at most 0.5 allowed"
+    )
