@@ -8,12 +8,12 @@ import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from divebook import extensions
-from divebook._version import __version__
 from divebook.agents import Agent
 from divebook.agents.clients import CLIENTS
+from divebook.agents.models import model_name
 from divebook.bounds import Bounds
 from divebook.documents import DocumentRepository, FileDocuments, Policy
 from divebook.engine.bounds import within
@@ -40,6 +40,7 @@ from divebook.execution.step_run import Services
 from divebook.holdings import Holdings
 from divebook.questions import Question
 from divebook.scripting import Interpreter, default_interpreter
+from divebook.starting import StartOptions, as_bounds, opening_of
 from divebook.steps.action import ActionStep
 from divebook.steps.actions import Action, built_in_actions
 from divebook.steps.code import roots_of
@@ -240,21 +241,14 @@ class Environment(Holdings):
         self,
         workflow: Workflow | str,
         inputs: Mapping[str, Any] | None = None,
-        *,
-        coerce_text: bool = False,
-        bounds: Bounds | Mapping[str, Any] | None = None,
-        identity: Mapping[str, Any] | None = None,
-        durability: str | None = None,
-        key: str | None = None,
+        **options: Unpack[StartOptions],
     ) -> Execution:
         """Start an execution and return once it is in the store; `create` and `Execution.start` in one.
 
         With a `key` it is started once: a second start with that key, from whatever process, returns the execution that
-        exists, as it stands.
+        exists, as it stands. `divebook.starting.StartOptions` lists the options.
         """
-        created = self.create(
-            workflow, inputs, coerce_text=coerce_text, bounds=bounds, identity=identity, durability=durability, key=key
-        )
+        created = self.create(workflow, inputs, **options)
         try:
             return created.start()
         except StartKeyTakenError as taken:
@@ -272,12 +266,7 @@ class Environment(Holdings):
         self,
         workflow: Workflow | str,
         inputs: Mapping[str, Any] | None = None,
-        *,
-        coerce_text: bool = False,
-        bounds: Bounds | Mapping[str, Any] | None = None,
-        identity: Mapping[str, Any] | None = None,
-        durability: str | None = None,
-        key: str | None = None,
+        **options: Unpack[StartOptions],
     ) -> Execution:
         """Return a pending execution, of which nothing is recorded before it is started.
 
@@ -287,16 +276,9 @@ class Environment(Holdings):
             A workflow or the name of one.
         inputs
             Plain data by name.
-        coerce_text
-            Turn texts into the declared types of inputs, as a command line needs.
-        bounds
-            What it may spend, in place of what the workflow says: ``{"max_llm_calls": 40, "max_cost": 2.50}``.
-        identity
-            Who asks: ``user_id``, ``session_id``, ``request_id``, ``metadata``; for its envelope.
-        durability
-            ``full`` or ``relaxed``, for this execution only.
-        key
-            Unique in the store; to start an execution with a key that another one has raises `StartKeyTakenError`.
+        options
+            Bounds, identity, durability, start key, model, tags: see `divebook.starting.StartOptions`. To start an
+            execution with a key that another one has raises `StartKeyTakenError`.
 
         Raises
         ------
@@ -307,27 +289,18 @@ class Environment(Holdings):
             raise SetupError("workflow is required; name one of: " + (", ".join(self._workflows) or "none is defined"))
         found = self.workflow(workflow) if isinstance(workflow, str) else workflow
         self._check(found)
-        bound = storable(bind_inputs(found, inputs or {}, coerce_text=coerce_text), "inputs")
+        if options.get("model"):
+            options["model"] = model_name(None, options["model"], self.config.default_provider)
+        bound = storable(bind_inputs(found, inputs or {}, coerce_text=options.get("coerce_text", False)), "inputs")
         shared().learn(bound)  # before anything is printed
-        opening = catalog.ExecutionStarted(
-            found.name,
-            bound,
-            found.to_dict(),
-            found.fingerprint,
-            found.source or None,
-            __version__,
-            _read_bounds(bounds if bounds is not None else found.bounds),
-            storable(identity, "identity") if identity else None,
-            key=key,
-            code=self._code_of(found),
-        )
-        return self._handle(self._control.create(found, opening, self._kept(durability)))
+        opening = opening_of(found, bound, self._code_of(found), options)
+        return self._handle(self._control.create(found, opening, self._kept(options.get("durability"))))
 
     def _handle(self, driver: Driver) -> Execution:
         return Execution(self._control, driver)
 
-    def _code_of(self, workflow: Workflow) -> dict[str, str] | None:
-        return code_of(roots_of(workflow, self.actions)) or None
+    def _code_of(self, workflow: Workflow) -> dict[str, str]:
+        return code_of(roots_of(workflow, self.actions))
 
     def _kept(self, durability: str | None = None) -> Durability | None:
         return durability_called(durability or self._durability or self.config.durability or None)
@@ -339,18 +312,12 @@ class Environment(Holdings):
     def _opening_of(self, child: Child) -> tuple[Workflow, catalog.ExecutionStarted, Durability | None]:
         found = self.workflow(child.workflow)
         self._check(found)
-        bounds = within(_as_bounds(found.bounds or {}), child.bounds).to_dict() or None
-        opening = catalog.ExecutionStarted(
-            found.name,
-            storable(bind_inputs(found, child.inputs), "inputs"),
-            found.to_dict(),
-            found.fingerprint,
-            found.source or None,
-            __version__,
-            bounds,
-            parent=child.parent,
-            code=self._code_of(found),
-        )
+        options: StartOptions = {
+            "bounds": within(as_bounds(found.bounds or {}), child.bounds),
+            "model": child.model,
+        }
+        inputs = storable(bind_inputs(found, child.inputs), "inputs")
+        opening = opening_of(found, inputs, self._code_of(found), options, parent=child.parent)
         return found, opening, self._kept()
 
     def resume(self, execution_id: str, bounds: Bounds | Mapping[str, Any] | None = None) -> Execution:
@@ -368,7 +335,7 @@ class Environment(Holdings):
         LeaseHeldError
             Another process is running it.
         """
-        return self._handle(self._control.resume(execution_id, None if bounds is None else _as_bounds(bounds)))
+        return self._handle(self._control.resume(execution_id, None if bounds is None else as_bounds(bounds)))
 
     def answer(
         self, interrupt_id: str, response: Any, execution_id: str | None = None, by: str | None = None
@@ -473,12 +440,3 @@ class Environment(Holdings):
 
     def __repr__(self) -> str:
         return f"<Environment {self.name!r}: {len(self._agents)} agents, {len(self._workflows)} workflows>"
-
-
-def _as_bounds(given: Bounds | Mapping[str, Any]) -> Bounds:
-    return given if isinstance(given, Bounds) else Bounds.read(given)
-
-
-def _read_bounds(given: Bounds | Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return bounds as the log holds them; None where nothing is bounded."""
-    return None if given is None else _as_bounds(given).to_dict() or None

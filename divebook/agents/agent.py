@@ -94,6 +94,10 @@ class Agent:
         """Whether its answers come from a script."""
         return isinstance(self._model, ScriptedModel)
 
+    def with_model(self, name: str | None) -> Agent:
+        """Return this agent with another model, ``provider:model`` or ``scripted``; None leaves it its own."""
+        return self if name is None else Agent(self.definition, model=name)
+
     def with_settings(self, *, temperature: float | None = None, max_tokens: int | None = None) -> Agent:
         """Return this agent with other settings of its model; None leaves one as it is."""
         given = {"temperature": temperature, "max_tokens": max_tokens}

@@ -37,6 +37,10 @@ Answer = Annotated[
 AnswersFile = Annotated[
     Path | None, typer.Option("--answers", metavar="FILE", help="Answers up front: YAML that maps steps to answers.")
 ]
+ModelName = Annotated[
+    str | None,
+    typer.Option("--model", metavar="NAME", help="The model of all agents: provider:model, or scripted (offline)."),
+]
 BoundsText = Annotated[
     str | None,
     typer.Option("--bounds", metavar="NAME=N,...", help="What it may spend: max_cost=2.50,max_llm_calls=40."),

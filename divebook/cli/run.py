@@ -19,6 +19,7 @@ from divebook.cli.options import (
     Durability,
     ExecutionId,
     Json,
+    ModelName,
     Quiet,
     Store,
     Strict,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from divebook.config.answers import Answers
     from divebook.environment import Environment
     from divebook.execution import Execution
+    from divebook.starting import StartOptions
     from divebook.workflow.definition import Workflow
 
 
@@ -57,6 +59,7 @@ def run(
     store: Store = None,
     durability: Durability = None,
     bounds: BoundsText = None,
+    model: ModelName = None,
     answer: Answer = None,
     answers: AnswersFile = None,
     strict: Strict = False,
@@ -82,7 +85,13 @@ def run(
         environment = open_environment(store, actions or (), progress.print)
         environment.define(definitions)
         chosen = choose_workflow(environment, workflow)
-        started = partial(environment.start, chosen, given, coerce_text=True, durability=durability, bounds=limits)
+        options: StartOptions = {
+            "coerce_text": True,
+            "durability": durability,
+            "bounds": limits,
+            "model": model,
+        }
+        started = partial(environment.start, chosen, given, **options)
         ended = _finish(started, environment, progress, known)
     _conclude(*ended, [str(file), *_again(actions, store)], json=json, strict=strict)
 

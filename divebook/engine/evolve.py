@@ -95,6 +95,7 @@ def _execution_started(_state: ExecutionState, event: Event, data: catalog.Execu
         "inputs": data.inputs,
         "fingerprint": data.fingerprint,
         "code": data.code or EMPTY,
+        "model": data.model,
         "lifecycle": RUNNING,
         "started_us": event.recorded_at,
         "bounds": Bounds.from_dict(data.bounds) if data.bounds else NO_BOUNDS,

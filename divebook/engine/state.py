@@ -257,6 +257,8 @@ class ExecutionState(Snapshot):
     fingerprint: str | None = None
     code: Mapping[str, str] = EMPTY
     """Digests of the Python functions that it was started with, by kind and name."""
+    model: str | None = None
+    """The model of all its agents, in place of theirs."""
     started_us: int | None = None
     ended_us: int | None = None
     last_us: int = 0

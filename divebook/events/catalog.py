@@ -111,6 +111,8 @@ class ExecutionStarted(Payload):
     """
     code: Mapping[str, str] | None = None
     """Digests of the Python functions that it may call, by kind and name (`divebook.workflow.code`)."""
+    model: str | None = None
+    """The model of all its agents, where whoever started it named one in place of theirs."""
 
     @property
     def came_from(self) -> str:

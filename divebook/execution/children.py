@@ -26,6 +26,8 @@ class Child(NamedTuple):
     inputs: Mapping[str, Any]
     bounds: Bounds
     """What is left of the parent's."""
+    model: str | None = None
+    """The model of all agents, in place of theirs, as the parent has it."""
 
 
 class DriveChild(Protocol):
@@ -72,7 +74,7 @@ class Children:
 
         async def carry_out(record: OperationRecord | None) -> Any:
             journal = self._once.journal
-            asked = Child(child_id, journal.execution_id, workflow, inputs, left_of(journal.state))
+            asked = Child(child_id, journal.execution_id, workflow, inputs, left_of(journal.state), journal.state.model)
             begun = record or self._once.begin(place, wanted)
             await journal.durable()
             ended = await self._ended(place.path, asked, drive, is_new=record is None)

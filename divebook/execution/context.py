@@ -94,6 +94,11 @@ class StepContext:
         return self._recorder.journal.state.inputs
 
     @property
+    def model(self) -> str | None:
+        """The model of all agents of this execution, in place of theirs."""
+        return self._recorder.journal.state.model
+
+    @property
     def variables(self) -> Mapping[str, Any]:
         """The variables as they stood when the step began, and the item under its name."""
         variables = self._recorder.journal.state.paths[self.path].variables

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
-from divebook.bounds import Bounds
 from divebook.config import load
 from divebook.config.answers import answers_from
 from divebook.errors import NotFoundError, SetupError
 from divebook.notebook.run import Run
 from divebook.notebook.session import Change, Session, current_session
+from divebook.starting import StartOptions
 from divebook.workflow.definition import Definitions, Dialect, Workflow
 from divebook.workflow.reader import read_definitions
 
@@ -40,11 +40,10 @@ def run(
     *,
     name: str | None = None,
     store: str | None = None,
-    durability: str | None = None,
-    bounds: Bounds | Mapping[str, Any] | None = None,
     answers: Mapping[str, Any] | str | Path | None = None,
     strict: bool = False,
     dialect: Dialect = "divebook",
+    **options: Unpack[StartOptions],
 ) -> Run:
     """Start a workflow and return at once; ``await`` the result, or call its `wait`.
 
@@ -58,10 +57,6 @@ def run(
         Which workflow of the file, folder or text; not needed if it has only one.
     store
         Where the execution rests, if not in the session's store.
-    durability
-        ``full`` or ``relaxed``: whether a power failure may take its latest events.
-    bounds
-        What it may spend: ``{"max_cost": 2.50}``.
     answers
         Answers up front, for whoever waits for the run: by id, by step, or ``step:2`` for its second question; or the
         path of a YAML file that holds them. Those in ``DIVEBOOK_ANSWERS`` hold as well.
@@ -69,6 +64,8 @@ def run(
         Let whoever waits for the run get an `ExecutionWaitingError` if it has to wait for an answer or a signal.
     dialect
         How a file or text is read.
+    options
+        Bounds, durability, start key, model, tags and more: see `divebook.starting.StartOptions`.
 
     Examples
     --------
@@ -80,7 +77,7 @@ def run(
     session = current_session()
     chosen = workflow if isinstance(workflow, Workflow) else _chosen(session, workflow, name, dialect)
     known = answers_from(file=answers) if isinstance(answers, str | Path) else answers_from(given=answers)
-    started = session.start(chosen, inputs, store=store, durability=durability, bounds=bounds, answers=known)
+    started = session.start(chosen, inputs, store=store, answers=known, **options)
     started.strict = strict
     return started
 

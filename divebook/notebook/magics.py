@@ -136,6 +136,7 @@ class DiveMagics(Magics):
         --store PATH   keep the log there
         --durability full|relaxed   relaxed: faster, but a power failure may take the latest events
         --bounds max_cost=2.50,max_llm_calls=40   what it may spend
+        --model NAME   the model of all agents in this run: provider:model, or scripted (offline)
         --answer STEP=VALUE         an answer up front, also several; STEP:2=... for its second question, or an id;
                                     in YAML where data is asked for, or STEP:=JSON
         --answers FILE              answers up front: YAML that maps steps to answers; as in DIVEBOOK_ANSWERS
@@ -150,7 +151,7 @@ class DiveMagics(Magics):
         types = {definition.name: definition.type for definition in workflow.inputs}
         variables = {} if self.shell is None else self.shell.user_ns
         given = values(arguments.inputs, types, variables, [*own_variables(self.shell)])
-        options: dict[str, Any] = {name: arguments.options.get(name) for name in ("store", "durability")}
+        options: dict[str, Any] = {name: arguments.options.get(name) for name in ("store", "durability", "model")}
         options |= _spared(arguments)
         place = self._session.ordinals.next(present_front_end(self.shell), workflow.name)
         if place is None:
@@ -364,7 +365,7 @@ def _check_words(name: str, command: Command, arguments: Arguments) -> None:
 HELP_OPTIONS = frozenset({"--help", "-h"})
 _STORE = {"--store": "store"}
 _SPARING = {**_STORE, "--bounds": "bounds", "--answer": "answer", "--answers": "answers"}
-_RUNNING = {**_SPARING, "--durability": "durability"}
+_RUNNING = {**_SPARING, "--durability": "durability", "--model": "model"}
 _SENDING = {**_STORE, "--by": "by"}
 _ANSWERING = {**_SENDING, "--as": "as", "--result": "result"}
 _FLAGS = {"--background": "background", "-b": "background"} | {

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from divebook.bounds import Bounds
 from divebook.config import Sources, resolve_content
@@ -21,6 +21,7 @@ from divebook.notebook.printed import tell
 from divebook.notebook.reattach import CELL, CellPlace, Ordinals, earlier_run, elsewhere_note, note_of, start_key
 from divebook.notebook.run import Run
 from divebook.questions import Question
+from divebook.starting import StartOptions
 from divebook.text.shown import plural
 from divebook.workflow.definition import Definitions, Dialect, Problem, Workflow
 from divebook.workflow.reader import read_definitions
@@ -165,16 +166,13 @@ class Session:
         inputs: Mapping[str, Any] | None = None,
         *,
         store: str | None = None,
-        durability: str | None = None,
-        bounds: Bounds | Mapping[str, Any] | None = None,
         answers: Answers | None = None,
-        identity: Mapping[str, Any] | None = None,
-        key: str | None = None,
+        **options: Unpack[StartOptions],
     ) -> Run:
         """Start a workflow: a `Workflow`, the name of one, or None for the one that was defined last."""
         environment = self.over(store)
         found = self.workflow(workflow)
-        execution = environment.start(found, inputs, durability=durability, bounds=bounds, identity=identity, key=key)
+        execution = environment.start(found, inputs, **options)
         return Run(execution, environment, answers)
 
     def start_at(
@@ -186,7 +184,7 @@ class Session:
         store: str | None = None,
         anew: bool = False,
         answers: Answers | None = None,
-        **options: Any,
+        **options: Unpack[StartOptions],
     ) -> Run:
         """Go on with what a cell began before, or start a workflow there; see `divebook.notebook.reattach`.
 
@@ -198,9 +196,9 @@ class Session:
         environment = self.over(store)
         earlier = None if anew else earlier_run(environment, workflow, inputs, place)
         if earlier is None or (earlier.changed and earlier.is_over):
-            options |= {"identity": {CELL: place.to_dict()}, "store": store, "answers": answers}
-            key = None if anew else start_key(workflow, inputs, place, earlier)
-            run = self.start(workflow, inputs, key=key, **options)
+            options |= {"identity": {CELL: place.to_dict()}}
+            options["key"] = None if anew else start_key(workflow, inputs, place, earlier)
+            run = self.start(workflow, inputs, store=store, answers=answers, **options)
             run.note = "" if run.execution.was_driven else elsewhere_note(run.id)
             return run
         execution_id = earlier.record.execution_id

@@ -28,6 +28,7 @@ async def ask_agent(
     own
         Blocks of the agent's own `Context`, which make an extra message in front of everything.
     """
+    agent = agent.with_model(context.model)
     # A step with a Retry of its own tries the whole step again; both together would multiply the requests.
     operation = context.operation if context.step.retry is not None else _tried_again(context, agent.retry)
     return await agent.respond(prompt, operation, content=content, context=own, date=context.started_at)

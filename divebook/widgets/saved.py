@@ -39,7 +39,7 @@ NAME = 200
 
 def saved_run(
     execution: Execution,
-    log: Sequence[Event],
+    log: Sequence[Event] | None = None,
     known_secrets: Iterable[str] = (),
     *,
     next_step: str = "",
@@ -50,10 +50,10 @@ def saved_run(
     Secrets are left out as `divebook.text.redaction` says. What does not fit is cut in this order: long texts
     (to 20,000, 2,000, then 300 characters), then the oldest events, then everything but ids and the store's path.
     """
-    redactor = Redactor(known_secrets)
-    saved, run, before = _without_recording(execution, redactor, next_step), CleanRun(execution, log, redactor), None
-    for texts, events in _attempts(execution.state.last_sequence):
-        recording = run.recording(events=events, texts=texts)
+    redactor, events = Redactor(known_secrets), execution.history() if log is None else log
+    saved, run, before = _without_recording(execution, redactor, next_step), CleanRun(execution, events, redactor), None
+    for texts, count in _attempts(execution.state.last_sequence):
+        recording = run.recording(events=count, texts=texts)
         if recording == before:  # no text was so long: what was too large still is
             continue
         packed, before = pack(recording), recording

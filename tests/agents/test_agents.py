@@ -179,3 +179,48 @@ def test_model_settings_reach_the_model():
     assert run(ASK, {"who": "x"}, agents=[agent]).status == "completed"
     assert seen[0]["temperature"] == 0.5
     assert (seen[0]["max_tokens"], seen[0]["timeout"], seen[0]["extra_headers"]) == (7, 30.0, {"X": "1, 2"})
+
+
+# --- the model of a whole run ----------------------------------------------------------------------------------------
+
+
+def test_a_run_may_have_another_model_for_all_its_agents():
+    world = environment(agents=[Agent("a", model="acme:model")])
+    execution = world.start(ASK, {"who": "x"}, model="scripted").wait(20)
+    assert execution.variables["r"].startswith("[scripted model]")
+    started = next(e.data for e in execution.history() if e.event_type == "operation_started")
+    assert started.parameters["model"] == "scripted"
+
+
+def test_a_resumed_run_keeps_the_model_it_was_started_with():
+    from tests.execution.test_resuming import cut
+
+    world = environment(agents=[Agent("a", model="acme:model")])
+    execution = world.start(ASK, {"who": "x"}, model="scripted").wait(20)
+    length = next(e.sequence for e in execution.history() if e.event_type == "step_started")
+    again = environment(store=cut(execution.store, execution, length), agents=[Agent("a", model="acme:model")])
+    assert again.resume(execution.id).wait(20).variables == execution.variables
+
+
+def test_a_model_that_names_no_provider_is_refused_before_anything_begins():
+    world = environment(agents=[Agent("a")])
+    with pytest.raises(SetupError, match="named without a provider"):
+        world.start(ASK, {"who": "x"}, model="gpt-x")
+    assert world.executions() == []
+
+
+def test_workflows_that_a_run_starts_have_its_model_as_well():
+    outer = Workflow("outer", [Step("call", type="workflow", workflow="w", inputs={"who": "y"}, store="r")])
+    world = environment(agents=[Agent("a", model="acme:model")])
+    world.add_workflow(ASK)
+    assert world.start(outer, model="scripted").wait(20).status == "completed"
+
+
+def test_tags_and_a_note_are_kept_with_what_a_run_began_with():
+    world = environment(agents=[Agent("a")])
+    tagged = world.start(ASK, {"who": "x"}, tags=["nightly"], note="a try").wait(20)
+    world.start(ASK, {"who": "x"}).wait(20)
+    assert [record.execution_id for record in world.executions(tag="nightly")] == [tagged.id]
+    assert tagged.history()[0].data.note == "a try"
+    with pytest.raises(SetupError, match="tags are a list of words"):
+        world.start(ASK, {"who": "x"}, tags="nightly")

@@ -81,8 +81,10 @@ class Work:
 
     async def _ask(self, trial: Trial, config: PipelineConfig) -> dict[str, Any]:
         stage = trial.stage
-        agent = self._find_agent(stage.model_role).with_settings(
-            temperature=stage.temperature, max_tokens=stage.max_tokens
+        agent = (
+            self._find_agent(stage.model_role)
+            .with_model(trial.context.model)
+            .with_settings(temperature=stage.temperature, max_tokens=stage.max_tokens)
         )
         prompt = await prompt_of(config, stage.prompt_key, trial.envelope)
         # A stage that may be retried is tried again as a whole; both together would multiply the requests.

@@ -1,0 +1,90 @@
+"""How an execution is started: what may be said beside its workflow and inputs, and what its log begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
+
+from divebook._version import __version__
+from divebook.bounds import Bounds
+from divebook.errors import SetupError
+from divebook.events import catalog
+from divebook.events.codec import storable
+from divebook.workflow.definition import Workflow
+
+
+class StartOptions(TypedDict, total=False):
+    """What may be said of an execution that is started; everything may be left out."""
+
+    coerce_text: bool
+    """Turn texts into the declared types of inputs, as a command line needs."""
+    bounds: Bounds | Mapping[str, Any] | None
+    """What it may spend, in place of what the workflow says: ``{"max_llm_calls": 40, "max_cost": 2.50}``."""
+    identity: Mapping[str, Any] | None
+    """Who asks: ``user_id``, ``session_id``, ``request_id``, ``metadata``; for its envelope."""
+    durability: str | None
+    """``full`` or ``relaxed``, for this execution only."""
+    key: str | None
+    """Unique in the store: what is started with a key a second time is the execution that exists."""
+    model: str | None
+    """The model of all its agents, in place of theirs: ``provider:model``, or ``scripted``."""
+    tags: Sequence[str] | None
+    """Words by which executions are found again."""
+    note: str | None
+    """What a person wants to remember of it."""
+    notebook: str | None
+    """The notebook that starts it."""
+    cell: str | None
+    """The cell that starts it."""
+
+
+def opening_of(
+    workflow: Workflow,
+    inputs: Mapping[str, Any],
+    code: Mapping[str, str],
+    options: StartOptions,
+    *,
+    parent: str | None = None,
+) -> catalog.ExecutionStarted:
+    """Return what a log begins with.
+
+    Parameters
+    ----------
+    inputs
+        As the log holds them.
+    code
+        Digests of the Python functions that it may call.
+    parent
+        The execution that waits for it, if there is one.
+    """
+    bounds, identity, tags = options.get("bounds"), options.get("identity"), options.get("tags")
+    limits = bounds if bounds is not None else workflow.bounds
+    return catalog.ExecutionStarted(
+        workflow.name,
+        inputs,
+        workflow.to_dict(),
+        workflow.fingerprint,
+        workflow.source or None,
+        __version__,
+        None if limits is None else as_bounds(limits).to_dict() or None,
+        storable(identity, "identity") if identity else None,
+        parent=parent,
+        key=options.get("key"),
+        tags=_listed(tags) or None,
+        note=options.get("note"),
+        notebook=options.get("notebook"),
+        cell=options.get("cell"),
+        code=code or None,
+        model=options.get("model"),
+    )
+
+
+def as_bounds(given: Bounds | Mapping[str, Any]) -> Bounds:
+    """Return bounds that are given in either form."""
+    return given if isinstance(given, Bounds) else Bounds.read(given)
+
+
+def _listed(tags: Sequence[str] | None) -> list[str]:
+    if isinstance(tags, str):
+        raise SetupError(f"tags are a list of words, not {tags!r}; write tags=[{tags!r}]")
+    return list(tags or ())
