@@ -61,6 +61,8 @@ class Transaction:
 @contextmanager
 def at_one_moment(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
     """Let everything that is read in the block be as of one moment."""
+    if connection.in_transaction:  # a KeyboardInterrupt came between BEGIN and the block
+        connection.execute("ROLLBACK")
     connection.execute("BEGIN")
     try:
         yield connection
