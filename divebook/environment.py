@@ -171,7 +171,7 @@ class Environment(Holdings):
             "wait": wait_step,
             "interrupt": interrupt_step,
             "workflow": WorkflowStep(self._drive_child),
-            "function": FunctionStep(self._drive_child, prompts.ask),
+            "function": FunctionStep(self._drive_child, prompts.ask, self._begin_successor),
         }
         return Services(
             self._handlers,
@@ -309,15 +309,25 @@ class Environment(Holdings):
         """Run a workflow that another one asks for; see `WorkflowContext.run`."""
         return await self._control.drive_child(child.id, functools.partial(self._opening_of, child), again=again)
 
-    def _opening_of(self, child: Child) -> tuple[Workflow, catalog.ExecutionStarted, Durability | None]:
+    async def _begin_successor(self, asked: Child) -> str:
+        """Start the execution as which another one goes on, once; see `WorkflowContext.continue_as_new`."""
+        found, opening, durability = self._opening_of(asked, origin=catalog.RUN, key=f"continues/{asked.parent}")
+        driver = self._control.create(found, opening, durability)
+        try:
+            self._control.start(driver)
+        except StartKeyTakenError as taken:  # before the process that started it had recorded that
+            return taken.execution_id
+        return driver.id
+
+    def _opening_of(
+        self, child: Child, *, origin: str | None = None, key: str | None = None
+    ) -> tuple[Workflow, catalog.ExecutionStarted, Durability | None]:
         found = self.workflow(child.workflow)
         self._check(found)
-        options: StartOptions = {
-            "bounds": within(as_bounds(found.bounds or {}), child.bounds),
-            "model": child.model,
-        }
+        bounds = within(as_bounds(found.bounds or {}), child.bounds)
+        options: StartOptions = {"bounds": bounds, "model": child.model, "key": key}
         inputs = storable(bind_inputs(found, child.inputs), "inputs")
-        opening = opening_of(found, inputs, self._code_of(found), options, parent=child.parent)
+        opening = opening_of(found, inputs, self._code_of(found), options, parent=child.parent, origin=origin)
         return found, opening, self._kept()
 
     def resume(self, execution_id: str, bounds: Bounds | Mapping[str, Any] | None = None) -> Execution:

@@ -45,6 +45,7 @@ def opening_of(
     options: StartOptions,
     *,
     parent: str | None = None,
+    origin: str | None = None,
 ) -> catalog.ExecutionStarted:
     """Return what a log begins with.
 
@@ -55,7 +56,7 @@ def opening_of(
     code
         Digests of the Python functions that it may call.
     parent
-        The execution that waits for it, if there is one.
+        The execution that it comes from, if there is one: that waits for its end, unless `origin` says otherwise.
     """
     bounds, identity, tags = options.get("bounds"), options.get("identity"), options.get("tags")
     limits = bounds if bounds is not None else workflow.bounds
@@ -69,6 +70,7 @@ def opening_of(
         None if limits is None else as_bounds(limits).to_dict() or None,
         storable(identity, "identity") if identity else None,
         parent=parent,
+        origin=origin,
         key=options.get("key"),
         tags=_listed(tags) or None,
         note=options.get("note"),

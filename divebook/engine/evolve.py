@@ -201,6 +201,10 @@ def _execution_cancelled(_state: ExecutionState, event: Event, data: catalog.Exe
     }
 
 
+def _execution_continued(_state: ExecutionState, event: Event, data: catalog.ExecutionContinuedAsNew) -> Changes:
+    return {**_execution_left(_state, event, data), "continued_as": data.new_execution_id}
+
+
 def _execution_left(_state: ExecutionState, event: Event, _data: catalog.Payload) -> Changes:
     return {"lifecycle": STATUS_AFTER[type(event.data)], "ended_us": event.recorded_at}
 
@@ -341,7 +345,7 @@ _CHANGES: dict[type, Callable[[ExecutionState, Event, Any], Changes]] = {
     catalog.ExecutionFailed: _execution_failed,
     catalog.ExecutionCancelled: _execution_cancelled,
     catalog.ExecutionMoved: _execution_left,
-    catalog.ExecutionContinuedAsNew: _execution_left,
+    catalog.ExecutionContinuedAsNew: _execution_continued,
     catalog.PathStarted: path_started,
     catalog.PathBranched: path_branched,
     catalog.PathWaiting: path_waiting,

@@ -26,6 +26,8 @@ TIMER = "timer"
 """Lets time pass."""
 SIGNAL_WAIT = "signal_wait"
 """Takes the next signal of a name."""
+CONTINUE_AS_NEW = "continue_as_new"
+"""Starts the execution as which this one goes on."""
 CHILD_WORKFLOW = "child_workflow"
 """Runs another workflow as an execution of its own, whose end comes as a signal with the id of that execution."""
 

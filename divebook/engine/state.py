@@ -267,6 +267,8 @@ class ExecutionState(Snapshot):
     """How long it has waited for people, or nobody has driven it."""
     identity: Mapping[str, Any] = EMPTY
     """Who asked for it."""
+    continued_as: str | None = None
+    """The execution as which this one goes on."""
     parent: str | None = None
     """The execution that started it and waits for its end."""
     bounds: Bounds = NO_BOUNDS

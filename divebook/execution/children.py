@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from divebook.bounds import Bounds
 from divebook.engine.bounds import left_of
@@ -28,6 +28,10 @@ class Child(NamedTuple):
     """What is left of the parent's."""
     model: str | None = None
     """The model of all agents, in place of theirs, as the parent has it."""
+
+
+BeginSuccessor: TypeAlias = Callable[[Child], Awaitable[str]]
+"""Starts the execution as which another one goes on, once; returns its id."""
 
 
 class DriveChild(Protocol):

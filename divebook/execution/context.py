@@ -8,20 +8,21 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
-from divebook.engine.operations import RANDOM_GENERATION, TIME_ACCESS, Place, Reserved, StreamedCall
+from divebook.engine.bounds import left_of
+from divebook.engine.operations import CONTINUE_AS_NEW, RANDOM_GENERATION, TIME_ACCESS, Place, Reserved, StreamedCall
 from divebook.engine.state import OpenStep, Usage
-from divebook.errors import TimedOutError
+from divebook.errors import StepError, TimedOutError
 from divebook.events import catalog
 from divebook.events.codec import storable
 from divebook.events.event import to_datetime
 from divebook.execution.attempts import retried
-from divebook.execution.children import DriveChild
+from divebook.execution.children import BeginSuccessor, Child, DriveChild
 from divebook.execution.compute import Compute, Threads
 from divebook.execution.recorder import Call, Recorder
 from divebook.execution.schemas import FITTING
-from divebook.execution.strands import Strands
+from divebook.execution.strands import GoesOnElsewhere, Strands
 from divebook.execution.time_limit import within
 from divebook.questions import Question, checked_answer
 from divebook.questions.kinds import KINDS
@@ -343,6 +344,29 @@ class StepContext:
             It did not complete.
         """
         return await self._recorder.children.run(self.place(key), workflow, inputs, drive)
+
+    async def go_on_as_new(self, inputs: Mapping[str, Any], reason: str, begin: BeginSuccessor) -> NoReturn:
+        """Start an execution of the same workflow in place of this one, and leave this one.
+
+        Raises
+        ------
+        StepError
+            Another execution waits for this one.
+        """
+        state = self._recorder.journal.state
+        if state.parent is not None:
+            raise StepError(
+                f"execution {self.execution_id} cannot go on as a new one, since {state.parent} waits for its end; "
+                "let the workflow that is started from outside do so"
+            )
+        successor = Child("", self.execution_id, self.workflow.name, inputs, left_of(state), state.model)
+
+        async def start() -> str:
+            return await begin(successor)
+
+        asked = {"inputs": inputs, "reason": reason}
+        started = await self.operation(CONTINUE_AS_NEW, asked, start, key="continue-as-new", repeatable=True)
+        raise GoesOnElsewhere(started, reason, inputs)
 
     async def now(self, key: str | None = None) -> datetime:
         """Return the time, recorded, UTC; `key` names the place, where calls are repeated or run side by side."""

@@ -23,6 +23,7 @@ from divebook.engine.checkpoint import load_state
 from divebook.engine.evolve import fold
 from divebook.engine.inbox import ANSWER, EXPIRED, SIGNAL, answer_payload, facts_of, signal_payload
 from divebook.engine.instructions import Fact
+from divebook.engine.lifecycle import FINAL
 from divebook.engine.state import WAITING, ExecutionState
 from divebook.errors import (
     CorruptStoreError,
@@ -212,7 +213,7 @@ class Control:
     def _can_go_on(self, driver: Driver, *, again: bool) -> bool:
         state = driver.state
         if state.is_over:
-            return again and state.lifecycle != catalog.COMPLETED
+            return again and state.lifecycle not in FINAL
         is_due = state.wake_at is not None and state.wake_at <= self.clock.now()
         return state.status != WAITING or is_due or bool(self._waiting_facts(state))
 
@@ -453,6 +454,9 @@ def this_person() -> str:
 def _refuse_completed(driver: Driver, when: str = "") -> None:
     if driver.status == catalog.COMPLETED:
         raise ExecutionError(f"execution {driver.id} has {when}completed; start a new one to run the workflow again")
+    if driver.status in FINAL:
+        advice = f"it goes on as {driver.state.continued_as}" if driver.state.continued_as else "it goes on elsewhere"
+        raise ExecutionError(f"execution {driver.id} is {driver.status}: {advice}")
 
 
 def _refuse_over(driver: Driver, when: str = "already ") -> None:

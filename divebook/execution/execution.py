@@ -96,6 +96,11 @@ class Execution:
         return self.state.error
 
     @property
+    def continued_as(self) -> str | None:
+        """The execution as which it goes on; None if it does not."""
+        return self.state.continued_as
+
+    @property
     def inputs(self) -> dict[str, Any]:
         """The inputs, defaults included; a fresh copy each time."""
         return _opened(self.state.inputs)

@@ -23,7 +23,7 @@ from divebook.execution.journal import Journal
 from divebook.execution.raised import trace_of
 from divebook.execution.recorder import Recorder
 from divebook.execution.step_run import Services, StepRun
-from divebook.execution.strands import Strands, Suspended, after_start
+from divebook.execution.strands import GoesOnElsewhere, Strands, Suspended, after_start
 from divebook.workflow.definition import Workflow
 
 MICROSECONDS = 1_000_000
@@ -243,6 +243,8 @@ class Runner:
             try:
                 outcome = await run.run()
                 self._recorder.once.require_agreement(instruction.path)
+            except GoesOnElsewhere as left:
+                return self._leave(run, instruction.path, left)
             except Suspended:
                 if self.journal.state.paths[instruction.path].woken == woken:
                     return False
@@ -254,6 +256,13 @@ class Runner:
             else:
                 self._complete(run, instruction.path, outcome)
                 return True
+
+    def _leave(self, run: StepRun, path: str, left: GoesOnElsewhere) -> bool:
+        """End the execution here, all in one commit: its successor has begun."""
+        self.journal.record(catalog.StepCompleted(f"goes on as {left.successor}"), path, run.step.name)
+        self.journal.record(catalog.PathCompleted(run.step.name), path)
+        self.journal.record(catalog.ExecutionContinuedAsNew(left.successor, left.reason, left.inputs))
+        return False
 
     def _give_up(self, run: StepRun, path: str, error: Exception) -> bool:
         """Go on where the failure is caught, or let the path fail; return whether it goes on."""

@@ -8,8 +8,9 @@ with `Suspended`: the path needs no task while it waits.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 import anyio.lowlevel
 
@@ -18,6 +19,14 @@ STARTS_A_TURN = 32
 
 class Suspended(BaseException):
     """Unwinds a step that cannot go on before something comes from outside."""
+
+
+class GoesOnElsewhere(Suspended):
+    """Unwinds a step whose execution goes on as another one."""
+
+    def __init__(self, successor: str, reason: str, inputs: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.successor, self.reason, self.inputs = successor, reason, inputs
 
 
 async def after_start(number: int) -> None:

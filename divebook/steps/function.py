@@ -7,14 +7,14 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NoReturn
 
 import anyio
 
 from divebook.errors import ApprovalDeniedError, DefinitionError, NotFoundError, OperationError, Problem, StepError
 from divebook.events import catalog
 from divebook.events.recorded import opened
-from divebook.execution.children import DriveChild
+from divebook.execution.children import BeginSuccessor, DriveChild
 from divebook.execution.context import STRAND, StepContext
 from divebook.execution.iterations import THROUGH, Outcome
 from divebook.execution.raised import as_recorded
@@ -52,8 +52,11 @@ class WorkflowContext:
     again. Calls get their place in the order in which they are made, not in which they end.
     """
 
-    def __init__(self, context: StepContext, drive_child: DriveChild, ask_agent: AskAgent) -> None:
+    def __init__(
+        self, context: StepContext, drive_child: DriveChild, ask_agent: AskAgent, begin_successor: BeginSuccessor
+    ) -> None:
         self._context, self._drive_child, self._ask_agent = context, drive_child, ask_agent
+        self._begin_successor = begin_successor
         self._calls: Counter[str] = Counter()
         self.tasks = Tasks(context.strands())
 
@@ -232,6 +235,36 @@ class WorkflowContext:
             child = await self._context.child(workflow, given, self._drive_child, key=self._next_key())
         return dict(opened(child["outputs"]))
 
+    async def continue_as_new(
+        self, inputs: Mapping[str, Any] | None = None, *, reason: str = "manual_request"
+    ) -> NoReturn:
+        """Let this execution end here and go on as a new one of the same workflow, with a fresh and short log.
+
+        For workflows that run for ever: what a log holds is read and folded whenever it is taken up.
+
+        Parameters
+        ----------
+        inputs
+            What differs from the inputs of this execution; whatever the new one needs to know must be among them.
+        reason
+            Recorded, for people.
+
+        Raises
+        ------
+        StepError
+            Another execution waits for this one.
+
+        Examples
+        --------
+        ::
+
+            if handled == 1000:
+                await ctx.continue_as_new({"since": last_seen})
+        """
+        self.tasks.require_place("ctx.continue_as_new()")
+        given = self._context.storable({**self._context.inputs, **(inputs or {})}, "inputs")
+        await self._context.go_on_as_new(given, reason, self._begin_successor)
+
     def agent(self, name: str) -> AgentOfContext:
         """Return an agent of the environment; ``await ctx.agent("critic").run("Is this good? ...")`` asks it."""
         return AgentOfContext(name, self._ask)
@@ -280,15 +313,15 @@ class WorkflowContext:
 class FunctionStep:
     """Carries out function steps."""
 
-    def __init__(self, drive_child: DriveChild, ask_agent: AskAgent) -> None:
-        self._drive_child, self._ask_agent = drive_child, ask_agent
+    def __init__(self, drive_child: DriveChild, ask_agent: AskAgent, begin_successor: BeginSuccessor) -> None:
+        self._means = (drive_child, ask_agent, begin_successor)
 
     async def __call__(self, context: StepContext) -> Outcome:
         """Run the workflow function; what it returns is the step's value."""
         name = context.workflow.name
         if name not in WORKFLOW_FUNCTIONS:
             raise NotFoundError("workflow function", name, WORKFLOW_FUNCTIONS, missing_function(name))
-        workflow_context = WorkflowContext(context, self._drive_child, self._ask_agent)
+        workflow_context = WorkflowContext(context, *self._means)
         token = CURRENT.set(workflow_context)
         try:
             value = await WORKFLOW_FUNCTIONS[name].function(workflow_context, **opened(dict(context.inputs)))
