@@ -25,12 +25,38 @@ def require():
     return check
 
 
+_MADE_AT_IMPORT = {}
+"""By module of tests, what its decorators registered when it was imported: contents for each of `_REGISTRIES`."""
+_REGISTRIES = (WORKFLOW_FUNCTIONS, REGISTERED)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    """Keep what a module registers at import for its own tests, so that no other module's tests see it."""
+    before = [dict(registry) for registry in _REGISTRIES]
+    report = yield
+    made = [
+        {name: entry for name, entry in registry.items() if known.get(name) is not entry}
+        for registry, known in zip(_REGISTRIES, before, strict=True)
+    ]
+    if any(made):
+        _MADE_AT_IMPORT[collector.nodeid] = made
+    _restore(before)
+    return report
+
+
 @pytest.fixture(autouse=True)
-def _functions_of_this_test():
+def _functions_of_this_test(request):
     """Forget the workflows and actions that a test, or an example of the documentation, has made by decorators."""
-    registries = (WORKFLOW_FUNCTIONS, REGISTERED)
-    known = [dict(registry) for registry in registries]
+    before = [dict(registry) for registry in _REGISTRIES]
+    own = _MADE_AT_IMPORT.get(request.node.nodeid.partition("::")[0], ({}, {}))
+    for registry, made in zip(_REGISTRIES, own, strict=True):
+        registry.update(made)
     yield
-    for registry, before in zip(registries, known, strict=True):
+    _restore(before)
+
+
+def _restore(before):
+    for registry, known in zip(_REGISTRIES, before, strict=True):
         registry.clear()
-        registry.update(before)
+        registry.update(known)

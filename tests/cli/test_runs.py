@@ -127,7 +127,7 @@ def test_an_unknown_id_is_refused_with_what_to_do_next(divebook, history):
 def test_what_has_ended_cannot_be_cancelled(divebook, history):
     result = divebook("cancel", history[0])
     assert result.exit_code == 2
-    assert "is completed already" in result.stderr
+    assert "is already completed; there is nothing to cancel" in result.stderr
 
 
 def test_what_has_completed_cannot_be_resumed(divebook, history):

@@ -36,7 +36,7 @@ def test_results_are_bound_to_their_name_and_reach_later_steps():
 
 def test_a_method_may_be_called_on_a_part():
     ask = call("set_interrupt", "timeout", "q")
-    assert keys({"result.id": "q"}, call("clone", on="env.interrupt"), CREATE, ask) == []
+    assert keys({"result.id": "q"}, call("to_dict", on="env.interrupt"), CREATE, ask) == []
 
 
 def test_parts_of_the_origin_may_be_given():
