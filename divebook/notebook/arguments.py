@@ -1,21 +1,22 @@
-"""The line of a magic: words, options, and ``key=value`` whose values are YAML or ``$name`` of a kernel variable."""
+"""The line of a magic: words, options, and ``key=value`` whose values are YAML, or ``$expression`` in Python."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from IPython.core.error import UsageError
 
 from divebook.errors import DefinitionError, nearest
+from divebook.notebook.expressions import Names, as_word, expression_end, is_expression, refuse_inside
+from divebook.text.shown import one_line
 from divebook.workflow.yaml_value import BRACKETS, QUOTES, value_typed
 
 _KEY = re.compile(r"([^\W\d][\w.-]*)=")
-_LONG_KEY = re.compile(r"([^\W\d][\w.:-]*)=")
-"""Also the second question of a step, ``step:2=``."""
-_VARIABLE = re.compile(r"\$([^\W\d]\w*)")
+_LONG_KEY = re.compile(r"(?:--)?[^\W\d][\w.:-]*=")
+"""Also the second question of a step, ``step:2=``, and an option."""
 REPEATED = ("answer",)
 """Options that may be given several times: their values are joined by line breaks."""
 _TEXT_TYPES = ("string", "str", "text")
@@ -30,6 +31,10 @@ class Arguments:
     """Values as they were written."""
     options: Mapping[str, str] = field(default_factory=dict)
     """By long name; a flag has the value ``""``."""
+    data: Mapping[int, Any] = field(default_factory=dict)
+    """By position: the values of words that were written as ``$expression``, and are no texts."""
+    names: Names = Names()
+    """What expressions may use."""
 
     def has(self, flag: str) -> bool:
         """Return whether a flag was given."""
@@ -44,7 +49,7 @@ class Arguments:
 
 
 def split(line: str) -> list[str]:
-    """Return the words of a line; quotes and brackets keep a word together where YAML would.
+    """Return the words of a line; quotes and brackets keep a word together where YAML would, or Python after a ``$``.
 
     A quote counts only at the beginning of a word or value, so that ``name=O'Brien`` is one word.
 
@@ -65,6 +70,8 @@ def split(line: str) -> list[str]:
 def _word_end(line: str, start: int) -> int:
     key = _LONG_KEY.match(line, start)
     position = key.end() if key else start
+    if is_expression(line[position:]):
+        return expression_end(line, position)
     if position < len(line) and line[position] in QUOTES:
         return _quote_end(line, position)
     if position < len(line) and line[position] in BRACKETS:
@@ -105,7 +112,15 @@ def _bracket_end(line: str, start: int) -> int:
     raise UsageError(f"{expected[-1]} is missing at the end of {line[start : start + 20]!r}")
 
 
-def parse(words: Iterable[str], flags: Mapping[str, str], valued: Mapping[str, str], *, inputs: bool) -> Arguments:
+def parse(
+    words: Iterable[str],
+    flags: Mapping[str, str],
+    valued: Mapping[str, str],
+    *,
+    inputs: bool,
+    names: Names | None = None,
+    data_word: int | None = None,
+) -> Arguments:
     """Sort words into options, inputs and the rest.
 
     Parameters
@@ -114,24 +129,42 @@ def parse(words: Iterable[str], flags: Mapping[str, str], valued: Mapping[str, s
         Long names of the options without and with a value, by every spelling: ``{"-b": "background"}``.
     inputs
         Whether ``key=value`` is allowed.
+    names
+        What expressions may use; None leaves them as they are written.
+    data_word
+        The position of the word that may be any value.
     """
     plain: list[str] = []
     given: dict[str, str] = {}
     options: dict[str, str] = {}
+    data: dict[int, Any] = {}
     remaining = iter(words)
     for word in remaining:
         key = _KEY.match(word)
         spelled, equals, value = word.partition("=")
         if word.startswith("-") and word != "-":
-            name, found = _option(spelled, value if equals else None, remaining, flags, valued)
+            name, written = _option(spelled, value if equals else None, remaining, flags, valued)
+            found = _text(f"option {spelled}", written, names)
             options[name] = f"{options[name]}\n{found}" if name in REPEATED and name in options else found
         elif key and inputs:
             if key[1] in given:
                 raise UsageError(f"input {key[1]!r} is given twice")
             given[key[1]] = word[key.end() :]
+        elif names is not None and len(plain) == data_word and is_expression(word):
+            data[len(plain)] = names.value(word, word)
+            plain.append(word)
         else:
-            plain.append(_unquoted(word))
-    return Arguments(tuple(plain), given, options)
+            plain.append(_text(one_line(word, 40), word, names))
+    return Arguments(tuple(plain), given, options, data, names or Names())
+
+
+def _text(what: str, written: str, names: Names | None) -> str:
+    """Return a word without its quotes, or what its expression stands for."""
+    if names is not None and is_expression(written):
+        return as_word(what, written, names.value(what, written))
+    if names is not None:
+        refuse_inside(what, written)
+    return _unquoted(written)
 
 
 def _option(
@@ -147,11 +180,11 @@ def _option(
     found = value if value is not None else next(iter(remaining), None)
     if found is None:
         raise UsageError(f"option {spelled} needs a value")
-    return valued[spelled], _unquoted(found)
+    return valued[spelled], found
 
 
 def _unquoted(word: str) -> str:
-    return str(value_typed(word)) if word[:1] in QUOTES else word
+    return str(value_typed(word)) if word.startswith(tuple(QUOTES)) else word
 
 
 def values(
@@ -171,26 +204,19 @@ def values(
     own
         Which of them are worth suggesting; all, if None.
     """
-    suggested = tuple(variables if own is None else own)
-    return {name: _value(name, text, types.get(name), variables, suggested) for name, text in written.items()}
+    names = Names(variables, None if own is None else tuple(own))
+    return {name: _value(name, text, types.get(name), names) for name, text in written.items()}
 
 
-def _value(name: str, text: str, declared: str | None, variables: Mapping[str, Any], own: Sequence[str]) -> Any:
-    reference = _VARIABLE.fullmatch(text)
-    if reference:
-        return _variable(name, reference[1], variables, own)
+def _value(name: str, text: str, declared: str | None, names: Names) -> Any:
+    what = f"input {name!r}"
+    if is_expression(text):
+        return names.value(what, text)
+    refuse_inside(what, text)
     if (declared or "").lower() in _TEXT_TYPES and text[:1] not in {*QUOTES, *BRACKETS}:
         return text
     try:
         return value_typed(text)
     except DefinitionError as error:
         problem = error.problems[0]
-        raise UsageError(f"input {name!r}: {problem.message} in {text!r}") from None
-
-
-def _variable(name: str, variable: str, variables: Mapping[str, Any], own: Sequence[str]) -> Any:
-    if variable not in variables:
-        close = nearest(variable, (known for known in own if not known.startswith("_")))
-        advice = f"did you mean ${close}?" if close else "define it in a cell, or quote the value if it is text"
-        raise UsageError(f"input {name!r}: there is no variable {variable!r} ({advice})")
-    return variables[variable]
+        raise UsageError(f"{what}: {problem.message} in {text!r}") from None

@@ -11,6 +11,7 @@ from IPython.core.error import UsageError
 from divebook.errors import nearest
 from divebook.notebook.arguments import parse, split
 from divebook.notebook.cards import problem_text
+from divebook.notebook.expressions import Names
 from divebook.notebook.session import Change
 from divebook.workflow.definition import Definitions, Dialect
 from divebook.workflow.reader import Body, read_definitions
@@ -49,9 +50,9 @@ class Cell:
         return [""] * self.lines_above + self.text.splitlines()
 
 
-def parse_cell(line: str, text: str, lines_above: int = 1) -> Cell:
+def parse_cell(line: str, text: str, lines_above: int = 1, scope: Names | None = None) -> Cell:
     """Return the cell that a first line (without ``%%dive``) and a body make; UsageError if the line is wrong."""
-    arguments = parse(split(line), {}, {"--dialect": "dialect"}, inputs=False)
+    arguments = parse(split(line), {}, {"--dialect": "dialect"}, inputs=False, names=scope)
     dialect = arguments.options.get("dialect", "divebook")
     if dialect not in DIALECTS:
         raise UsageError(f"unknown dialect {dialect!r}; one of {', '.join(DIALECTS)}")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from IPython.core.error import UsageError
-from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
+from IPython.core.magic import Magics, line_cell_magic, magics_class, needs_local_scope, no_var_expand
 
 from divebook.errors import nearest
 from divebook.notebook.awaiting import AWAIT
@@ -22,6 +22,7 @@ from divebook.notebook.verdict import at_once, checked, finish_in_cell, in_backg
 
 if TYPE_CHECKING:
     from divebook.notebook.arguments import Arguments
+    from divebook.notebook.expressions import Names
     from divebook.notebook.run import Run
     from divebook.notebook.saved import SavedNotebook, SavedRun
     from divebook.notebook.session import Session
@@ -46,6 +47,8 @@ class Command:
     valued: Mapping[str, str] = field(default_factory=dict)
     inputs: bool = False
     most_words: int = 0
+    data_word: int | None = None
+    """The position of the word that may be any value."""
 
     @property
     def help(self) -> str:
@@ -58,23 +61,32 @@ class DiveMagics(Magics):
     """Magics of one shell."""
 
     @no_var_expand
+    @needs_local_scope
     @line_cell_magic
-    def dive(self, line: str, cell: str | None = None) -> Result:
+    def dive(self, line: str, cell: str | None = None, local_ns: Mapping[str, Any] | None = None) -> Result:
         """Define and run workflows; ``%dive help`` lists what can be done."""
         from divebook.notebook.cards import located, short_errors
 
         if cell is not None:
-            self._define(line, cell)
+            self._define(line, cell, self._names(local_ns))
             return None
         with short_errors(), located(line_in_cell(self.shell)):
-            return self._command(line)
+            return self._command(line, self._names(local_ns))
 
-    def _define(self, line: str, cell: str) -> None:
+    def _names(self, local: Mapping[str, Any] | None) -> Names:
+        """Return the names of the place that a line stands in, a function's own among them."""
+        from divebook.notebook.expressions import Names
+
+        if self.shell is None:
+            return Names()
+        return Names({**self.shell.user_ns, **(local or {})}, tuple(own_variables(self.shell)))
+
+    def _define(self, line: str, cell: str, names: Names) -> None:
         from divebook.notebook.cards import short_errors
         from divebook.notebook.cell import confirmation, parse_cell
         from divebook.notebook.recovery import lines_after_defining
 
-        parsed = parse_cell(line, cell, self._lines_above(cell))
+        parsed = parse_cell(line, cell, self._lines_above(cell), names)
         with short_errors(parsed.lines):
             definitions = parsed.read()
         with short_errors(parsed.lines, definitions.positions):
@@ -90,7 +102,7 @@ class DiveMagics(Magics):
         is_this_cell = written.lstrip().startswith("%%dive") and written.rstrip().endswith(text.rstrip())
         return 1 + (written.count("\n", 0, blank) if is_this_cell else 0)
 
-    def _command(self, line: str) -> Result:
+    def _command(self, line: str, names: Names) -> Result:
         from divebook.notebook.arguments import parse, split
 
         words = split(line)
@@ -100,7 +112,9 @@ class DiveMagics(Magics):
         if not HELP_OPTIONS.isdisjoint(rest):
             _print_help(name)
             return at_once(None) if awaited else None
-        arguments = parse(rest, command.flags, command.valued, inputs=command.inputs)
+        arguments = parse(
+            rest, command.flags, command.valued, inputs=command.inputs, names=names, data_word=command.data_word
+        )
         _check_words(name, command, arguments)
         if command.method not in _FINISHED:
             return command.method(self, arguments)
@@ -127,7 +141,7 @@ class DiveMagics(Magics):
 
         NAME           the workflow; without it, the one that was defined last
         KEY=VALUE      an input, in YAML: n=3  names=[a, b]  title='two words'
-        KEY=$NAME      an input whose value is a variable of the kernel
+        KEY=$NAME      an input whose value is a variable of the kernel, or an expression: n=$df.head(2)
         --background   return at once; `await run` or `run.wait()` wait for the end
         --no-check     let the cell succeed although the run fails or is cancelled
         --strict       fail the cell also if the run has to wait for an answer or a signal
@@ -149,8 +163,7 @@ class DiveMagics(Magics):
 
         workflow = self._session.workflow(arguments.words[0] if arguments.words else None)
         types = {definition.name: definition.type for definition in workflow.inputs}
-        variables = {} if self.shell is None else self.shell.user_ns
-        given = values(arguments.inputs, types, variables, [*own_variables(self.shell)])
+        given = values(arguments.inputs, types, arguments.names.variables, arguments.names.own)
         options: dict[str, Any] = {name: arguments.options.get(name) for name in ("store", "durability", "model")}
         options |= _spared(arguments)
         place = self._session.ordinals.next(present_front_end(self.shell), workflow.name)
@@ -230,7 +243,11 @@ class DiveMagics(Magics):
         if len(arguments.words) != 2:
             raise UsageError("%dive answer needs the id of a question and an answer; %dive inbox lists the questions")
         (name, response), options = arguments.words, arguments.options
-        given = typed_answer(response, options.get("as"), options.get("result"))
+        given = arguments.data.get(1, response)
+        if isinstance(given, str):
+            given = typed_answer(given, options.get("as"), options.get("result"))
+        elif "as" in options or "result" in options:
+            raise UsageError(f"{response} is a {type(given).__name__} already; --as and --result are for texts")
         return self._session.answer(name, given, by=options.get("by"), store=options.get("store"))
 
     def signal(self, arguments: Arguments) -> Run:
@@ -251,7 +268,7 @@ class DiveMagics(Magics):
         if len(arguments.words) not in (2, 3):
             raise UsageError("%dive signal needs the id of an execution, the name of a signal, and perhaps a payload")
         execution_id, name, *payload = arguments.words
-        given = value_typed(payload[0]) if payload else None
+        given = arguments.data.get(2, value_typed(payload[0]) if payload else None)
         options = arguments.options
         return self._session.signal(execution_id, name, given, by=options.get("by"), store=options.get("store"))
 
@@ -386,8 +403,12 @@ COMMANDS: dict[str, Command] = {
     "resume": Command("resume ID [--background]", DiveMagics.resume, _FLAGS, _SPARING, most_words=1),
     "recover": Command("recover [ID] [--all]", DiveMagics.recover, {"--all": "all"}, _STORE, most_words=1),
     "inbox": Command("inbox", DiveMagics.inbox, {}, _STORE),
-    "answer": Command("answer QUESTION ANSWER [--background]", DiveMagics.answer, _FLAGS, _ANSWERING, most_words=2),
-    "signal": Command("signal ID NAME [PAYLOAD] [--background]", DiveMagics.signal, _FLAGS, _SENDING, most_words=3),
+    "answer": Command(
+        "answer QUESTION ANSWER [--background]", DiveMagics.answer, _FLAGS, _ANSWERING, most_words=2, data_word=1
+    ),
+    "signal": Command(
+        "signal ID NAME [PAYLOAD] [--background]", DiveMagics.signal, _FLAGS, _SENDING, most_words=3, data_word=2
+    ),
     "cancel": Command("cancel ID", DiveMagics.cancel, {}, _STORE, most_words=1),
     "list": Command("list", DiveMagics.list),
     "help": Command("help [COMMAND]", DiveMagics.help, most_words=1),
