@@ -75,7 +75,7 @@ class Subject:
         handlers: dict[str, Handler] = {
             "action": self.world.action,
             "wait": wait_step,
-            "function": FunctionStep(no_child),
+            "function": FunctionStep(no_child, no_child, no_child),
         }
 
         def never_expires(_execution_id: str, interrupt_id: str) -> None:
