@@ -149,7 +149,8 @@ class Expected:
 def comparable(state: ExecutionState) -> dict[str, Any]:
     """Return what must be the same however often, and wherever, a run was disturbed.
 
-    Which path goes on after a join, and so the ids of paths behind it, may depend on which path branched first.
+    Which path goes on after a join, and so the ids of paths behind it, may depend on which path branched first; which
+    of the items side by side is the first to fail for good, on which was faster.
     """
     paths = state.paths.values()
     visits = Counter({step: 0 for path in paths for step in path.visits})
@@ -157,12 +158,20 @@ def comparable(state: ExecutionState) -> dict[str, Any]:
         visits.update(path.visits)
     return {
         "status": state.status,
-        "outputs": dict(state.outputs),
-        "variables": dict(sorted(state.variables.items())),
+        "outputs": {name: _of_any_item(value) for name, value in state.outputs.items()},
+        "variables": {name: _of_any_item(value) for name, value in sorted(state.variables.items())},
         "paths": sorted(path.status for path in paths),
         "texts": sorted({item for path in paths for item in path.step_outputs.items()}),
         "visits": sorted(visits.items()),
     }
+
+
+def _of_any_item(value: Any) -> Any:
+    """Return a failure that was caught as one of no item in particular; any other value as it is."""
+    if not isinstance(value, dict) or "iteration" not in value:
+        return value
+    message = value["message"].removeprefix(f"item {value['iteration']}: ")
+    return {**value, "message": message, "iteration": None, "item": None}
 
 
 @contextmanager
