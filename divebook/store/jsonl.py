@@ -202,11 +202,15 @@ def _check_follows(event: Event, before: list[Event], place: str) -> None:
 
 
 def _renamed(events: list[Event]) -> list[Event]:
-    """Return a log under a new id; its questions keep theirs, which in logs without a seed are made of the old id."""
+    """Return a log under a new id; its questions keep theirs, which in logs without a seed are made of the old id.
+
+    Its start key stays with the original: it is one execution's alone.
+    """
     execution_id = type_id("exec", time.time_ns() // 1_000_000, secrets.randbits(74))
     opening = events[0].data if events else None
-    if isinstance(opening, ExecutionStarted) and opening.seed is None:
-        events = [replace(events[0], data=replace(opening, seed=events[0].execution_id)), *events[1:]]
+    if isinstance(opening, ExecutionStarted):
+        seed = opening.seed or events[0].execution_id
+        events = [replace(events[0], data=replace(opening, seed=seed, key=None)), *events[1:]]
     return [
         replace(
             event,

@@ -7,6 +7,7 @@ import pytest
 from divebook import Environment, MemoryStore, SqliteStore, Step, Workflow
 from divebook.errors import StartKeyTakenError
 from divebook.steps.actions import Action
+from divebook.store import jsonl
 from tests.execution.worlds import Calls, environment
 
 NOTING = Workflow("w", [Step("a", action="note", parameters={"value": 1})])
@@ -46,6 +47,15 @@ def test_starts_at_once_from_two_processes_are_one(tmp_path):
         if execution.was_driven:
             execution.wait(20)
     assert calls == [1]
+
+
+def test_a_copy_leaves_the_key_to_its_original(tmp_path):
+    world = environment(NOTING, actions=[Calls().action()])
+    original = world.start("w", key="order 7").wait(20)
+    jsonl.export(world.store, original.id, tmp_path / "w.jsonl")
+    copy = jsonl.import_(tmp_path / "w.jsonl", world.store, rename=True)
+    assert world.store.record(copy).key is None
+    assert world.start("w", key="order 7") == original
 
 
 def test_a_key_holds_on_the_engines_own_thread_as_well():
