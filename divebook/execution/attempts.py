@@ -48,14 +48,20 @@ async def retried(
     item = place.iteration_index if key is None else key
     while True:
         failures, delay = _failures(recorder, place, item)
-        if failures and delay > 0:
-            name = f"retry-{failures}" if key is None else f"{key}-retry-{failures}"
-            await recorder.signals.sleep(place._replace(key=name), delay)
+        if failures:
+            with recorder.waits.strands[place.path].before_attempt():
+                await _pause(recorder, place, key, failures, delay)
         try:
             return await make(failures)
         except Exception as error:
             if not _will_try_again(recorder, place, policy, error, key):
                 raise
+
+
+async def _pause(recorder: Recorder, place: Place, key: str | None, failures: int, seconds: float) -> None:
+    if seconds > 0:
+        name = f"retry-{failures}" if key is None else f"{key}-retry-{failures}"
+        await recorder.signals.sleep(place._replace(key=name), seconds)
 
 
 def _failures(recorder: Recorder, place: Place, item: int | str | None) -> tuple[int, float]:

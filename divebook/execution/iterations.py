@@ -83,8 +83,8 @@ class Iterations:
     async def _run_parallel(self, run_item: RunItem) -> None:
         """Run items side by side; one that has to wait for an answer does not hold up the others.
 
-        After a failure that ends the step no further item begins, and those under way are let end: what they have
-        called, and paid for, is kept for whoever resumes.
+        After a failure that ends the step no further item or attempt begins, and those under way are let end: what they
+        have called, and paid for, is kept for whoever resumes.
         """
         left = deque(index for index in range(len(self._items)) if index not in self._opened.iterations)
         suspended: list[Suspended] = []
@@ -103,6 +103,7 @@ class Iterations:
                             raise
                         failed.append(error)
                         left.clear()
+                        self._strands.end()
 
         workers = min(self._each.parallel, len(left))
         with self._strands.side_by_side(workers) as strand:

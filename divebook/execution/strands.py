@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
+import anyio
 import anyio.lowlevel
 
 STARTS_A_TURN = 32
@@ -45,6 +46,37 @@ class Strands:
     def __init__(self) -> None:
         self.running = 1
         self._parked: dict[asyncio.Future[bool], Callable[[], bool]] = {}
+        self._pauses: set[anyio.CancelScope] = set()
+        self._are_ending = False
+
+    @contextmanager
+    def before_attempt(self) -> Iterator[None]:
+        """Let a strand pause in the block before it tries something again.
+
+        Raises
+        ------
+        Suspended
+            Nothing is to be tried again, also where that is said only during the pause.
+        """
+        if self._are_ending:
+            raise Suspended
+        with anyio.CancelScope() as pause:
+            self._pauses.add(pause)
+            try:
+                yield
+            finally:
+                self._pauses.discard(pause)
+        if self._are_ending:
+            raise Suspended
+
+    def end(self) -> None:
+        """Let no strand try anything again: the step has failed (test_a_path_whose_failure_is_caught_sleeps_no_longer).
+
+        What is under way comes to its end.
+        """
+        self._are_ending = True
+        for pause in self._pauses:
+            pause.cancel()
 
     @contextmanager
     def side_by_side(self, count: int) -> Iterator[Callable[[], AbstractContextManager[None]]]:
