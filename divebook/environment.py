@@ -178,7 +178,7 @@ class Environment(Holdings):
             condition_holds,
             items_of,
             control.store.inbox,
-            control.claim_expired,
+            control.answering.claim_expired,
             control.texts,
             self._compute,
         )
@@ -376,7 +376,7 @@ class Environment(Holdings):
         KeptError
             The answer is kept, and the execution cannot go on in this process.
         """
-        return self._handle(self._control.answer(interrupt_id, response, execution_id, by))
+        return self._handle(self._control.answering.answer(interrupt_id, response, execution_id, by))
 
     def signal(self, execution_id: str, name: str, payload: Any = None, by: str | None = None) -> Execution:
         """Send a signal to an execution; it is kept until a step takes it.
@@ -395,15 +395,15 @@ class Environment(Holdings):
         ExecutionError
             The execution has ended.
         """
-        return self._handle(self._control.signal(execution_id, name, payload, by))
+        return self._handle(self._control.answering.signal(execution_id, name, payload, by))
 
     def question(self, interrupt_id: str, execution_id: str | None = None) -> Question:
         """Return a question, answered or not, of an execution that has not ended; raises `NotFoundError`."""
-        return self._control.question(interrupt_id, execution_id)
+        return self._control.answering.question(interrupt_id, execution_id)
 
     def interrupts(self) -> list[tuple[str, Question]]:
         """Return every question that waits for an answer, with the id of its execution, newest execution first."""
-        return self._control.questions()
+        return self._control.answering.questions()
 
     def execution(self, execution_id: str) -> Execution:
         """Return an execution, live or past; the beginning of an id is enough where it is unique."""

@@ -28,7 +28,7 @@ from divebook.engine.state import ExecutionState
 from divebook.errors import StoreError
 from divebook.events import Event
 from divebook.events.recorded import opened
-from divebook.execution.control import folded
+from divebook.execution.register import folded
 from divebook.questions import Question
 from divebook.store import EventStore, ExecutionRecord
 

@@ -7,11 +7,8 @@ Whoever wants to change one acquires its lease first and looks at it then: what 
 from __future__ import annotations
 
 import asyncio
-import getpass
 import logging
-import socket
-import weakref
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Mapping
 from concurrent.futures import wait
 from contextlib import suppress
 from dataclasses import replace
@@ -19,44 +16,29 @@ from typing import Any, TypeAlias
 
 from divebook.bounds import Bounds
 from divebook.engine.ahead import steps_ahead
-from divebook.engine.checkpoint import load_state
-from divebook.engine.evolve import fold
-from divebook.engine.inbox import ANSWER, EXPIRED, SIGNAL, answer_payload, facts_of, signal_payload
+from divebook.engine.inbox import facts_of
 from divebook.engine.instructions import Fact
 from divebook.engine.lifecycle import FINAL
 from divebook.engine.state import WAITING, ExecutionState
 from divebook.errors import (
-    CorruptStoreError,
-    DefinitionError,
     DivebookError,
     ExecutionError,
     ExecutionNotFoundError,
-    InterruptError,
-    KeptError,
     LeaseHeldError,
-    NewerStoreError,
-    NotFoundError,
-    SetupError,
-    StoreError,
 )
 from divebook.events import catalog
-from divebook.events.codec import storable
+from divebook.execution.answering import Answering
 from divebook.execution.children import running_children
 from divebook.execution.clock import MICROSECONDS, Chance, Clock, Ids
-from divebook.execution.definitions import recorded_workflow, workflow_in
 from divebook.execution.driver import Driver, Means
 from divebook.execution.engine_thread import ENGINE, STOP_SECONDS
 from divebook.execution.leases import HANDS
 from divebook.execution.patience import until_written
-from divebook.execution.schemas import FITTING
+from divebook.execution.register import Register
 from divebook.execution.step_run import Services
 from divebook.execution.streaming import TextStreams
-from divebook.questions import Question, checked_answer
-from divebook.questions.kinds import PENDING
-from divebook.questions.wording import EXPIRED_ALREADY, address_of, already_answered
 from divebook.store import EventStore, ExecutionRecord, Lease
 from divebook.store.durability import Durability
-from divebook.store.messages import Message
 from divebook.workflow.definition import Workflow
 
 CANCELLED = "cancelled by a person"
@@ -90,8 +72,9 @@ class Control:
     ) -> None:
         self.store, self.clock, self.chance = store, clock, chance
         self._check = check
-        self._known: weakref.WeakValueDictionary[str, Driver] = weakref.WeakValueDictionary()
-        """Those that are driven here, which the engine holds on to, and those that somebody still looks at."""
+        self._register = Register(store)
+        self.answering = Answering(self._register, self.go_on, clock, chance)
+        """Takes answers and signals."""
         self._alarms: dict[str, asyncio.Future[None]] = {}
         self.texts = TextStreams()
         """What models write in these executions."""
@@ -111,14 +94,14 @@ class Control:
         driver = Driver(workflow, ExecutionState(execution_id), self.store)
         driver.opening = replace(opening, seed=opening.seed or f"{self.chance.bits(SEED_BITS):0{SEED_BITS // 4}x}")
         driver.durability = durability
-        self._known[execution_id] = driver
+        self._register.enter(driver)
         return driver
 
     def start(self, driver: Driver) -> None:
         """Begin a pending execution; return once its beginning is in the store, where everybody finds it."""
         if driver.opening is None or driver.was_driven:
             raise ExecutionError(f"execution {driver.id} is {driver.status}; only a pending one can be started")
-        self._known[driver.id] = driver
+        self._register.enter(driver)
         begun = ENGINE.call(lambda: driver.begin(self._means))
         if not ENGINE.is_current():
             begun.result()
@@ -131,45 +114,18 @@ class Control:
     ) -> None:
         """Drive an execution on."""
         resumed = catalog.ExecutionResumed(driver.status, bounds, recovery)
-        self._known[driver.id] = driver
+        self._register.enter(driver)
         ENGINE.call(lambda: driver.go_on(self._means, resumed, lease))
 
     def find(self, execution_id: str) -> Driver:
         """Return an execution, live or past; the beginning of an id is enough where it is unique."""
-        known = self._known.get(execution_id)
-        if known is None:
-            execution_id = self.store.resolve(execution_id)
-            known = self._known.get(execution_id)
-        try:
-            return self._known.setdefault(execution_id, self.load(execution_id)) if known is None else known.refresh()
-        except (CorruptStoreError, NewerStoreError):
-            return self._sound_part(execution_id)
-
-    def load(self, execution_id: str) -> Driver:
-        """Return an execution as the store has it."""
-        workflow = recorded_workflow(execution_id, self.store)
-        driver = Driver(workflow, folded(self.store, execution_id), self.store)
-        driver.durability = self.store.record(execution_id).durability
-        return driver
-
-    def _sound_part(self, execution_id: str) -> Driver:
-        """Return what the sound beginning of a damaged log says."""
-        events, damage = self.store.read_sound(execution_id)
-        if not events or damage is None:
-            raise damage or CorruptStoreError(f"execution {execution_id} has no event that can be read")
-        driver = Driver(workflow_in(execution_id, events), fold(execution_id, events), self.store)
-        driver.damage = damage
-        return driver
-
-    def live(self) -> list[Driver]:
-        """Return the executions that this process drives now."""
-        return [driver for driver in list(self._known.values()) if driver.is_live]
+        return self._register.find(execution_id)
 
     # --- resuming --------------------------------------------------------------------------------------------------
 
     def resume(self, execution_id: str, bounds: Bounds | None = None, recovery: int | None = None) -> Driver:
         """Take an execution up again where its log ends; see `Environment.resume`."""
-        driver = self.find(execution_id)
+        driver = self._register.find(execution_id)
         if driver.is_live:
             raise ExecutionError(f"execution {driver.id} is running in this process already; wait for it or cancel it")
         _refuse_completed(driver)
@@ -236,7 +192,7 @@ class Control:
         while (left := due - self.clock.now()) > 0:
             await self.clock.sleep(left / MICROSECONDS)
         if not self.store.closed:
-            driver = self.find(execution_id)
+            driver = self._register.find(execution_id)
             if not driver.looks_again and driver.state.wake_at == due:
                 await until_written(lambda: self.go_on(driver))
 
@@ -244,19 +200,17 @@ class Control:
         """Send word to the execution that started one, and cancel those that it started itself."""
         for child in running_children(driver.state):
             with suppress(DivebookError):  # it ends at this moment, or never began
-                if self.find(child).state.parent == driver.id:  # a copy of its parent only waits for it
+                if self._register.find(child).state.parent == driver.id:  # a copy of its parent only waits for it
                     await until_written(lambda child=child: self.cancel(child, _orphaned(driver)))  # type: ignore[misc]
         if driver.state.parent is not None:
             await self._send_word(driver.state.parent, driver)
 
     async def _send_word(self, parent_id: str, child: Driver) -> None:
         try:
-            parent = self.find(parent_id)
+            parent = self._register.find(parent_id)
             if parent.state.is_over:
                 return
-            key = f"{child.id}/{child.state.last_sequence}"
-            payload = signal_payload(child.id, child.status)
-            await until_written(lambda: self.store.post(self._message(parent_id, SIGNAL, key, payload, child.id)))
+            await until_written(lambda: self.answering.send_word(parent_id, child))
             await until_written(lambda: self.go_on(parent))
         except DivebookError as error:  # without what it needs in this process it is taken up in another one
             _log.warning("execution %s waits for %s, which has ended, and cannot go on: %s", parent_id, child.id, error)
@@ -269,7 +223,7 @@ class Control:
         With `again` one that failed or was cancelled is taken up as well. Call it on the engine's loop.
         """
         try:
-            driver = self.find(child)
+            driver = self._register.find(child)
         except ExecutionNotFoundError:
             workflow, started, durability = opening()
             driver = self.create(workflow, started, durability, child)
@@ -280,121 +234,11 @@ class Control:
             await asyncio.shield(asyncio.wrap_future(driver.driving()))
         return driver.refresh().state
 
-    # --- questions -------------------------------------------------------------------------------------------------
-
-    def answer(
-        self, interrupt_id: str, response: Any, execution_id: str | None = None, by: str | None = None
-    ) -> Driver:
-        """Answer a question; see `Environment.answer`."""
-        driver, question = self._asked(interrupt_id, execution_id)
-        what, state = f"the answer to {address_of(driver.id, question)}", driver.state
-        if state.is_over and question.is_open:
-            raise InterruptError(question.id, f"execution {driver.id} is {driver.status}; resume it, and answer then")
-        is_unused = not question.is_open and state.interrupts[question.id].is_open
-        if is_unused and self._repeats(question, response) and self._go_on_with(what, driver).was_driven:
-            return driver  # who kept it died before it went on
-        checked = checked_answer(question, response, FITTING, self.clock.now())
-        author = by or this_person()
-        mine, kept = self._post(driver.id, ANSWER, question.id, answer_payload(checked, author), author)
-        if not mine:
-            raise _too_late(question, kept)
-        return self._go_on_with(what, driver, kept)
-
-    def _repeats(self, question: Question, response: Any) -> bool:
-        """Whether a response is the answer that a question has already."""
-        unanswered = question._replace(status=PENDING, expires_us=None)
-        try:
-            return bool(checked_answer(unanswered, response, FITTING, self.clock.now()) == question.response)
-        except InterruptError:
-            return False
-
-    def _go_on_with(self, what: str, driver: Driver, kept: Message | None = None) -> Driver:
-        """Let an execution go on with what was sent to it and is kept."""
-        try:
-            self.go_on(driver)
-        except (DefinitionError, NotFoundError, SetupError) as error:
-            raise KeptError(driver.id, what, error) from error
-        if kept is not None and driver.refresh().state.is_over and driver.state.taken < kept.number:
-            raise ExecutionError(f"execution {driver.id} has meanwhile ended as {driver.status}, without {what}")
-        return driver
-
-    def claim_expired(self, execution_id: str, interrupt_id: str) -> None:
-        """Claim a question whose time is up for nobody; the first claim of a question counts."""
-        payload = {EXPIRED: True}
-        self.store.post(self._message(execution_id, ANSWER, interrupt_id, payload, "clock"))
-
-    def signal(self, execution_id: str, name: str, payload: Any = None, by: str | None = None) -> Driver:
-        """Send a signal; see `Environment.signal`."""
-        if not name:
-            raise SetupError("a signal needs a name")
-        driver = self.find(execution_id)
-        if driver.state.is_over:
-            raise ExecutionError(f"execution {driver.id} is {driver.status}; nobody takes signals any more")
-        key = Ids(self.clock, self.chance).event(self.clock.now())
-        sent = signal_payload(name, storable(payload, "payload"))
-        _, kept = self._post(driver.id, SIGNAL, key, sent, by or this_person())
-        return self._go_on_with(f"the signal {name!r}", driver, kept)
-
-    def _post(self, execution_id: str, kind: str, key: str, payload: Any, by: str) -> tuple[bool, Message]:
-        """Send a message; return whether it is kept, and the one that is: it, or an earlier one in its place."""
-        sent = self._message(execution_id, kind, key, payload, f"{by} {Ids(self.clock, self.chance).event(0)}")
-        kept = self.store.post(sent)
-        return kept.source == sent.source, kept
-
-    def _message(self, execution_id: str, kind: str, key: str, payload: Any, source: str) -> Message:
-        return Message(execution_id, kind, key, payload, source, self.clock.now())
-
-    def question(self, interrupt_id: str, execution_id: str | None = None) -> Question:
-        """Return a question; see `Environment.question`."""
-        return self._asked(interrupt_id, execution_id)[1]
-
-    def questions(self) -> list[tuple[str, Question]]:
-        """Return every question that waits for an answer, with the id of its execution, newest execution first."""
-        asking = dict.fromkeys(execution_id for execution_id, _ in self.store.asking())
-        return [(found.id, question) for found in self._readable(asking) for question in found.interrupts]
-
-    def _unfinished(self) -> Iterable[Driver]:
-        """Return the executions that have not ended."""
-        return self._readable(record.execution_id for record in self.store.unended())
-
-    def _readable(self, execution_ids: Iterable[str]) -> Iterable[Driver]:
-        """Return executions; one that cannot be read hides itself alone."""
-        for execution_id in execution_ids:
-            try:
-                yield self.find(execution_id)
-            except StoreError as error:
-                _log.warning("execution %s is left out: %s", execution_id, error)
-
-    def _asked(self, name: str, execution_id: str | None) -> tuple[Driver, Question]:
-        """Return a question and who asks it: by ``ask@execution``, or by its id where no other asks under that id."""
-        interrupt_id, _, named = name.partition("@")
-        where = execution_id or named
-        asking = self._asking(interrupt_id) if not where else [self.find(where)]
-        if execution_id and named and self.find(named).id != asking[0].id:
-            raise InterruptError(
-                interrupt_id, f"it is named as one of {named}, and execution {execution_id} is to answer it"
-            )
-        if len(asking) > 1:
-            ways = " or ".join(f"{interrupt_id}@{driver.id}" for driver in asking[:5])
-            raise InterruptError(interrupt_id, f"{len(asking)} executions ask it; say which: {ways}")
-        found = asking[0].questions.get(interrupt_id) if asking else None
-        if found is None:
-            candidates = asking or self._unfinished()
-            raise NotFoundError("question", name, [asked.id for driver in candidates for asked in driver.interrupts])
-        return asking[0], found
-
-    def _asking(self, interrupt_id: str) -> list[Driver]:
-        """Return the executions that ask a question; where all have ended, the last one that was answered."""
-        if asking := self.store.asking(interrupt_id):
-            return [self.find(execution_id) for execution_id, _ in asking]
-        unfinished = [driver for driver in self._unfinished() if interrupt_id in driver.state.interrupts]
-        return unfinished or [self.find(found) for found in self.store.addressees(ANSWER, interrupt_id)[-1:]]
-
     # --- ending ----------------------------------------------------------------------------------------------------
 
     def cancel(self, execution_id: str, reason: str = CANCELLED) -> Driver:
         """Cancel an execution; see `Environment.cancel`."""
-        driver = self.find(execution_id)
+        driver = self._register.find(execution_id)
         if driver.was_forked:
             driver.driving()
         if ENGINE.call(lambda: driver.cancel(reason)):
@@ -422,7 +266,7 @@ class Control:
 
     def close(self) -> None:
         """Leave the executions that are driven here as they are, and wake none that rests any more."""
-        live = self.live()
+        live = self._register.live()
 
         def leave() -> None:
             for driver in live:
@@ -432,23 +276,6 @@ class Control:
 
         ENGINE.call(leave)
         wait([driver.driving() for driver in live], STOP_SECONDS)
-
-
-def folded(store: EventStore, execution_id: str) -> ExecutionState:
-    """Return the state of an execution, from its newest checkpoint on."""
-    checkpoint = store.checkpoint(execution_id)
-    state = None if checkpoint is None else load_state(checkpoint[1])
-    later = store.read(execution_id, after=0 if state is None else state.last_sequence)
-    return fold(execution_id, later, state)
-
-
-def this_person() -> str:
-    """Return who answers from this process, where nothing else is said: ``user@host``."""
-    try:
-        user = getpass.getuser()
-    except (OSError, KeyError, ImportError):  # a user without a name
-        user = "somebody"
-    return f"{user}@{socket.gethostname()}"
 
 
 def _refuse_completed(driver: Driver, when: str = "") -> None:
@@ -466,10 +293,3 @@ def _refuse_over(driver: Driver, when: str = "already ") -> None:
 
 def _orphaned(parent: Driver) -> str:
     return f"its parent {parent.id} is {parent.status}"
-
-
-def _too_late(question: Question, kept: Message) -> InterruptError:
-    payload: Mapping[str, Any] = kept.payload
-    if payload.get(EXPIRED):
-        return InterruptError(question.id, EXPIRED_ALREADY)
-    return InterruptError(question.id, already_answered(payload.get("by"), payload.get("response")))

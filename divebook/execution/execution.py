@@ -266,12 +266,12 @@ class Execution:
 
     def answer(self, interrupt_id: str, response: Any, by: str | None = None) -> Execution:
         """Answer one of its questions; it goes on at once. See `Environment.answer`."""
-        self._control.answer(interrupt_id, response, self.id, by)
+        self._control.answering.answer(interrupt_id, response, self.id, by)
         return self
 
     def signal(self, name: str, payload: Any = None, by: str | None = None) -> Execution:
         """Send it a signal; see `Environment.signal`."""
-        self._control.signal(self.id, name, payload, by)
+        self._control.answering.signal(self.id, name, payload, by)
         return self
 
     def cancel(self, reason: str = CANCELLED) -> Execution:

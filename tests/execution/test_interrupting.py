@@ -6,7 +6,7 @@ from divebook import Environment, SqliteStore, Step, Workflow
 from tests.execution.interrupting import one_round
 
 
-@pytest.mark.parametrize("seed", [*range(24), 71])
+@pytest.mark.parametrize("seed", [*range(24), 71, 78])
 def test_interrupts_at_any_moment_leave_nothing_stuck(seed, tmp_path):
     one_round(seed, tmp_path)
 

@@ -1,0 +1,160 @@
+"""What is sent to executions: answers and signals, which the store keeps before anything is done with them."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from divebook.engine.inbox import ANSWER, EXPIRED, SIGNAL, answer_payload, signal_payload
+from divebook.errors import (
+    DefinitionError,
+    ExecutionError,
+    InterruptError,
+    KeptError,
+    NotFoundError,
+    SetupError,
+)
+from divebook.events.codec import storable
+from divebook.execution.clock import Chance, Clock, Ids
+from divebook.execution.driver import Driver
+from divebook.execution.register import Register
+from divebook.execution.schemas import FITTING
+from divebook.questions import Question, checked_answer
+from divebook.questions.kinds import PENDING
+from divebook.questions.wording import EXPIRED_ALREADY, address_of, already_answered
+from divebook.store.messages import Message
+
+
+class Answering:
+    """Takes answers and signals for the executions of one store.
+
+    Parameters
+    ----------
+    go_on
+        Lets an execution that rests do what there is to do.
+    """
+
+    def __init__(self, register: Register, go_on: Callable[[Driver], Driver], clock: Clock, chance: Chance) -> None:
+        self._register, self._store, self._go_on = register, register.store, go_on
+        self._clock, self._chance = clock, chance
+
+    # --- questions -------------------------------------------------------------------------------------------------
+
+    def answer(
+        self, interrupt_id: str, response: Any, execution_id: str | None = None, by: str | None = None
+    ) -> Driver:
+        """Answer a question; see `Environment.answer`."""
+        driver, question = self._asked(interrupt_id, execution_id)
+        what, state = f"the answer to {address_of(driver.id, question)}", driver.state
+        if state.is_over and question.is_open:
+            raise InterruptError(question.id, f"execution {driver.id} is {driver.status}; resume it, and answer then")
+        is_unused = not question.is_open and state.interrupts[question.id].is_open
+        if is_unused and self._repeats(question, response) and self._go_on_with(what, driver).was_driven:
+            return driver  # who kept it died before it went on
+        checked = checked_answer(question, response, FITTING, self._clock.now())
+        author = by or this_person()
+        mine, kept = self._post(driver.id, ANSWER, question.id, answer_payload(checked, author), author)
+        if not mine:
+            raise _too_late(question, kept)
+        return self._go_on_with(what, driver, kept)
+
+    def _repeats(self, question: Question, response: Any) -> bool:
+        """Whether a response is the answer that a question has already."""
+        unanswered = question._replace(status=PENDING, expires_us=None)
+        try:
+            return bool(checked_answer(unanswered, response, FITTING, self._clock.now()) == question.response)
+        except InterruptError:
+            return False
+
+    def _go_on_with(self, what: str, driver: Driver, kept: Message | None = None) -> Driver:
+        """Let an execution go on with what was sent to it and is kept."""
+        try:
+            self._go_on(driver)
+        except (DefinitionError, NotFoundError, SetupError) as error:
+            raise KeptError(driver.id, what, error) from error
+        if kept is not None and driver.refresh().state.is_over and driver.state.taken < kept.number:
+            raise ExecutionError(f"execution {driver.id} has meanwhile ended as {driver.status}, without {what}")
+        return driver
+
+    def claim_expired(self, execution_id: str, interrupt_id: str) -> None:
+        """Claim a question whose time is up for nobody; the first claim of a question counts."""
+        payload = {EXPIRED: True}
+        self._store.post(self._message(execution_id, ANSWER, interrupt_id, payload, "clock"))
+
+    def signal(self, execution_id: str, name: str, payload: Any = None, by: str | None = None) -> Driver:
+        """Send a signal; see `Environment.signal`."""
+        if not name:
+            raise SetupError("a signal needs a name")
+        driver = self._register.find(execution_id)
+        if driver.state.is_over:
+            raise ExecutionError(f"execution {driver.id} is {driver.status}; nobody takes signals any more")
+        key = Ids(self._clock, self._chance).event(self._clock.now())
+        sent = signal_payload(name, storable(payload, "payload"))
+        _, kept = self._post(driver.id, SIGNAL, key, sent, by or this_person())
+        return self._go_on_with(f"the signal {name!r}", driver, kept)
+
+    def send_word(self, parent_id: str, child: Driver) -> None:
+        """Tell an execution that one which it started has come to its end."""
+        key = f"{child.id}/{child.state.last_sequence}"
+        self._store.post(self._message(parent_id, SIGNAL, key, signal_payload(child.id, child.status), child.id))
+
+    def _post(self, execution_id: str, kind: str, key: str, payload: Any, by: str) -> tuple[bool, Message]:
+        """Send a message; return whether it is kept, and the one that is: it, or an earlier one in its place."""
+        sent = self._message(execution_id, kind, key, payload, f"{by} {Ids(self._clock, self._chance).event(0)}")
+        kept = self._store.post(sent)
+        return kept.source == sent.source, kept
+
+    def _message(self, execution_id: str, kind: str, key: str, payload: Any, source: str) -> Message:
+        return Message(execution_id, kind, key, payload, source, self._clock.now())
+
+    def question(self, interrupt_id: str, execution_id: str | None = None) -> Question:
+        """Return a question; see `Environment.question`."""
+        return self._asked(interrupt_id, execution_id)[1]
+
+    def questions(self) -> list[tuple[str, Question]]:
+        """Return every question that waits for an answer, with the id of its execution, newest execution first."""
+        asking = dict.fromkeys(execution_id for execution_id, _ in self._store.asking())
+        return [(found.id, question) for found in self._register.readable(asking) for question in found.interrupts]
+
+    def _asked(self, name: str, execution_id: str | None) -> tuple[Driver, Question]:
+        """Return a question and who asks it: by ``ask@execution``, or by its id where no other asks under that id."""
+        interrupt_id, _, named = name.partition("@")
+        where = execution_id or named
+        asking = self._asking(interrupt_id) if not where else [self._register.find(where)]
+        if execution_id and named and self._register.find(named).id != asking[0].id:
+            raise InterruptError(
+                interrupt_id, f"it is named as one of {named}, and execution {execution_id} is to answer it"
+            )
+        if len(asking) > 1:
+            ways = " or ".join(f"{interrupt_id}@{driver.id}" for driver in asking[:5])
+            raise InterruptError(interrupt_id, f"{len(asking)} executions ask it; say which: {ways}")
+        found = asking[0].questions.get(interrupt_id) if asking else None
+        if found is None:
+            candidates = asking or self._register.unfinished()
+            raise NotFoundError("question", name, [asked.id for driver in candidates for asked in driver.interrupts])
+        return asking[0], found
+
+    def _asking(self, interrupt_id: str) -> list[Driver]:
+        """Return the executions that ask a question; where all have ended, the last one that was answered."""
+        if asking := self._store.asking(interrupt_id):
+            return [self._register.find(execution_id) for execution_id, _ in asking]
+        unfinished = [driver for driver in self._register.unfinished() if interrupt_id in driver.state.interrupts]
+        return unfinished or [self._register.find(found) for found in self._store.addressees(ANSWER, interrupt_id)[-1:]]
+
+
+def this_person() -> str:
+    """Return who answers from this process, where nothing else is said: ``user@host``."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError, ImportError):  # a user without a name
+        user = "somebody"
+    return f"{user}@{socket.gethostname()}"
+
+
+def _too_late(question: Question, kept: Message) -> InterruptError:
+    payload: Mapping[str, Any] = kept.payload
+    if payload.get(EXPIRED):
+        return InterruptError(question.id, EXPIRED_ALREADY)
+    return InterruptError(question.id, already_answered(payload.get("by"), payload.get("response")))

@@ -1,0 +1,81 @@
+"""The executions of one store as this process knows them: those it drives or looks at, and the others as stored."""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections.abc import Iterable
+
+from divebook.engine.checkpoint import load_state
+from divebook.engine.evolve import fold
+from divebook.engine.state import ExecutionState
+from divebook.errors import CorruptStoreError, NewerStoreError, StoreError
+from divebook.execution.definitions import recorded_workflow, workflow_in
+from divebook.execution.driver import Driver
+from divebook.store import EventStore
+
+_log = logging.getLogger(__name__)
+
+
+class Register:
+    """Finds the executions of one store; each is one object as long as somebody holds on to it."""
+
+    def __init__(self, store: EventStore) -> None:
+        self.store = store
+        self._known: weakref.WeakValueDictionary[str, Driver] = weakref.WeakValueDictionary()
+        """Those that are driven here, which the engine holds on to, and those that somebody still looks at."""
+
+    def enter(self, driver: Driver) -> None:
+        """Have this object found from now on."""
+        self._known[driver.id] = driver
+
+    def find(self, execution_id: str) -> Driver:
+        """Return an execution, live or past; the beginning of an id is enough where it is unique."""
+        known = self._known.get(execution_id)
+        if known is None:
+            execution_id = self.store.resolve(execution_id)
+            known = self._known.get(execution_id)
+        try:
+            return self._known.setdefault(execution_id, self.load(execution_id)) if known is None else known.refresh()
+        except (CorruptStoreError, NewerStoreError):
+            return self._sound_part(execution_id)
+
+    def load(self, execution_id: str) -> Driver:
+        """Return an execution as the store has it."""
+        workflow = recorded_workflow(execution_id, self.store)
+        driver = Driver(workflow, folded(self.store, execution_id), self.store)
+        driver.durability = self.store.record(execution_id).durability
+        return driver
+
+    def _sound_part(self, execution_id: str) -> Driver:
+        """Return what the sound beginning of a damaged log says."""
+        events, damage = self.store.read_sound(execution_id)
+        if not events or damage is None:
+            raise damage or CorruptStoreError(f"execution {execution_id} has no event that can be read")
+        driver = Driver(workflow_in(execution_id, events), fold(execution_id, events), self.store)
+        driver.damage = damage
+        return driver
+
+    def live(self) -> list[Driver]:
+        """Return the executions that this process drives now."""
+        return [driver for driver in list(self._known.values()) if driver.is_live]
+
+    def unfinished(self) -> Iterable[Driver]:
+        """Return the executions that have not ended."""
+        return self.readable(record.execution_id for record in self.store.unended())
+
+    def readable(self, execution_ids: Iterable[str]) -> Iterable[Driver]:
+        """Return executions; one that cannot be read hides itself alone."""
+        for execution_id in execution_ids:
+            try:
+                yield self.find(execution_id)
+            except StoreError as error:
+                _log.warning("execution %s is left out: %s", execution_id, error)
+
+
+def folded(store: EventStore, execution_id: str) -> ExecutionState:
+    """Return the state of an execution, from its newest checkpoint on."""
+    checkpoint = store.checkpoint(execution_id)
+    state = None if checkpoint is None else load_state(checkpoint[1])
+    later = store.read(execution_id, after=0 if state is None else state.last_sequence)
+    return fold(execution_id, later, state)
