@@ -401,6 +401,10 @@ class CorruptStoreError(StoreError):
     """The store's contents make no sense."""
 
 
+UNFIT = (DivebookError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+"""What contents lead to that no engine wrote; who reads a log makes a `CorruptStoreError` of it."""
+
+
 class SealedError(StoreError):
     """A value of the store is encrypted, and the key for it is missing or another one."""
 

@@ -51,7 +51,7 @@ from divebook.engine.state import (
     OperationRecord,
     PathState,
 )
-from divebook.errors import CorruptStoreError
+from divebook.errors import UNFIT, CorruptStoreError
 from divebook.events import catalog
 from divebook.events.event import Event
 
@@ -78,10 +78,24 @@ def evolve(state: ExecutionState, event: Event) -> ExecutionState:
 
 
 def fold(execution_id: str, events: Iterable[Event], state: ExecutionState | None = None) -> ExecutionState:
-    """Return the state after all the events, beginning from `state` or from nothing."""
+    """Return the state after all the events, beginning from `state` or from nothing.
+
+    Raises
+    ------
+    CorruptStoreError
+        An event does not follow those before it, or its contents make no sense: the log was not written by an engine.
+    """
     state = state or ExecutionState(execution_id)
     for event in events:
-        state = evolve(state, event)
+        try:
+            state = evolve(state, event)
+        except CorruptStoreError:
+            raise
+        except UNFIT as error:  # test_a_forged_log_is_a_corrupt_log
+            raise CorruptStoreError(
+                f"event {event.sequence} ({event.event_type}) of execution {execution_id} does not fit the log: "
+                f"{type(error).__name__}: {error}"
+            ) from error
     return state
 
 

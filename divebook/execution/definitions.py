@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from divebook.errors import CorruptStoreError, ExecutionError
+from divebook.errors import UNFIT, CorruptStoreError, ExecutionError, NewerStoreError
 from divebook.events import Event, catalog
 from divebook.store.base import EventStore
 from divebook.workflow.definition import Workflow
@@ -24,9 +24,20 @@ def workflow_in(execution_id: str, events: Sequence[Event]) -> Workflow:
     if not isinstance(opening, catalog.ExecutionStarted):
         raise CorruptStoreError(f"the log of execution {execution_id} does not begin with execution_started")
     if opening.definition is None:
-        entered = ((e.step, e.data.step_type) for e in events if isinstance(e.data, catalog.StepStarted))
-        return sketch_of(opening.workflow_name, entered)
-    return Workflow.from_dict({**opening.definition, "source": opening.source or ""})
+        return entered_workflow(opening.workflow_name, events)
+    try:
+        return Workflow.from_dict({**opening.definition, "source": opening.source or ""})
+    except NewerStoreError:
+        raise
+    except UNFIT as error:
+        raise CorruptStoreError(
+            f"the definition in the log of execution {execution_id} cannot be read: {type(error).__name__}: {error}"
+        ) from error
+
+
+def entered_workflow(name: str, events: Sequence[Event]) -> Sketch:
+    """Return the steps that some events tell of."""
+    return sketch_of(name, ((e.step, e.data.step_type) for e in events if isinstance(e.data, catalog.StepStarted)))
 
 
 def require_definition(workflow: Workflow) -> None:

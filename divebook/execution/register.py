@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from divebook.engine.checkpoint import load_state
 from divebook.engine.evolve import fold
 from divebook.engine.state import ExecutionState
 from divebook.errors import CorruptStoreError, NewerStoreError, StoreError
-from divebook.execution.definitions import recorded_workflow, workflow_in
+from divebook.events import Event, catalog
+from divebook.execution.definitions import entered_workflow, recorded_workflow, workflow_in
 from divebook.execution.driver import Driver
 from divebook.store import EventStore
+from divebook.workflow.definition import Workflow
 
 _log = logging.getLogger(__name__)
 
@@ -37,8 +39,8 @@ class Register:
             known = self._known.get(execution_id)
         try:
             return self._known.setdefault(execution_id, self.load(execution_id)) if known is None else known.refresh()
-        except (CorruptStoreError, NewerStoreError):
-            return self._sound_part(execution_id)
+        except (CorruptStoreError, NewerStoreError) as damage:
+            return self._sound_part(execution_id, damage)
 
     def load(self, execution_id: str) -> Driver:
         """Return an execution as the store has it."""
@@ -47,12 +49,19 @@ class Register:
         driver.durability = self.store.record(execution_id).durability
         return driver
 
-    def _sound_part(self, execution_id: str) -> Driver:
+    def _sound_part(self, execution_id: str, damage: StoreError) -> Driver:
         """Return what the sound beginning of a damaged log says."""
-        events, damage = self.store.read_sound(execution_id)
-        if not events or damage is None:
-            raise damage or CorruptStoreError(f"execution {execution_id} has no event that can be read")
-        driver = Driver(workflow_in(execution_id, events), fold(execution_id, events), self.store)
+        events, found = self.store.read_sound(execution_id)
+        damage, state = found or damage, ExecutionState(execution_id)
+        for number, event in enumerate(events):
+            try:
+                state = fold(execution_id, (event,), state)
+            except CorruptStoreError as error:
+                damage, events = error, events[:number]
+                break
+        if not events:
+            raise damage
+        driver = Driver(_readable_workflow(execution_id, events), state, self.store)
         driver.damage = damage
         return driver
 
@@ -79,3 +88,14 @@ def folded(store: EventStore, execution_id: str) -> ExecutionState:
     state = None if checkpoint is None else load_state(checkpoint[1])
     later = store.read(execution_id, after=0 if state is None else state.last_sequence)
     return fold(execution_id, later, state)
+
+
+def _readable_workflow(execution_id: str, events: Sequence[Event]) -> Workflow:
+    """Return the workflow of a damaged log; where its definition is what is damaged, the steps that were entered."""
+    try:
+        return workflow_in(execution_id, events)
+    except CorruptStoreError:
+        opening = events[0].data
+        if not isinstance(opening, catalog.ExecutionStarted):
+            raise
+        return entered_workflow(opening.workflow_name, events)
