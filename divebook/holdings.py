@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
+from dataclasses import replace as replaced
 
 from divebook.agents import Agent
 from divebook.agents.models import is_known_provider
@@ -20,6 +21,7 @@ from divebook.steps.function import require_function
 from divebook.steps.syntax import syntax_problems
 from divebook.workflow.definition import AgentDefinition, Config, Definitions, Workflow
 from divebook.workflow.functions import FUNCTION, WORKFLOW_FUNCTIONS
+from divebook.workflow.merge import merge
 from divebook.workflow.references import missing_agents
 from divebook.workflow.settings import check_default_workflow, check_providers, with_defaults
 from divebook.workflow.step import STEP_TYPES
@@ -36,13 +38,18 @@ class Holdings:
         own_actions: Mapping[str, Action],
     ) -> None:
         self.name, self.description = name, ""
-        self.config = Config()
+        self._defined = Definitions()
         self.documents = documents
         self._agents: dict[str, Agent] = {}
         self._workflows: dict[str, Workflow] = {}
         self._actions, self._own_actions = built_in, own_actions
         self._handlers: dict[str, Handler] = {}
         self._checks: dict[str, Callable[[Workflow], None]] = {}
+
+    @property
+    def config(self) -> Config:
+        """The settings of all definitions that were taken in."""
+        return self._defined.config
 
     @property
     def agents(self) -> dict[str, Agent]:
@@ -92,6 +99,8 @@ class Holdings:
         if agent.name in self._agents and not replace:
             raise AlreadyRegisteredError("agent", agent.name)
         self._agents[agent.name] = agent
+        others = [other for other in self._defined.agents if other.name != agent.name]
+        self._defined = replaced(self._defined, agents=tuple(others))  # so that settings do not make it anew
 
     def add_workflow(self, workflow: Workflow, *, replace: bool = False) -> None:
         """Take a workflow in; executions that are already running keep the one they were started with."""
@@ -126,6 +135,7 @@ class Holdings:
     def define(self, definitions: Definitions) -> None:
         """Take in all that a text, file or folder defines; what has the name of something old replaces it.
 
+        Two texts, one after the other, are what a folder of both is: settings hold for agents that came before them.
         Agents named by steps must be known by the time an execution starts, not before, so that cells can come in any
         order.
         """
@@ -133,26 +143,29 @@ class Holdings:
         if problems:
             raise DefinitionError(problems, "definition")
         check_providers(definitions, is_known_provider)
+        defined = merge(self._defined, definitions)
+        agents = {agent.name: self._agent_of(agent, defined.config, definitions) for agent in defined.agents}
+        self._defined = defined
         self.name = definitions.name or self.name
         self.description = definitions.description or self.description
-        self.config = _merged_config(self.config, definitions.config)
         for document in definitions.documents:
             if document.path:
                 self.documents.register(document.name, document.path)
-        for agent in [self._agent_of(definition, index) for index, definition in enumerate(definitions.agents)]:
-            self.add_agent(agent, replace=True)
+        self._agents |= agents
         for workflow in definitions.workflows:
             self.add_workflow(workflow, replace=True)
 
-    def _agent_of(self, definition: AgentDefinition, index: int) -> Agent:
+    @staticmethod
+    def _agent_of(definition: AgentDefinition, config: Config, new: Definitions) -> Agent:
         try:
             return Agent(
-                with_defaults(definition, self.config),
-                default_provider=self.config.default_provider,
-                default_model=self.config.default_model,
+                with_defaults(definition, config),
+                default_provider=config.default_provider,
+                default_model=config.default_model,
             )
         except SetupError as error:
-            raise SetupError(str(error), ("Agents", index, *error.place)) from error
+            place = ("Agents", new.agents.index(definition), *error.place) if definition in new.agents else error.place
+            raise SetupError(str(error), place) from error
 
     def _check(self, workflow: Workflow, ahead: Container[str] | None = None) -> None:
         """Raise unless the agents, and in our own dialect the actions, that the steps name exist.
@@ -179,9 +192,3 @@ class Holdings:
                 self.workflow(step.workflow)
             if step.type == "prompt" and step.agent is None and not self._agents:
                 raise NotFoundError("agent", "", (), f'no agent specified for prompt step "{step.name}"')
-
-
-def _merged_config(old: Config, new: Config) -> Config:
-    """Return the settings with what `new` says in place of the old."""
-    given = new.to_dict()
-    return Config.from_dict({**old.to_dict(), **given})

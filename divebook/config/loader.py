@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from divebook.config.content import Sources, resolve_content
-from divebook.config.merge import merge_all
 from divebook.errors import DefinitionError
 from divebook.steps.syntax import syntax_problems
 from divebook.workflow.definition import Definitions, Dialect, Problem
 from divebook.workflow.located import MAX_TEXT
+from divebook.workflow.merge import merge_all
 from divebook.workflow.reader import read_definitions
 from divebook.workflow.reading import Format
 from divebook.workflow.writer import definitions_to_text

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from divebook.bounds import Bounds
-from divebook.errors import BoundsError, DefinitionError, Place, Problem, Severity
+from divebook.errors import BoundsError, DefinitionError, Place, Problem, Severity, nearest
 from divebook.workflow.ask import Ask
 from divebook.workflow.content import EXACTLY_ONE, ContentEntry
 from divebook.workflow.definition import (
@@ -21,7 +22,7 @@ from divebook.workflow.graph import check_workflow, duplicate_names
 from divebook.workflow.kinds import INVALID
 from divebook.workflow.policies import Retry
 from divebook.workflow.reading import Reading
-from divebook.workflow.resources import DIVE_PROVIDERS, AgentDefinition
+from divebook.workflow.resources import DIVE_PROVIDERS, DIVE_TOOLS, AgentDefinition
 from divebook.workflow.step import INFERRED_TYPES, Step
 from divebook.workflow.table import Made
 
@@ -177,10 +178,25 @@ def mcp_server(made: Made, reading: Reading) -> Any:
     return server
 
 
+def _unknown_tools(made: Made, severity: Severity) -> Iterator[Problem]:
+    """Find tools of agents that nobody could know; those of a server are known only when it runs."""
+    if made.values.get("mcp_servers"):
+        return
+    known = [*DIVE_TOOLS, *(tool.name for tool in made.values.get("tools", ()))]
+    for number, found in enumerate(made.values.get("agents", ())):
+        for index, name in enumerate(found.tools):
+            if isinstance(name, str) and name not in known:
+                match = nearest(name, known)
+                hint = f"did you mean {match!r}?" if match else f"known are {', '.join(known)}"
+                place = (*made.place, "Agents", number, "Tools", index)
+                yield Problem(f"unknown tool: {name}", key=name, severity=severity, hint=hint, place=place)
+
+
 def definitions(made: Made, reading: Reading) -> Any:
     """Make the whole of a file or cell; names are unique in each list."""
     for name, (key, label) in LISTS.items():
         names = [item.name for item in made.values.get(name, ())]
         severity: Severity = "error" if name in FATAL_DUPLICATES else reading.severity
         reading.add_found(duplicate_names(label, names, (*made.place, key), severity))
+    reading.add_found(_unknown_tools(made, reading.severity))
     return INVALID if reading.errors else Definitions(**made.values)

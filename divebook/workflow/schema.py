@@ -38,6 +38,11 @@ from divebook.workflow.step import ON_ITEM_ERROR
 from divebook.workflow.table import Key, Table, record
 
 TEXT, TRIMMED, FLAG, ANYTHING, FREE, TEXTS = Text(), Text(trimmed=True), Flag(), Anything(), FreeMapping(), Texts()
+NO_TOOLS = "agents have no tools yet; let an action step do it, and hand its result to the prompt"
+NO_FEATURES = "no feature of a provider can be named; say it in RequestHeaders if the provider takes a header"
+NO_CACHING = "what a provider caches is its own choice"
+BY_NAME = "it is known by its Name"
+BY_TRIGGER = "a trigger is fired by its Name: environment.fire(name)"
 NUMBER, WHOLE, HEADERS, TEXT_MAPPING = Number(), Number(whole=True), Headers(), TextMapping()
 PROMPT = Text(hint="write the text right after Prompt: (Prompt: {Text, Output} is an old form; Output is now Store)")
 
@@ -187,8 +192,8 @@ TRIGGER = Table(
     "trigger",
     (
         Key("Name", "name", TEXT),
-        Key("Type", "type", TEXT),
-        Key("Config", "config", FREE),
+        Key("Type", "type", TEXT, ignored=BY_TRIGGER),
+        Key("Config", "config", FREE, ignored=BY_TRIGGER),
     ),
     makers.trigger,
 )
@@ -216,14 +221,14 @@ MODEL_SETTINGS = Table(
         Key("Temperature", "temperature", NUMBER),
         Key("PresencePenalty", "presence_penalty", NUMBER),
         Key("FrequencyPenalty", "frequency_penalty", NUMBER),
-        Key("ReasoningBudget", "reasoning_budget", WHOLE),
+        Key("ReasoningBudget", "reasoning_budget", WHOLE, ignored="write ReasoningEffort"),
         Key("ReasoningEffort", "reasoning_effort", TEXT),
         Key("MaxTokens", "max_tokens", WHOLE),
-        Key("ToolChoice", "tool_choice", FREE),
+        Key("ToolChoice", "tool_choice", FREE, ignored=NO_TOOLS),
         Key("ParallelToolCalls", "parallel_tool_calls", FLAG),
-        Key("Features", "features", TEXTS),
+        Key("Features", "features", TEXTS, ignored=NO_FEATURES),
         Key("RequestHeaders", "request_headers", HEADERS),
-        Key("Caching", "caching", FLAG),
+        Key("Caching", "caching", FLAG, ignored=NO_CACHING),
     ),
     record(ModelSettings),
 )
@@ -235,14 +240,19 @@ AGENT = Table(
         Key("Goal", "goal", TRIMMED),
         Key("Instructions", "instructions", TRIMMED),
         Key("IsSupervisor", "is_supervisor", FLAG),
-        Key("Subordinates", "subordinates", TEXTS),
+        Key(
+            "Subordinates",
+            "subordinates",
+            TEXTS,
+            ignored="agents do not hand work to each other yet; write a step for each",
+        ),
         Key("Provider", "provider", TEXT),
         Key("Model", "model", TEXT),
-        Key("Tools", "tools", TEXTS),
+        Key("Tools", "tools", TEXTS, ignored=NO_TOOLS),
         Key("ToolConfig", "tool_config", FREE, ignored="set a tool's Parameters under Tools"),
         Key("ResponseTimeout", "response_timeout", ResponseTimeout()),
         Key("Retry", "retry", One(lambda: RETRY, "write Retry: {Attempts: 3}"), extension=True),
-        Key("ToolIterationLimit", "tool_iteration_limit", WHOLE),
+        Key("ToolIterationLimit", "tool_iteration_limit", WHOLE, ignored=NO_TOOLS),
         Key("DateAwareness", "date_awareness", FLAG),
         Key("SystemPrompt", "system_prompt", TEXT),
         Key("ModelSettings", "model_settings", One(lambda: MODEL_SETTINGS)),
@@ -271,12 +281,12 @@ TOOL = Table(
 DOCUMENT = Table(
     "document",
     (
-        Key("ID", "id", TEXT),
+        Key("ID", "id", TEXT, ignored=BY_NAME),
         Key("Name", "name", TEXT, required="document name is required"),
         Key("Description", "description", TEXT),
         Key("Path", "path", TEXT),
-        Key("Content", "content", TEXT),
-        Key("ContentType", "content_type", TEXT),
+        Key("Content", "content", TEXT, ignored="write it into a file, and the file's Path here"),
+        Key("ContentType", "content_type", TEXT, ignored="the ending of its Path tells the type"),
     ),
     record(DocumentDefinition),
 )
@@ -317,8 +327,8 @@ TOOL_CONFIGURATION = Table(
     (
         Key("Enabled", "enabled", FLAG),
         Key("AllowedTools", "allowed_tools", TEXTS),
-        Key("ApprovalMode", "approval_mode", TEXT, pending=True),
-        Key("ApprovalFilter", "approval_filter", One(lambda: APPROVAL_FILTER), pending=True),
+        Key("ApprovalMode", "approval_mode", TEXT),
+        Key("ApprovalFilter", "approval_filter", One(lambda: APPROVAL_FILTER)),
     ),
     record(ToolConfigurationDefinition),
 )
@@ -332,9 +342,9 @@ MCP_SERVER = Table(
         Key("URL", "url", TEXT),
         Key("Args", "args", TEXTS),
         Key("Env", "env", TEXT_MAPPING),
-        Key("AuthorizationToken", "authorization_token", TEXT, pending=True),
-        Key("Headers", "headers", TEXT_MAPPING, pending=True),
-        Key("OAuth", "oauth", One(lambda: OAUTH), pending=True),
+        Key("AuthorizationToken", "authorization_token", TEXT),
+        Key("Headers", "headers", TEXT_MAPPING),
+        Key("OAuth", "oauth", One(lambda: OAUTH)),
         Key("ToolConfiguration", "tool_configuration", One(lambda: TOOL_CONFIGURATION)),
     ),
     makers.mcp_server,
@@ -344,8 +354,8 @@ PROVIDER = Table(
     "provider",
     (
         Key("Name", "name", TEXT, required="provider name is required"),
-        Key("Caching", "caching", FLAG),
-        Key("Features", "features", TEXTS),
+        Key("Caching", "caching", FLAG, ignored=NO_CACHING),
+        Key("Features", "features", TEXTS, ignored=NO_FEATURES),
         Key("RequestHeaders", "request_headers", HEADERS),
     ),
     record(ProviderSettings),
@@ -361,8 +371,14 @@ CONFIG = Table(
             "ConfirmationMode",
             "confirmation_mode",
             Text(choices=CONFIRMATION_MODES, complaint="invalid confirmation mode: {}"),
+            ignored="there are no tools to confirm yet; an action asks by itself: @action(approval=True)",
         ),
-        Key("LogLevel", "log_level", Text(choices=LOG_LEVELS, complaint="invalid log level: {}")),
+        Key(
+            "LogLevel",
+            "log_level",
+            Text(choices=LOG_LEVELS, complaint="invalid log level: {}"),
+            ignored="the log of an execution has all; set the level of Python's own logging",
+        ),
         Key("Durability", "durability", Text(choices=DURABILITIES, complaint="invalid durability: {}")),
         Key("Recover", "recover", Text(choices=RECOVERIES, complaint="invalid way to recover: {}")),
         Key(
@@ -382,13 +398,18 @@ DEFINITIONS = Table(
         Key("Description", "description", TEXT),
         Key("Version", "version", TEXT),
         Key("Config", "config", One(lambda: CONFIG)),
-        Key("Tools", "tools", Many(lambda: TOOL, "write Tools: [{Name: read_file}]")),
+        Key("Tools", "tools", Many(lambda: TOOL, "write Tools: [{Name: read_file}]"), ignored=NO_TOOLS),
         Key("Documents", "documents", Many(lambda: DOCUMENT)),
         Key("Agents", "agents", Many(lambda: AGENT, "write Agents: [{Name: editor, Goal: ...}]")),
         Key("Workflows", "workflows", Many(lambda: WORKFLOW, "write Workflows: [{Name: main, Steps: [...]}]")),
-        Key("Triggers", "triggers", Many(lambda: TRIGGER)),
-        Key("Schedules", "schedules", Many(lambda: SCHEDULE), pending=True),
-        Key("MCPServers", "mcp_servers", Many(lambda: MCP_SERVER)),
+        Key("Triggers", "triggers", Many(lambda: TRIGGER), ignored="write it under the Triggers of each workflow"),
+        Key("Schedules", "schedules", Many(lambda: SCHEDULE), ignored="let cron or systemd start it"),
+        Key(
+            "MCPServers",
+            "mcp_servers",
+            Many(lambda: MCP_SERVER),
+            ignored="MCP servers are not connected yet; " + NO_TOOLS,
+        ),
     ),
     makers.definitions,
     {

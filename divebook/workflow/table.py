@@ -33,8 +33,6 @@ class Key:
     """Complaint if it is missing or empty."""
     ignored: str = ""
     """Why it has no effect: an error, in the dialect ``dive`` a warning."""
-    pending: bool = False
-    """It is kept, but nothing acts on it yet."""
     extension: bool = False
     """Unknown to the dialect ``dive``."""
     formerly: tuple[str, ...] = ()
@@ -148,9 +146,6 @@ class Table:
         if key.ignored:
             message = f"{key.name} has no effect"
             reading.add(message, node.start, place, key=key.name, hint=key.ignored, severity=reading.severity)
-        if key.pending:
-            message = f"{key.name} is kept, but nothing acts on it yet"
-            reading.add(message, node.start, place, key=key.name, severity="warning")
 
     def _missing(self, values: dict[str, Any], node: located.Mapping, place: Place, reading: Reading) -> set[str]:
         missing = [key for key in self.keys if key.required and not values.get(key.field)]

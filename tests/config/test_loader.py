@@ -100,12 +100,12 @@ def test_the_problem_of_one_file_stands_in_that_file(tmp_path):
 
 @pytest.mark.parametrize("name", ["saved.yaml", "saved.yml", "saved.json"])
 def test_what_is_saved_loads_as_the_same(tmp_path, name):
-    definitions = read_definitions("""
+    definitions = read_definitions(
+        """
 Name: e
-Config: {LogLevel: info, Providers: [{Name: openai, RequestHeaders: {H: [a, b]}}]}
+Config: {Durability: full, Providers: [{Name: openai, RequestHeaders: {H: [a, b]}}]}
 Agents:
-  - {Name: a, ResponseTimeout: 1500ms, ModelSettings: {Temperature: 0.5, Features: [x]}, Tools: [fetch]}
-MCPServers: [{Name: m, Type: http, URL: http://localhost, OAuth: {Scopes: [a]}}]
+  - {Name: a, ResponseTimeout: 1500ms, ModelSettings: {Temperature: 0.5}}
 Workflows:
   - Name: w
     Inputs: [{Name: a, Default: [1, {b: null}]}]
@@ -115,9 +115,21 @@ Workflows:
       - {Name: t, Type: wait, Seconds: 2, Next: []}
       - {Name: u, Script: "yes", Each: {Items: [1], As: i, Parallel: 2}}
       - {Name: v, Script: "true"}
-""")
+"""
+    )
     save(definitions, tmp_path / name)
     assert load(tmp_path / name) == definitions
+
+
+def test_what_has_no_effect_yet_is_saved_too(tmp_path):
+    text = """
+Config: {LogLevel: info}
+Agents: [{Name: a, ModelSettings: {Features: [x]}, Tools: [fetch]}]
+MCPServers: [{Name: m, Type: http, URL: http://localhost, OAuth: {Scopes: [a]}}]
+"""
+    definitions = read_definitions(text, dialect="dive")
+    save(definitions, tmp_path / "old.yaml")
+    assert load(tmp_path / "old.yaml", dialect="dive") == definitions
 
 
 def test_what_follows_by_itself_is_not_saved(tmp_path):

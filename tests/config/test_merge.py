@@ -1,11 +1,16 @@
 """Two sets of definitions become one."""
 
+import pytest
+
+from divebook.agents import Agent
 from divebook.config import merge, merge_all
+from divebook.environment import Environment
+from divebook.store import MemoryStore
 from divebook.workflow.reader import definitions_from, read_definitions
 
 
 def merged(left, right):
-    return merge(definitions_from(left), definitions_from(right))
+    return merge(definitions_from(left, dialect="dive"), definitions_from(right, dialect="dive"))
 
 
 def test_an_item_of_the_same_name_is_replaced_whole():
@@ -50,6 +55,45 @@ def test_settings_that_the_later_one_does_not_give_stay():
 
 
 def test_warnings_of_all_parts_are_kept():
-    schedules = read_definitions("Schedules: [{Name: s}]")
-    assert len(merge_all([schedules, schedules]).warnings) == 2
+    servers = read_definitions("MCPServers: [{Name: s}]", dialect="dive")
+    assert len(merge_all([servers, servers]).warnings) == 2
     assert merge_all([]).name == ""
+
+
+CONFIGURED = """
+Config:
+  DefaultProvider: openai
+  Providers:
+    - {Name: openai, RequestHeaders: {Team: blue}}
+    - {Name: groq, RequestHeaders: {Team: red}}
+Agents: [{Name: a}, {Name: b, Provider: groq}]
+"""
+LATER = """
+Config: {DefaultProvider: openai, DefaultModel: gpt-5-mini, Providers: [{Name: openai, RequestHeaders: {Team: green}}]}
+Agents: [{Name: c}]
+"""
+
+
+def agents_of(*parts):
+    with MemoryStore() as store:
+        environment = Environment(store=store)
+        for part in parts:
+            environment.define(part)
+        made = {name: (agent.model_name, agent.definition) for name, agent in environment.agents.items()}
+        return environment.config, made
+
+
+@pytest.mark.parametrize(("first", "second"), [(CONFIGURED, LATER), (LATER, CONFIGURED)])
+def test_two_cells_equal_two_files(first, second):
+    parts = [read_definitions(first), read_definitions(second)]
+    assert agents_of(*parts) == agents_of(merge_all(parts))
+
+
+def test_settings_leave_an_agent_alone_that_came_as_an_object():
+    with MemoryStore() as store:
+        environment = Environment(store=store)
+        environment.define(read_definitions(CONFIGURED))
+        own = Agent("a", model="scripted")
+        environment.add_agent(own, replace=True)
+        environment.define(read_definitions(LATER))
+        assert environment.agent("a") is own

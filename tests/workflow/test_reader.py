@@ -29,7 +29,8 @@ def step_error(text, **options):
 
 
 def test_a_whole_file_is_read():
-    found = read_definitions("""
+    found = read_definitions(
+        """
 Name: env
 Description: An environment
 Version: 1.0
@@ -77,7 +78,9 @@ MCPServers:
     Env: {A: $HOME}
     OAuth: {ClientID: x, RedirectURI: http://localhost, PKCEEnabled: true, TokenStore: {Type: memory}}
     ToolConfiguration: {AllowedTools: [a], ApprovalMode: always, ApprovalFilter: {Always: [a], Never: [b]}}
-""")
+""",
+        dialect="dive",
+    )
     assert (found.name, found.version, found.config.default_model) == ("env", "1.0", "gpt-5-mini")
     assert found.config.providers[0].request_headers == {"H": ["1"], "K": ["a", "b"]}
     assert [tool.enabled for tool in found.tools] == [True, False]
@@ -94,7 +97,7 @@ MCPServers:
     assert found.workflows[0].inputs[0].required is False
     assert found.mcp_servers[0].args == ("-v", "1")
     assert found.mcp_servers[0].oauth.token_store.type == "memory"
-    assert {warning.key for warning in found.warnings} == {"Schedules", "OAuth", "ApprovalMode", "ApprovalFilter"}
+    assert {warning.key for warning in found.warnings} >= {"Tools", "MCPServers", "ConfirmationMode", "Subordinates"}
 
 
 @pytest.mark.parametrize(("name", "value"), [("Name", "name"), ("ContinueOnFailure", "continue_on_failure")])
@@ -480,8 +483,8 @@ def test_the_name_may_be_given_outside():
 
 
 def test_one_agent_is_read():
-    agent = read_agent("Goal: Write\nTools: [fetch]", name="writer")
-    assert (agent.name, agent.goal, agent.tools) == ("writer", "Write", ("fetch",))
+    agent = read_agent("Goal: Write\nModel: scripted", name="writer")
+    assert (agent.name, agent.goal, agent.model) == ("writer", "Write", "scripted")
     assert read_agent({"name": "a"}).name == "a"
 
 

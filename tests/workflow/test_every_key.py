@@ -1,0 +1,166 @@
+"""No key is silently ignored: each is read by something while it acts, or is refused where it stands."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import divebook
+from divebook.agents import Agent, ScriptedModel
+from divebook.config import Sources, resolve_content
+from divebook.documents import FileDocuments
+from divebook.environment import Environment
+from divebook.errors import DefinitionError
+from divebook.store import MemoryStore
+from divebook.workflow import schema
+from divebook.workflow.kinds import Many, One
+from divebook.workflow.reader import read_definitions
+from tests.workflow.test_schema import TABLES
+
+PACKAGE = Path(divebook.__file__).parent
+COPYING = {"record", "table", "fingerprint", "writer", "makers", "reader", "merge", "rules", "graph"}
+"""Modules of `divebook.workflow` that look at every field, or check it, and do nothing by it."""
+
+FOR_PEOPLE = {"Description", "Version", "Format"}
+"""Keys whose only effect is that people and pages read them."""
+
+INSIDE_REFUSED = {"tool", "MCP server", "OAuth", "TokenStore", "ToolConfiguration", "ApprovalFilter", "schedule"}
+READ_BY = {
+    ("Config", "Recover"): ("config/recovery.py", "recover"),
+    ("Config", "NotebookData"): ("notebook/bundle.py", "notebook_data"),
+    ("content entry", "Path"): ("config/content.py", "path"),
+    ("content entry", "URL"): ("config/content.py", "url"),
+    ("content entry", "Document"): ("config/content.py", "document"),
+    ("content entry", "DynamicFrom"): ("steps/content.py", "dynamic_from"),
+    ("Each", "OnItemError"): ("execution/iterations.py", "on_item_error"),
+    ("workflow", "ContinueOnFailure"): ("engine/decide.py", "continue_on_failure"),
+    ("agent", "IsSupervisor"): ("holdings.py", "is_supervisor"),
+    ("output", "Type"): ("notebook/cell_completion.py", "label"),  # for people, and completed as they type
+    ("workflow", "Output"): ("workflow/makers.py", 'pop("output"'),  # becomes one of the Outputs
+    ("provider", "Name"): ("workflow/settings.py", "name"),
+}
+"""What only a failure, a session or another way of loading reads: the file, and the field."""
+
+RICH = """
+Name: all
+Config:
+  DefaultProvider: openai
+  DefaultModel: gpt-5-mini
+  DefaultWorkflow: main
+  Durability: full
+  Recover: "off"
+  NotebookData: "off"
+  Providers: [{Name: openai, RequestHeaders: {Team: blue}}]
+Documents: [{Name: notes, Path: notes.md}]
+Agents:
+  - Name: writer
+    Goal: Write
+    Instructions: Be brief
+    IsSupervisor: true
+    Provider: openai
+    Model: gpt-5-mini
+    ResponseTimeout: 30s
+    Retry: {Attempts: 2, Seconds: 0, Factor: 1, MaxSeconds: 1, Jitter: 0, Errors: [ModelServerError]}
+    DateAwareness: false
+    SystemPrompt: "You are ${agent.name}"
+    ModelSettings: {Temperature: 0.5, PresencePenalty: 0, FrequencyPenalty: 0, MaxTokens: 9, ReasoningEffort: low}
+    Context: [{Text: context}]
+Workflows:
+  - Name: main
+    Inputs: [{Name: topic, Type: string, Default: x}, {Name: other, Required: false}]
+    Outputs: [{Name: written, Type: string, Default: none}]
+    Triggers: [{Name: monday}]
+    ContinueOnFailure: true
+    Bounds: {max_seconds: 90}
+    Steps:
+      - {Name: write, Agent: writer, Prompt: "${inputs.topic}", Content: [{Text: a}, {Dynamic: "'b'"}], Store: written}
+      - {Name: loop, Script: item, Each: {Items: [1, 2], As: item, Parallel: 2, OnItemError: keep}, Timeout: 9}
+      - {Name: act, Action: Print, Parameters: {Message: hi}, Retry: {Attempts: 2}}
+      - Name: fail
+        Script: error("no")
+        Retry: {Attempts: 2, Seconds: 0}
+        Catch: [{Step: after, Errors: [ScriptError], Store: why}]
+      - {Name: after, Script: "1", Next: [{Step: child, Condition: "true"}, {Step: nap}]}
+      - {Name: child, Workflow: sub, Inputs: {n: 1}, Next: [{Step: both}]}
+      - {Name: nap, Seconds: 0, Next: [{Step: both}]}
+      - {Name: both, Script: "2", Join: true}
+      - Name: ask
+        Ask:
+          {Question: q, Optional: false, Default: yes, Kind: clarification, Message: m, Data: {a: 1}, ExpiresIn: 99,
+           Schema: {type: string}}
+      - {Name: wait, Signal: go, End: true}
+  - Name: sub
+    Inputs: [{Name: n}]
+    Steps: [{Name: only, Script: inputs.n}]
+"""
+
+
+@pytest.fixture
+def read_fields(monkeypatch):
+    """Note every field of a definition that something outside `COPYING` looks at."""
+    seen = set()
+
+    def spying(record):
+        plain = record.__getattribute__
+
+        def look(self, name):
+            where = Path(sys._getframe(1).f_code.co_filename)
+            if where.is_relative_to(PACKAGE) and where.stem not in COPYING:
+                seen.add((record, name))
+            return plain(self, name)
+
+        monkeypatch.setattr(record, "__getattribute__", look)
+
+    for _, record in TABLES:
+        spying(record)
+    return seen
+
+
+def acting(table):
+    """Return the keys that have an effect, with those below them."""
+    found = set()
+    for key in table.keys:
+        if not key.ignored:
+            found.add((table.label, key.name))
+            found |= acting(key.kind.schema()) if isinstance(key.kind, One | Many) else set()
+    return found
+
+
+EVERY = {(table.label, key.name) for table, _ in TABLES for key in table.keys}
+REFUSED = EVERY - acting(schema.DEFINITIONS)
+
+
+def test_every_key_is_read_or_refused(read_fields, tmp_path):
+    (tmp_path / "notes.md").write_text("notes")
+    with MemoryStore() as store:
+        environment = Environment(store=store, documents=FileDocuments(tmp_path), printer=lambda text: None)
+        definitions = resolve_content(read_definitions(RICH), Sources(tmp_path))
+        environment.define(definitions)
+        writer = environment.agent("writer")
+        environment.add_agent(Agent(writer.definition, model=ScriptedModel(["text"])), replace=True)
+        environment.fire("monday")
+        execution = environment.start(environment.default_workflow).wait(30)
+        assert execution.status == "waiting", execution.error
+        execution.answer(execution.interrupts[0].id, "yes")
+        assert execution.signal("go").wait(30).status == "completed", execution.error
+    expected = {(table.label, key.name): (record, key.field) for table, record in TABLES for key in table.keys}
+    unread = {place for place, found in expected.items() if found not in read_fields and place[1] not in FOR_PEOPLE}
+    unread -= {place for place, (file, name) in READ_BY.items() if f".{name}" in (PACKAGE / file).read_text()}
+    assert unread - REFUSED == set()
+
+
+@pytest.mark.parametrize("place", sorted(REFUSED), ids="/".join)
+def test_what_is_refused_is_read_by_nothing_and_has_a_reason(place):
+    label, name = place
+    [key] = [key for table, _ in TABLES if table.label == label for key in table.keys if key.name == name]
+    assert key.ignored or label in INSIDE_REFUSED
+
+
+def test_unknown_tools_are_named_and_known_ones_are_not():
+    agent = "Agents: [{Name: a, Tools: [web_serch, mine, fetch]}]\nTools: [{Name: mine}]\n"
+    warned = [problem for problem in read_definitions(agent, dialect="dive").warnings if "unknown tool" in str(problem)]
+    assert [(problem.key, problem.hint) for problem in warned] == [("web_serch", "did you mean 'web_search'?")]
+    served = agent + "MCPServers: [{Name: s, Type: stdio, Command: c}]\n"
+    assert not [found for found in read_definitions(served, dialect="dive").warnings if "unknown tool" in str(found)]
+    with pytest.raises(DefinitionError, match="Tools has no effect"):
+        read_definitions(agent)
