@@ -13,7 +13,7 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -22,6 +22,7 @@ from divebook.cli.board import Board
 from divebook.cli.screen import console, status_text
 from divebook.cli.text import one_line, secrets
 from divebook.events import Event
+from divebook.execution.engine_thread import ENGINE
 from divebook.history.spans import Span
 from divebook.store import EventStore
 from divebook.text.durations import seconds
@@ -59,8 +60,10 @@ class _Watching(Progress):
         self.board = Board()
         self._inbox: SimpleQueue[Sequence[Event] | None] = SimpleQueue()
         self._unsubscribe: Callable[[], None] = lambda: None
+        self._held_up: Callable[[], str | None] = lambda: None
 
     def watch(self, store: EventStore) -> None:
+        self._held_up = lambda: ENGINE.held_up(store)
         self._unsubscribe = store.subscribe(lambda _, events: self._inbox.put(events))
 
 
@@ -114,9 +117,12 @@ class LiveProgress(_Watching):
         for row in rows:
             table.add_row(*_cells(row, now))
         unseen = self.board.count + len(self.board.open) - len(rows)
-        if unseen > 0:
-            table.caption, table.caption_justify = Text(f"and {unseen} more steps", "dim"), "left"
-        return table
+        notes = [f"and {unseen} more steps"] if unseen > 0 else []
+        if (held_up := self._held_up()) is not None:
+            notes.append(one_line(held_up, self.screen.width))
+        if not notes:
+            return table
+        return Group(table, Text("\n".join(notes), "dim")) if rows else Text(notes[0], "dim")
 
     def _take_in(self) -> None:
         try:

@@ -107,7 +107,8 @@ class Driver:
     def held_up(self) -> str | None:
         """Why nothing can be written at present; None if nothing is in the way."""
         journal = self._journal
-        return None if journal is None else journal.held_up
+        standstill = None if journal is None else journal.held_up
+        return None if standstill is None else str(standstill)
 
     @property
     def written(self) -> int:

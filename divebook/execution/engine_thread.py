@@ -192,6 +192,12 @@ class EngineThread:
             desk = self._desks[id(store)] = Desk(store)
         return desk
 
+    def held_up(self, store: EventStore) -> str | None:
+        """Return why nothing can be written to a store just now, if something here waits for that; any thread."""
+        desk = self._desks.get(id(store))
+        standstill = None if desk is None else desk.commit.held_up
+        return None if standstill is None else str(standstill)
+
     def keep(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run something that nobody waits for; call it on the loop."""
         task = asyncio.get_running_loop().create_task(work)

@@ -82,7 +82,7 @@ class Execution:
 
     @property
     def held_up(self) -> str | None:
-        """Why it stands still though it has something to do: the store cannot be written to just now."""
+        """Why it stands still though it has something to do: ``waiting for the disk since 12 s: ...``, or None."""
         return self._driver.held_up
 
     @property
@@ -209,6 +209,8 @@ class Execution:
     @property
     def standing(self) -> str:
         """Its status in words, and what it waits for, without secrets: ``waiting for the signal 'go'``."""
+        if (held_up := self.held_up) is not None:
+            return f"{self.state.shown_status}, {held_up}"
         if self.state.shown_status != catalog.WAITING:
             return self.state.shown_status
         first, *more = waits_for(self.state, self.questions.values()) or ["a time"]

@@ -11,7 +11,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+import time
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import anyio.lowlevel
 
@@ -44,6 +46,18 @@ MOST_IN_A_ROW = 8
 _log = logging.getLogger(__name__)
 
 
+class Standstill(NamedTuple):
+    """A store that nothing can be written to."""
+
+    reason: str
+    since: float
+    """Seconds on the clock of the loop, which is `time.monotonic`."""
+
+    def __str__(self) -> str:
+        """Return it in words: ``waiting for the disk since 12 s: ...``."""
+        return f"waiting for the disk since {time.monotonic() - self.since:.0f} s: {self.reason}"
+
+
 class GroupCommit:
     """Writes what the executions of one store recorded, once per turn of the loop.
 
@@ -62,8 +76,8 @@ class GroupCommit:
         self._is_scheduled = False
         self._was_alone = False
         self._in_a_row = 0
-        self._pause, self._since, self._is_said = SHORTEST, 0.0, False
-        self.held_up: str | None = None
+        self._pause, self._is_said = SHORTEST, False
+        self.held_up: Standstill | None = None
         """Why nothing can be written at present; None if nothing is in the way."""
 
     def schedule(self, journal: Journal) -> None:
@@ -124,10 +138,9 @@ class GroupCommit:
 
     def _try_later(self, journals: Sequence[Journal], error: StoreBusyError) -> None:
         self._dirty = dict.fromkeys(journals)
-        loop = asyncio.get_running_loop()
-        self._since = loop.time() if self.held_up is None else self._since
-        self.held_up = str(error)
-        if not self._is_said and loop.time() - self._since >= PATIENCE_SECONDS:
+        loop, before = asyncio.get_running_loop(), self.held_up
+        self.held_up = Standstill(str(error), loop.time() if before is None else before.since)
+        if not self._is_said and loop.time() - self.held_up.since >= PATIENCE_SECONDS:
             self._is_said = True
             _log.warning("%s. Executions wait for it and go on by themselves; what they did is kept in memory", error)
         self._is_scheduled = True
@@ -178,7 +191,7 @@ class Journal:
         return self.state.execution_id
 
     @property
-    def held_up(self) -> str | None:
+    def held_up(self) -> Standstill | None:
         """Why nothing can be written at present; None if nothing is in the way."""
         return self._commit.held_up
 

@@ -113,6 +113,8 @@ def _error_text(execution: Execution) -> str:
 
 
 def _facts(execution: Execution) -> Iterable[str]:
+    if (held_up := execution.held_up) is not None:
+        yield held_up
     started, ended = execution.started_at, execution.ended_at
     if started:
         yield f"started {local_time(started)}"

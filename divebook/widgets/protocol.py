@@ -84,7 +84,7 @@ class Header(TypedDict):
     commands: list[Command]
     """What can be asked for now."""
     waits: str
-    """Which signals it waits for, and the commands that send them; questions stand beside it."""
+    """What it waits for: the disk, signals and the commands that send them; questions stand beside it."""
 
 
 class QuestionView(TypedDict):

@@ -101,11 +101,11 @@ def header_of(execution: Execution) -> Header:
 
 
 def waits_of(execution: Execution) -> str:
-    """Return which signals an execution waits for, and what to type in order to send them."""
+    """Return what holds an execution up, which signals it waits for, and what to type in order to send them."""
+    held_up = execution.held_up
     signals = [] if execution.state.is_over else awaited_signals(execution.state)
-    return "; ".join(
-        f"waits for {awaited}: {in_notebook('signal', [execution.id, awaited.name])}" for awaited in signals
-    )
+    waits = [f"waits for {awaited}: {in_notebook('signal', [execution.id, awaited.name])}" for awaited in signals]
+    return "; ".join(waits if held_up is None else [held_up, *waits])
 
 
 def durability_of(execution: Execution) -> Durability:

@@ -6,6 +6,8 @@ from rich.console import Console
 from divebook import Environment, Step, Workflow
 from divebook.cli.board import KEPT, Board
 from divebook.cli.progress import LineProgress, LiveProgress, Progress
+from divebook.execution.engine_thread import ENGINE
+from tests.execution.worlds import held_up
 
 STEPS = [
     Step("list", script="[1, 2, 3]", store="xs"),
@@ -110,6 +112,15 @@ def test_a_live_list_ends_with_every_step_and_is_safe():
     assert r"odd \x1b[2J" in last
     assert "\x1b[2J" not in text
     assert "\x1b]0;" not in text
+
+
+def test_a_live_list_says_what_holds_the_runs_up():
+    stream = io.StringIO()
+    with held_up() as execution, LiveProgress(Console(file=stream, width=100, force_terminal=True)) as progress:
+        progress.watch(execution.store)
+        progress.print("drawn")
+    assert "waiting for the disk since 0 s: the disk is full" in stream.getvalue()
+    assert ENGINE.held_up(execution.store) is None
 
 
 def test_no_progress_still_prints_what_the_workflow_prints():

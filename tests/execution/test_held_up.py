@@ -2,49 +2,21 @@
 
 import asyncio
 import random
+import re
 import sqlite3
 import threading
+import time
 from contextlib import closing
 
 import pytest
 
-from divebook import Environment, MemoryStore, SqliteStore, Step, Workflow
-from divebook.errors import FencedError, StoreBusyError
+from divebook import Environment, SqliteStore, Step, Workflow
+from divebook.errors import FencedError
 from divebook.execution import journal
 from divebook.steps.actions import Action
-from tests.execution.worlds import Calls, Gate, environment
+from tests.execution.worlds import Busy, Calls, Gate, environment
 
 PAYING = Workflow("w", [Step("pay", action="gate", store="paid"), Step("after", script="1", store="n")])
-
-
-class Busy(MemoryStore):
-    """Refuses everything that writes while `refusals` last."""
-
-    def __init__(self):
-        super().__init__()
-        self.refusals, self.refused = 0, threading.Event()
-
-    def _refuse(self):
-        if self.refusals:
-            self.refusals -= 1
-            self.refused.set()
-            raise StoreBusyError("the disk is full. Free some space")
-
-    def _write(self, batches):
-        self._refuse()
-        return super()._write(batches)
-
-    def _renew(self, held, until):
-        self._refuse()
-        return super()._renew(held, until)
-
-    def _release(self, lease):
-        self._refuse()
-        return super()._release(lease)
-
-    def _acquire(self, *given):
-        self._refuse()
-        return super()._acquire(*given)
 
 
 @pytest.fixture(autouse=True)
@@ -82,7 +54,8 @@ def test_an_execution_says_what_holds_it_up(monkeypatch, caplog):
     assert world.store.refused.wait(20)
     with pytest.raises(TimeoutError):
         execution.wait(0.05)
-    assert execution.held_up == "the disk is full. Free some space"
+    assert re.fullmatch(r"waiting for the disk since \d s: the disk is full\. Free some space", execution.held_up)
+    assert repr(execution).endswith(f": running, {execution.held_up}>")
     world.store.refusals = 0
     execution.wait(20)
     assert (execution.status, execution.held_up) == ("completed", None)
@@ -90,6 +63,11 @@ def test_an_execution_says_what_holds_it_up(monkeypatch, caplog):
     assert said[0].startswith("the disk is full. Free some space. Executions wait for it and go on by themselves")
     assert said[1] == "memory: can be written again; executions go on"
     assert len(said) == 2
+
+
+def test_a_standstill_tells_how_long_it_lasts():
+    since = time.monotonic() - 12
+    assert str(journal.Standstill("the disk is full", since)) == "waiting for the disk since 12 s: the disk is full"
 
 
 def test_an_execution_begins_as_soon_as_there_is_room():

@@ -1,8 +1,10 @@
 """Small environments over a memory store, with actions that can be watched and held up."""
 
 import threading
+from contextlib import contextmanager, suppress
 
-from divebook import Environment
+from divebook import Environment, Step, Workflow
+from divebook.errors import StoreBusyError
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
 
@@ -47,6 +49,56 @@ class Failing:
             return value
 
         return Action(name, fail)
+
+
+class Busy(MemoryStore):
+    """Refuses everything that writes while `refusals` last."""
+
+    def __init__(self):
+        super().__init__()
+        self.refusals, self.refused = 0, threading.Event()
+
+    def _refuse(self):
+        if self.refusals:
+            self.refusals -= 1
+            self.refused.set()
+            raise StoreBusyError("the disk is full. Free some space")
+
+    def _write(self, batches):
+        self._refuse()
+        return super()._write(batches)
+
+    def _renew(self, held, until):
+        self._refuse()
+        return super()._renew(held, until)
+
+    def _release(self, lease):
+        self._refuse()
+        return super()._release(lease)
+
+    def _acquire(self, *given):
+        self._refuse()
+        return super()._acquire(*given)
+
+
+@contextmanager
+def held_up():
+    """An execution that cannot write the result of its first step."""
+    gate = Gate()
+    world = environment(store=Busy(), actions=[gate.action()])
+    execution = world.start(Workflow("w", [Step("pay", action="gate", store="paid")]))
+    assert gate.reached.wait(20)
+    world.store.refusals = 10**9
+    gate.opened.set()
+    assert world.store.refused.wait(20)
+    while execution.held_up is None:
+        with suppress(TimeoutError):
+            execution.wait(0.01)
+    try:
+        yield execution
+    finally:
+        world.store.refusals = 0
+        execution.wait(20)
 
 
 def environment(*workflows, actions=(), **settings):

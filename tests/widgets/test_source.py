@@ -10,7 +10,7 @@ from divebook.widgets.source import durability_of, graph_of, header_of, question
 from divebook.workflow.definition import Workflow
 from divebook.workflow.policies import Catch
 from divebook.workflow.step import Each, Step
-from tests.execution.worlds import Gate, environment
+from tests.execution.worlds import Gate, environment, held_up
 
 SUM = Workflow("sum", [Step("add", script="1 + 1", store="n")])
 
@@ -36,6 +36,12 @@ def test_the_header_names_the_signal_that_is_waited_for_and_what_sends_it():
     execution = environment().start(Workflow("w", [Step("s", type="wait", signal="it's on")])).wait(20)
     told = f"waits for the signal \"it's on\": %dive signal {execution.id} 'it''s on'"
     assert header_of(execution)["waits"] == told.replace("'it''s on'", "'it''s on'")
+
+
+def test_the_header_says_what_holds_an_execution_up():
+    with held_up() as execution:
+        assert header_of(execution)["waits"].startswith("waiting for the disk since 0 s: the disk is full")
+    assert header_of(execution)["waits"] == ""
 
 
 def test_how_durable_a_store_is(tmp_path):

@@ -72,7 +72,7 @@ export interface Header {
   durability: Durability;
   /** What can be asked for now. */
   commands: Command[];
-  /** Which signals it waits for, and the commands that send them; questions stand beside it. */
+  /** What it waits for: the disk, signals and the commands that send them; questions stand beside it. */
   waits: string;
 }
 
