@@ -8,6 +8,7 @@ import pytest
 from divebook import Action, Environment, Run, Step, Workflow
 from divebook.errors import ExecutionError, ExecutionFailedError
 from divebook.notebook import view
+from tests.execution.worlds import held_up
 
 HOSTILE = (
     "<script>alert(1)</script><style>*{}</style><svg onload=x> \x1b[31mred\x1b[0m \u202egnp.exe \x00\x07"
@@ -227,3 +228,10 @@ def test_a_paused_run_says_so_in_both_forms(gate):
     gate.set()
     held.wait()
     assert all("‖ paused" in form for form in forms_of(held))
+
+
+def test_a_run_that_is_held_up_says_what_holds_it_up():
+    with held_up() as execution:
+        text, page = forms_of(Run(execution, Environment(store=execution.store)))
+    assert "waiting for the disk since 0 s: the disk is full. Free some space" in text
+    assert "waiting for the disk since 0 s: the disk is full. Free some space" in page
