@@ -10,6 +10,7 @@ import logging
 import shutil
 import sqlite3
 import tempfile
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -21,6 +22,7 @@ from typing import Any, TypeAlias
 from divebook.environment import Environment
 from divebook.errors import DivebookError
 from divebook.events.codec import event_to_dict
+from divebook.execution.clock import SystemClock
 from divebook.store import EventStore, Message, SqliteStore
 from divebook.store.check import check
 from divebook.workflow.definition import Step, Workflow
@@ -29,6 +31,25 @@ Values: TypeAlias = dict[tuple[str, ...], Any]
 """What a store says, by what was asked."""
 
 EQUAL, REFUSED, WRONG, RAW = "equal", "refused", "wrong value", "raw error"
+
+
+class _Ticks(SystemClock):
+    """A clock that gives every file the same times."""
+
+    def __init__(self) -> None:
+        self._now = 1_700_000_000_000_000
+
+    def now(self) -> int:
+        """Return the next millisecond."""
+        self._now += 1000
+        return self._now
+
+
+class _Chance:
+    """Chance that gives every file the same ids."""
+
+    def __init__(self) -> None:
+        self.bits = Random(1).getrandbits  # noqa: S311 - seeded
 
 
 def make_store(folder: Path) -> Path:
@@ -40,7 +61,7 @@ def make_store(folder: Path) -> Path:
         Step("ask", ask="Fine?"),
     ]
     with SqliteStore(path, durability="relaxed") as store:
-        environment = Environment(store=store)
+        environment = Environment(store=store, clock=_Ticks(), chance=_Chance())
         for _ in range(2):
             waiting = environment.start(Workflow("w", steps)).wait()
             store.post(Message(waiting.id, "signal", "note", {"amount": 5}, "ann", 1))
@@ -55,6 +76,10 @@ def read_all(store: EventStore, ids: list[str]) -> Iterator[tuple[tuple[str, ...
     """Give every value of a store that can be read, in plain form."""
     for record in _tried(store.records) or ():
         yield ("listed", record.execution_id), asdict(record)
+    for lease in _tried(store.leases) or ():
+        yield ("lease", lease.execution_id), asdict(lease)
+    for look in (store.orphans, store.asking, store.untaken):
+        _tried(look)
     for name in ids:
         yield from _read_one(store, name)
 
@@ -109,7 +134,7 @@ class Damage:
         except DivebookError:
             return REFUSED, ""
         except Exception as error:  # noqa: BLE001 - that is what is looked for
-            return RAW, f"{type(error).__name__}: {error}"
+            return RAW, "".join(traceback.format_exception(error))
 
     def _read(self, path: Path) -> tuple[str, str]:
         with SqliteStore(path, durability="relaxed") as store:

@@ -26,22 +26,24 @@ def export(
     Of a damaged log the sound beginning is written, with exit code 1.
     """
     from divebook.cli.project import existing_store
+    from divebook.cli.refusal import ending_damaged
     from divebook.cli.screen import DAMAGED, note, note_damage
     from divebook.cli.text import json_escaped
     from divebook.store import jsonl
 
     events = existing_store(store)
     whole_id = events.resolve(execution_id)
-    if file != STREAM:
-        count, damage = jsonl.export_sound(events, whole_id, file, overwrite=force)
-        note(f"wrote {count} events of {whole_id} to {file}")
-    else:
-        buffer = io.BytesIO()
-        count, damage = jsonl.export_sound(events, whole_id, buffer)
-        sys.stdout.write(json_escaped(buffer.getvalue().decode()))
-    if damage is not None:
-        note_damage(count, events.record(whole_id).last_sequence, damage)
-        raise typer.Exit(DAMAGED)
+    with ending_damaged():
+        if file != STREAM:
+            count, damage = jsonl.export_sound(events, whole_id, file, overwrite=force)
+            note(f"wrote {count} events of {whole_id} to {file}")
+        else:
+            buffer = io.BytesIO()
+            count, damage = jsonl.export_sound(events, whole_id, buffer)
+            sys.stdout.write(json_escaped(buffer.getvalue().decode()))
+        if damage is not None:
+            note_damage(count, events.record(whole_id).last_sequence, damage)
+            raise typer.Exit(DAMAGED)
 
 
 def import_(

@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 from divebook.cli.text import secrets
 from divebook.documents.policy import VARIABLE, Policy
-from divebook.errors import DefinitionError, DivebookError, ExecutionNotFoundError, SetupError
+from divebook.errors import CorruptStoreError, DefinitionError, DivebookError, ExecutionNotFoundError, SetupError
 
 DEBUG, SHOW_SECRETS, ALLOW = "--debug", "--show-secrets", "--allow"
 REFUSED = 2
@@ -78,6 +78,18 @@ def _partition(args: list[str]) -> tuple[list[str], list[str], list[str]]:
         return args, [], []
     place = args.index("--")
     return args[:place], ["--"], args[place + 1 :]
+
+
+@contextmanager
+def ending_damaged() -> Iterator[None]:
+    """End a command that shows what is sound of a log with the exit code of damage where nothing is sound."""
+    from divebook.cli.screen import DAMAGED
+
+    try:
+        yield
+    except CorruptStoreError as error:
+        report(error)
+        raise typer.Exit(DAMAGED) from error
 
 
 def report(error: DivebookError) -> None:

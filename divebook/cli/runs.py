@@ -75,15 +75,18 @@ def show(
 
     Of a damaged log the sound beginning is shown, with exit code 1.
     """
+    from divebook.cli.refusal import ending_damaged
     from divebook.cli.result import print_details
     from divebook.cli.screen import DAMAGED, note_damage
 
-    execution = _environment(store).execution(execution_id)
-    print_details(execution, json=json, events=events)
-    if execution.damage is not None:
-        last = execution.store.record(execution.id).last_sequence
-        note_damage(execution.state.last_sequence, last, execution.damage)
-        raise typer.Exit(DAMAGED)
+    environment = _environment(store)
+    with ending_damaged():
+        execution = environment.execution(execution_id)
+        print_details(execution, json=json, events=events)
+        if execution.damage is not None:
+            last = execution.store.record(execution.id).last_sequence
+            note_damage(execution.state.last_sequence, last, execution.damage)
+            raise typer.Exit(DAMAGED)
 
 
 def cancel(execution_id: ExecutionId, store: Store = None) -> None:

@@ -102,6 +102,15 @@ def test_of_a_damaged_log_the_sound_beginning_is_shown(divebook, damaged):
     assert (len(told["events"]), "is damaged" in told["damage"]) == (4, True)
 
 
+@pytest.mark.parametrize("command", ["show", "export"])
+def test_a_log_that_is_damaged_from_the_start_is_named_with_the_exit_code_of_damage(divebook, damaged, folder, command):
+    with closing(sqlite3.connect(folder / ".divebook" / "executions.db")) as connection, connection:
+        connection.execute("UPDATE events SET data = '{oops' WHERE place & 4294967295 = 1")
+    told = divebook(command, damaged)
+    assert told.exit_code == 1
+    assert f"event 1 of execution {damaged} is damaged" in told.stderr
+
+
 def test_of_a_damaged_log_the_sound_beginning_is_exported(divebook, damaged, folder):
     exported = divebook("export", damaged, "log.jsonl")
     assert exported.exit_code == 1

@@ -1,6 +1,18 @@
 """Bytes changed and files cut at random; `python -m benchmarks.damage` tries many more."""
 
-from benchmarks.damage import EQUAL, REFUSED, try_many
+import sqlite3
+from collections import Counter
+from contextlib import closing
+
+import pytest
+
+from benchmarks.damage import EQUAL, REFUSED, Damage, make_store, read_all, try_many
+from divebook.errors import CorruptStoreError
+from divebook.store import SqliteStore
+from divebook.store.check import check
+from divebook.store.owner import Owner
+from tests.store.logs import ONE, log
+from tests.store.tampering import tamper
 
 
 def test_a_damaged_file_gives_what_was_written_or_an_error_of_ours():
@@ -8,3 +20,80 @@ def test_a_damaged_file_gives_what_was_written_or_an_error_of_ours():
     assert not bad
     assert counts[EQUAL] > 20
     assert counts[REFUSED] > 20
+
+
+def flipped(content, place):
+    return content[:place] + bytes([content[place] ^ 0x40]) + content[place + 1 :]
+
+
+def test_a_damaged_index_of_ids_leads_to_no_other_execution(tmp_path):
+    damage = Damage(tmp_path)
+    with closing(sqlite3.connect(tmp_path / "whole.db")) as connection:
+        (page,) = connection.execute(
+            "SELECT rootpage FROM sqlite_master WHERE name LIKE '%autoindex_executions%'"
+        ).fetchone()
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+    places = [place for place in range((page - 1) * size, page * size) if damage.whole[place]]
+    outcomes = Counter(damage.outcome(flipped(damage.whole, place))[0] for place in places)
+    assert outcomes.keys() <= {EQUAL, REFUSED}
+    assert outcomes[REFUSED] > len(places) // 2
+
+
+@pytest.mark.parametrize("sequence", range(1, 5))
+def test_an_event_that_lost_its_checksum_is_damaged(tmp_path, sequence):
+    path = tmp_path / "store.db"
+    with SqliteStore(path) as store:
+        store.append(ONE, log(4), 0)
+    tamper(path, f"UPDATE events SET checksum = NULL WHERE place & 255 = {sequence}")
+    with SqliteStore(path) as store:
+        for after in range(sequence):
+            with pytest.raises(CorruptStoreError, match=rf"event {sequence}\b.*damaged"):
+                store.read(ONE, after, sequence - after)
+
+
+OTHER_TYPES = [
+    ("events", "checksum", "'x'"),
+    ("events", "recorded_at", "'x'"),
+    ("events", "type", "'x'"),
+    ("events", "id", "7.5"),
+    ("events", "path", "x'ff'"),
+    ("events", "data", "CAST('x' AS REAL)"),
+    ("executions", "last_sequence", "'x'"),
+    ("executions", "checksum", "'x'"),
+    ("executions", "token", "'x'"),
+    ("executions", "seal", "NULL"),
+    ("executions", "created_at", "'x'"),
+    ("executions", "tags", "7"),
+    ("leases", "expires_at", "'x'"),
+    ("leases", "pid", "'x'"),
+    ("blobs", "digest", "'x'"),
+    ("blobs", "data", "'x'"),
+    ("checkpoints", "sequence", "'x'"),
+    ("checkpoints", "data", "'x'"),
+    ("messages", "payload", "7"),
+    ("messages", "checksum", "NULL"),
+    ("questions", "id", "x'ff'"),
+]
+
+
+@pytest.fixture(scope="module")
+def held(tmp_path_factory):
+    """Give a store in which there is something in every table."""
+    path = make_store(tmp_path_factory.mktemp("held"))
+    with SqliteStore(path) as store:
+        store.acquire(store.ids()[0], Owner.current())
+        store.put_checkpoint(store.ids()[0], 1, b"x")
+    return path
+
+
+@pytest.mark.parametrize(("table", "column", "value"), OTHER_TYPES)
+def test_a_value_of_another_type_is_damage_and_no_raw_error(held, tmp_path, table, column, value):
+    path = tmp_path / "copy.db"
+    with SqliteStore(held) as store:
+        ids, sound = store.ids(), dict(read_all(store, store.ids()))
+    path.write_bytes(held.read_bytes())
+    tamper(path, f"UPDATE {table} SET {column} = {value}")
+    with SqliteStore(path) as store:
+        found, report = dict(read_all(store, ids)), check(store)
+    assert found.items() <= sound.items()
+    assert found.keys() < sound.keys() or not report.ok

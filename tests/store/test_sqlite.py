@@ -287,7 +287,7 @@ def test_an_interrupted_append_writes_nothing(store, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("divebook.store.sqlite.store.place_of", interrupt)
+        patch.setattr("divebook.store.sqlite.writing.place_of", interrupt)
         with pytest.raises(KeyboardInterrupt):
             store.append(ONE, steps(3, 4), 2)
     assert store.record(ONE).last_sequence == 2

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
+from types import NoneType
 from typing import Any
 
 from divebook.errors import CorruptStoreError
 from divebook.store.sqlite import messages, questions
 from divebook.store.sqlite.compact import EventTypes, unpack_id
 from divebook.store.sqlite.deletion import TABLES
-from divebook.store.sqlite.rows import RECORD, Line, record_of
+from divebook.store.sqlite.faults import typed
+from divebook.store.sqlite.rows import LINE_TYPES, RECORD, Line, find, record_of
 from divebook.store.sqlite.schema import places_of
 from divebook.store.sqlite.transactions import at_one_moment
 from divebook.store.upkeep import StoredEvent, StoredLog
@@ -19,6 +21,7 @@ SELECT place & 4294967295, recorded_at, type, id, CAST(path AS BLOB), CAST(step 
   CAST(data AS BLOB), checksum FROM events
 WHERE place BETWEEN ? AND ? ORDER BY place
 """
+_TYPES = (int, int, int, (bytes, str), bytes, bytes, bytes, (int, NoneType))
 _USED = "SELECT digest FROM blob_uses JOIN blobs ON number = blob WHERE key = ?"
 _STRAY_EVENTS = "SELECT count(*) FROM events WHERE place >> 32 NOT IN (SELECT key FROM executions)"
 _STRAY = "SELECT count(*) FROM {} WHERE key NOT IN (SELECT key FROM executions)"
@@ -28,22 +31,23 @@ def load_stored(connection: sqlite3.Connection, types: EventTypes, execution_id:
     """Return a log as it is, record and events of one moment; None if there is none."""
     with at_one_moment(connection):
         row = connection.execute(f"{RECORD} WHERE id = ?", (execution_id,)).fetchone()
-        found = connection.execute("SELECT key, checksum FROM executions WHERE id = ?", (execution_id,)).fetchone()
-        if row is None:
+        found = find(connection, execution_id)
+        if row is None or found is None:
             return None
-        rows, broken = _as_far_as_possible(connection.execute(_EVENTS, places_of(found[0])))
-        used = connection.execute(_USED, found[:1]).fetchall()
-        asked = questions.open_of(connection, found[0])
+        rows, broken = _as_far_as_possible(connection.execute(_EVENTS, places_of(found.key)))
+        used = connection.execute(_USED, (found.key,)).fetchall()
+        asked = questions.open_of(connection, found.key)
     events = [_event(row, types, connection) for row in rows]
-    line, blobs = Line(*row[:-1]), frozenset(digest for (digest,) in used)
-    return StoredLog(record_of(line), found[1], events, blobs, asked, broken, row[-1] not in (None, line.seal()))
+    line = Line(*typed("row of an execution", row[:-1], LINE_TYPES))
+    blobs = frozenset(digest for (digest,) in used)
+    return StoredLog(record_of(line), found.checksum, events, blobs, asked, broken, row[-1] != line.seal())
 
 
 def _as_far_as_possible(cursor: sqlite3.Cursor) -> tuple[list[tuple[Any, ...]], str | None]:
     rows: list[tuple[Any, ...]] = []
     try:
-        rows.extend(cursor)  # keeps what came before an error
-    except sqlite3.DatabaseError as error:
+        rows.extend(typed("event", row, _TYPES) for row in cursor)  # keeps what came before an error
+    except (sqlite3.DatabaseError, CorruptStoreError) as error:
         return rows, str(error)
     return rows, None
 
@@ -57,8 +61,8 @@ def _event(row: tuple[Any, ...], types: EventTypes, connection: sqlite3.Connecti
     return StoredEvent(sequence, recorded_at, name, unpack_id(event_id), _text(path), _text(step), payload, checksum)
 
 
-def _text(raw: bytes | None) -> str:
-    return "" if raw is None else raw.decode("utf-8", "replace")  # what is damaged shows in the checksum
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")  # what is damaged shows in the checksum
 
 
 def find_faults(connection: sqlite3.Connection) -> list[str]:

@@ -8,6 +8,7 @@ from collections.abc import Collection
 
 from divebook.store.blobs import Blobs, Fetch, Packed, pack, unpack
 from divebook.store.codec import Sealing
+from divebook.store.sqlite.faults import typed
 from divebook.store.upkeep import StoredBlob
 
 _FIND = "SELECT number FROM blobs WHERE digest = ?"
@@ -58,7 +59,8 @@ def fetcher(connection: sqlite3.Connection, sealing: Sealing) -> Fetch:
 def list_blobs(connection: sqlite3.Connection, without: Collection[str]) -> list[StoredBlob]:
     """Return the large values, and whether executions other than `without` refer to them."""
     rows = connection.execute(_LIST, (json.dumps(list(without)),)).fetchall()
-    return [StoredBlob(digest, stored, bool(used)) for digest, stored, used in rows]
+    checked = (typed("large value", row, (bytes, int, int)) for row in rows)
+    return [StoredBlob(digest, stored, bool(used)) for digest, stored, used in checked]
 
 
 def drop_unused(cursor: sqlite3.Cursor) -> int:

@@ -7,6 +7,7 @@ import threading
 
 from divebook.errors import CorruptStoreError
 from divebook.events.catalog import PAYLOADS
+from divebook.store.sqlite.faults import typed
 
 _PREFIX = "event_"
 _LENGTH = len(_PREFIX) + 26
@@ -48,7 +49,7 @@ class EventTypes:
         """Read the table."""
         rows = connection.execute("SELECT number, name FROM event_types").fetchall()
         with self._lock:
-            self.names = dict(rows)
+            self.names = dict(typed("event type", row, (int, str)) for row in rows)
             self.numbers = {name: number for number, name in rows}
 
     def register(self, connection: sqlite3.Connection) -> None:

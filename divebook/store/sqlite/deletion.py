@@ -7,6 +7,7 @@ import sqlite3
 from divebook.engine.lifecycle import TERMINAL
 from divebook.store.leases import Moment
 from divebook.store.sqlite.leases import load_leases
+from divebook.store.sqlite.rows import RECORD, find, load_line
 from divebook.store.sqlite.schema import places_of
 
 TABLES = ("leases", "blob_uses", "checkpoints", "messages", "questions")
@@ -17,12 +18,12 @@ _ENDED = "SELECT id FROM executions WHERE ended_at < ?"  # resuming clears it
 
 def delete(cursor: sqlite3.Cursor, execution_id: str) -> bool:
     """Delete an execution; False if there is none."""
-    found = cursor.execute("SELECT key FROM executions WHERE id = ?", (execution_id,)).fetchone()
-    if found:
-        cursor.execute("DELETE FROM events WHERE place BETWEEN ? AND ?", places_of(found[0]))
+    log = find(cursor, execution_id)
+    if log is not None:
+        cursor.execute("DELETE FROM events WHERE place BETWEEN ? AND ?", places_of(log.key))
         for table in ("executions", *TABLES):
-            cursor.execute(f"DELETE FROM {table} WHERE key = ?", found)  # noqa: S608 - one of our own tables
-    return found is not None
+            cursor.execute(f"DELETE FROM {table} WHERE key = ?", (log.key,))  # noqa: S608 - one of our own tables
+    return log is not None
 
 
 def ended_before(cursor: sqlite3.Cursor, before: int) -> list[str]:
@@ -32,7 +33,7 @@ def ended_before(cursor: sqlite3.Cursor, before: int) -> list[str]:
 
 def is_over(cursor: sqlite3.Cursor, execution_id: str, moment: Moment) -> bool:
     """Return whether an execution has ended and nobody has begun to resume it."""
-    found = cursor.execute("SELECT status FROM executions WHERE id = ?", (execution_id,)).fetchone()
-    if found is None or found[0] not in TERMINAL:
+    row = cursor.execute(f"{RECORD} WHERE id = ?", (execution_id,)).fetchone()
+    if row is None or load_line(row).status not in TERMINAL:
         return False
     return not any(lease.keeps_out(moment) for lease in load_leases(cursor, execution_id))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any, TypeAlias
 
 from divebook.errors import CorruptStoreError, ReadOnlyStoreError, StoreBusyError, StoreError
 
@@ -12,6 +13,8 @@ _CORRUPT = (
     "{0} is damaged: {1}. Keep a copy of the file, then save what is readable with "
     "`sqlite3 FILE .recover | sqlite3 NEW`, or go on with another store"
 )
+Types: TypeAlias = Sequence[type | tuple[type, ...]]
+
 _FAULTS: dict[int, tuple[type[StoreError], str]] = {
     sqlite3.SQLITE_BUSY: (StoreBusyError, "{0} is locked: another process has been writing for too long. Try again"),
     sqlite3.SQLITE_CANTOPEN: (StoreError, "{0} cannot be opened: {1}. Check that the path is a file you may use"),
@@ -51,3 +54,22 @@ def translated(location: str) -> Iterator[None]:
     # What decoding raises for bytes, texts, numbers and dates that nobody wrote.
     except (ValueError, TypeError, ArithmeticError) as error:
         raise CorruptStoreError(_CORRUPT.format(location, f"{type(error).__name__}: {error}")) from error
+
+
+def typed(kind: str, row: tuple[Any, ...], types: Types) -> tuple[Any, ...]:
+    """Return a row whose columns are of the types that were written; SQLite itself keeps any value in any column.
+
+    Rows with a checksum need no such look: another type gives another checksum.
+
+    Raises
+    ------
+    CorruptStoreError
+        One is not.
+    """
+    for column, wanted in zip(row, types, strict=True):
+        if not isinstance(column, wanted):
+            raise CorruptStoreError(
+                f"a {kind} is damaged: {column!r} stands where only another type of value is written. "
+                "Run `divebook check`, and restore a backup"
+            )
+    return row

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import sqlite3
+from types import NoneType
 from typing import Any
 
 from divebook.store.leases import Lease, Moment
 from divebook.store.owner import Owner
+from divebook.store.sqlite.faults import typed
+from divebook.store.sqlite.rows import Log
 
 _SELECT = """
 SELECT id, token, host, pid, started, name, boot, expires_at, expires_uptime FROM executions JOIN leases USING (key)
 WHERE :id IS NULL OR id = :id
 """
+_TYPES = (str, int, str, int, int, str, str, int, (int, NoneType))
 _INSERT = """
 INSERT OR REPLACE INTO leases (key, host, pid, started, name, boot, expires_at, expires_uptime)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 """
-_NEXT = "UPDATE executions SET token = token + 1 WHERE id = ? RETURNING key, token"
+_NEXT = "UPDATE executions SET token = token + 1 WHERE key = ? RETURNING token"
 _RENEW = """
 UPDATE leases SET expires_at = ?, expires_uptime = ?
 WHERE key = (SELECT key FROM executions WHERE id = ? AND token = ?)
@@ -29,27 +33,25 @@ def load_leases(connection: sqlite3.Connection | sqlite3.Cursor, execution_id: s
     return [_lease(*row) for row in connection.execute(_SELECT, {"id": execution_id}).fetchall()]
 
 
-def _lease(execution_id: str, token: int, *columns: Any) -> Lease:
-    *owner, expires_at, expires_uptime = columns
+def _lease(*row: Any) -> Lease:
+    execution_id, token, *owner, expires_at, expires_uptime = typed("lease", row, _TYPES)
     return Lease(execution_id, token, Owner(*owner), expires_at, expires_uptime)
 
 
-def acquire(cursor: sqlite3.Cursor, execution_id: str, owner: Owner, moment: Moment, until: Moment) -> Lease | None:
-    """Take a lease; None if there is no such execution.
+def acquire(cursor: sqlite3.Cursor, log: Log, owner: Owner, moment: Moment, until: Moment) -> Lease:
+    """Take a lease.
 
     Raises
     ------
     LeaseHeldError
         Somebody has a live one.
     """
-    for held in load_leases(cursor, execution_id):
+    for held in load_leases(cursor, log.execution_id):
         if held.keeps_out(moment):
             raise held.held_error()
-    found = cursor.execute(_NEXT, (execution_id,)).fetchone()
-    if found is None:
-        return None
-    lease = until.lease(execution_id, found[1], owner)
-    insert(cursor, found[0], lease)
+    (token,) = cursor.execute(_NEXT, (log.key,)).fetchone()
+    lease = until.lease(log.execution_id, token, owner)
+    insert(cursor, log.key, lease)
     return lease
 
 

@@ -6,10 +6,10 @@ import sqlite3
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
-from zlib import crc32
 
 from divebook.errors import CorruptStoreError, SealedError
 from divebook.events.codec import decode
+from divebook.store.checksums import of_row
 from divebook.store.codec import Sealing
 from divebook.store.messages import Message
 
@@ -36,7 +36,7 @@ def post(cursor: sqlite3.Cursor, sealing: Sealing, key: int, message: Message, p
     if first is not None:
         return _message(first, sealing)
     row = (message.kind, message.key, payload.decode(), message.source, message.posted_at)
-    (number,) = cursor.execute(_INSERT, (key, *row, _checksum(message.execution_id, *row))).fetchone()
+    (number,) = cursor.execute(_INSERT, (key, *row, of_row((message.execution_id, *row)))).fetchone()
     return replace(message, number=number)
 
 
@@ -102,14 +102,10 @@ class Watch:
         return load_all(self._writer, self._sealing, after) if self._last > after else []
 
 
-def _checksum(*columns: object) -> int:
-    return crc32(repr(columns).encode())
-
-
 def is_sound(row: tuple[Any, ...]) -> bool:
-    """Return whether a message is as it was written; those of older versions have no checksum."""
+    """Return whether a message is as it was written."""
     *columns, _, checksum = row
-    return checksum is None or _checksum(*columns) == checksum
+    return bool(of_row(columns) == checksum)
 
 
 def _damage(row: tuple[Any, ...]) -> str:

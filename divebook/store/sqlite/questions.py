@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping
 
+from divebook.store.sqlite.faults import typed
+
 _ASK = "INSERT OR IGNORE INTO questions (key, id) VALUES (?, ?)"
 _SETTLE = "DELETE FROM questions WHERE key = ? AND id = ?"
 _OPEN = """
@@ -27,9 +29,10 @@ def note(cursor: sqlite3.Cursor, key: int, changes: Mapping[str, bool]) -> None:
 def load_open(connection: sqlite3.Connection, question_id: str | None) -> list[tuple[str, str]]:
     """Return the open questions of executions that have not ended: all, or those of one id."""
     found = connection.execute(_OPEN) if question_id is None else connection.execute(_CALLED, (question_id,))
-    return found.fetchall()
+    return [(execution, asked) for execution, asked in (typed("question", row, (str, str)) for row in found)]
 
 
 def open_of(connection: sqlite3.Connection, key: int) -> frozenset[str]:
     """Return the open questions of one execution, ended or not."""
-    return frozenset(question_id for (question_id,) in connection.execute(_OF_ONE, (key,)).fetchall())
+    rows = connection.execute(_OF_ONE, (key,)).fetchall()
+    return frozenset(question_id for (question_id,) in (typed("question", row, (str,)) for row in rows))

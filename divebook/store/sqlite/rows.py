@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from types import NoneType
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -12,11 +13,13 @@ from divebook.events.codec import decode, decode_payload, encode
 from divebook.events.event import Event, to_datetime
 from divebook.store.batches import PreparedBatch
 from divebook.store.blobs import Fetch, embed
+from divebook.store.checksums import head, of_row
 from divebook.store.codec import Sealing
 from divebook.store.durability import Durability
 from divebook.store.records import Beginning, ExecutionRecord
 from divebook.store.sqlite.blobs import fetcher
 from divebook.store.sqlite.compact import EventTypes, unpack_id
+from divebook.store.sqlite.faults import Types, typed
 from divebook.store.sqlite.schema import place_of
 
 RECORD = """
@@ -37,6 +40,25 @@ _EVENTS = """
 SELECT place, recorded_at, type, id, path, step, CAST(data AS BLOB), checksum FROM events
 WHERE place > ? AND place <= ? ORDER BY place
 """
+# By the row itself: what an index says of a row may be damaged, and would lead to another execution.
+_FIND = """
+SELECT id, key, last_sequence, checksum, token FROM executions NOT INDEXED
+WHERE key = (SELECT key FROM executions WHERE id = ?)
+"""
+_FIRST_CHECKED = """
+SELECT recorded_at, name, events.id, path, step, CAST(data AS BLOB), checksum
+FROM events JOIN event_types ON number = type
+WHERE place > ? AND place <= ? AND checksum IS NOT NULL ORDER BY place LIMIT 1
+"""
+
+
+_LOG_TYPES = (str, int, int, int, int)
+_TEXT = (str, NoneType)
+LINE_TYPES: Types = (
+    *(str, str, int, (int, NoneType), int, _TEXT, int, (int, NoneType), int, str),
+    *(str, _TEXT, _TEXT, str, _TEXT, str, _TEXT, _TEXT, _TEXT),
+)
+"""Those of the columns of a `Line`."""
 
 
 class Line(NamedTuple):
@@ -64,7 +86,7 @@ class Line(NamedTuple):
 
     def seal(self) -> int:
         """Return the checksum of the row."""
-        return crc32(repr(tuple(self)).encode())
+        return of_row(self)
 
 
 def load_record(row: tuple[Any, ...]) -> ExecutionRecord:
@@ -78,11 +100,11 @@ def load_line(row: tuple[Any, ...]) -> Line:
     Raises
     ------
     CorruptStoreError
-        It is not what was written. Rows of older versions have no checksum until something is appended.
+        It is not what was written.
     """
     *columns, seal = row
     line = Line(*columns)
-    if seal is not None and line.seal() != seal:
+    if line.seal() != seal:
         raise CorruptStoreError(
             f"the row of execution {line.id} does not have the checksum it was written with, so what lists show of it "
             "is not to be trusted; `divebook check` says what is still readable"
@@ -142,6 +164,21 @@ class Log(NamedTuple):
     key: int
     last_sequence: int
     checksum: int
+    token: int
+
+
+def find(connection: sqlite3.Connection | sqlite3.Cursor, execution_id: str) -> Log | None:
+    """Return where a log lies; None if there is none, CorruptStoreError if the way there is damaged."""
+    row = connection.execute(_FIND, (execution_id,)).fetchone()
+    if row is None:
+        return None
+    log = Log(*typed("row of an execution", row, _LOG_TYPES))
+    if log.execution_id != execution_id:
+        raise CorruptStoreError(
+            f"execution {execution_id} cannot be found: its place in the file holds {log.execution_id}. "
+            "Run `divebook check`, and restore a backup"
+        )
+    return log
 
 
 def load_events(
@@ -162,6 +199,7 @@ def load_events(
     first = place_of(log.key, after)
     last = place_of(log.key, min(log.last_sequence, after + (log.last_sequence if limit is None else limit)))
     checksum = _checksum_at(connection, first) if after else None
+    unchecked = False  # whether this event may have no checksum
     place = first
     for found, recorded_at, number, packed, path, step, raw, kept in connection.execute(_EVENTS, (first, last)):
         place += 1
@@ -170,8 +208,9 @@ def load_events(
         sequence = place & 0xFFFF_FFFF
         name = names.get(number) or _type_name(types, number, log, sequence, connection)
         event_id = unpack_id(packed)
-        # Events of versions without checksums stand before all others.
-        if kept is not None or checksum is not None:
+        if kept is None and checksum is None:
+            unchecked = unchecked or _is_older(connection, log, place)
+        if not unchecked or checksum is not None or kept is not None:
             before = f"{recorded_at}\n{name}\n{event_id}\n{path}\n{step}\n".encode()  # `head`, without the call
             checksum = crc32(raw, crc32(before, checksum or 0))
             if checksum != kept or (sequence == log.last_sequence and checksum != log.checksum):
@@ -184,6 +223,20 @@ def load_events(
             f"event {missing} of execution {log.execution_id} is missing; the events before it are readable"
         )
     return events
+
+
+def _is_older(connection: sqlite3.Connection, log: Log, place: int) -> bool:
+    """Return whether an event without a checksum was written before there were any.
+
+    Then the first event that has one begins the chain; what only lost its own leaves a chain that began before it.
+    """
+    if not log.checksum:
+        return True
+    found = connection.execute(_FIRST_CHECKED, (place, place_of(log.key, log.last_sequence))).fetchone()
+    if found is None:
+        return False
+    recorded_at, name, packed, path, step, raw, kept = found
+    return bool(crc32(raw, crc32(head(recorded_at, name, unpack_id(packed), path, step))) == kept)
 
 
 def _checksum_at(connection: sqlite3.Connection, place: int) -> int | None:

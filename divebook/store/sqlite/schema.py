@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from divebook.errors import CorruptStoreError, NewerStoreError, ReadOnlyStoreError
+from divebook.store.checksums import of_row
 
 Migration: TypeAlias = tuple[str, ...]
 
@@ -150,7 +151,7 @@ _FOURTH: Migration = (
     "ALTER TABLE executions ADD COLUMN note TEXT",
     "ALTER TABLE executions ADD COLUMN notebook TEXT",
     "ALTER TABLE executions ADD COLUMN cell TEXT",
-    "ALTER TABLE executions ADD COLUMN seal INTEGER",  # checksum of the row; none before the next append
+    "ALTER TABLE executions ADD COLUMN seal INTEGER",  # checksum of the row
     "CREATE UNIQUE INDEX executions_by_start_key ON executions (start_key) WHERE start_key IS NOT NULL",
     "CREATE INDEX executions_by_parent ON executions (parent) WHERE parent IS NOT NULL",
     "CREATE INDEX executions_by_age ON executions (created_at)",
@@ -163,7 +164,18 @@ _FOURTH: Migration = (
     ) AS first
     WHERE first.key = executions.key AND first.parent IS NOT NULL
     """,
+    # Every row gets one, so that to have none is damage.
+    """
+    UPDATE executions SET seal = of_row(
+      id, status, created_at, ended_at, last_sequence, error, size, wake_at, taken, durability,
+      workflow_name, fingerprint, start_key, origin, parent, tags, note, notebook, cell
+    )
+    """,
     "ALTER TABLE messages ADD COLUMN checksum INTEGER",
+    """
+    UPDATE messages SET checksum = of_row(executions.id, kind, name, payload, source, posted_at)
+    FROM executions WHERE executions.key = messages.key
+    """,
     "DELETE FROM checkpoints",  # a cache
     """
     CREATE TABLE questions (
@@ -225,6 +237,7 @@ def migrate(connection: sqlite3.Connection, location: str, migrations: Sequence[
     """Bring a file up to the last migration, all or none of the way."""
     if check_version(connection, location, migrations) == len(migrations):
         return
+    connection.create_function("of_row", -1, lambda *columns: of_row(columns), deterministic=True)
     connection.execute("BEGIN IMMEDIATE")
     try:
         # Asked again: another process may have migrated while this one waited for the lock.

@@ -1,8 +1,4 @@
-"""The store on an SQLite file: one writing connection behind a lock, one reading connection per thread.
-
-The execution's row is changed by ``UPDATE ... WHERE last_sequence = expected`` inside the transaction that inserts the
-events, so of two writers, threads or processes, one is refused.
-"""
+"""The store on an SQLite file: one writing connection behind a lock, one reading connection per thread."""
 
 from __future__ import annotations
 
@@ -11,18 +7,14 @@ import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from divebook.engine.lifecycle import TERMINAL
 from divebook.errors import (
-    ConcurrentAppendError,
     CorruptStoreError,
-    InvalidEventError,
     ReadOnlyStoreError,
-    StartKeyTakenError,
     StoreError,
 )
 from divebook.events.event import Event
@@ -32,10 +24,10 @@ from divebook.store.durability import FULL, RELAXED, Durability
 from divebook.store.leases import Lease, Moment
 from divebook.store.messages import Message
 from divebook.store.owner import Owner
-from divebook.store.records import Beginning, ExecutionRecord, Wanted
+from divebook.store.records import ExecutionRecord, Wanted
 from divebook.store.sqlite import blobs, checkpoints, deletion, leases, messages, questions
 from divebook.store.sqlite.audit import find_faults, load_stored
-from divebook.store.sqlite.compact import EventTypes, pack_id
+from divebook.store.sqlite.compact import EventTypes
 from divebook.store.sqlite.connections import (
     Readers,
     open_reader,
@@ -46,35 +38,21 @@ from divebook.store.sqlite.connections import (
 )
 from divebook.store.sqlite.faults import translated
 from divebook.store.sqlite.filesystem import network_type
-from divebook.store.sqlite.open_log import OpenLog
 from divebook.store.sqlite.rows import (
     RECORD,
     RECORDS,
     UNENDED,
     Log,
-    first_line,
-    line_after,
+    find,
     load_events,
-    load_line,
     load_record,
 )
-from divebook.store.sqlite.schema import check_current, migrate, place_of, places_of
+from divebook.store.sqlite.schema import check_current, migrate
 from divebook.store.sqlite.transactions import OpenFile, Transaction, WriteTurn, at_one_moment
+from divebook.store.sqlite.writing import OpenLogs
 from divebook.store.upkeep import StoredBlob, StoredLog
 
-_INSERT_EXECUTION = """
-INSERT INTO executions
-  (id, status, created_at, ended_at, last_sequence, error, size, wake_at, taken, durability,
-  workflow_name, fingerprint, start_key, origin, parent, tags, note, notebook, cell, seal, checksum, token)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-"""
-_INSERT_EVENT = """
-INSERT INTO events (place, recorded_at, type, id, path, step, data, checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-"""
-_FIND = "SELECT key, last_sequence, checksum, token FROM executions WHERE id = ?"
-_FIND_KEY = "SELECT id FROM executions WHERE start_key = ?"
 _IDS = "SELECT id FROM executions ORDER BY +created_at DESC, key DESC"  # +: an index may be damaged
-_RELEASE = "DELETE FROM leases WHERE key = ?"
 _CANDIDATES = "SELECT id FROM executions WHERE id >= ? AND id < ? || char(1114111) ORDER BY id LIMIT ?"
 
 _log = logging.getLogger(__name__)
@@ -122,7 +100,6 @@ class SqliteStore(EventStore):
         self._process = os.getpid()
         self._free = threading.Condition(self._lock)
         self._types = EventTypes(self.location)
-        self._logs: dict[str, OpenLog] = {}
         self._warned: set[str] = set()
         self._readers = Readers(self._open_reader)
         self._writer: sqlite3.Connection | None = None
@@ -130,6 +107,7 @@ class SqliteStore(EventStore):
         self._network = None if self.read_only else network(self.path)
         if self._network:
             self.durability = FULL
+        self._logs = OpenLogs(self._types, self.durability, self._unknown)
         self._present = self.durability
         """What the writing connection is set to."""
         with translated(self.location):
@@ -191,108 +169,29 @@ class SqliteStore(EventStore):
             self._present = wanted
 
     def _write(self, batches: Sequence[PreparedBatch]) -> list[Refusal | None]:
-        rows: list[tuple[Any, ...]] = []
+        written = [batch.execution_id for batch in batches]
         try:
             with self._transaction(self._wanted(batches)) as cursor:
-                answers = [self._enter(cursor, batch, rows) for batch in batches]
-                cursor.executemany(_INSERT_EVENT, rows)
+                answers = self._logs.write(cursor, batches)
         except BaseException:
-            self._forget(batch.execution_id for batch in batches)  # their logs did not advance after all
+            self._logs.forget(written)  # they did not advance after all
             raise
-        self._forget(batch.execution_id for batch in batches if batch.turn and batch.turn.status in TERMINAL)
+        self._logs.forget(batch.execution_id for batch in batches if batch.ends)
         return answers
-
-    def _enter(self, cursor: sqlite3.Cursor, batch: PreparedBatch, rows: list[tuple[Any, ...]]) -> Refusal | None:
-        ids = [pack_id(event.id) for event in batch.events]
-        try:
-            log, checksums = self._claim(cursor, batch, ids)
-        except (StoreError, InvalidEventError) as refusal:
-            return refusal
-        if batch.ends:
-            cursor.execute(_RELEASE, (log.key,))
-        if batch.blobs and (grown := blobs.insert(cursor, log.key, batch.blobs)):
-            log.grow(cursor, grown)
-        if batch.questions:
-            questions.note(cursor, log.key, batch.questions)
-        log.ids.update(ids)
-        numbers = self._types.numbers
-        place = place_of(log.key, batch.expected_sequence)
-        entries = zip(batch.events, ids, batch.payloads, checksums, strict=True)
-        for event, event_id, payload, checksum in entries:
-            place += 1
-            name = event.data.event_type
-            number = numbers.get(name) or self._types.add(cursor, name)
-            text = payload.decode()
-            rows.append((place, event.recorded_at, number, event_id, event.path, event.step, text, checksum))
-        return None
-
-    def _claim(
-        self, cursor: sqlite3.Cursor, batch: PreparedBatch, ids: Sequence[bytes | str]
-    ) -> tuple[OpenLog, list[int]]:
-        """Advance the execution's row; return the log and the new checksums, or raise if the batch does not fit."""
-        if batch.beginning is not None:
-            return self._begin(cursor, batch, batch.beginning)
-        log = self._logs.get(batch.execution_id)
-        if log is not None and log.line.last_sequence == batch.expected_sequence:
-            log.refuse_known(batch, ids)
-            checksums = batch.checksums(log.checksum)
-            if log.advance(cursor, batch, checksums[-1]):
-                return log, checksums
-        # The first append of this process, or another process was here.
-        log = self._logs[batch.execution_id] = self._take_over(cursor, batch)
-        log.refuse_known(batch, ids)
-        checksums = batch.checksums(log.checksum)
-        log.advance(cursor, batch, checksums[-1])
-        return log, checksums
-
-    def _begin(self, cursor: sqlite3.Cursor, batch: PreparedBatch, beginning: Beginning) -> tuple[OpenLog, list[int]]:
-        found = cursor.execute(_FIND, (batch.execution_id,)).fetchone()
-        if found:
-            raise ConcurrentAppendError(batch.execution_id, 0, found[1])
-        if batch.token:
-            raise batch.fenced(0)
-        if beginning.key is not None and (found := cursor.execute(_FIND_KEY, (beginning.key,)).fetchone()):
-            raise StartKeyTakenError(beginning.key, found[0])
-        line = line_after(first_line(batch, beginning, batch.durability or self.durability), batch)
-        checksums, token = batch.checksums(0), batch.lease.token if batch.lease else 0
-        cursor.execute(_INSERT_EXECUTION, (*line, line.seal(), checksums[-1], token))
-        key = cursor.lastrowid or 0
-        if batch.lease is not None:
-            leases.insert(cursor, key, batch.lease)
-        log = self._logs[batch.execution_id] = OpenLog(key, line, checksums[-1])
-        return log, checksums
-
-    def _take_over(self, cursor: sqlite3.Cursor, batch: PreparedBatch) -> OpenLog:
-        found = cursor.execute(_FIND, (batch.execution_id,)).fetchone()
-        if found is None:
-            raise self._unknown(batch.execution_id)
-        key, sequence, checksum, token = found
-        if token != batch.token:
-            raise batch.fenced(token)
-        if sequence != batch.expected_sequence:
-            raise ConcurrentAppendError(batch.execution_id, batch.expected_sequence, sequence)
-        line = load_line(cursor.execute(f"{RECORD} WHERE key = ?", (key,)).fetchone())
-        batch.check_may_follow(line.status)
-        ids = cursor.execute("SELECT id FROM events WHERE place BETWEEN ? AND ?", places_of(key)).fetchall()
-        return OpenLog(key, line, checksum, {event_id for (event_id,) in ids})
-
-    def _forget(self, execution_ids: Iterable[str]) -> None:
-        for execution_id in execution_ids:
-            self._logs.pop(execution_id, None)
 
     def _delete(self, execution_id: str) -> None:
         with self._transaction() as cursor:
             deleted = deletion.delete(cursor, execution_id)
         if not deleted:
             raise self._unknown(execution_id)
-        self._forget((execution_id,))
+        self._logs.forget((execution_id,))
 
     def _cleanup(self, before: int) -> list[str]:
         with self._transaction() as cursor:
             ended = deletion.ended_before(cursor, before)
             for execution_id in ended:
                 deletion.delete(cursor, execution_id)
-        self._forget(ended)
+        self._logs.forget(ended)
         return ended
 
     # --- leases and checkpoints --------------------------------------------------------------------------------------
@@ -301,10 +200,7 @@ class SqliteStore(EventStore):
 
     def _acquire(self, execution_id: str, owner: Owner, moment: Moment, until: Moment) -> Lease:
         with self._transaction(RELAXED) as cursor:
-            lease = leases.acquire(cursor, execution_id, owner, moment, until)
-        if lease is None:
-            raise self._unknown(execution_id)
-        return lease
+            return leases.acquire(cursor, self._find(cursor, execution_id), owner, moment, until)
 
     def _renew(self, held: Sequence[Lease], until: Moment) -> list[bool]:
         with self._transaction(RELAXED) as cursor:
@@ -320,15 +216,14 @@ class SqliteStore(EventStore):
 
     def _put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None:
         with self._transaction(RELAXED) as cursor:
-            found = cursor.execute(_FIND, (execution_id,)).fetchone()
-            if found is None:
-                raise self._unknown(execution_id)
-            check_reached(execution_id, sequence, found[1])
-            checkpoints.put(cursor, found[0], sequence, data)
+            log = self._find(cursor, execution_id)
+            check_reached(execution_id, sequence, log.last_sequence)
+            checkpoints.put(cursor, log, sequence, data)
 
     def _checkpoint(self, execution_id: str) -> tuple[int, bytes] | None:
         with translated(self.location):
-            return checkpoints.get(self._readers.get(), execution_id)
+            log = find(self._readers.get(), execution_id)
+            return None if log is None else checkpoints.get(self._readers.get(), log)
 
     def _checkpoints(self) -> list[str]:
         with translated(self.location):
@@ -342,10 +237,8 @@ class SqliteStore(EventStore):
 
     def _post(self, message: Message, payload: bytes) -> Message:
         with self._transaction() as cursor:
-            found = cursor.execute(_FIND, (message.execution_id,)).fetchone()
-            if found is None:
-                raise self._unknown(message.execution_id)
-            kept = messages.post(cursor, self.sealing, found[0], message, payload)
+            log = self._find(cursor, message.execution_id)
+            kept = messages.post(cursor, self.sealing, log.key, message, payload)
         if self._watch is not None:
             self._watch.posted(kept.number)
         return kept
@@ -353,10 +246,7 @@ class SqliteStore(EventStore):
     def _inbox(self, execution_id: str, after: int) -> list[Message]:
         with translated(self.location):
             connection = self._readers.get()
-            found = connection.execute(_FIND, (execution_id,)).fetchone()
-            if found is None:
-                raise self._unknown(execution_id)
-            return messages.load_inbox(connection, self.sealing, found[0], after)
+            return messages.load_inbox(connection, self.sealing, self._find(connection, execution_id).key, after)
 
     def _new_messages(self, after: int) -> list[Message]:
         with translated(self.location):
@@ -407,7 +297,7 @@ class SqliteStore(EventStore):
             gone = [name for name in execution_ids if deletion.is_over(cursor, name, moment)]
             for execution_id in gone:
                 deletion.delete(cursor, execution_id)
-        self._forget(gone)
+        self._logs.forget(gone)
         return gone
 
     def _drop_blobs(self) -> int:
@@ -424,12 +314,14 @@ class SqliteStore(EventStore):
 
     def _read(self, execution_id: str, after: int, limit: int | None) -> list[Event]:
         with translated(self.location), at_one_moment(self._readers.get()) as connection:
-            found = connection.execute(_FIND, (execution_id,)).fetchone()
-            if found is None:
-                raise self._unknown(execution_id)
-            return load_events(
-                connection, self._types, self.sealing, Log(execution_id, *found[:3]), after=after, limit=limit
-            )
+            log = self._find(connection, execution_id)
+            return load_events(connection, self._types, self.sealing, log, after=after, limit=limit)
+
+    def _find(self, connection: sqlite3.Connection | sqlite3.Cursor, execution_id: str) -> Log:
+        log = find(connection, execution_id)
+        if log is None:
+            raise self._unknown(execution_id)
+        return log
 
     def _record(self, execution_id: str) -> ExecutionRecord:
         with translated(self.location):

@@ -1,0 +1,142 @@
+"""Writing batches: rows of events, and the rows of the executions they belong to.
+
+The execution's row is changed by ``UPDATE ... WHERE last_sequence = expected`` inside the transaction that inserts the
+events, so of two writers, threads or processes, one is refused.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from divebook.errors import (
+    ConcurrentAppendError,
+    ExecutionNotFoundError,
+    InvalidEventError,
+    StartKeyTakenError,
+    StoreError,
+)
+from divebook.store.base import Refusal
+from divebook.store.batches import PreparedBatch
+from divebook.store.durability import Durability
+from divebook.store.records import Beginning
+from divebook.store.sqlite import blobs, leases, questions
+from divebook.store.sqlite.compact import EventTypes, pack_id
+from divebook.store.sqlite.open_log import OpenLog
+from divebook.store.sqlite.rows import RECORD, find, first_line, line_after, load_line
+from divebook.store.sqlite.schema import place_of, places_of
+
+_INSERT_EXECUTION = """
+INSERT INTO executions
+  (id, status, created_at, ended_at, last_sequence, error, size, wake_at, taken, durability,
+  workflow_name, fingerprint, start_key, origin, parent, tags, note, notebook, cell, seal, checksum, token)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_INSERT_EVENT = """
+INSERT INTO events (place, recorded_at, type, id, path, step, data, checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_RELEASE = "DELETE FROM leases WHERE key = ?"
+
+
+class OpenLogs:
+    """The logs that this process writes, and how batches are added to them."""
+
+    def __init__(
+        self, types: EventTypes, durability: Durability, unknown: Callable[[str], ExecutionNotFoundError]
+    ) -> None:
+        self._types = types
+        self._durability = durability
+        """That of executions whose first batch does not say."""
+        self._unknown = unknown
+        self._logs: dict[str, OpenLog] = {}
+
+    def write(self, cursor: sqlite3.Cursor, batches: Sequence[PreparedBatch]) -> list[Refusal | None]:
+        """Write batches; return, for each, why it was refused, or None."""
+        rows: list[tuple[Any, ...]] = []
+        answers = [self._enter(cursor, batch, rows) for batch in batches]
+        cursor.executemany(_INSERT_EVENT, rows)
+        return answers
+
+    def forget(self, execution_ids: Iterable[str]) -> None:
+        """Look again where these logs stand before something is added to them."""
+        for execution_id in execution_ids:
+            self._logs.pop(execution_id, None)
+
+    def _enter(self, cursor: sqlite3.Cursor, batch: PreparedBatch, rows: list[tuple[Any, ...]]) -> Refusal | None:
+        ids = [pack_id(event.id) for event in batch.events]
+        try:
+            log, checksums = self._claim(cursor, batch, ids)
+        except (StoreError, InvalidEventError) as refusal:
+            return refusal
+        if batch.ends:
+            cursor.execute(_RELEASE, (log.key,))
+        if batch.blobs and (grown := blobs.insert(cursor, log.key, batch.blobs)):
+            log.grow(cursor, grown)
+        if batch.questions:
+            questions.note(cursor, log.key, batch.questions)
+        log.ids.update(ids)
+        numbers = self._types.numbers
+        place = place_of(log.key, batch.expected_sequence)
+        entries = zip(batch.events, ids, batch.payloads, checksums, strict=True)
+        for event, event_id, payload, checksum in entries:
+            place += 1
+            name = event.data.event_type
+            number = numbers.get(name) or self._types.add(cursor, name)
+            text = payload.decode()
+            rows.append((place, event.recorded_at, number, event_id, event.path, event.step, text, checksum))
+        return None
+
+    def _claim(
+        self, cursor: sqlite3.Cursor, batch: PreparedBatch, ids: Sequence[bytes | str]
+    ) -> tuple[OpenLog, list[int]]:
+        """Advance the execution's row; return the log and the new checksums, or raise if the batch does not fit."""
+        if batch.beginning is not None:
+            return self._begin(cursor, batch, batch.beginning)
+        log = self._logs.get(batch.execution_id)
+        if log is not None and log.line.last_sequence == batch.expected_sequence:
+            log.refuse_known(batch, ids)
+            checksums = batch.checksums(log.checksum)
+            if log.advance(cursor, batch, checksums[-1]):
+                return log, checksums
+        # The first append of this process, or another process was here.
+        log = self._logs[batch.execution_id] = self._take_over(cursor, batch)
+        log.refuse_known(batch, ids)
+        checksums = batch.checksums(log.checksum)
+        log.advance(cursor, batch, checksums[-1])
+        return log, checksums
+
+    def _begin(self, cursor: sqlite3.Cursor, batch: PreparedBatch, beginning: Beginning) -> tuple[OpenLog, list[int]]:
+        if (found := find(cursor, batch.execution_id)) is not None:
+            raise ConcurrentAppendError(batch.execution_id, 0, found.last_sequence)
+        if batch.token:
+            raise batch.fenced(0)
+        if beginning.key is not None:
+            _refuse_taken(cursor, beginning.key)
+        line = line_after(first_line(batch, beginning, batch.durability or self._durability), batch)
+        checksums, token = batch.checksums(0), batch.lease.token if batch.lease else 0
+        cursor.execute(_INSERT_EXECUTION, (*line, line.seal(), checksums[-1], token))
+        key = cursor.lastrowid or 0
+        if batch.lease is not None:
+            leases.insert(cursor, key, batch.lease)
+        log = self._logs[batch.execution_id] = OpenLog(key, line, checksums[-1])
+        return log, checksums
+
+    def _take_over(self, cursor: sqlite3.Cursor, batch: PreparedBatch) -> OpenLog:
+        log = find(cursor, batch.execution_id)
+        if log is None:
+            raise self._unknown(batch.execution_id)
+        if log.token != batch.token:
+            raise batch.fenced(log.token)
+        if log.last_sequence != batch.expected_sequence:
+            raise ConcurrentAppendError(batch.execution_id, batch.expected_sequence, log.last_sequence)
+        line = load_line(cursor.execute(f"{RECORD} WHERE key = ?", (log.key,)).fetchone())
+        batch.check_may_follow(line.status)
+        ids = cursor.execute("SELECT id FROM events WHERE place BETWEEN ? AND ?", places_of(log.key)).fetchall()
+        return OpenLog(log.key, line, log.checksum, {event_id for (event_id,) in ids})
+
+
+def _refuse_taken(cursor: sqlite3.Cursor, key: str) -> None:
+    row = cursor.execute(f"{RECORD} WHERE start_key = ?", (key,)).fetchone()
+    if row is not None:
+        raise StartKeyTakenError(key, load_line(row).id)
