@@ -111,8 +111,41 @@ def test_the_map_has_every_part_of_the_code_and_nothing_else():
 
 def test_every_file_of_the_map_exists():
     (drawing,) = blocks(CONTRIBUTING, "")
-    names = {path.name for folder in ("divebook", "tests") for path in (ROOT / folder).rglob("*.py")}
-    assert set(re.findall(r"\w+\.py\b", drawing)) <= names
+    gone = []
+    for line in re.sub(r"\n {4,}", " ", drawing).splitlines()[1:]:
+        name, _, rest = line.strip().partition(" ")
+        gone += [part for part in re.findall(r"\w+\.py\b|\w+/", rest) if not (ROOT / "divebook" / name / part).exists()]
+    assert gone == []
+
+
+def test_every_path_that_contributing_names_exists():
+    named = re.findall(r"`((?:[\w.]+/)[\w./]*|\w+\.py)`", CONTRIBUTING)
+    places = (ROOT, ROOT / "divebook")
+    made = ".artefacts/"
+    assert len(named) > 50
+    assert [n for n in named if not n.startswith(made) and not any((place / n).exists() for place in places)] == []
+
+
+def test_nothing_new_needs_more_than_four_files():
+    recipes = re.findall(r"^- \*\*An? ([\w ]+)\*\*: (.*(?:\n  .*)*)", CONTRIBUTING, re.MULTILINE)
+    assert {"event", "magic", "YAML key", "type of step", "kind of tool", "store", "widget view"} <= {
+        name for name, _ in recipes
+    }
+    assert all(1 <= len(re.findall(r"`(?:[\w./]+/[\w./]*|\w+\.py)`", text)) <= 4 for _, text in recipes)
+
+
+def test_the_layers_are_those_that_are_checked():
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    kept = [re.sub(r"\(\w+\)|\b__main__\b|\b_version\b", "", layer) for layer in contracts[0]["layers"]]
+    checked = [set(re.findall(r"\w+", layer)) for layer in kept]
+    (drawn,) = re.findall(r"^    (cli \| .*(?:\n    .*)*)", CONTRIBUTING, re.MULTILINE)
+    assert [set(re.findall(r"\w+", layer)) for layer in drawn.split(">")] == [layer for layer in checked if layer]
+
+
+def test_contributing_is_one_page():
+    lines = CONTRIBUTING.splitlines()
+    assert len(lines) <= 160
+    assert max(map(len, lines)) <= 120
 
 
 # --- docstrings ----------------------------------------------------------------------------------------------------

@@ -1,4 +1,7 @@
-"""Documents that workflows read and write."""
+"""Documents that workflows read and write.
+
+A package of its own below the steps, since steps, content entries and environments share it.
+"""
 
 from divebook.documents.policy import Policy
 from divebook.documents.repository import Document, DocumentRepository, FileDocuments, MemoryDocuments

@@ -4,6 +4,9 @@
 writes everything that all executions have recorded in one turn of the event loop as one transaction. `await
 journal.durable()` returns when all that was recorded so far is on disk; it stands before every call to the outside, so
 that a call's intent, and every result it may depend on, are safe before it is made.
+
+Commits are made on the engine's loop, once per turn, for all executions of a store together: handing them to a thread
+that writes would cost more than the commit (``benchmarks/floor.py``), and group commit comes by itself.
 """
 
 from __future__ import annotations

@@ -6,7 +6,9 @@
     parallel      route -> batch (each ready stage, side by side) -> merge -> route -> ...
 
 The step ``route`` checks the bounds before every stage, asks the questions that stages raise, and holds the definition
-of the whole pipeline. The variable `STATE` holds the envelope, and the stages that are to run next.
+of the whole pipeline. The variable `STATE` holds the envelope, and the stages that are to run next: so each stage has
+the envelope as the one before left it, and the log tells where it was. Questions are asked between stages, never inside
+one: an envelope that waits is complete and may be kept anywhere (``tests/pipeline/test_questions.py``).
 """
 
 from __future__ import annotations

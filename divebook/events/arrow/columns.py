@@ -1,7 +1,8 @@
 """Columns of pandas as Arrow arrays and back, each with its exact dtype.
 
 A column is described by plain data: its dtype, and which arrays of the stream hold it. Objects are no Arrow type: they
-are recorded one by one, like anything else in the log, but for tuples, which stay tuples.
+are recorded one by one, like anything else in the log, but for tuples, which stay tuples. pandas' own Arrow metadata is
+not used: it loses dtypes, labels and frequencies, and differs from version to version (``tests/events/test_arrow.py``).
 """
 
 from __future__ import annotations
