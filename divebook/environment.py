@@ -254,6 +254,21 @@ class Environment(Holdings):
         except StartKeyTakenError as taken:
             return self.execution(taken.execution_id)
 
+    def fork(self, execution_id: str, until: int, **options: Unpack[StartOptions]) -> Execution:
+        """Start an execution with a copy of the first `until` events of another one; it goes on live after those.
+
+        Definition and inputs are those of the other one, and functions are those of now. Where to cut is for
+        `divebook.execution.forks` to say. With a `key` it is started once, as by `start`.
+        """
+        old = self._control.find(execution_id)
+        self._check(old.workflow)
+        code, kept = self.code_of(old.workflow), self._kept(options.get("durability"))
+        opening = opening_of(old.workflow, old.state.inputs, code, options, parent=old.id, origin=catalog.FORK)
+        try:
+            return self._handle(self._control.fork(old, opening, until, kept))
+        except StartKeyTakenError as taken:
+            return self.execution(taken.execution_id)
+
     def fire(self, trigger: str, inputs: Mapping[str, Any] | None = None) -> list[Execution]:
         """Create a pending execution of every workflow that lists a trigger of that name; start those you want."""
         listed = {entry.name for workflow in self._workflows.values() for entry in workflow.triggers}
@@ -293,13 +308,14 @@ class Environment(Holdings):
             options["model"] = model_name(None, options["model"], self.config.default_provider)
         bound = storable(bind_inputs(found, inputs or {}, coerce_text=options.get("coerce_text", False)), "inputs")
         shared().learn(bound)  # before anything is printed
-        opening = opening_of(found, bound, self._code_of(found), options)
+        opening = opening_of(found, bound, self.code_of(found), options)
         return self._handle(self._control.create(found, opening, self._kept(options.get("durability"))))
 
     def _handle(self, driver: Driver) -> Execution:
         return Execution(self._control, driver)
 
-    def _code_of(self, workflow: Workflow) -> dict[str, str]:
+    def code_of(self, workflow: Workflow) -> dict[str, str]:
+        """Return the digests of the Python functions that a workflow may call, by kind and name."""
         return code_of(roots_of(workflow, self.actions))
 
     def _kept(self, durability: str | None = None) -> Durability | None:
@@ -327,7 +343,7 @@ class Environment(Holdings):
         bounds = within(as_bounds(found.bounds or {}), child.bounds)
         options: StartOptions = {"bounds": bounds, "model": child.model, "key": key}
         inputs = storable(bind_inputs(found, child.inputs), "inputs")
-        opening = opening_of(found, inputs, self._code_of(found), options, parent=child.parent, origin=origin)
+        opening = opening_of(found, inputs, self.code_of(found), options, parent=child.parent, origin=origin)
         return found, opening, self._kept()
 
     def resume(self, execution_id: str, bounds: Bounds | Mapping[str, Any] | None = None) -> Execution:

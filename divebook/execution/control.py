@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 from divebook.bounds import Bounds
 from divebook.engine.ahead import steps_ahead
+from divebook.engine.evolve import fold
 from divebook.engine.inbox import facts_of
 from divebook.engine.instructions import Fact
 from divebook.engine.lifecycle import FINAL
@@ -32,13 +33,17 @@ from divebook.execution.children import running_children
 from divebook.execution.clock import MICROSECONDS, Chance, Clock, Ids
 from divebook.execution.driver import Driver, Means
 from divebook.execution.engine_thread import ENGINE, STOP_SECONDS
+from divebook.execution.forks import copied
+from divebook.execution.journal import FIRST_TOKEN
 from divebook.execution.leases import HANDS
 from divebook.execution.patience import until_written
 from divebook.execution.register import Register
 from divebook.execution.step_run import Services
 from divebook.execution.streaming import TextStreams
 from divebook.store import EventStore, ExecutionRecord, Lease
+from divebook.store.batches import Batch
 from divebook.store.durability import Durability
+from divebook.store.owner import Owner
 from divebook.workflow.definition import Workflow
 
 CANCELLED = "cancelled by a person"
@@ -108,6 +113,22 @@ class Control:
         elif (commit := ENGINE.desk(self.store).commit).held_up is None:
             commit.commit_now()  # on the engine's own thread nothing can be waited for
             driver.require_log()
+
+    def fork(
+        self, old: Driver, opening: catalog.ExecutionStarted, until: int, durability: Durability | None = None
+    ) -> Driver:
+        """Begin an execution with a copy of the first events of another one, and drive it on."""
+        ids, owner = Ids(self.clock, self.chance), Owner.current()
+        execution_id = ids.execution()
+        events = copied(self.store.read(old.id, limit=until), opening, execution_id, ids, self.clock.now())
+        taken = fold(execution_id, events).taken
+        batch = Batch(execution_id, 0, events, acquire=owner, taken=taken, durability=durability)
+        (refusal,) = self.store.append_all([batch])
+        if refusal is not None:
+            raise refusal
+        driver = self._register.load(execution_id)
+        self._begin(driver, Lease(execution_id, FIRST_TOKEN, owner, expires_at=0))
+        return driver
 
     def _begin(
         self, driver: Driver, lease: Lease, bounds: Mapping[str, Any] | None = None, recovery: int | None = None

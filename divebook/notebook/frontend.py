@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+_TOLD_BY_VARIABLES = ("__vsc_ipynb_file__", "PAPERMILL_INPUT_PATH")
+
 
 @dataclass(frozen=True, slots=True)
 class FrontEnd:
@@ -22,7 +24,7 @@ class FrontEnd:
         Whether somebody sits there: `input` works. Programs that run notebooks say that it does not.
     cell
         Which cell and notebook this is, as far as the front end says: ``cell``, ``notebook``, and ``source``, a digest
-        of the cell's text.
+        of the cell's text; and ``kernel``, which runs it.
     count
         The number of the cell's execution; it tells this cell's output from others.
     """
@@ -56,7 +58,8 @@ def present_front_end(shell: Any) -> FrontEnd:
     source = str(content.get("code", ""))
     cell = {
         "cell": str((request.get("metadata") or {}).get("cellId", "")),
-        "notebook": os.environ.get("JPY_SESSION_NAME", ""),
+        "notebook": notebook_of(shell),
+        "kernel": str(getattr(kernel, "ident", "")),
         "source": hashlib.sha256(source.strip().encode()).hexdigest()[:16],
     }
     return FrontEnd(
@@ -65,6 +68,16 @@ def present_front_end(shell: Any) -> FrontEnd:
         cell=cell if source.strip() else None,
         count=shell.execution_count,
     )
+
+
+def notebook_of(shell: Any) -> str:
+    """Return the path of the notebook that a shell runs, as VS Code, papermill or Jupyter tell it; empty if none does.
+
+    papermill tells it where it is asked to (``--inject-input-path``).
+    """
+    names = {} if shell is None else shell.user_ns
+    told = next((str(names[name]) for name in _TOLD_BY_VARIABLES if names.get(name)), "")
+    return told or os.environ.get("JPY_SESSION_NAME", "")
 
 
 def _is_terminal(shell: Any) -> bool:

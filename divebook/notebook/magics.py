@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class, needs_local_scope, no_var_expand
@@ -15,13 +14,14 @@ from divebook.errors import nearest
 from divebook.notebook.awaiting import AWAIT
 from divebook.notebook.caller import line_in_cell
 from divebook.notebook.finishing import finish_blocking
-from divebook.notebook.frontend import present_front_end
+from divebook.notebook.frontend import notebook_of, present_front_end
 from divebook.notebook.printed import tell
 from divebook.notebook.variables import own_variables
 from divebook.notebook.verdict import at_once, checked, finish_in_cell, in_background
 
 if TYPE_CHECKING:
     from divebook.notebook.arguments import Arguments
+    from divebook.notebook.edits import WhenEdited
     from divebook.notebook.expressions import Names
     from divebook.notebook.run import Run
     from divebook.notebook.saved import SavedNotebook, SavedRun
@@ -146,6 +146,10 @@ class DiveMagics(Magics):
         --no-check     let the cell succeed although the run fails or is cancelled
         --strict       fail the cell also if the run has to wait for an answer or a signal
         --new          begin afresh, where this cell has begun a run before
+        --changed again|keep   where functions were edited since: again runs from the first call that this can reach,
+                       and reuses what comes before it; keep shows the old run
+        --tag TAG      a word by which the run is found again (%dive runs --tag TAG), also several
+        --note TEXT    what you want to remember of it
         --no-data      leave the data of the run out of the notebook; only text, table and picture are saved
         --store PATH   keep the log there
         --durability full|relaxed   relaxed: faster, but a power failure may take the latest events
@@ -164,12 +168,14 @@ class DiveMagics(Magics):
         workflow = self._session.workflow(arguments.words[0] if arguments.words else None)
         types = {definition.name: definition.type for definition in workflow.inputs}
         given = values(arguments.inputs, types, arguments.names.variables, arguments.names.own)
-        options: dict[str, Any] = {name: arguments.options.get(name) for name in ("store", "durability", "model")}
-        options |= _spared(arguments)
-        place = self._session.ordinals.next(present_front_end(self.shell), workflow.name)
+        options: dict[str, Any] = {name: arguments.options.get(name) for name in _SAID_OF_A_RUN}
+        options |= _spared(arguments) | {"tags": _tags(arguments)}
+        front_end, edited = present_front_end(self.shell), _edited(arguments)
+        place = self._session.ordinals.next(front_end, workflow.name)
         if place is None:
             return self._session.start(workflow, given, **options)
-        run = self._session.start_at(place, workflow, given, anew=arguments.has("new"), **options)
+        edited = edited or ("ask" if front_end.shows_widgets else "again")
+        run = self._session.start_at(place, workflow, given, anew=arguments.has("new"), edited=edited, **options)
         if run.note:
             tell(run.note)
         return run
@@ -210,7 +216,7 @@ class DiveMagics(Magics):
 
         if len(arguments.words) > 2:
             raise UsageError("%dive open takes a file and, if you like, the id of a run")
-        name = arguments.words[0] if arguments.words else os.environ.get("JPY_SESSION_NAME", "")
+        name = arguments.words[0] if arguments.words else notebook_of(self.shell)
         if not name:
             raise UsageError("which notebook? This front end does not tell; name its file: %dive open FILE")
         notebook = open_notebook(name)
@@ -317,13 +323,16 @@ class DiveMagics(Magics):
         --workflow NAME      only those of one workflow
         --tag TAG            only those with this tag
         --origin ORIGIN      only those that came about so: run, resume, fork, what-if, trial, child, import
+        --notebook PATH      only those that this notebook began
         --limit N            at most so many (20; 0 for all)
         --store PATH         where their logs are
         """
         options, limit = arguments.options, arguments.options.get("limit", "20")
         if not limit.isdecimal():
             raise UsageError(f"--limit needs a number, not {limit!r}")
-        filters: dict[str, Any] = {name: options.get(name) for name in ("status", "workflow", "tag", "origin")}
+        filters: dict[str, Any] = {
+            name: options.get(name) for name in ("status", "workflow", "tag", "origin", "notebook")
+        }
         return self._session.runs(limit=int(limit), store=options.get("store"), **filters)
 
     def list(self, _arguments: Arguments) -> None:
@@ -362,6 +371,20 @@ def _spared(arguments: Arguments) -> dict[str, Any]:
     return {"bounds": bounds_from(arguments.options.get("bounds")), "answers": answers}
 
 
+def _tags(arguments: Arguments) -> list[str]:
+    return list(filter(None, arguments.options.get("tag", "").split("\n")))
+
+
+def _edited(arguments: Arguments) -> WhenEdited | None:
+    """Return what a line says about functions that were edited since the cell's run."""
+    from divebook.notebook.edits import CHOICES
+
+    chosen = arguments.options.get("changed")
+    if chosen is not None and chosen not in CHOICES:
+        raise UsageError(f"--changed cannot be {chosen!r}; one of {', '.join(CHOICES)}")
+    return cast("WhenEdited | None", chosen)
+
+
 def _print_help(name: str) -> None:
     command = _command_called(name)
     tell(f"%dive {command.usage}\n\n{command.help}")
@@ -382,14 +405,18 @@ def _check_words(name: str, command: Command, arguments: Arguments) -> None:
 HELP_OPTIONS = frozenset({"--help", "-h"})
 _STORE = {"--store": "store"}
 _SPARING = {**_STORE, "--bounds": "bounds", "--answer": "answer", "--answers": "answers"}
-_RUNNING = {**_SPARING, "--durability": "durability", "--model": "model"}
+_SAID_OF_A_RUN = ("store", "durability", "model", "note")
+_RUNNING = {**_SPARING} | {f"--{name}": name for name in ("durability", "model", "note", "tag", "changed")}
 _SENDING = {**_STORE, "--by": "by"}
 _ANSWERING = {**_SENDING, "--as": "as", "--result": "result"}
 _FLAGS = {"--background": "background", "-b": "background"} | {
     f"--{name}": name for name in ("strict", "no-check", "no-data")
 }
 _STARTING = {**_FLAGS, "--new": "new"}
-_LISTING = {f"--{name}": name for name in ("status", "workflow", "tag", "origin", "limit")} | {"-n": "limit", **_STORE}
+_LISTING = {f"--{name}": name for name in ("status", "workflow", "tag", "origin", "notebook", "limit")} | {
+    "-n": "limit",
+    **_STORE,
+}
 _FINISHED = (DiveMagics.run, DiveMagics.resume, DiveMagics.answer, DiveMagics.signal)
 """What returns a run that is waited for."""
 

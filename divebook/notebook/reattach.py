@@ -3,7 +3,11 @@
 An execution that a cell begins keeps which cell that was (``identity.cell``): notebook and cell as far as the front end
 names them, a digest of the cell's text, and which of the runs of that cell it is. The same cell with the same workflow
 and inputs gets it back: shown if it has completed, resumed if it has not. Where the definition or the inputs have
-changed, one that has ended is left alone and a new one begins; for one that has not, somebody must say what to do.
+changed, one that has ended is left alone and a new one begins; for one that has not, a person must say what to do.
+Where functions have changed, `divebook.notebook.edits` says what follows.
+
+Front ends that run notebooks for programs name neither notebook nor cell. A run is then taken for the cell's own only
+if definition, inputs and functions are the same, and the note says whose it is (`tests/notebook/test_edits.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from divebook.engine.lifecycle import TERMINAL
 from divebook.environment import Environment
 from divebook.errors import StoreError
-from divebook.events.catalog import COMPLETED, ExecutionStarted
+from divebook.events.catalog import ExecutionStarted
 from divebook.events.codec import canonical_hash, storable
 from divebook.notebook.frontend import FrontEnd
 from divebook.store import ExecutionRecord
@@ -41,12 +45,26 @@ class CellPlace:
         """Return it as the log keeps it."""
         return {**self.cell, "ordinal": self.ordinal}
 
+    @property
+    def shared(self) -> dict[str, Any]:
+        """What is the same in all kernels that run this cell."""
+        return {name: value for name, value in self.to_dict().items() if name != "kernel"}
+
+    @property
+    def name(self) -> str:
+        """The cell, by its id or else by its text, and which of its runs this is."""
+        return f"{self.cell.get('cell') or self.cell['source']}/{self.ordinal}"
+
     def is_that_of(self, kept: Mapping[str, Any]) -> bool:
         """Return whether an earlier run was begun here; what a front end does not name is not compared."""
         if kept.get("ordinal") != self.ordinal or not _agree(kept.get("notebook"), self.cell["notebook"]):
             return False
         names = kept.get("cell"), self.cell["cell"]
         return names[0] == names[1] if all(names) else bool(kept.get("source") == self.cell["source"])
+
+    def is_surely_that_of(self, kept: Mapping[str, Any]) -> bool:
+        """Return whether the notebook is known to be the same: by its name, or since one kernel runs one notebook."""
+        return any(kept.get(key) and kept[key] == self.cell.get(key) for key in ("notebook", "kernel"))
 
 
 def _agree(one: str | None, other: str | None) -> bool:
@@ -76,16 +94,13 @@ class Earlier:
     record: ExecutionRecord
     changed: tuple[str, ...]
     """What differs now: ``definition``, ``inputs``."""
+    begun_by: str | None = None
+    """The notebook that began it, where that need not be this one; empty if it is not known."""
 
     @property
     def is_over(self) -> bool:
         """Whether it has ended."""
         return self.record.status in TERMINAL
-
-    @property
-    def has_completed(self) -> bool:
-        """Whether it has ended well."""
-        return self.record.status == COMPLETED
 
 
 def earlier_run(
@@ -95,20 +110,32 @@ def earlier_run(
     for record in environment.executions(workflow=workflow.name, limit=MOST_LOOKED_AT):
         opening = _opening(environment, record)
         kept = (opening.identity or {}).get(CELL) if opening is not None else None
-        if opening is not None and isinstance(kept, Mapping) and place.is_that_of(kept):
-            return Earlier(record, _changes(opening, workflow, inputs))
+        if opening is None or not isinstance(kept, Mapping) or not place.is_that_of(kept):
+            continue
+        changed = _changes(opening, workflow, inputs)
+        if place.is_surely_that_of(kept):
+            return Earlier(record, changed)
+        if not changed and dict(opening.code or {}) == environment.code_of(workflow):
+            return Earlier(record, changed, str(kept.get("notebook") or ""))
     return None
 
 
-def start_key(workflow: Workflow, inputs: Mapping[str, Any], place: CellPlace, earlier: Earlier | None) -> str:
+def start_key(
+    environment: Environment,
+    workflow: Workflow,
+    inputs: Mapping[str, Any],
+    place: CellPlace,
+    earlier: Earlier | None,
+) -> str:
     """Return what is unique to the next run that a cell begins: two kernels, or two clicks, that begin it are one.
 
     The run before it belongs to it, so that a cell can begin one after another.
     """
     bound = storable(bind_inputs(workflow, inputs), "inputs")
     after = None if earlier is None else earlier.record.execution_id
-    told = {"place": place.to_dict(), "workflow": workflow.name, "definition": workflow.fingerprint, "after": after}
-    return f"cell {canonical_hash({**told, 'inputs': dict(bound)}, 'start key')}"
+    told = {"place": place.shared, "workflow": workflow.name, "definition": workflow.fingerprint, "after": after}
+    told |= {"code": environment.code_of(workflow), "inputs": dict(bound)}
+    return f"cell {canonical_hash(told, 'start key')}"
 
 
 def _opening(environment: Environment, record: ExecutionRecord) -> ExecutionStarted | None:
@@ -128,12 +155,21 @@ def _changes(opening: ExecutionStarted, workflow: Workflow, inputs: Mapping[str,
     return tuple(changed)
 
 
-def note_of(execution: Execution) -> str:
+def note_of(execution: Execution, earlier: Earlier) -> str:
     """Return what is said beside a run that is shown and was not run again."""
     from divebook.text.times import local_time
 
     ended = f" at {local_time(execution.ended_at)}" if execution.ended_at else ""
-    return f"this cell's run had completed{ended}, and was not run again; --new runs it anew"
+    run = "this cell's run" if earlier.begun_by is None else whose(earlier)
+    return f"{run} had completed{ended}, and was not run again; --new runs it anew"
+
+
+def whose(earlier: Earlier) -> str:
+    """Return what a run is called in a note: the cell's own, or that of an equal cell, perhaps of another notebook."""
+    if earlier.begun_by is None:
+        return f"this cell's run {earlier.record.execution_id}"
+    notebook = earlier.begun_by or "a notebook that this front end does not name"
+    return f"the run {earlier.record.execution_id} of an equal cell, with equal inputs and code, in {notebook},"
 
 
 def elsewhere_note(execution_id: str) -> str:

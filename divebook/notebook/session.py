@@ -16,9 +16,21 @@ from divebook.config.answers import Answers
 from divebook.config.recovery import Recovered, interrupted, take_up, take_up_by_itself
 from divebook.environment import Environment
 from divebook.errors import ExecutionError, LeaseHeldError, SetupError
+from divebook.events.catalog import COMPLETED
 from divebook.execution.engine_thread import ENGINE
+from divebook.notebook.edits import WhenEdited, edit_of
 from divebook.notebook.printed import tell
-from divebook.notebook.reattach import CELL, CellPlace, Ordinals, earlier_run, elsewhere_note, note_of, start_key
+from divebook.notebook.reattach import (
+    CELL,
+    CellPlace,
+    Earlier,
+    Ordinals,
+    earlier_run,
+    elsewhere_note,
+    note_of,
+    start_key,
+    whose,
+)
 from divebook.notebook.run import Run
 from divebook.questions import Question
 from divebook.starting import StartOptions
@@ -183,6 +195,7 @@ class Session:
         *,
         store: str | None = None,
         anew: bool = False,
+        edited: WhenEdited = "again",
         answers: Answers | None = None,
         **options: Unpack[StartOptions],
     ) -> Run:
@@ -191,35 +204,45 @@ class Session:
         Raises
         ------
         ExecutionError
-            Its last run has not ended, and the definition or the inputs have changed since.
+            Its last run has not ended, and the definition or the inputs have changed since; or functions have changed
+            that it called, and `edited` is ``ask``.
         """
         environment = self.over(store)
         earlier = None if anew else earlier_run(environment, workflow, inputs, place)
+        options |= {"identity": {CELL: place.to_dict()}, "cell": place.name, "notebook": place.cell["notebook"] or None}
+        options["key"] = None if anew else start_key(environment, workflow, inputs, place, earlier)
         if earlier is None or (earlier.changed and earlier.is_over):
-            options |= {"identity": {CELL: place.to_dict()}}
-            options["key"] = None if anew else start_key(workflow, inputs, place, earlier)
             run = self.start(workflow, inputs, store=store, answers=answers, **options)
             run.note = "" if run.execution.was_driven else elsewhere_note(run.id)
             return run
-        execution_id = earlier.record.execution_id
         if earlier.changed:
-            changed = " and ".join(earlier.changed)
-            raise ExecutionError(
-                f"this cell's last run {execution_id} is {earlier.record.status}, and its {changed} changed since. "
-                f"%dive resume {execution_id} goes on with it as it was; --new begins afresh"
-            )
-        run = Run(environment.execution(execution_id), environment, answers)
-        if earlier.has_completed:
-            run.note = note_of(run.execution)
-        elif not run.execution.is_live:
+            raise _changed_meanwhile(earlier)
+        execution = environment.execution(earlier.record.execution_id)
+        edit = None if edited == "keep" else edit_of(environment, execution)
+        if edit is None:
+            return self._go_on_with(Run(execution, environment, answers), earlier)
+        if edited == "ask":
+            raise edit.offer
+        begun = environment.fork(edit.execution_id, edit.until, **options) if edit.until else None
+        run = Run(begun or environment.start(workflow, inputs, **options), environment, answers)
+        run.note = edit.note(run.id)
+        return run
+
+    def _go_on_with(self, run: Run, earlier: Earlier) -> Run:
+        """Show what a cell has begun, and take it up where it has not completed."""
+        if run.status != COMPLETED and not run.execution.is_live:
             try:
-                run = self.resume(execution_id, store=store, answers=answers)
+                run.resume()
             except LeaseHeldError:
-                run.note = elsewhere_note(execution_id)
+                run.note = elsewhere_note(run.id)
                 return run
-            run.note = (
-                f"this cell's run {execution_id} goes on where it was {earlier.record.status}; --new begins afresh"
-            )
+            except ExecutionError:
+                if run.refresh().status != COMPLETED:  # another kernel has brought it to its end
+                    raise
+            else:
+                run.note = f"{whose(earlier)} goes on where it was {earlier.record.status}; --new begins afresh"
+        if not run.note and run.status == COMPLETED:
+            run.note = note_of(run.execution, earlier)
         return run
 
     def workflow(self, workflow: Workflow | str | None) -> Workflow:
@@ -296,6 +319,14 @@ class Session:
 
         environment = self.over(store)
         return runs_frame(environment.executions(status, workflow, limit, **filters), environment.store)
+
+
+def _changed_meanwhile(earlier: Earlier) -> ExecutionError:
+    execution_id, changed = earlier.record.execution_id, " and ".join(earlier.changed)
+    return ExecutionError(
+        f"this cell's last run {execution_id} is {earlier.record.status}, and its {changed} changed since. "
+        f"%dive resume {execution_id} goes on with it as it was; --new begins afresh"
+    )
 
 
 def _workflow_text(workflow: Workflow) -> str:

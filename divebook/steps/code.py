@@ -23,6 +23,8 @@ class ChangedFunction(NamedTuple):
     """``changed``, ``new`` or ``gone``."""
     reaches: tuple[str, ...]
     """Labels of the workflows, steps and actions that use it: what they did before may be different now."""
+    by_workflow: bool = False
+    """Whether the function of the workflow uses it itself, and not only through steps: anything may be different."""
 
 
 class HasFunctions(Protocol):
@@ -65,4 +67,6 @@ def changed_functions(state: ExecutionState, environment: HasFunctions) -> list[
 def _changed(label: str, before: Mapping[str, str], parts: Mapping[str, Any]) -> ChangedFunction:
     change = "gone" if label not in parts else "changed" if label in before else "new"
     users = sorted(name for name in reaching(parts, label) if name.startswith(CALLED))
-    return ChangedFunction(label, change, tuple(users))
+    own = {name: part for name, part in parts.items() if not name.startswith(CALLED[1:])}
+    uses_it = label in own and any(name.startswith(CALLED[0]) for name in reaching(own, label))
+    return ChangedFunction(label, change, tuple(users), uses_it)

@@ -1,0 +1,102 @@
+"""A copy of the beginning of an execution under an id of its own, which goes on live from there.
+
+A log that ends before a call is what a process would have left that died there: it is taken up like one. The copy ends
+where no call is under way, so that the outcome of none is unknown in it (`tests/execution/test_forks.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import replace
+
+from divebook.engine.operations import ACTION_EXECUTION, STEP_EXECUTION, operation_name
+from divebook.events import catalog
+from divebook.events.event import Event
+from divebook.execution.clock import Ids
+
+FUNCTION_KINDS = {ACTION_EXECUTION: "action", STEP_EXECUTION: "step"}
+"""What a function is called in the labels of `divebook.steps.code`, by the type of the operations that call it."""
+
+_ENDS = catalog.OperationCompleted | catalog.OperationFailed
+
+
+def first_reached(events: Sequence[Event], labels: Container[str]) -> int | None:
+    """Return the number of the event at which the first call of one of the functions begins whose outcome counts.
+
+    A call that has no end, or whose failure has ended an execution, is made again anyway when that goes on.
+    """
+    again = _made_again(events)
+    counts = {data.operation_id for data in _payloads(events) if isinstance(data, _ENDS)} - again
+    for event in events:
+        data = event.data
+        if isinstance(data, catalog.OperationStarted) and data.operation_id in counts and _label(data) in labels:
+            return event.sequence
+    return None
+
+
+def quiet_before(events: Iterable[Event], sequence: int) -> int:
+    """Return how many events come before one, without those since a call was begun that had not ended by then."""
+    under_way: dict[str, int] = {}
+    for event in events:
+        if event.sequence >= sequence:
+            break
+        if isinstance(event.data, catalog.OperationStarted):
+            under_way.setdefault(event.data.operation_id, event.sequence)
+        elif isinstance(event.data, _ENDS):
+            under_way.pop(event.data.operation_id, None)
+    return min(under_way.values(), default=sequence) - 1
+
+
+def calls_in(events: Iterable[Event]) -> int:
+    """Return how many calls have completed."""
+    return sum(isinstance(data, catalog.OperationCompleted) for data in _payloads(events))
+
+
+def copied(
+    events: Sequence[Event], opening: catalog.ExecutionStarted, execution_id: str, ids: Ids, now: int
+) -> list[Event]:
+    """Return events as the beginning of another execution, which `opening` says how to begin.
+
+    They keep their distances in time and are moved so that the last one happens now: what an execution may spend of
+    time counts from its beginning.
+    """
+    later = now - events[-1].recorded_at
+    (first, *rest) = [
+        replace(
+            event,
+            id=ids.event(event.recorded_at + later),
+            execution_id=execution_id,
+            recorded_at=event.recorded_at + later,
+        )
+        for event in events
+    ]
+    began = first.data
+    assert isinstance(began, catalog.ExecutionStarted)  # noqa: S101 - every log begins so
+    seed = began.seed or events[0].execution_id
+    return [replace(first, data=replace(opening, seed=seed)), *rest]
+
+
+def _label(data: catalog.OperationStarted) -> str:
+    name = data.name or operation_name(data.operation_type, data.parameters)
+    return f"{FUNCTION_KINDS.get(data.operation_type, data.operation_type)} {name}"
+
+
+def _payloads(events: Iterable[Event]) -> Iterable[catalog.Payload]:
+    return (event.data for event in events)
+
+
+def _made_again(events: Sequence[Event]) -> set[str]:
+    """Return the calls that a resumption of an execution which has failed makes again."""
+    failing: dict[str, set[str]] = {}
+    found: set[str] = set()
+    for event in events:
+        data = event.data
+        if isinstance(data, catalog.OperationFailed):
+            failing.setdefault(event.path, set()).add(data.operation_id)
+        elif isinstance(data, catalog.StepStarted):
+            failing.pop(event.path, None)
+        elif isinstance(data, catalog.StepFailed):
+            found |= failing.pop(event.path, set()) if data.operations is None else set(data.operations)
+        elif isinstance(data, catalog.ExecutionResumed | catalog.ExecutionCompleted):
+            found.clear()
+    return found

@@ -1,0 +1,81 @@
+"""Functions that were edited since a cell's run: what of the run is still what they would do, and what to offer.
+
+A run that called what has changed is not shown as the result of the cell. Its log is copied up to the first call that
+the change can reach, and goes on from there as a run of its own; the old one stays as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from divebook.errors import ExecutionError
+from divebook.execution.forks import calls_in, first_reached, quiet_before
+from divebook.steps.code import ChangedFunction, changed_functions
+from divebook.text.shown import plural
+
+if TYPE_CHECKING:
+    from divebook.environment import Environment
+    from divebook.execution import Execution
+
+WhenEdited: TypeAlias = Literal["ask", "again", "keep"]
+"""What to do about it: let a person say, run again from the first call that it reaches, or keep the old run."""
+CHOICES = ("again", "keep")
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """What became of a run's functions."""
+
+    execution_id: str
+    functions: tuple[ChangedFunction, ...]
+    until: int
+    """How many events of the run hold for the functions of now; 0 if it is not worth while to copy them."""
+    calls: int
+    """How many calls have completed in them."""
+
+    @property
+    def offer(self) -> ExecutionError:
+        """What is wrong where a person must choose."""
+        reused = (
+            f"from the first call that this can reach, and reuses {self._calls}" if self.until else "from its start"
+        )
+        return ExecutionError(
+            f"{self._changed} since this cell's run {self.execution_id}, which is not shown as its result. Add one of: "
+            f"--changed again (runs it {reused}), --changed keep (keeps the old one)"
+        )
+
+    def note(self, new: str) -> str:
+        """Return what is said beside the run that takes its place."""
+        reused = f"reuses its first {self._calls}, and goes on with the code of now" if self.until else "is a new run"
+        return (
+            f"{self._changed} since this cell's run {self.execution_id}; {new} {reused}. To see the old one: "
+            f"%dive show {self.execution_id}; to keep it as the result of this cell: --changed keep"
+        )
+
+    @property
+    def _calls(self) -> str:
+        return plural(self.calls, "call")
+
+    @property
+    def _changed(self) -> str:
+        return ", ".join(f"{found.label} {_BECAME[found.change]}" for found in self.functions)
+
+
+_BECAME = {"changed": "changed", "new": "is new", "gone": "is gone"}
+
+
+def edit_of(environment: Environment, execution: Execution) -> Edit | None:
+    """Return what was edited since a run and reaches what it has done; None if nothing does."""
+    functions = tuple(changed_functions(execution.state, environment))
+    if not functions:
+        return None
+    if any(found.by_workflow for found in functions):
+        return Edit(execution.id, functions, 0, 0)
+    events = execution.history()
+    reached = first_reached(events, {label for found in functions for label in found.reaches})
+    if reached is None:
+        return None
+    until = quiet_before(events, reached)
+    calls = calls_in(events[:until])
+    return Edit(execution.id, functions, until if calls else 0, calls)

@@ -1,0 +1,172 @@
+"""A cell that is run again after its functions were edited shows no old result, and repeats nothing else."""
+
+import pytest
+from IPython.core.error import UsageError
+
+from divebook.errors import ExecutionError
+from divebook.notebook.frontend import FrontEnd, notebook_of, present_front_end
+from divebook.notebook.reattach import CellPlace
+from divebook.notebook.session import current_session
+
+FUNCTIONS = """
+from divebook.workflow import step, workflow
+MADE = []
+def helper(x):
+    return x + 1
+@step
+def first(x):
+    MADE.append("first")
+    return x
+@step
+def inc(x):
+    MADE.append("inc")
+    return helper(x)
+@step
+def after(x):
+    MADE.append("after")
+    return x
+@workflow
+async def flow(ctx, n: int = 1):
+    return await after(await inc(await first(n)))
+"""
+
+
+def place(**told):
+    return CellPlace({"notebook": "", "cell": "", "source": "s", "kernel": "", **told}, 1)
+
+
+HERE = place(notebook="n.ipynb", cell="c1")
+
+
+def start(where=HERE, inputs=None, **wishes):
+    session = current_session()
+    wishes.setdefault("edited", "again")
+    return session.start_at(where, session.workflow("flow"), inputs or {"n": 1}, **wishes).wait(20)
+
+
+@pytest.fixture
+def edit(cell, shell):
+    """Return ``edit(old, new)``, which runs the defining cell with a change and forgets what was called."""
+
+    def run(old="", new=""):
+        assert old in FUNCTIONS
+        made = shell.user_ns.get("MADE")
+        cell(FUNCTIONS.replace(old, new) if old else FUNCTIONS)
+        if made is not None:
+            shell.user_ns["MADE"] = made
+            made.clear()
+
+    run()
+    return run
+
+
+def made(shell):
+    return shell.user_ns["MADE"]
+
+
+def test_what_comes_before_the_edited_function_is_reused(edit, shell):
+    old = start()
+    edit("return x + 1", "return x + 100")
+    run = start()
+    assert (run.outputs["result"], made(shell)) == (101, ["inc", "after"])
+    assert "function helper changed since this cell's run" in run.note
+    assert f"{run.id} reuses its first 1 call" in run.note
+    assert f"%dive show {old.id}" in run.note
+    record = run.execution.store.record(run.id)
+    assert (record.origin, record.parent, record.notebook, record.cell) == ("fork", old.id, "n.ipynb", "c1/1")
+    again = start()
+    assert (again.id, made(shell)) == (run.id, ["inc", "after"])
+
+
+def test_where_the_first_call_was_edited_the_run_is_a_new_one(edit, shell):
+    start()
+    edit("    return x\n@step\ndef inc", "    return x * 2\n@step\ndef inc")
+    run = start()
+    assert (run.outputs["result"], made(shell)) == (3, ["first", "inc", "after"])
+    assert "step first changed" in run.note
+    assert "is a new run" in run.note
+
+
+def test_an_edit_that_the_run_has_not_called_leaves_its_result(edit, shell):
+    old = start()
+    edit("MADE = []", "MADE = []\ndef unused():\n    return 5")
+    assert (start().id, made(shell)) == (old.id, [])
+
+
+def test_a_person_is_offered_both(edit, shell):
+    old = start()
+    edit("return x + 1", "return x + 100")
+    with pytest.raises(ExecutionError, match=r"helper changed .*--changed again .*reuses 1 call.*--changed keep"):
+        start(edited="ask")
+    assert made(shell) == []
+    assert start(edited="keep").id == old.id
+    assert start(edited="again").outputs["result"] == 101
+
+
+def test_a_run_that_failed_is_mended_where_it_is(edit, shell):
+    edit("return helper(x)", "raise ValueError(x)")
+    failed = start()
+    assert failed.status == "failed"
+    edit()
+    run = start(edited="ask")
+    assert (run.id, run.outputs["result"], made(shell)) == (failed.id, 2, ["inc", "after"])
+
+
+def test_an_edited_workflow_is_run_anew(edit, shell):
+    old = start()
+    edit("return await after(await inc(await first(n)))", "return await inc(n)")
+    run = start()
+    assert (run.id != old.id, run.outputs["result"], made(shell)) == (True, 2, ["inc"])
+
+
+def test_notebooks_that_are_not_named_share_only_what_is_equal(edit, shell):
+    old = start(place(kernel="k1"))
+    same = start(place(kernel="k2"))
+    assert same.id == old.id
+    assert "of an equal cell, with equal inputs and code, in a notebook that this front end does not name" in same.note
+    assert start(place(kernel="k3"), {"n": 2}).id != old.id
+    edit("return x + 1", "return x + 100")
+    other = start(place(kernel="k4"))
+    assert (other.outputs["result"], made(shell)) == (101, ["first", "inc", "after"])
+    assert other.note == ""
+
+
+def test_one_kernel_is_one_notebook(edit, shell):
+    start(place(kernel="k1"))
+    edit("return x + 1", "return x + 100")
+    run = start(place(kernel="k1"))
+    assert (run.outputs["result"], made(shell)) == (101, ["inc", "after"])
+
+
+def test_notebooks_of_different_names_share_nothing(edit):
+    old = start(place(notebook="a.ipynb"))
+    assert start(place(notebook="b.ipynb")).id != old.id
+    assert start(place(notebook="a.ipynb")).id == old.id
+
+
+@pytest.mark.parametrize("name", ["__vsc_ipynb_file__", "PAPERMILL_INPUT_PATH"])
+def test_the_notebook_is_what_the_front_end_or_the_parameters_tell(shell, monkeypatch, name):
+    monkeypatch.setenv("JPY_SESSION_NAME", "from/jupyter.ipynb")
+    assert notebook_of(shell) == "from/jupyter.ipynb"
+    shell.user_ns[name] = "from/elsewhere.ipynb"
+    assert notebook_of(shell) == "from/elsewhere.ipynb"
+
+
+def test_what_to_do_about_edits_is_one_of_two(cell, edit):
+    with pytest.raises(UsageError, match="--changed cannot be 'no'; one of again, keep"):
+        cell("%dive run flow --changed no")
+
+
+def test_runs_are_found_by_what_was_said_of_them(cell, edit):
+    cell("%dive run flow n=1")
+    cell("r = %dive run flow n=1 --tag first --tag 'second one' --note 'to be kept'")
+    found = cell("%dive runs --tag 'second one'")[0]
+    assert len(found) == 1
+    assert cell("r.execution.store.record(r.id).note")[0] == "to be kept"
+    assert len(cell("%dive runs --notebook nowhere.ipynb")[0]) == 0
+    assert len(cell("%dive runs --origin run")[0]) == 2
+
+
+def test_a_front_end_without_a_kernel_names_no_cell(shell):
+    assert isinstance(present_front_end(shell), FrontEnd)
+    assert present_front_end(shell).cell is None
