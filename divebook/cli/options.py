@@ -41,6 +41,13 @@ ModelName = Annotated[
     str | None,
     typer.Option("--model", metavar="NAME", help="The model of all agents: provider:model, or scripted (offline)."),
 ]
+Tags = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tag", metavar="TAG", help="A word by which it is found again (divebook runs --tag); may be repeated."
+    ),
+]
+Note = Annotated[str | None, typer.Option("--note", metavar="TEXT", help="What you want to remember of it.")]
 BoundsText = Annotated[
     str | None,
     typer.Option("--bounds", metavar="NAME=N,...", help="What it may spend: max_cost=2.50,max_llm_calls=40."),

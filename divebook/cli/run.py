@@ -20,9 +20,11 @@ from divebook.cli.options import (
     ExecutionId,
     Json,
     ModelName,
+    Note,
     Quiet,
     Store,
     Strict,
+    Tags,
 )
 from divebook.errors import (
     ConcurrentAppendError,
@@ -60,6 +62,8 @@ def run(
     durability: Durability = None,
     bounds: BoundsText = None,
     model: ModelName = None,
+    tag: Tags = None,
+    note: Note = None,
     answer: Answer = None,
     answers: AnswersFile = None,
     strict: Strict = False,
@@ -90,6 +94,8 @@ def run(
             "durability": durability,
             "bounds": limits,
             "model": model,
+            "tags": tag,
+            "note": note,
         }
         started = partial(environment.start, chosen, given, **options)
         ended = _finish(started, environment, progress, known)

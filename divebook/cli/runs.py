@@ -31,6 +31,7 @@ def runs(
     *,
     tag: Annotated[str | None, typer.Option("--tag", "-t", metavar="TAG", help="Only those with this tag.")] = None,
     origin: Annotated[Origin | None, typer.Option("--origin", help="Only those that came about so.")] = None,
+    notebook: Annotated[str | None, typer.Option("--notebook", metavar="PATH", help="Only those it began.")] = None,
     json: Json = False,
 ) -> None:
     """List executions, newest first."""
@@ -39,7 +40,7 @@ def runs(
     from divebook.cli.text import as_json
 
     logs = existing_store(store)
-    records = logs.records(status, workflow, limit, tag=tag, origin=origin)
+    records = logs.records(status, workflow, limit, tag=tag, origin=origin, notebook=notebook)
     for record in records:
         if record.error:
             _learn_inputs(logs, record.execution_id)
@@ -50,7 +51,7 @@ def runs(
         columns(titles, map(_cells, records), whole=("id", "status"))
         _note_relaxed(records)
     else:
-        note("no executions" + (" of that kind" if status or workflow or tag or origin else " yet"))
+        note("no executions" + (" of that kind" if status or workflow or tag or origin or notebook else " yet"))
 
 
 def _learn_inputs(store: EventStore, execution_id: str) -> None:

@@ -56,6 +56,14 @@ def test_runs_filters_by_tag_and_origin(divebook, history):
     assert [(entry["id"], entry["key"], entry["tags"]) for entry in listed] == [("exec_1", "start exec_1", ["nightly"])]
 
 
+def test_a_run_is_found_by_what_was_said_of_it(divebook, hello):
+    assert divebook("run", hello, "-v", "who=you", "--tag", "a", "--tag", "b c", "--note", "keep it").exit_code == 0
+    assert divebook("run", hello, "-v", "who=you").exit_code == 0
+    (found,) = json.loads(divebook("runs", "--json", "--tag", "b c").stdout)
+    assert (found["tags"], found["note"]) == (["a", "b c"], "keep it")
+    assert json.loads(divebook("runs", "--json", "--notebook", "other.ipynb").stdout) == []
+
+
 def test_runs_knows_every_status():
     assert get_args(Status) == STATUSES
     assert get_args(Origin) == ORIGINS
