@@ -8,6 +8,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
+from pathlib import Path
 from typing import Any, Self, Unpack
 
 from divebook import extensions
@@ -28,12 +29,13 @@ from divebook.events import catalog
 from divebook.events.codec import storable
 from divebook.events.event import to_datetime
 from divebook.execution.children import Child
-from divebook.execution.clock import Chance, Clock, SystemChance, SystemClock
+from divebook.execution.clock import Chance, Clock, Ids, SystemChance, SystemClock
 from divebook.execution.compute import Compute, compute_of
 from divebook.execution.control import Control
 from divebook.execution.driver import Driver
 from divebook.execution.engine_thread import ENGINE
 from divebook.execution.execution import Execution
+from divebook.execution.moving import move_out
 from divebook.execution.notices import VARIABLE, Hook, Notices
 from divebook.execution.recovery import next_attempt
 from divebook.execution.step_run import Services
@@ -52,7 +54,7 @@ from divebook.steps.prompt import PromptStep
 from divebook.steps.script import ScriptStep
 from divebook.steps.wait import wait_step
 from divebook.steps.workflow import WorkflowStep
-from divebook.store import EventStore, ExecutionRecord, open_store
+from divebook.store import EventStore, ExecutionRecord, jsonl, open_store
 from divebook.store.codec import Codec
 from divebook.store.durability import Durability, durability_called
 from divebook.text.redaction import shared
@@ -424,6 +426,25 @@ class Environment(Holdings):
     def execution(self, execution_id: str) -> Execution:
         """Return an execution, live or past; the beginning of an id is enough where it is unique."""
         return self._handle(self._control.find(execution_id))
+
+    def export_log(
+        self, execution_id: str, file: str | os.PathLike[str], *, overwrite: bool = False, move: bool = False
+    ) -> int:
+        """Write an execution to a file of JSON lines; return how many events it has.
+
+        With `move` it ends here, as moved, and goes on where the file is imported.
+        """
+        path, whole_id = Path(file), self.store.resolve(execution_id)
+        if not move:
+            return jsonl.export(self.store, whole_id, path, overwrite=overwrite)
+        return move_out(self.store, whole_id, path, self._clock, Ids(self._clock, self._chance), overwrite=overwrite)
+
+    def import_log(self, file: str | os.PathLike[str], *, rename: bool = False, as_fork: bool = False) -> Execution:
+        """Take in the execution of such a file; see `divebook.store.jsonl.import_`.
+
+        One that had not ended is a picture, which cannot go on, unless it moved here or becomes one of its own.
+        """
+        return self.execution(jsonl.import_(Path(file), self.store, rename=rename, as_fork=as_fork))
 
     def cancel(self, execution_id: str) -> Execution:
         """Cancel an execution: one of this process is stopped, any other is marked as cancelled.

@@ -328,15 +328,14 @@ class ExecutionEndedError(StoreError):
         How it ended.
     event_type
         What was to be appended.
-    resumable
-        Whether it can be resumed.
+    way_on
+        What there is to do for a person who wants it to go on.
     """
 
-    def __init__(self, execution_id: str, status: str, event_type: str, *, resumable: bool) -> None:
-        self.execution_id, self.status, self.event_type, self.resumable = execution_id, status, event_type, resumable
-        advice = "resume it first" if resumable else "start a new execution to run the workflow again"
+    def __init__(self, execution_id: str, status: str, event_type: str, way_on: str) -> None:
+        self.execution_id, self.status, self.event_type = execution_id, status, event_type
         super().__init__(
-            f"execution {execution_id} is {status}: {event_type} cannot follow its end. Nothing was written; {advice}"
+            f"execution {execution_id} is {status}: {event_type} cannot follow its end. Nothing was written; {way_on}"
         )
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from divebook.cli.options import ExecutionId, Store
-from divebook.errors import StoreError
+from divebook.errors import SetupError
 
 STREAM = "-"
 
@@ -20,11 +20,16 @@ def export(
     store: Store = None,
     *,
     force: Annotated[bool, typer.Option("--force", "-f", help="Overwrite a file that is there.")] = False,
+    move: Annotated[bool, typer.Option("--move", help="End it here; it goes on where FILE is imported.")] = False,
 ) -> None:
     """Write the log of an execution as JSON lines.
 
-    Of a damaged log the sound beginning is written, with exit code 1.
+    What has not ended is imported as a picture, unless it moves. Of a damaged log the sound beginning is written, with
+    exit code 1.
     """
+    if move:
+        _export_moving(execution_id, file, store, overwrite=force)
+        return
     from divebook.cli.project import existing_store
     from divebook.cli.refusal import ending_damaged
     from divebook.cli.screen import DAMAGED, note, note_damage
@@ -37,6 +42,7 @@ def export(
         if file != STREAM:
             count, damage = jsonl.export_sound(events, whole_id, file, overwrite=force)
             note(f"wrote {count} events of {whole_id} to {file}")
+            _note_unended(events.record(whole_id).status)
         else:
             buffer = io.BytesIO()
             count, damage = jsonl.export_sound(events, whole_id, buffer)
@@ -46,20 +52,42 @@ def export(
             raise typer.Exit(DAMAGED)
 
 
+def _export_moving(execution_id: str, file: str, store: str | None, *, overwrite: bool) -> None:
+    from divebook.cli.project import existing_store
+    from divebook.cli.screen import note
+    from divebook.environment import Environment
+
+    if file == STREAM:
+        raise SetupError("--move needs a FILE: the log must be on disk before the execution ends here")
+    environment = Environment(store=existing_store(store))
+    moved = environment.store.resolve(execution_id)
+    count = environment.export_log(moved, file, overwrite=overwrite, move=True)
+    note(f"moved {moved} to {file} ({count} events): it goes on where that is imported; import it once only")
+
+
+def _note_unended(status: str) -> None:
+    from divebook.cli.screen import note
+    from divebook.engine.lifecycle import TERMINAL
+
+    if status not in TERMINAL:
+        note(f"it has not ended ({status}): its import is a picture that cannot go on; --move takes it along", "yellow")
+
+
 def import_(
     file: Annotated[str, typer.Argument(metavar="FILE", help="JSON lines, as export writes them; - for stdin.")],
     store: Store = None,
     *,
     rename: Annotated[bool, typer.Option("--rename", help="Give it a new id.")] = False,
+    as_fork: Annotated[bool, typer.Option("--as-fork", help="Go on with it as an execution of its own.")] = False,
 ) -> None:
     """Take in an exported log and print its id.
 
-    Either the whole log arrives or nothing.
+    Either the whole log arrives or nothing. What has not ended arrives as a picture, which cannot go on.
     """
-    from divebook.cli.screen import write
+    from divebook.cli.screen import note, write
     from divebook.store import jsonl, open_store
 
-    if "\0" in file:
-        raise StoreError(f"{file!r} is no path of a file; name one that export has written")
-    source = sys.stdin.buffer if file == STREAM else file
-    write(jsonl.import_(source, lambda: open_store(store), rename=rename))
+    log = jsonl.read(sys.stdin.buffer if file == STREAM else file)
+    write(jsonl.import_(log, lambda: open_store(store), rename=rename, as_fork=as_fork))
+    for caveat in jsonl.caveats(log, as_fork=as_fork):
+        note(caveat, "yellow")

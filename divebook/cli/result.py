@@ -40,13 +40,13 @@ def print_result(execution: Execution, *, json: bool) -> int:
     return EXIT_CODES.get(execution.status, 1)
 
 
-def print_details(execution: Execution, *, json: bool, events: bool) -> None:
+def print_details(execution: Execution, *, json: bool, events: bool, damage: Exception | None = None) -> None:
     """Print all there is to know of an execution."""
     secrets.learn(execution.state.inputs, execution.state.variables)
     if json:
         history = {"events": [event_to_dict(event) for event in execution.history()]} if events else {}
-        damage = {"damage": str(execution.damage)} if execution.damage is not None else {}
-        write(as_json({**facts(execution), "paths": _path_facts(execution), **history, **damage}, indent=2))
+        fault = {"damage": str(damage)} if damage is not None else {}
+        write(as_json({**facts(execution), "paths": _path_facts(execution), **history, **fault}, indent=2))
         return
     _print_heading(execution)
     section("inputs", pairs(execution.state.inputs))

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from divebook.execution import Execution
     from divebook.store import EventStore, ExecutionRecord
 
-Status = Literal["pending", "running", "waiting", "completed", "failed", "cancelled", "moved", "continued_as_new"]
+Status = Literal[
+    "pending", "running", "waiting", "completed", "failed", "cancelled", "moved", "continued_as_new", "picture"
+]
 Origin = Literal["run", "resume", "fork", "what-if", "trial", "child", "import"]
 _ATTEMPTS = 20
 
@@ -74,20 +76,36 @@ def show(
 ) -> None:
     """Show the status and the values of an execution.
 
-    Of a damaged log the sound beginning is shown, with exit code 1.
+    In place of an ID it takes an exported file, NAME.jsonl. Of a damaged log the sound beginning is shown, with exit
+    code 1.
     """
     from divebook.cli.refusal import ending_damaged
     from divebook.cli.result import print_details
     from divebook.cli.screen import DAMAGED, note_damage
 
-    environment = _environment(store)
+    is_file = execution_id.endswith((".jsonl", ".json"))
+    whole_id, environment, fault = _in_file(execution_id) if is_file else (execution_id, _environment(store), None)
     with ending_damaged():
-        execution = environment.execution(execution_id)
-        print_details(execution, json=json, events=events)
-        if execution.damage is not None:
-            last = execution.store.record(execution.id).last_sequence
-            note_damage(execution.state.last_sequence, last, execution.damage)
+        execution = environment.execution(whole_id)
+        damage = fault or execution.damage
+        print_details(execution, json=json, events=events, damage=damage)
+        if damage is not None:
+            last = None if is_file else execution.store.record(execution.id).last_sequence
+            note_damage(execution.state.last_sequence, last, damage)
             raise typer.Exit(DAMAGED)
+
+
+def _in_file(file: str) -> tuple[str, Environment, Exception | None]:
+    """Return the execution of an exported file as it was when it was exported, and what is wrong after its sound part."""
+    from divebook.environment import Environment
+    from divebook.store import MemoryStore, jsonl
+
+    log, damage = jsonl.read_sound(file)
+    if not log.events:
+        raise damage or StoreError(f"{file} holds no events")
+    environment, execution_id = Environment(store=MemoryStore()), log.events[0].execution_id
+    environment.store.append(execution_id, log.events, 0)
+    return execution_id, environment, damage
 
 
 def cancel(execution_id: ExecutionId, store: Store = None) -> None:

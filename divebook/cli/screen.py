@@ -22,6 +22,7 @@ STATUS_STYLES = {
     "pending": "dim",
     "moved": "magenta",
     "continued_as_new": "magenta",
+    "picture": "magenta",
 }
 _UNLIMITED = 100_000
 DAMAGED = 1
@@ -40,9 +41,10 @@ def note(text: str, style: str = "") -> None:
     console(error=True).print(Text(visible(secrets.text(text)), style), soft_wrap=True)
 
 
-def note_damage(readable: int, events: int, damage: Exception) -> None:
-    """Say on stderr that only the beginning of a log can be read."""
-    note(f"damaged: this is what the first {readable} of {events} events say. {damage}", "bold red")
+def note_damage(readable: int, events: int | None, damage: Exception) -> None:
+    """Say on stderr that only the beginning of a log can be read, which has so many events if that is known."""
+    of_all = "" if events is None else f" of {events}"
+    note(f"damaged: this is what the first {readable}{of_all} events say. {damage}", "bold red")
 
 
 def status_text(status: str) -> Text:

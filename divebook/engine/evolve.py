@@ -360,6 +360,7 @@ _CHANGES: dict[type, Callable[[ExecutionState, Event, Any], Changes]] = {
     catalog.ExecutionCancelled: _execution_cancelled,
     catalog.ExecutionMoved: _execution_left,
     catalog.ExecutionContinuedAsNew: _execution_continued,
+    catalog.ExecutionPictured: _execution_left,
     catalog.PathStarted: path_started,
     catalog.PathBranched: path_branched,
     catalog.PathWaiting: path_waiting,

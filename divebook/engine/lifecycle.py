@@ -18,6 +18,7 @@ from divebook.events.catalog import (
     FAILED,
     MOVED,
     PENDING,
+    PICTURE,
     RUNNING,
     WAITING,
     ExecutionCancelled,
@@ -25,6 +26,7 @@ from divebook.events.catalog import (
     ExecutionContinuedAsNew,
     ExecutionFailed,
     ExecutionMoved,
+    ExecutionPictured,
     ExecutionResumed,
     ExecutionStarted,
     Payload,
@@ -33,6 +35,8 @@ from divebook.events.catalog import (
 Kind: TypeAlias = type[Payload]
 
 _HOLDER = "the holder of the lease"
+_RESUMER = "who resumes it, with a lease of its own"
+_ANEW = "start a new execution to run the workflow again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +51,27 @@ class Standing:
     writer: str
     """Who may append them."""
     told_by: str = ""
+    way_on: str = ""
+    """Of an end: what there is to do for a person who wants it to go on."""
 
 
 STANDINGS: tuple[Standing, ...] = (
     Standing(PENDING, (), (ExecutionStarted,), "who starts it", "nothing is recorded yet"),
     Standing(RUNNING, (ExecutionStarted, ExecutionResumed), None, _HOLDER),
     Standing(WAITING, (), None, _HOLDER, "who drives it says so with the events it appends"),
-    Standing(COMPLETED, (ExecutionCompleted,), (), "nobody"),
-    Standing(FAILED, (ExecutionFailed,), (ExecutionResumed,), "who resumes it, with a lease of its own"),
-    Standing(CANCELLED, (ExecutionCancelled,), (ExecutionResumed,), "who resumes it, with a lease of its own"),
-    Standing(MOVED, (ExecutionMoved,), (), "nobody"),
-    Standing(CONTINUED, (ExecutionContinuedAsNew,), (), "nobody"),
+    Standing(COMPLETED, (ExecutionCompleted,), (), "nobody", way_on=_ANEW),
+    Standing(FAILED, (ExecutionFailed,), (ExecutionResumed,), _RESUMER, way_on="resume it first"),
+    Standing(CANCELLED, (ExecutionCancelled,), (ExecutionResumed,), _RESUMER, way_on="resume it first"),
+    Standing(MOVED, (ExecutionMoved,), (), "nobody", way_on="go on with it where the file that it left in is imported"),
+    Standing(CONTINUED, (ExecutionContinuedAsNew,), (), "nobody", way_on="go on with the execution that followed it"),
+    Standing(
+        PICTURE,
+        (ExecutionPictured,),
+        (),
+        "nobody",
+        way_on="go on with the original, bring that here (divebook export --move), or import the file as an execution "
+        "of its own (divebook import --as-fork)",
+    ),
 )
 """The whole state machine."""
 
@@ -69,6 +83,8 @@ FINAL = frozenset(standing.status for standing in STANDINGS if standing.allows =
 """The ends that nothing may follow, not even a resumption."""
 STATUS_AFTER: Mapping[Kind, str] = {kind: standing.status for standing in STANDINGS for kind in standing.brought_by}
 """The events that change a status, and to what."""
+WAY_ON: Mapping[str, str] = {standing.status: standing.way_on for standing in STANDINGS if standing.way_on}
+"""By each end, what there is to do for a person who wants the execution to go on."""
 _ALLOWED = {standing.status: standing.allows for standing in STANDINGS}
 
 
@@ -87,7 +103,7 @@ def may_follow(status: str, kind: Kind) -> bool:
 def check_may_follow(execution_id: str, status: str, kind: Kind) -> None:
     """Raise `ExecutionEndedError` unless an event of that kind may be appended."""
     if status in TERMINAL and not may_follow(status, kind):
-        raise ExecutionEndedError(execution_id, status, kind.event_type, resumable=status not in FINAL)
+        raise ExecutionEndedError(execution_id, status, kind.event_type, WAY_ON[status])
 
 
 def as_table() -> str:

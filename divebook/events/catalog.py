@@ -15,7 +15,7 @@ from divebook.events.upcast import CHANGES, FORM
 
 PENDING, RUNNING, WAITING = "pending", "running", "waiting"
 COMPLETED, FAILED, CANCELLED = "completed", "failed", "cancelled"
-MOVED, CONTINUED = "moved", "continued_as_new"
+MOVED, CONTINUED, PICTURE = "moved", "continued_as_new", "picture"
 """The statuses of an execution; `divebook.engine.lifecycle` says which follows which."""
 
 RUN, RESUME, FORK, WHAT_IF, TRIAL, CHILD, IMPORT = "run", "resume", "fork", "what-if", "trial", "child", "import"
@@ -185,6 +185,15 @@ class ExecutionMoved(Payload):
 
     destination: str = ""
     """Where it went: the file that its log was written to."""
+
+
+@_event("execution_pictured", "status")
+@dataclass(frozen=True, slots=True)
+class ExecutionPictured(Payload):
+    """Last event of a copy, made by an import, of an execution that had not ended: only the original may go on."""
+
+    status: str = ""
+    """What the original was doing when it was exported."""
 
 
 # --- paths ---------------------------------------------------------------------------------------------------------

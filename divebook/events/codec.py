@@ -117,6 +117,11 @@ def decode(raw: bytes | str) -> Any:
     return untag(value) if mark in raw else value  # type: ignore[operator]
 
 
+def parse(raw: bytes | str) -> Any:
+    """Parse JSON and leave what `tag` wrote as it is; ValueError says what is wrong."""
+    return orjson.loads(raw)
+
+
 def canonical_hash(data: Any, path: str = "data") -> str:
     """SHA-256 (hexadecimal) of normalized data, the same for every order of keys; refuses what `encode` refuses."""
     return hashlib.sha256(_encoded(data, path, _OPTIONS | orjson.OPT_SORT_KEYS)).hexdigest()
@@ -214,9 +219,14 @@ def encode_line(event: Event) -> bytes:
 def decode_line(line: bytes | str) -> Event:
     """Decode one line of JSON; InvalidEventError says what is wrong with it."""
     try:
-        record = decode(line)
+        record = parse(line)
     except ValueError as error:
         raise InvalidEventError(f"not a line of JSON: {error}") from None
+    return decode_record(record)
+
+
+def decode_record(record: Any) -> Event:
+    """Build an event from a line of JSON as it was parsed; InvalidEventError says what is wrong with it."""
     if not isinstance(record, dict):
         raise InvalidEventError("an event is a JSON object")
-    return event_from_dict(record)
+    return event_from_dict(untag(record))

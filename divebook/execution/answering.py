@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from divebook.engine.inbox import ANSWER, EXPIRED, SIGNAL, answer_payload, signal_payload
+from divebook.engine.lifecycle import FINAL, WAY_ON
 from divebook.errors import (
     DefinitionError,
     ExecutionError,
@@ -49,7 +50,8 @@ class Answering:
         driver, question = self._asked(interrupt_id, execution_id)
         what, state = f"the answer to {address_of(driver.id, question)}", driver.state
         if state.is_over and question.is_open:
-            raise InterruptError(question.id, f"execution {driver.id} is {driver.status}; resume it, and answer then")
+            way_on = WAY_ON[driver.status] if driver.status in FINAL else "resume it, and answer then"
+            raise InterruptError(question.id, f"execution {driver.id} is {driver.status}; {way_on}")
         is_unused = not question.is_open and state.interrupts[question.id].is_open
         if is_unused and self._repeats(question, response) and self._go_on_with(what, driver).was_driven:
             return driver  # who kept it died before it went on
@@ -89,7 +91,8 @@ class Answering:
             raise SetupError("a signal needs a name")
         driver = self._register.find(execution_id)
         if driver.state.is_over:
-            raise ExecutionError(f"execution {driver.id} is {driver.status}; nobody takes signals any more")
+            way_on = WAY_ON[driver.status]
+            raise ExecutionError(f"execution {driver.id} is {driver.status}, and takes no signals; {way_on}")
         key = Ids(self._clock, self._chance).event(self._clock.now())
         sent = signal_payload(name, storable(payload, "payload"))
         _, kept = self._post(driver.id, SIGNAL, key, sent, by or this_person())

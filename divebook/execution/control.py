@@ -19,7 +19,7 @@ from divebook.engine.ahead import steps_ahead
 from divebook.engine.evolve import fold
 from divebook.engine.inbox import facts_of
 from divebook.engine.instructions import Fact
-from divebook.engine.lifecycle import FINAL
+from divebook.engine.lifecycle import FINAL, WAY_ON
 from divebook.engine.state import WAITING, ExecutionState
 from divebook.errors import (
     DivebookError,
@@ -149,10 +149,10 @@ class Control:
         driver = self._register.find(execution_id)
         if driver.is_live:
             raise ExecutionError(f"execution {driver.id} is running in this process already; wait for it or cancel it")
-        _refuse_completed(driver)
+        _refuse_final(driver)
         self._check(driver.workflow, steps_ahead(driver.workflow, driver.state))
         with HANDS.taking(self.store, driver.id) as lease:
-            _refuse_completed(driver.refresh(), "meanwhile ")
+            _refuse_final(driver.refresh(), "meanwhile ")
             self._begin(driver, lease, None if bounds is None else bounds.to_dict(), recovery)
         return driver
 
@@ -299,17 +299,23 @@ class Control:
         wait([driver.driving() for driver in live], STOP_SECONDS)
 
 
-def _refuse_completed(driver: Driver, when: str = "") -> None:
+def _refuse_final(driver: Driver, when: str = "") -> None:
     if driver.status == catalog.COMPLETED:
         raise ExecutionError(f"execution {driver.id} has {when}completed; start a new one to run the workflow again")
     if driver.status in FINAL:
-        advice = f"it goes on as {driver.state.continued_as}" if driver.state.continued_as else "it goes on elsewhere"
-        raise ExecutionError(f"execution {driver.id} is {driver.status}: {advice}")
+        way_on = f"it goes on as {driver.state.continued_as}" if driver.state.continued_as else WAY_ON[driver.status]
+        raise ExecutionError(f"execution {driver.id} is {when}{_end_of(driver)}, and cannot go on; {way_on}")
+
+
+def _end_of(driver: Driver) -> str:
+    """Return how an execution ended, as a sentence goes on."""
+    return "only a picture of one that had not ended" if driver.status == catalog.PICTURE else driver.status
 
 
 def _refuse_over(driver: Driver, when: str = "already ") -> None:
     if driver.state.is_over:
-        raise ExecutionError(f"execution {driver.id} is {when}{driver.status}; there is nothing to cancel")
+        way_on = f"; {WAY_ON[driver.status]}" if driver.status == catalog.PICTURE else ""
+        raise ExecutionError(f"execution {driver.id} is {when}{_end_of(driver)}; there is nothing to cancel{way_on}")
 
 
 def _orphaned(parent: Driver) -> str:

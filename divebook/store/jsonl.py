@@ -1,27 +1,55 @@
-"""One execution as JSON lines: one event a line, written out and taken in again."""
+"""One execution as a file of JSON lines: written out, and taken in again whole or not at all.
+
+What has not ended comes in as a picture, which nothing can follow: otherwise two stores would go on with one execution,
+and make its calls twice. See `divebook.store.lines` for the lines, `divebook.execution.moving` for what moves.
+"""
 
 from __future__ import annotations
 
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import BinaryIO
 
-from divebook.errors import ConcurrentAppendError, DivebookError, InvalidEventError, NewerStoreError, StoreError
-from divebook.events.catalog import ExecutionStarted, Payload
-from divebook.events.codec import decode_line, encode_line
+from divebook.engine.evolve import fold
+from divebook.engine.lifecycle import FINAL, STATUS_AFTER, TERMINAL, WAY_ON
+from divebook.engine.state import ExecutionState
+from divebook.errors import (
+    ConcurrentAppendError,
+    CorruptStoreError,
+    InvalidEventError,
+    NewerStoreError,
+    SetupError,
+    StoreError,
+)
+from divebook.events.catalog import (
+    FORK,
+    IMPORT,
+    PICTURE,
+    RUNNING,
+    ExecutionMoved,
+    ExecutionPictured,
+    ExecutionStarted,
+    InterruptExpired,
+    InterruptResolved,
+    SignalReceived,
+)
 from divebook.events.event import Event
 from divebook.events.ids import type_id
-from divebook.events.shapes import wrong_field
 from divebook.store.base import EventStore
+from divebook.store.batches import Batch
+from divebook.store.lines import LineWriter, LogFile, read_lines, read_sound_lines
 from divebook.store.private import opener
-from divebook.workflow.definition import Workflow
 
 PAGE = 1000
+DAMAGED = "damaged"
+
+
+# --- writing -------------------------------------------------------------------------------------------------------
 
 
 def export(store: EventStore, execution_id: str, file: str | Path | BinaryIO, *, overwrite: bool = False) -> int:
@@ -39,7 +67,12 @@ def export(store: EventStore, execution_id: str, file: str | Path | BinaryIO, *,
     StoreError
         There is such a file, or it cannot be written.
     """
-    return _export(store, execution_id, file, _events, overwrite=overwrite)
+    record = store.record(execution_id)
+    with writing(file, overwrite=overwrite) as lines:
+        for page in _events(store, execution_id, record.last_sequence):
+            lines.events(page)
+        lines.end(record.status)
+    return lines.count
 
 
 def export_sound(
@@ -47,32 +80,35 @@ def export_sound(
 ) -> tuple[int, StoreError | None]:
     """Write an execution as far as it can be read; return how many events that is, and what is wrong with the next."""
     sound, damage = store.read_sound(execution_id)
-    if not sound and damage is not None:
+    if damage is None:
+        return export(store, execution_id, file, overwrite=overwrite), None
+    if not sound:
         raise damage
-    return _export(store, execution_id, file, lambda *_: iter([sound]), overwrite=overwrite), damage
+    with writing(file, overwrite=overwrite) as lines:
+        lines.events(sound)
+        lines.end(DAMAGED, damage=str(damage))
+    return lines.count, damage
 
 
-Pages: TypeAlias = Callable[[EventStore, str], Iterator[list[Event]]]
-
-
-def _export(store: EventStore, execution_id: str, file: str | Path | BinaryIO, pages: Pages, *, overwrite: bool) -> int:
-    if isinstance(file, str | Path):
-        if not overwrite and Path(file).exists():
-            raise StoreError(f"{file} exists already; name another file, or say that it is to be overwritten (--force)")
-        with _replacing(Path(file)) as stream:
-            return _export(store, execution_id, stream, pages, overwrite=overwrite)
+def _events(store: EventStore, execution_id: str, last: int) -> Iterator[list[Event]]:
     count = 0
-    for page in pages(store, execution_id):
-        file.writelines(encode_line(event) + b"\n" for event in page)
-        count += len(page)
-    return count
-
-
-def _events(store: EventStore, execution_id: str) -> Iterator[list[Event]]:
-    count = 0
-    while page := store.read(execution_id, count, PAGE):
+    while count < last:
+        page = store.read(execution_id, count, min(PAGE, last - count))
         yield page
         count = page[-1].sequence
+
+
+@contextmanager
+def writing(file: str | Path | BinaryIO, *, overwrite: bool = False) -> Iterator[LineWriter]:
+    """Write lines to a stream, or to a file that is there, whole and on disk, once the block has ended well."""
+    if not isinstance(file, str | Path):
+        yield LineWriter(file)
+        return
+    _check_path(file)
+    if not overwrite and Path(file).exists():
+        raise StoreError(f"{file} exists already; name another file, or say that it is to be overwritten (--force)")
+    with _replacing(Path(file)) as stream:
+        yield LineWriter(stream)
 
 
 @contextmanager
@@ -81,6 +117,7 @@ def _replacing(path: Path) -> Iterator[BinaryIO]:
     try:
         with open(part, "wb", opener=opener) as stream:
             yield stream
+            flush(stream)
         part.replace(path)
     except OSError as error:
         raise StoreError(f"{path} cannot be written: {error.strerror}") from error
@@ -88,10 +125,66 @@ def _replacing(path: Path) -> Iterator[BinaryIO]:
         part.unlink(missing_ok=True)
 
 
-def import_(file: str | Path | BinaryIO, store: EventStore | Callable[[], EventStore], *, rename: bool = False) -> str:
-    """Append the execution in a file of JSON lines to a store; return its id.
+def flush(stream: BinaryIO) -> None:
+    """Return once what was written to a file is on disk."""
+    stream.flush()
+    os.fsync(stream.fileno())
 
-    Everything is checked first: either the whole log arrives or nothing.
+
+# --- reading -------------------------------------------------------------------------------------------------------
+
+
+def read(file: str | Path | BinaryIO) -> LogFile:
+    """Return the execution in a file, of JSON lines or one JSON array, once all of it is known to be sound.
+
+    Raises
+    ------
+    InvalidEventError, NewerStoreError
+        Names the file, the line, and what is wrong there.
+    """
+    with _opened(file) as stream:
+        return read_lines(stream, _name(stream))
+
+
+def read_sound(file: str | Path | BinaryIO) -> tuple[LogFile, InvalidEventError | NewerStoreError | None]:
+    """Return a file as far as it is sound, and what is wrong with the line after that."""
+    with _opened(file) as stream:
+        return read_sound_lines(stream, _name(stream))
+
+
+@contextmanager
+def _opened(file: str | Path | BinaryIO) -> Iterator[BinaryIO]:
+    if not isinstance(file, str | Path):
+        yield file
+        return
+    _check_path(file)
+    try:
+        with Path(file).open("rb") as stream:
+            yield stream
+    except OSError as error:
+        raise StoreError(f"{file} cannot be read: {error.strerror}") from error
+
+
+def _check_path(file: str | Path) -> None:
+    if "\0" in str(file):
+        raise StoreError(f"{str(file)!r} is no path of a file; name one without NUL")
+
+
+def _name(stream: BinaryIO) -> str:
+    return str(getattr(stream, "name", "<stream>"))
+
+
+def import_(
+    file: str | Path | BinaryIO | LogFile,
+    store: EventStore | Callable[[], EventStore],
+    *,
+    rename: bool = False,
+    as_fork: bool = False,
+) -> str:
+    """Append the execution in a file to a store; return its id.
+
+    Everything is checked first: either the whole log arrives or nothing. What had ended arrives as it is. What had not
+    is a picture, which cannot go on, unless it was exported to move (`divebook export --move`) or becomes a fork.
 
     Parameters
     ----------
@@ -99,123 +192,133 @@ def import_(file: str | Path | BinaryIO, store: EventStore | Callable[[], EventS
         A function that opens one is called once the file is known to be sound.
     rename
         Give the execution, and each of its events, a new id, so that it may stand beside the original.
+    as_fork
+        Make it an execution of its own, with a new id, that goes on where the file ends.
 
     Raises
     ------
     InvalidEventError
-        Names the file, the line, and the field that is wrong.
+        Names the file, the line, and what is wrong.
     StoreError
         The store has an execution of that id.
     """
-    if isinstance(file, str | Path):
-        with _opened(Path(file)) as stream:
-            return import_(stream, store, rename=rename)
-    events = _read_log(file, str(getattr(file, "name", "<stream>")))
-    if rename:
-        events = _renamed(events)
-    execution_id = events[0].execution_id
+    log = file if isinstance(file, LogFile) else read(file)
+    batch = _arriving(log, rename=rename, as_fork=as_fork)
     store = store if isinstance(store, EventStore) else store()
     try:
-        store.append(execution_id, events, 0)
+        (refusal,) = store.append_all([batch])
+        if refusal is not None:
+            raise refusal
     except ConcurrentAppendError as error:
         raise StoreError(
-            f"{store.location} already holds execution {execution_id}; import it with rename to give it a new id, "
-            "or delete the one that is there"
+            f"{store.location} already holds execution {batch.execution_id}; import it with rename to give it a new "
+            "id, or delete the one that is there"
         ) from error
-    return execution_id
+    return batch.execution_id
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
-    try:
-        with path.open("rb") as stream:
-            yield stream
-    except OSError as error:
-        raise StoreError(f"{path} cannot be read: {error.strerror}") from error
+def status_of(events: list[Event]) -> str:
+    """Return the status that the events of a log tell; one that waits is running by its events."""
+    turns = [STATUS_AFTER[kind] for event in events if (kind := type(event.data)) in STATUS_AFTER]
+    return turns[-1] if turns else RUNNING
 
 
-def _read_log(lines: Iterable[bytes], name: str) -> list[Event]:
-    events: list[Event] = []
-    seen: dict[str, int] = {}
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        place = f"{name}, line {number}"
-        event = _decode(line, place)
-        _check_follows(event, events, place)
-        if event.id in seen:
-            raise InvalidEventError(f"{place}: event id {event.id} is that of line {seen[event.id]} as well")
-        seen[event.id] = number
-        events.append(event)
-    if not events:
-        raise InvalidEventError(f"{name} holds no events; expected one JSON object a line, as export writes them")
-    return events
+def is_picture(log: LogFile) -> bool:
+    """Return whether a log comes in as a picture, unless it is to be a fork."""
+    return not log.is_moved and status_of(log.events) not in TERMINAL
 
 
-def _decode(line: bytes, place: str) -> Event:
-    try:
-        event = _typed(decode_line(line))
-    except NewerStoreError as error:
-        raise NewerStoreError(f"{place}: {error}") from error
-    # The last four: sound JSON with a value of the wrong kind somewhere.
-    except (InvalidEventError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise InvalidEventError(f"{place}: {error}") from error
-    wrong = wrong_field(event.data) or _wrong_definition(event.data)
-    if wrong is not None:
-        raise InvalidEventError(f"{place}: {event.event_type}: {wrong}")
-    return event
+def caveats(log: LogFile, *, as_fork: bool = False) -> list[str]:
+    """Return what whoever imports a log should know of it."""
+    found = []
+    if not log.is_verified:
+        found.append("it has no hashes, as exports of older versions and other systems: nobody can tell if it is whole")
+    if log.damage is not None:
+        found.append(f"it is only the sound beginning of a damaged log: {log.damage}")
+    if is_picture(log) and not as_fork:
+        status = log.status or "its log has no end"
+        found.append(f"it had not ended ({status}), and this picture of it cannot go on; {WAY_ON[PICTURE]}")
+    return found
 
 
-def _wrong_definition(data: Payload) -> str | None:
-    if not isinstance(data, ExecutionStarted) or data.definition is None:
-        return None
-    if not isinstance(data.definition.get("name"), str):
-        return "definition is not a workflow: its name must be text"
-    try:
-        Workflow.from_dict(data.definition)
-    # The last four: plain data of another form than a workflow's.
-    except (DivebookError, AttributeError, KeyError, TypeError, ValueError) as error:
-        return f"definition is not a workflow: {type(error).__name__}: {error}"
-    return None
-
-
-def _typed(event: Event) -> Event:
-    texts: tuple[object, ...] = (event.id, event.execution_id, event.path, event.step)
-    if not all(isinstance(text, str) for text in texts) or type(event.sequence) is not int:
-        raise InvalidEventError("id, execution_id, path and step must be text, and sequence a whole number")
-    return event
-
-
-def _check_follows(event: Event, before: list[Event], place: str) -> None:
-    if before and event.execution_id != before[0].execution_id:
-        raise InvalidEventError(
-            f"{place}: belongs to execution {event.execution_id}, but the file began with {before[0].execution_id}; "
-            "import one execution a file"
+def _arriving(log: LogFile, *, rename: bool, as_fork: bool) -> Batch:
+    """Return what is appended of a log."""
+    if log.is_moved and rename and not as_fork:
+        raise SetupError(
+            f"{log.name} holds an execution that moves here, under its own id; import it without --rename, or with "
+            "--as-fork as one of its own"
         )
-    expected = len(before) + 1
-    if event.sequence < expected:
-        raise InvalidEventError(f"{place}: sequence {event.sequence} comes a second time; expected {expected}")
-    if event.sequence > expected:
-        raise InvalidEventError(f"{place}: sequence {event.sequence} leaves a gap; expected {expected}")
-    if expected == 1 and not isinstance(event.data, ExecutionStarted):
-        raise InvalidEventError(f"{place}: a log begins with execution_started, got {event.event_type}")
+    events = log.events
+    if as_fork:
+        events = _forked(events)
+    else:
+        events = _open_end(events) if log.is_moved else _pictured(log) if is_picture(log) else events
+        events = _renamed(events) if rename else events
+    status = status_of(events)
+    if status in FINAL:
+        return Batch(events[0].execution_id, 0, events)
+    events = [_without_message(event) for event in events]
+    if status in TERMINAL:
+        return Batch(events[0].execution_id, 0, events)
+    state = _folded(log, events)
+    return Batch(state.execution_id, 0, events, status=state.status, wake_at=state.wake_at)
+
+
+def _folded(log: LogFile, events: list[Event]) -> ExecutionState:
+    try:
+        return fold(events[0].execution_id, events)
+    except CorruptStoreError as error:
+        raise InvalidEventError(
+            f"{log.name} cannot go on: its state cannot be rebuilt: {error}. Import it without --as-fork, as a picture"
+        ) from error
+
+
+def _open_end(events: list[Event]) -> list[Event]:
+    """Return the events without what says that the execution goes on elsewhere."""
+    return events[:-1] if isinstance(events[-1].data, ExecutionMoved | ExecutionPictured) else events
+
+
+def _pictured(log: LogFile) -> list[Event]:
+    last = log.events[-1]
+    end = ExecutionPictured(log.status or status_of(log.events))
+    closing = replace(last, id=_event_id(last), sequence=last.sequence + 1, data=end, path="", step="")
+    return [*_begun(log.events, replace(_beginning(log.events), origin=IMPORT, key=None)), closing]
+
+
+def _without_message(event: Event) -> Event:
+    """Return an event of a log that goes on here without the number it had in the inbox that it comes from.
+
+    That of an answer given here may be lower, and would be taken for one that the log has already.
+    """
+    if isinstance(event.data, InterruptResolved | InterruptExpired | SignalReceived) and event.data.message is not None:
+        return replace(event, data=replace(event.data, message=None))
+    return event
+
+
+def _forked(events: list[Event]) -> list[Event]:
+    """Return a log as that of another execution, which goes on where it ends."""
+    begun = replace(_beginning(events), origin=FORK, parent=events[0].execution_id)
+    return _renamed(_begun(_open_end(events), begun))
 
 
 def _renamed(events: list[Event]) -> list[Event]:
-    """Return a log under a new id; its questions keep theirs, which in logs without a seed are made of the old id.
-
-    Its start key stays with the original: it is one execution's alone.
-    """
+    """Return a log under a new id; its questions keep theirs, which in logs without a seed are made of the old id."""
     execution_id = type_id("exec", time.time_ns() // 1_000_000, secrets.randbits(74))
-    opening = events[0].data if events else None
-    if isinstance(opening, ExecutionStarted):
-        seed = opening.seed or events[0].execution_id
-        events = [replace(events[0], data=replace(opening, seed=seed, key=None)), *events[1:]]
-    return [
-        replace(
-            event,
-            id=type_id("event", event.recorded_at // 1000, secrets.randbits(74)),
-            execution_id=execution_id,
-        )
-        for event in events
-    ]
+    begun = replace(_beginning(events), seed=_beginning(events).seed or events[0].execution_id, key=None)
+    return [replace(event, id=_event_id(event), execution_id=execution_id) for event in _begun(events, begun)]
+
+
+def _beginning(events: list[Event]) -> ExecutionStarted:
+    data = events[0].data
+    if not isinstance(data, ExecutionStarted):
+        raise InvalidEventError(f"a log begins with execution_started, got {data.event_type}")
+    return data
+
+
+def _begun(events: list[Event], data: ExecutionStarted) -> list[Event]:
+    """Return a log with another beginning."""
+    return [replace(events[0], data=data), *events[1:]]
+
+
+def _event_id(event: Event) -> str:
+    return type_id("event", event.recorded_at // 1000, secrets.randbits(74))

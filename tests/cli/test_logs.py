@@ -53,8 +53,8 @@ def test_a_damaged_log_is_refused_whole_with_its_line(divebook, folder, executio
 
 def test_a_log_of_a_newer_version_is_refused(divebook, folder, execution_id):
     lines = divebook("export", execution_id).stdout.splitlines()
-    event = json.loads(lines[1]) | {"event_type": "quantum_leap"}
-    write(folder / "log.jsonl", "\n".join([lines[0], json.dumps(event)]))
+    header = json.loads(lines[0]) | {"form": 99}
+    write(folder / "log.jsonl", "\n".join([json.dumps(header), *lines[1:]]))
     result = divebook("import", "log.jsonl", "--store", "other.db")
     assert result.exit_code == 2
     assert "upgrade divebook" in result.stderr
@@ -115,12 +115,78 @@ def test_of_a_damaged_log_the_sound_beginning_is_exported(divebook, damaged, fol
     exported = divebook("export", damaged, "log.jsonl")
     assert exported.exit_code == 1
     assert "this is what the first 4 of" in exported.stderr
-    assert len((folder / "log.jsonl").read_text().splitlines()) == 4
+    assert len((folder / "log.jsonl").read_text().splitlines()) == 6  # a header, four events, an end
     assert divebook("import", "log.jsonl", "--store", "other.db").exit_code == 0
-    assert len(divebook("export", damaged).stdout.splitlines()) == 4
+    assert len(divebook("export", damaged).stdout.splitlines()) == 6
 
 
 def test_a_damaged_execution_is_not_taken_up(divebook, damaged):
     refused = divebook("resume", damaged)
     assert refused.exit_code == 2
     assert "is damaged" in refused.stderr
+
+
+def test_a_log_cut_at_a_line_end_is_refused_and_says_where(divebook, folder, execution_id):
+    lines = divebook("export", execution_id).stdout.splitlines()
+    write(folder / "log.jsonl", "\n".join(lines[:4]) + "\n")
+    refused = divebook("import", "log.jsonl", "--store", "other.db")
+    assert refused.exit_code == 2
+    assert "log.jsonl, line 4: the file breaks off here; expected event 4 or the end line" in refused.stderr
+    assert not (folder / "other.db").exists()
+
+
+def test_the_sound_beginning_of_a_damaged_file_is_shown(divebook, folder, execution_id):
+    divebook("export", execution_id, "log.jsonl")
+    whole = divebook("show", "log.jsonl", "--events")
+    assert whole.exit_code == 0
+    assert "completed  hello" in whole.stdout
+    lines = (folder / "log.jsonl").read_text().splitlines()
+    write(folder / "log.jsonl", "\n".join(lines[:4]))
+    shown = divebook("show", "log.jsonl", "--events")
+    assert shown.exit_code == 1
+    assert "running  hello" in shown.stdout
+    assert "this is what the first 3 events say" in shown.stderr
+    assert "line 4: the file breaks off here" in shown.stderr
+    told = json.loads(divebook("show", "log.jsonl", "--json", "--events").stdout)
+    assert (len(told["events"]), "breaks off" in told["damage"]) == (3, True)
+
+
+def test_a_file_of_which_nothing_is_sound_is_refused(divebook, folder):
+    write(folder / "log.jsonl", "{oops")
+    refused = divebook("show", "log.jsonl")
+    assert (refused.exit_code, "line 1: not a line of JSON" in refused.stderr) == (2, True)
+
+
+@pytest.fixture
+def waiting(divebook, folder):
+    write(folder / "ask.yaml", "Workflows: [{Name: asks, Steps: [{Name: ask, Ask: 'Go?', Store: answer}]}]")
+    divebook("run", "ask.yaml", "-q")
+    return open_store().records()[0].execution_id
+
+
+def test_an_unfinished_execution_says_so_and_is_imported_as_a_picture(divebook, waiting):
+    exported = divebook("export", waiting, "log.jsonl")
+    assert "it has not ended (waiting)" in exported.stderr
+    imported = divebook("import", "log.jsonl", "--store", "other.db")
+    assert (imported.exit_code, imported.stdout) == (0, f"{waiting}\n")
+    assert "it had not ended (waiting)" in imported.stderr
+    refused = divebook("resume", waiting, "--store", "other.db")
+    assert (refused.exit_code, "--as-fork" in refused.stderr) == (2, True)
+    assert "picture" in divebook("runs", "--store", "other.db").stdout
+
+
+def test_a_fork_of_a_file_goes_on_under_an_id_of_its_own(divebook, waiting):
+    divebook("export", waiting, "log.jsonl")
+    fork = divebook("import", "log.jsonl", "--store", "other.db", "--as-fork")
+    assert "picture" not in fork.stderr
+    record = open_store("other.db").record(fork.stdout.strip())
+    assert (record.status, record.origin, record.parent) == ("waiting", "fork", waiting)
+
+
+def test_what_moves_ends_here_and_goes_on_where_it_is_imported(divebook, waiting):
+    assert divebook("export", waiting, "--move").exit_code == 2
+    moved = divebook("export", waiting, "log.jsonl", "--move")
+    assert (moved.exit_code, f"moved {waiting} to log.jsonl" in moved.stderr) == (0, True)
+    assert open_store().record(waiting).status == "moved"
+    assert divebook("import", "log.jsonl", "--store", "other.db").stdout == f"{waiting}\n"
+    assert open_store("other.db").record(waiting).status == "waiting"

@@ -118,7 +118,7 @@ def test_a_log_without_a_seed_keeps_its_questions_under_another_name():
     file = io.BytesIO()
     export(old.store, waiting.id, file)
     file.seek(0)
-    copy = old.execution(import_(file, old.store, rename=True))
+    copy = old.execution(import_(file, old.store, as_fork=True))
     assert copy.interrupts == waiting.interrupts
     for execution_id in (waiting.id, copy.id):
         done = answer_all(old, execution_id, "ann")

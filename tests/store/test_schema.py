@@ -1,6 +1,5 @@
 """Files of every released version open, and come up to date all or none of the way."""
 
-import io
 import re
 import sqlite3
 from contextlib import closing
@@ -10,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from divebook.errors import NewerStoreError
+from divebook.events.codec import encode_line
 from divebook.store import Message, SqliteStore
-from divebook.store.jsonl import export
 from divebook.store.sqlite.schema import MIGRATIONS, check_version, migrate
 from tests.store.logs import ONE, log, moment
 
@@ -49,10 +48,8 @@ def test_every_version_has_a_recorded_file():
 def test_a_recorded_file_gives_the_events_it_was_given(path, version):
     restore(path, version)
     with SqliteStore(path) as store:
-        stream = io.BytesIO()
-        for record in store.records():
-            export(store, record.execution_id, stream)
-    assert stream.getvalue() == (RECORDED / f"version_{version}.jsonl").read_bytes()
+        found = [encode_line(event) for record in store.records() for event in store.read(record.execution_id)]
+    assert found == (RECORDED / f"version_{version}.jsonl").read_bytes().splitlines()
     assert version_of(path) == len(MIGRATIONS)
 
 
