@@ -165,7 +165,8 @@ class Worker:
     def _import(self) -> None:
         files = sorted(self._folder.exports.glob("*.jsonl"))
         if files and self._may_start():
-            jsonl.import_(self._random.choice(files), self._store, rename=True)
+            is_fork = self._random.random() < 1 / 2  # else a picture, or what had ended
+            jsonl.import_(self._random.choice(files), self._store, rename=True, as_fork=is_fork)
 
     def _back_up(self) -> None:
         copy = self._folder.backups / f"{self._name}-{self._random.randrange(10**9)}.db"
