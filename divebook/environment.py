@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -63,6 +64,7 @@ from divebook.workflow.definition import Definitions, Workflow
 from divebook.workflow.inputs import bind_inputs
 from divebook.workflow.settings import require_name
 
+_log = logging.getLogger(__name__)
 _USERS: weakref.WeakKeyDictionary[EventStore, weakref.WeakSet[Environment]] = weakref.WeakKeyDictionary()
 """The open environments over each store: `open_store` shares files."""
 
@@ -444,7 +446,11 @@ class Environment(Holdings):
 
         One that had not ended is a picture, which cannot go on, unless it moved here or becomes one of its own.
         """
-        return self.execution(jsonl.import_(Path(file), self.store, rename=rename, as_fork=as_fork))
+        log = jsonl.read(Path(file))
+        execution_id = jsonl.import_(log, self.store, rename=rename, as_fork=as_fork)
+        for caveat in jsonl.caveats(log, as_fork=as_fork):
+            _log.warning("execution %s from %s: %s", execution_id, file, caveat)
+        return self.execution(execution_id)
 
     def cancel(self, execution_id: str) -> Execution:
         """Cancel an execution: one of this process is stopped, any other is marked as cancelled.
