@@ -96,7 +96,7 @@ def show(
 
 
 def _in_file(file: str) -> tuple[str, Environment, Exception | None]:
-    """Return the execution of an exported file as it was when it was exported, and what is wrong after its sound part."""
+    """Return the execution of a file as it was when it was exported, where it is, and what is wrong after it."""
     from divebook.environment import Environment
     from divebook.store import MemoryStore, jsonl
 
