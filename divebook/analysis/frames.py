@@ -184,6 +184,8 @@ def _duration(event: Event, span: Span | None, began: dict[str, int]) -> timedel
 def operations_frame(events: Iterable[Event]) -> pd.DataFrame:
     """Return one row per operation (model call, action, script ...) of a log, in the order in which they began.
 
+    The pauses before further attempts at one are left out: `attempts` counts these, and the events have the pauses.
+
     ==================  ===================  ====================================================================
     column              dtype                content
     ==================  ===================  ====================================================================
@@ -211,7 +213,8 @@ def operations_frame(events: Iterable[Event]) -> pd.DataFrame:
     result              object               what it returned
     ==================  ===================  ====================================================================
     """
-    return frame(OPERATION_COLUMNS, [_operation_row(span) for span in spans_of(events) if span.kind == "operation"])
+    calls = [span for span in spans_of(events) if span.kind == "operation" and not span.is_pause]
+    return frame(OPERATION_COLUMNS, [_operation_row(span) for span in calls])
 
 
 def _operation_row(span: Span) -> tuple[Any, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -52,6 +53,25 @@ def operation_name(operation_type: str, parameters: Mapping[str, Any] | None) ->
     key = NAMED_BY.get(operation_type)
     name = None if key is None or parameters is None else parameters.get(key)
     return name if isinstance(name, str) and name else None
+
+
+_PAUSE = re.compile(r"(?:.*-)?retry-\d+")
+
+
+def pause_key(key: str | None, failures: int) -> str:
+    """Return the key of the timer before another attempt at a call, or at the step or item where `key` is None."""
+    return f"retry-{failures}" if key is None else f"{key}-retry-{failures}"
+
+
+def is_pause(operation_type: str, key: str | int | None) -> bool:
+    """Return whether an operation is the timer before another attempt.
+
+    Examples
+    --------
+    >>> is_pause(TIMER, pause_key("call-1", 2)), is_pause(TIMER, 1)
+    (True, False)
+    """
+    return operation_type == TIMER and isinstance(key, str) and _PAUSE.fullmatch(key) is not None
 
 
 Write: TypeAlias = Callable[[str], None]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from divebook.engine.operations import Place
+from divebook.engine.operations import Place, pause_key
 from divebook.engine.retries import Failure, failure_text, retry_delay
 from divebook.engine.state import NO_FAILURE, OpenStep
 from divebook.events import catalog
@@ -60,8 +60,7 @@ async def retried(
 
 async def _pause(recorder: Recorder, place: Place, key: str | None, failures: int, seconds: float) -> None:
     if seconds > 0:
-        name = f"retry-{failures}" if key is None else f"{key}-retry-{failures}"
-        await recorder.signals.sleep(place._replace(key=name), seconds)
+        await recorder.signals.sleep(place._replace(key=pause_key(key, failures)), seconds)
 
 
 def _failures(recorder: Recorder, place: Place, item: int | str | None) -> tuple[int, float]:

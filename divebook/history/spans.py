@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from divebook.engine.operations import TIMER
+from divebook.engine.operations import TIMER, is_pause
 from divebook.events import Event, catalog
 
 Kind: TypeAlias = Literal["step", "item", "operation", "event"]
@@ -55,6 +55,8 @@ class Span:
     result: Any = None
     usage: Mapping[str, int] = field(default_factory=dict)
     """Of an operation: what the model call consumed."""
+    is_pause: bool = False
+    """Of an operation: whether it is the timer before another attempt, and no call."""
     asleep: bool = False
     """Of a step: whether it lets time pass."""
     index: int = 0
@@ -249,7 +251,7 @@ class Spans:
         visit, name = (step.visit, event.step or step.step) if step else (1, event.step)
         span = Span("operation", event.path, name, visit, data.operation_type, event.recorded_at)
         span.iteration, span.operation_id, span.parameters = data.iteration_index, data.operation_id, data.parameters
-        span.called = data.name
+        span.called, span.is_pause = data.name, is_pause(data.operation_type, data.key)
         item = None if data.iteration_index is None else self._items.get((event.path, data.iteration_index))
         if item is not None:
             span.item, span.item_key = item.item, item.item_key
