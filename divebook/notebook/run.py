@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Self
 
 from divebook.engine.state import PathState, Usage
@@ -273,5 +275,10 @@ def waiting_error(execution: Execution) -> ExecutionWaitingError:
 
 async def _wait(execution: Execution, answers: Answers | None) -> None:
     await execution
-    if answers is not None:
-        await asyncio.to_thread(answers.settle, execution)
+    if answers is None:
+        return
+    own = ThreadPoolExecutor(1)  # that of the loop, which is the kernel's, would keep its thread after an unload
+    try:
+        await asyncio.wrap_future(own.submit(contextvars.copy_context().run, answers.settle, execution))
+    finally:
+        own.shutdown(wait=False)

@@ -356,7 +356,13 @@ def present_environment() -> Environment | None:
 
 
 def close_session() -> None:
-    """Forget the session and close what it opened; where nothing else runs, the engine's thread ends as well."""
+    """Forget the session and close what it opened; where nothing else runs, the engine's thread ends as well.
+
+    Views are closed first: they read the stores.
+    """
+    from divebook.widgets.publisher import stop_publishers  # loading the extension must be quick
+
+    stop_publishers()
     while _sessions:
         _sessions.pop().close()
     ENGINE.stop_if_idle()

@@ -89,10 +89,12 @@ class FollowingView(anywidget.AnyWidget):
     def close(self) -> None:
         """Stop following, and take the view off the page."""
         self._detach()
+        layout = self.layout  # a widget of its own, with a comm of its own
         super().close()
+        layout.close()
 
     def _attach(self) -> None:
-        self._detach = self._publisher.add(self._tell, self._look_round)
+        self._detach = self._publisher.add(self._tell, self._look_round, self.close)
 
     def send(self, content: Any, buffers: Any = None) -> None:
         """Send a message to the browser, without secrets: nothing gets there another way."""

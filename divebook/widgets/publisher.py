@@ -17,6 +17,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from divebook.errors import StoreClosedError, StoreError
 from divebook.execution import Execution
+from divebook.execution.engine_thread import STOP_SECONDS
 from divebook.widgets.feed import Feed
 from divebook.widgets.source import source_of
 
@@ -32,6 +33,13 @@ Listener: TypeAlias = Callable[[Any], int]
 Beat: TypeAlias = Callable[[], None]
 """Called with each heartbeat."""
 Reply: TypeAlias = Callable[[], None]
+
+
+Ending: TypeAlias = Callable[[], None]
+
+
+def _nothing() -> None:
+    return
 
 
 class Followed(Protocol):
@@ -73,6 +81,7 @@ class Publisher(Generic[FeedT]):
         self._clock = clock
         self._listeners: tuple[Listener, ...] = ()
         self._beats: tuple[Beat, ...] = ()
+        self._ends: tuple[Ending, ...] = ()
         self._urgent: deque[Reply] = deque()
         self._patient: deque[Reply] = deque()
         self._patience_was_last = False
@@ -83,10 +92,14 @@ class Publisher(Generic[FeedT]):
 
     # --- who listens -----------------------------------------------------------------------------------------------
 
-    def add(self, listener: Listener, beat: Beat = lambda: None) -> Callable[[], None]:
-        """Send frames to a listener from now on, and call `beat` now and then; call what is returned to stop it."""
+    def add(self, listener: Listener, beat: Beat = _nothing, end: Ending = _nothing) -> Callable[[], None]:
+        """Send frames to a listener from now on, and call `beat` now and then; call what is returned to stop it.
+
+        `end` is called by `stop`.
+        """
         with self._lock:
             self._listeners, self._beats = (*self._listeners, listener), (*self._beats, beat)
+            self._ends = (*self._ends, end)
             if self._thread is None:
                 self._start()
 
@@ -94,6 +107,7 @@ class Publisher(Generic[FeedT]):
             with self._lock:
                 self._listeners = tuple(known for known in self._listeners if known is not listener)
                 self._beats = tuple(known for known in self._beats if known is not beat)
+                self._ends = tuple(known for known in self._ends if known is not end)
             self._news.set()
 
         return remove
@@ -105,6 +119,19 @@ class Publisher(Generic[FeedT]):
         run = contextvars.copy_context().run
         self._thread = threading.Thread(target=run, args=(self._publish,), name="divebook-publisher", daemon=True)
         self._thread.start()
+        _RUNNING.add(self)
+
+    def stop(self) -> None:
+        """Let all listeners go, and return once nothing is sent any more."""
+        with self._lock:
+            thread, ends = self._thread, self._ends
+        for end in ends:
+            end()
+        with self._lock:
+            self._listeners = self._beats = self._ends = ()
+        self._news.set()
+        if thread is not None:
+            thread.join(STOP_SECONDS)
 
     def wake(self) -> None:
         """Look whether there is something to send; any thread."""
@@ -176,6 +203,17 @@ class Publisher(Generic[FeedT]):
                 time.sleep(wait)
             else:
                 self._news.wait(wait)
+
+
+_RUNNING: weakref.WeakSet[Publisher[Any]] = weakref.WeakSet()
+"""Those that have had a thread."""
+
+
+def stop_publishers() -> None:
+    """Close all views of this process; no thread of theirs remains."""
+    for publisher in list(_RUNNING):
+        publisher.stop()
+        _RUNNING.discard(publisher)
 
 
 _publishers: weakref.WeakValueDictionary[tuple[int, str], Publisher[Feed]] = weakref.WeakValueDictionary()
