@@ -16,6 +16,7 @@ from benchmarks.figure import HEADINGS, Figure
 from benchmarks.going_on import answered, resumed
 from benchmarks.imports import startup
 from benchmarks.sequence import flat, replay, sequential, size
+from benchmarks.shown import shown
 from benchmarks.together import many, parallel
 from benchmarks.values import values
 
@@ -30,6 +31,7 @@ MEASUREMENTS: dict[str, Callable[[], Iterator[Figure]]] = {
     "replay": replay,
     "startup": startup,
     "values": values,
+    "shown": shown,
 }
 RESULTS = Path(__file__).with_name("RESULTS.md")
 BEGIN, END = "<!-- figures -->", "<!-- end of figures -->"

@@ -102,7 +102,9 @@ def report_of(execution: Execution, log: Sequence[Event]) -> Report:
 def clean_span(span: Span, redactor: Redactor) -> Span:
     """Return a span without the secrets in what is shown of it."""
     error, result = span.error and redactor.text(span.error), span.result
-    return replace(span, error=error, result=redactor.text(result) if isinstance(result, str) else result)
+    if isinstance(result, str):
+        result = redactor.text(result)
+    return span if (error, result) == (span.error, span.result) else replace(span, error=error, result=result)
 
 
 def _error_text(execution: Execution) -> str:

@@ -16,9 +16,8 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from copy import copy
-from functools import cache
-from typing import Any
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from divebook.text.secret_forms import MARKED, SHAPED
@@ -28,6 +27,8 @@ from divebook.text.secret_values import HIDDEN, assigned, is_plain, is_telling
 LEAST_SECRET = 8
 """Characters below which a value is hidden only where it stands under its name: it would occur by chance."""
 MAX_KNOWN = 500
+MAX_REMEMBERED = 200
+"""Characters up to which a text that comes again is not looked at again."""
 _IN_BASE64 = re.compile(r"[A-Za-z0-9+/]{40}")
 
 
@@ -49,8 +50,6 @@ class Redactor:
     def __init__(self, known: Iterable[str] = ()) -> None:
         self._known: set[str] = set()
         self._pattern: re.Pattern[str] | None = None
-        self._tried: tuple[_Rule, ...] | None = None
-        """The rules that are tried; None for all."""
         for secret in (*known, *(value for name, value in os.environ.items() if looks_secret(name))):
             self._keep(secret)
 
@@ -85,22 +84,7 @@ class Redactor:
             self._pattern = re.compile("|".join(map(re.escape, longest_first)))
         if self._pattern is not None:
             text = self._pattern.sub(HIDDEN, text)
-        lower = text.lower()
-        for hints, pattern, replacement in _rules() if self._tried is None else self._tried:
-            if any(hint in lower for hint in hints):
-                text = pattern.sub(replacement, text)
-        return assigned(text, lower)
-
-    def within(self, whole: str) -> Redactor:
-        """Return a redactor for the parts of a text, such as a log as JSON: it tries only rules that may match there.
-
-        Of a hundred rules few have their hints in one log; to look for them in each of its texts takes seconds.
-        """
-        lower, narrowed = whole.lower(), copy(self)
-        narrowed._tried = tuple(  # noqa: SLF001 - a copy of its own
-            rule for rule in _rules() if any(hint in lower for hint in rule[0])
-        )
-        return narrowed
+        return _remembered(text) if len(text) <= MAX_REMEMBERED else _without_forms(text)
 
     def under(self, name: str, value: Any) -> Any:
         """Return plain data that stands under a name, without the secrets in it."""
@@ -112,9 +96,9 @@ class Redactor:
 
     def value(self, value: Any) -> Any:
         """Return plain data without the secrets in it."""
+        if isinstance(value, str):
+            return self.text(value)
         match value:
-            case str():
-                return self.text(value)
             case {"key": str(name), "value": inner} | {"name": str(name), "value": inner}:
                 return {**{key: self.under(key, part) for key, part in value.items()}, "value": self.under(name, inner)}
             case dict():
@@ -152,34 +136,60 @@ def _named(value: Any) -> Iterable[tuple[str, Any]]:
 
 # --- credentials by their form ---------------------------------------------------------------------------------------
 
-_Rule = tuple[tuple[str, ...], re.Pattern[str], "Callable[[re.Match[str]], str] | str"]
+
+def _without_forms(text: str) -> str:
+    """Return a text without what its form, or a name in it, gives away."""
+    if _signs().search("\n" + text):
+        lower = text.lower()
+        for rule in _rules():
+            if any(hint in lower for hint in rule.hints):
+                text = rule.pattern.sub(rule.replacement, text)
+    return assigned(text)
+
+
+_remembered = lru_cache(8192)(_without_forms)
+
+
+class _Rule(NamedTuple):
+    hints: tuple[str, ...]
+    """In lower case; where none of them is in a text, the pattern is not tried."""
+    signs: tuple[str, ...]
+    """Patterns: where the rule's own meets, one of them does, behind what is no letter or digit of ASCII."""
+    pattern: re.Pattern[str]
+    replacement: Callable[[re.Match[str]], str] | str
 
 
 @cache
 def _rules() -> tuple[_Rule, ...]:
-    """Return the patterns in the order in which they are tried; compiled when something is first shown."""
+    """Return the rules in the order in which they are tried; compiled when something is first shown."""
     return tuple(_table())
 
 
-def _table() -> Iterator[_Rule]:
-    for hints, pattern in SHAPED:
-        yield hints, re.compile(pattern), HIDDEN
-    for marks, follows, least in MARKED:
-        starts = marks.split()
-        mark = "|".join(map(re.escape, starts))
-        pattern = rf"(?<![A-Za-z0-9])({mark})({follows}{{{least},}}+)"
-        yield tuple(start.lower() for start in starts), re.compile(pattern), _marked
-    yield ("</",), re.compile(r"(<([\w:.-]{2,60}+)(?:\s[^<>\n]{1,200}+)?>)([^<>\n]{3,400}+)(?=</)"), _element
-    yield ("bearer", "basic"), re.compile(r"(?i)\b(bearer|basic)([ \t]{1,4}+)([\w.~+/=-]{8,}+)"), _scheme
-    yield ("://",), re.compile(r"(\w://[^\s/:@]{0,200}+:)(?:[^\s/?#@\[]{1,400}+@)++"), rf"\1{HIDDEN}@"
-    yield ("://",), re.compile(r"(\w://)([^\s/:@]{16,400}+)(?=@)"), _user
-    yield ("login",), re.compile(r"(?i)(\blogin\s{1,8}+\S{1,80}+\s{1,8}+password\s{1,8}+)\S{3,400}+"), rf"\1{HIDDEN}"
-    yield ("curl",), re.compile(r"((?:(?<=-u )|(?<=--user ))[\"']?[^\s:\"']{1,80}+:)[^\s\"']{3,400}+"), rf"\1{HIDDEN}"
-    yield (
-        ("identified by", "password '"),
-        re.compile(r"(?i)(\b(?:identified by|password) ')[^'\n]{3,200}+"),
-        rf"\1{HIDDEN}",
+@cache
+def _signs() -> re.Pattern[str]:
+    """Return one pattern that meets wherever any rule does, so that most texts are looked at once and no more.
+
+    What begins alike stands together: a branch is left at its first character.
+    """
+    alike: dict[str, list[str]] = {}
+    for sign in (sign for rule in _rules() for sign in rule.signs):
+        first = re.match(r"\w", sign)
+        alike.setdefault(first[0] if first else "", []).append(sign[1:] if first else sign)
+    return re.compile(
+        "[^A-Za-z0-9](?:" + "|".join(f"{first}(?:{'|'.join(rest)})" for first, rest in alike.items()) + ")"
     )
+
+
+def _table() -> Iterator[_Rule]:
+    for hints, sign, pattern in SHAPED:
+        yield _Rule(hints, (sign,), re.compile(pattern), HIDDEN)
+    for marks, follows, least in MARKED:
+        starts = [re.escape(mark) for mark in marks.split()]
+        pattern = rf"(?<![A-Za-z0-9])({'|'.join(starts)})({follows}{{{least},}}+)"
+        signs = tuple(f"{start}{follows}{{{least}}}" for start in starts)
+        yield _Rule(tuple(marks.lower().split()), signs, re.compile(pattern), _marked)
+    for hints, sign, pattern, replacement in _IN_CONTEXT:
+        yield _Rule(hints, (sign,), re.compile(pattern), replacement)
 
 
 def _marked(match: re.Match[str]) -> str:
@@ -199,3 +209,35 @@ def _user(match: re.Match[str]) -> str:
 
 def _element(match: re.Match[str]) -> str:
     return f"{match[1]}{HIDDEN}" if looks_secret(match[2]) and not is_telling(match[3]) else match[0]
+
+
+_IN_CONTEXT: tuple[tuple[tuple[str, ...], str, str, Callable[[re.Match[str]], str] | str], ...] = (
+    (("</",), "(?<=<)/", r"(<([\w:.-]{2,60}+)(?:\s[^<>\n]{1,200}+)?>)([^<>\n]{3,400}+)(?=</)", _element),
+    (
+        ("bearer", "basic"),
+        r"(?i:bearer|basic)[ \t]{1,4}[\w.~+/=-]{8}",
+        r"(?i)\b(bearer|basic)([ \t]{1,4}+)([\w.~+/=-]{8,}+)",
+        _scheme,
+    ),
+    (("://",), "(?<=:)//", r"(\w://[^\s/:@]{0,200}+:)(?:[^\s/?#@\[]{1,400}+@)++", rf"\1{HIDDEN}@"),
+    (("://",), "(?<=:)//", r"(\w://)([^\s/:@]{16,400}+)(?=@)", _user),
+    (
+        ("login",),
+        r"(?i:login)\s",
+        r"(?i)(\blogin\s{1,8}+\S{1,80}+\s{1,8}+password\s{1,8}+)\S{3,400}+",
+        rf"\1{HIDDEN}",
+    ),
+    (
+        ("curl",),
+        "(?<=-)u(?:ser)? ",
+        r"((?:(?<=-u )|(?<=--user ))[\"']?[^\s:\"']{1,80}+:)[^\s\"']{3,400}+",
+        rf"\1{HIDDEN}",
+    ),
+    (
+        ("identified by", "password '"),
+        "(?i:identified by|password) '",
+        r"(?i)(\b(?:identified by|password) ')[^'\n]{3,200}+",
+        rf"\1{HIDDEN}",
+    ),
+)
+"""Hints, a sign, a pattern and what is put there, for what only its surroundings give away."""

@@ -17,6 +17,8 @@ _HINTS = (
     *("key", "pass", "pwd", "pw", "secret", "token", "auth", "cookie", "cred", "bearer", "jwt", "dsn", "otp", "sess"),
     *("mnemonic", "phrase", "connection", "sig", "code"),
 )
+_JOINTS = (":", "=", "-", " is ", " was ")
+"""One of them stands between any name and its value, or before the name."""
 _NAMED = re.compile(
     r"(?<![\w.-])([-.]{0,3}[A-Za-z_][\w.-]{1,80}+)(\\{0,3}[\"'`]?\]?[ \t]{0,8}+(?:=>|:=|[:=])[ \t]{0,8}+)"
     r"|(?<![\w.-])--?([A-Za-z][\w-]{2,60}+)([ \t]{1,4}+)"
@@ -96,8 +98,11 @@ class _Found(NamedTuple):
     is_prose: bool
 
 
-def assigned(text: str, lower: str) -> str:
-    """Return a text without the values that it gives under secret names; `lower` is the text in lower case."""
+def assigned(text: str) -> str:
+    """Return a text without the values that it gives under secret names."""
+    if not any(joint in text for joint in _JOINTS):
+        return text
+    lower = text.lower()
     if not any(hint in lower for hint in _HINTS):
         return text
     parts, done = [], 0

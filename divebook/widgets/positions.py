@@ -129,7 +129,8 @@ class Positions:
 
     def block(self, after: int = 0, stop: int | None = None) -> EventBlock:
         """Return the events behind `after`, up to and with `stop`, as columns of short texts."""
-        return block_of(self._events[after:stop], self._events[0].recorded_at if self._events else 0, after + 1)
+        events, origin_us = self._events[after:stop], self._events[0].recorded_at if self._events else 0
+        return block_of(events, map(summary_of, events), origin_us, after + 1)
 
 
 def reply_of(log: Steppable, message: Mapping[str, Any]) -> ReplayToBrowser | None:
@@ -202,8 +203,8 @@ def _path_view(path: PathState, state: ExecutionState, budget: Budget) -> PathVi
     )
 
 
-def block_of(events: Sequence[Event], origin_us: int, first: int) -> EventBlock:
-    """Return events as columns."""
+def block_of(events: Sequence[Event], texts: Iterable[str], origin_us: int, first: int) -> EventBlock:
+    """Return events as columns, with what `summary_of` says of each, or what is left of that."""
     names = Names()
     place = names.place
     block = EventBlock(
@@ -214,7 +215,7 @@ def block_of(events: Sequence[Event], origin_us: int, first: int) -> EventBlock:
         type=[place(event.event_type) for event in events],
         path=[place(event.path) for event in events],
         step=[place(event.step) for event in events],
-        text=[place(summary_of(event)) for event in events],
+        text=[place(text) for text in texts],
     )
     block["names"] = names.listed()
     return block

@@ -8,20 +8,17 @@ Everything passes the redactor before it is cut, so that no half of a secret is 
 
 from __future__ import annotations
 
-import json
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 from divebook.engine.evolve import evolve
 from divebook.engine.state import ExecutionState, PathState
 from divebook.events import Event
-from divebook.events.codec import payload_from
 from divebook.execution import Execution
 from divebook.history.spans import Span, spans_of
 from divebook.text.redaction import Redactor
-from divebook.widgets.positions import Budget, block_of, shown_paths
+from divebook.widgets.positions import Budget, block_of, shown_paths, summary_of
 from divebook.widgets.protocol import DetailEvent, EventBlock, Header, PathView, PendingView, Recording, StateView
 from divebook.widgets.rows import block_of as spans_block
 from divebook.widgets.rows import label_of
@@ -47,7 +44,7 @@ _MADE_BY_THE_ENGINE = frozenset(
     ["operation_id", "operation_type", "parameters_hash", "iteration_index", "duration", "usage", "reserved", "visit"]
 )
 """Fields of events with ids and numbers, never with what a person, a model or a program said: no secret is there, and
-not to look there halves what showing a long run costs (`test_showing_a_long_run_takes_no_time`)."""
+not to look there halves what saving a long run costs (`test_saving_a_long_run_makes_few_calls...`)."""
 
 
 class CleanRun:
@@ -60,11 +57,9 @@ class CleanRun:
         first = max(0, len(log) - MAX_EVENTS)
         self._redactor, self._first, self._origin = redactor, first, log[0].recorded_at if log else 0
         redactor.learn(shown({**execution.state.inputs, **execution.state.variables}))
-        self._data = self._clean_data(log[first:])
-        self._events = [
-            replace(event, data=payload_from(event.event_type, data))
-            for event, data in zip(log[first:], self._data, strict=True)
-        ]
+        self._events = log[first:]
+        self._data = self._clean_data(self._events)
+        self._texts = [redactor.text(summary_of(event)) for event in self._events]
         spans = spans_of(log)
         self._total, self._spans = len(spans), [self._labelled(span) for span in spans[-MAX_EVENTS:]]
         base, *self._changes = self._changes_of(_states(execution.id, log, first))
@@ -91,7 +86,7 @@ class CleanRun:
             total=self._total,
             spans=spans_block(spans, self._origin),
             members=[[*span.sequences[:1], *span.sequences[1:][1 - MAX_MEMBERS :]] for span, _ in spans],
-            events=block_of(self._events[left_out:], self._origin, first + 1),
+            events=block_of(self._events[left_out:], self._texts[left_out:], self._origin, first + 1),
             data=[limited(data) for data in self._data[left_out:]],
             base=_view(first, {cell: limited(value) for cell, value in base.items()}),
             changes=[[[*told[:2], *map(limited, told[2:])] for told in event] for event in self._changes[left_out:]],
@@ -99,22 +94,22 @@ class CleanRun:
 
     def _clean_data(self, events: Iterable[Event]) -> list[dict[str, Any]]:
         """Return what events hold, without secrets: those of all of them are known before the first is cleaned."""
-        raw = [shown(event.data.to_data()) for event in events]
+        raw = shown([event.data.to_data() for event in events])
         for data in raw:
             self._redactor.learn({name: data[name] for name in data if name not in _MADE_BY_THE_ENGINE})
-        under = self._redactor.within(json.dumps(raw, ensure_ascii=False)).under
+        under = self._redactor.under
         return [{k: part if k in _MADE_BY_THE_ENGINE else under(k, part) for k, part in data.items()} for data in raw]
 
     def _labelled(self, span: Span) -> tuple[Span, str]:
-        """Return a span without secrets, and its label; what its first event holds is clean already."""
+        """Take the secrets out of a span, and return its label too; what its first event holds is clean already."""
         begun = span.sequences[0] - self._first - 1
         if begun >= 0:
             data = self._data[begun]
         else:
             data = self._redactor.value(shown({"item": span.item, "parameters": span.parameters}))
-        error = None if span.error is None else self._redactor.text(span.error)
-        clean = replace(span, error=error, item=data.get("item"), parameters=data.get("parameters"))
-        return clean, label_of(clean)
+        span.error = None if span.error is None else self._redactor.text(span.error)
+        span.item, span.parameters = data.get("item"), data.get("parameters")
+        return span, label_of(span)
 
     # --- states as cells -------------------------------------------------------------------------------------------
 

@@ -89,7 +89,7 @@ def _without_recording(execution: Execution, redactor: Redactor, next_step: str)
 def pack(recording: Recording) -> str | None:
     """Return a recording as text; None if it is larger than what anybody unpacks."""
     raw = json.dumps(recording, ensure_ascii=True, separators=(",", ":"), allow_nan=False).encode()
-    return None if len(raw) > MAX_UNPACKED else base64.b64encode(zlib.compress(raw, 9)).decode("ascii")
+    return None if len(raw) > MAX_UNPACKED else base64.b64encode(zlib.compress(raw, 7)).decode("ascii")
 
 
 # --- from a notebook -----------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -40,7 +39,8 @@ from divebook.workflow.definition import Workflow
 MAX_ERROR = 2000
 MAX_EXACT = 2**53
 """Larger whole numbers are not exact in browsers, and are sent as texts."""
-_LONG_NUMBER = re.compile(rb"\d{16}")
+MAX_DIGITS = 17
+"""A sign and the digits of such a number; longer ones are not read."""
 NO_QUESTION = "The engine asks how to go on."
 
 
@@ -181,22 +181,13 @@ def graph_of(workflow: Workflow) -> Graph:
 
 def shown(value: Any) -> Any:
     """Return recorded data as JSON that a browser reads exactly; frames and the like become a few words."""
-    raw = encode_shown(value)
-    data = json.loads(raw)
-    return _exact(data) if _LONG_NUMBER.search(raw) else data
+    return json.loads(encode_shown(value), parse_int=_exact)
 
 
-def _exact(value: Any) -> Any:
-    match value:
-        case bool():
-            return value
-        case int() if abs(value) > MAX_EXACT:
-            return str(value)
-        case list():
-            return [_exact(part) for part in value]
-        case dict():
-            return {key: _exact(part) for key, part in value.items()}
-    return value
+def _exact(digits: str) -> int | str:
+    """Return a whole number as it was written if it is too large to be exact."""
+    number = int(digits) if len(digits) <= MAX_DIGITS else MAX_EXACT + 1
+    return number if abs(number) <= MAX_EXACT else digits
 
 
 def encodable(text: str) -> str:
