@@ -1,5 +1,6 @@
 """Logs that were recorded before a change of form load for ever: files in `recorded` are never edited."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from divebook.errors import ExecutionError, NewerStoreError
 from divebook.events import catalog
 from divebook.events.codec import payload_from
 from divebook.events.upcast import FORM, upcast
-from divebook.store.jsonl import import_
+from divebook.store.jsonl import import_, read
 
 RECORDED = sorted((Path(__file__).parent / "recorded").glob("*.jsonl"))
 ENDS = {
@@ -39,6 +40,12 @@ def test_a_foreign_log_is_shown_framed_and_stepped_through(recorded, run):
     assert str(run).startswith(run.execution.workflow.name)
     assert "text/html" in run.static_bundle()
     assert run.replay()._read().state_at(len(run.events))["status"] == status
+
+
+def test_a_foreign_log_comes_in_as_one_json_array_as_well(recorded, tmp_path):
+    array = tmp_path / "log.json"
+    array.write_text(json.dumps([json.loads(line) for line in recorded.read_text().splitlines()], indent=1))
+    assert read(array).events == read(recorded).events
 
 
 def test_a_foreign_log_is_not_carried_on_and_says_why():
