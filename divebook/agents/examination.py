@@ -37,7 +37,7 @@ class Examined:
 
 
 def examine(model: str) -> Examined:
-    """Look at what one model needs; asks nobody.
+    """Look at what one model needs; sends no request.
 
     Parameters
     ----------

@@ -52,7 +52,7 @@ class ScriptedModel:
 
 
 def words(text: str) -> list[str]:
-    """Return the words of a text, each with the white space behind it; together they are the text."""
+    """Return the words of a text, each with the white space after it; together they are the text."""
     return re.findall(r"\s*\S+\s*|\s+", text)
 
 

@@ -264,7 +264,7 @@ def _tooltip(span: Span) -> str:
 
 
 def _label(span: Span, y: int, room: float, scale: _Scale) -> str:
-    """Return the step's name: inside its bar, or behind it, or nothing where neither has room."""
+    """Return the step's name: inside its bar, or after it, or nothing where neither has room."""
     left, right = scale.x(span.started_us), scale.x(span.ended_us)
     name = SIGNS.get(span.status, "") + one_line(span.step, 40)
     needed = len(name) * CHARACTER + 8

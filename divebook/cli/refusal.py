@@ -73,7 +73,7 @@ def _allowing(kinds: Iterable[str]) -> Iterator[None]:
 
 
 def _partition(args: list[str]) -> tuple[list[str], list[str], list[str]]:
-    """Split at ``--``, behind which nothing is an option."""
+    """Split at ``--``, after which nothing is an option."""
     if "--" not in args:
         return args, [], []
     place = args.index("--")

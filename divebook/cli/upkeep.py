@@ -1,4 +1,4 @@
-"""``divebook check``, ``backup`` and ``gc``: what became of a store while nobody looked."""
+"""``divebook check``, ``backup`` and ``gc``: is a store sound, and how is it copied and emptied."""
 
 from __future__ import annotations
 

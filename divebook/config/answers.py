@@ -1,4 +1,4 @@
-"""Answers as they are typed, and given before anybody asks, so that a run needs nobody; and bounds as they are typed.
+"""Answers given before a question is asked, so that a run can go on alone; and bounds as they are typed.
 
 Command line and magics share them.
 """
@@ -85,7 +85,7 @@ def answers_from(
     Parameters
     ----------
     typed
-        What stands behind each ``--answer``: ``step=value``, or ``step:=JSON``.
+        What follows each ``--answer``: ``step=value``, or ``step:=JSON``.
 
     Raises
     ------

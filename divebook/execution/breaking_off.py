@@ -1,4 +1,4 @@
-"""Errors after which nobody knows whether a call took effect."""
+"""Errors that leave it unknown whether a call took effect."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ class Execution:
         return self._driver.questions
 
     def history(self, after: int = 0) -> list[Event]:
-        """Return its events from the store, oldest first, those behind sequence number `after`."""
+        """Return its events from the store, oldest first, those after sequence number `after`."""
         written = self._driver.written
         if not written:
             return []

@@ -1,8 +1,8 @@
 """Tells somebody of every new question: a function, or a command that reads it as JSON.
 
-Whoever records a question tells of it, once it is durable, and nobody else: a question is recorded once, so it is told
-once, whichever processes look at the execution later. What is told runs beside the execution and can neither hold it up
-nor break it; what goes wrong there is logged. A process that ends in between waits for it.
+The process that records a question calls the hook once the question is durable, and no other process does: so it is
+called once, whichever processes look at the execution later. The hook runs beside the execution and can neither hold
+it up nor break it; what goes wrong there is logged. A process that ends in between waits for it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Calls of which nobody knows whether they took effect: a person looks, and says what became of them."""
+"""Calls that may or may not have taken effect: a person is asked to look and to say which."""
 
 from __future__ import annotations
 

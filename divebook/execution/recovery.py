@@ -1,4 +1,4 @@
-"""How often an execution is taken up by itself: a log that kills whoever carries it on must not do so for ever."""
+"""How often an execution is resumed automatically: one that kills each process that resumes it may not go on so."""
 
 from __future__ import annotations
 

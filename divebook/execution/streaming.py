@@ -1,4 +1,4 @@
-"""What models are writing now: handed on to whoever listens as it arrives, never recorded.
+"""What models are writing now: handed to listeners as it arrives, never recorded.
 
 The log learns a text when it is complete. Until then its pieces are only for showing, and nothing may depend on them:
 a listener that fails is dropped, and a call that is made again begins its text anew.

@@ -1,4 +1,4 @@
-"""Threads for code that blocks: many, and one that waits for an execution takes nobody's place."""
+"""Threads for code that blocks: many, so that one which waits for an execution does not keep others from beginning."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The Jupyter face: magics, the session behind them, and runs that show themselves."""
+"""The Jupyter face: magics, the session that they work in, and runs that show themselves."""

@@ -2,7 +2,7 @@
 
 IPython awaits what a cell awaits, but not what a magic returns. So the text of a cell is changed before it runs:
 ``%dive run x``, which IPython has made ``get_ipython().run_line_magic('dive', 'run x')``, becomes ``await
-get_ipython().run_line_magic('dive', 'await run x')``, also behind ``r =``. Where that is impossible (in a function,
+get_ipython().run_line_magic('dive', 'await run x')``, also after ``r =``. Where that is impossible (in a function,
 inside ``%%time`` or ``%%capture``) the call stays as it is, and the magic blocks.
 """
 

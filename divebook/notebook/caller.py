@@ -1,4 +1,4 @@
-"""Which line of a cell called a magic: told beside an error where a cell has several lines."""
+"""Which line of a cell called a magic: shown with an error where a cell has several lines."""
 
 from __future__ import annotations
 

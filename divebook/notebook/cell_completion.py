@@ -169,7 +169,7 @@ VALUES: Mapping[tuple[str, str], tuple[str, Names]] = {
     ("agent", "Subordinates"): ("agent", _other_agents),
     ("MCP server", "Type"): ("type", _words(*SERVER_TYPES)),
 }
-"""What stands behind a key of a table: what it is called, and the names."""
+"""What may follow a key of a table: what it is called, and the names."""
 
 
 def _values(holder: Table, key: Key, spot: Spot, document: CellWithCursor, known: Known) -> Found:

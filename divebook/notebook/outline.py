@@ -80,7 +80,7 @@ class Outline:
             self._entry(line, start)
 
     def spot(self, head: str) -> Spot | None:
-        """Return where the cursor stands behind `head`, the beginning of the line that follows; None inside a text."""
+        """Return where the cursor stands after `head`, the beginning of the line that follows; None inside a text."""
         if self._in_flow:
             return self._spot_in_flow(head, 0)
         column = _indent(head)

@@ -92,7 +92,7 @@ class SavedRun(Framed):
         return self._positions.state_at(self._positions.total)
 
     def state_at(self, sequence: int) -> StateView:
-        """Return how it stood behind an event; IndexError for events that the notebook does not hold."""
+        """Return how it stood after an event; IndexError for events that the notebook does not hold."""
         return self._positions.state_at(sequence)
 
     def _log(self) -> list[Event]:

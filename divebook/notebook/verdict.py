@@ -18,7 +18,7 @@ FAILING = ("failed", "cancelled")
 
 
 def in_background(run: Run, front_end: FrontEnd, *, awaited: bool) -> Any:
-    """Show a run that nobody waits for."""
+    """Show a run that goes on in the background."""
     if front_end.shows_widgets:
         show_live(run, front_end).leave()
     return at_once(run) if awaited else run

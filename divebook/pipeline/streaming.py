@@ -16,12 +16,12 @@ from divebook.pipeline.compiled import BATCH, NAME, PART, RUN
 from divebook.workflow.definition import Workflow
 
 LAST = "__end__"
-"""What comes behind the last stage."""
+"""What comes after the last stage."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageOutput:
-    """What one stage put out; behind the last comes one named ``__end__``, which says whether it was terminated."""
+    """What one stage put out; after the last comes one named ``__end__``, which says whether it was terminated."""
 
     stage: str
     output: dict[str, Any]

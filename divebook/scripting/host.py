@@ -47,7 +47,7 @@ class HostAnswers:
     def __init__(self, host: Host | None) -> None:
         self._host = host
         self.missing: FileNotFoundError | None = None
-        """The last missing document the script was told of."""
+        """The last document that the script asked for and that is missing."""
 
     def answer(self, name: str, arguments: tuple[Any, ...]) -> dict[str, Any]:
         """Return the result of one system call; what the host raises passes through."""

@@ -33,7 +33,7 @@ class _Processes:
         self._sandbox: Sandbox | None = None
 
     def fresh(self, limits: Limits, prelude: str, *, asks_host: bool) -> SandboxSession:
-        """Return a session nobody used before; waits while too many scripts run."""
+        """Return a fresh session; waits while too many scripts run."""
         self._refuse_after_fork()
         with self._changed:
             if self._sandbox is None:

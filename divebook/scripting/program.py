@@ -27,7 +27,7 @@ class Program:
     """What the sandbox runs; line for line the same as the text."""
 
     prelude: str
-    """What a fresh sandbox must be told first."""
+    """What a fresh sandbox must run first."""
 
     uses: Mapping[str, Keys]
     """Every name it takes from outside, with the keys it can reach in it."""

@@ -45,7 +45,7 @@ class Sandbox:
         self._pool.__enter__()
 
     def session(self, limits: Limits, prelude: str, *, asks_host: bool) -> SandboxSession:
-        """Return a fresh session told `prelude`; without `asks_host` its clock stands still and its chance is fixed."""
+        """Return a fresh session that has run `prelude`; without `asks_host` its clock and chance are fixed."""
         checked_out = self._pool.checkout(
             script_name="script",
             limits={

@@ -16,7 +16,7 @@ async def interrupt_step(context: StepContext) -> Outcome:
     """Ask; the answer is the step's value: a text, data that fits the schema, or whether it was approved.
 
     Only an approval lets the path go on after a confirmation, unless the definition looks at the answer itself (with
-    Store, or with conditions behind the step).
+    Store, or with conditions of its edges).
     """
     ask = context.step.ask
     if ask is None:

@@ -29,7 +29,7 @@ Blobs: TypeAlias = Mapping[bytes, bytes]
 """From the SHA-256 of a content to the content, which is JSON."""
 
 Fetch: TypeAlias = Callable[[bytes], bytes | None]
-"""Returns the content behind a hash; None if it is missing."""
+"""Returns the content with a hash; None if it is missing."""
 
 _MARK = f'{{"{TAG}":"blob",'.encode()
 _REFERENCE = re.compile(re.escape(_MARK) + rb'"value":\["([0-9a-f]{64})",[0-9]+\]\}')

@@ -52,8 +52,8 @@ class Lease:
 class Moment:
     """A moment by two clocks, in microseconds: the wall's, and the machine's monotonic one.
 
-    Between processes of one machine the monotonic clock decides: nobody sets it, and it stands still while the machine
-    sleeps, so that a lease is neither lost nor prolonged by either.
+    Between processes of one machine the monotonic clock decides: it cannot be set, and it stands still while the
+    machine sleeps, so that a lease is neither lost nor prolonged by either.
     """
 
     wall: int
@@ -112,7 +112,7 @@ class LeaseBook(ABC):
     def renew(self, leases: Sequence[Lease], ttl_seconds: float = LEASE_SECONDS, now: int | None = None) -> list[bool]:
         """Prolong leases, in one transaction; say for each whether it is still held.
 
-        A lease that expired is held as long as nobody else acquired the execution.
+        A lease that expired is held as long as no other process acquired the execution.
         """
         self._check_open()
         until = Moment.at(now).plus(ttl_seconds)

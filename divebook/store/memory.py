@@ -1,4 +1,4 @@
-"""Events in this process's memory: for tests, and for runs that nobody needs to keep.
+"""Events in this process's memory: for tests, and for runs that need not be kept.
 
 Payloads are kept encoded, as on disk, so that what is read is always a copy and fails where a file would fail.
 """

@@ -1,7 +1,7 @@
 """What is sent to executions from outside, kept until their logs take it in.
 
-A message is no event: an answer or signal may come from any process at any time, also while nobody drives the
-execution, so it waits here. Whoever drives the execution next takes the messages above `ExecutionRecord.taken` into the
+A message is no event: an answer or signal may come from any process at any time, also while no process drives the
+execution, so it waits here. The process that drives it next takes the messages above `ExecutionRecord.taken` into the
 log, in the order of their numbers, and writes with those events how far it has come (`Batch.taken`).
 """
 

@@ -1,4 +1,4 @@
-"""Who holds a lease: one process of one machine, told apart from a later process with the same number.
+"""Who holds a lease: one process of one machine, distinguished from a later process with the same number.
 
 A process number is used again, so its start time belongs to it; both mean something only inside one start of one
 machine and one container, which is what `Owner.boot` names.

@@ -1,4 +1,4 @@
-"""Deleting what is no longer wanted: old executions, large values nobody refers to, checkpoints of what has ended."""
+"""Deleting what is no longer wanted: old executions, unused large values, checkpoints of what has ended."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def gc(
     dry_run: bool = False,
     now: int | None = None,
 ) -> GcReport:
-    """Delete ended executions by age or number, then what nobody needs any more.
+    """Delete ended executions by age or number, then what is not needed any more.
 
     Without `older_than` and `keep_last`, no execution is deleted. What has not ended, or is about to be resumed, stays.
 

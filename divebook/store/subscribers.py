@@ -1,4 +1,4 @@
-"""Who hears about appended events: told after the commit, in the appending thread, in order."""
+"""Listeners to appended events: called after the commit, in the thread that appended, in order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _log = logging.getLogger(__name__)
 
 
 class Subscribers:
-    """The listeners of one store. Whoever calls `tell` holds the store's lock, which keeps the order."""
+    """The listeners of one store. The caller of `tell` holds the store's lock, which keeps the order."""
 
     def __init__(self) -> None:
         self._listeners: tuple[tuple[Listener], ...] = ()

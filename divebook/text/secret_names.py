@@ -59,7 +59,7 @@ _HARMLESS_LAST = frozenset(
         """
     )
 )
-"""Words behind which a name says something about a secret, and is none."""
+"""Words that, at the end of a name, make it say something about a secret, and hold none."""
 
 
 @lru_cache(8192)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 SILENCE = 200.0
-"""Seconds after which a view is forgotten. Views speak every 10 s, in tabs that nobody sees once a minute."""
+"""Seconds after which a view is forgotten. Views speak every 10 s, in hidden tabs once a minute."""
 
 
 class Audience:

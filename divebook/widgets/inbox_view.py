@@ -14,7 +14,7 @@ from divebook.widgets.publisher import Publisher
 
 
 class InboxView(FollowingView):
-    """Shows what waits for an answer, and takes answers; while nobody looks, nothing is looked up.
+    """Shows what waits for an answer, and takes answers; while no page shows it, nothing is looked up.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ class _Text:
         self.tail = (kept + piece)[-KEPT:]
 
     def since(self, place: int, limit: int) -> tuple[int, str]:
-        """Return the end of the text behind `place`, and where it begins."""
+        """Return the text after `place`, and where it begins."""
         wanted = min(self.length - place, len(self.tail), limit)
         return self.length - wanted, self.tail[len(self.tail) - wanted :]
 

@@ -1,4 +1,4 @@
-"""Agents that the steps of a workflow name and nobody has defined."""
+"""Agents that the steps of a workflow name but that are not defined."""
 
 from __future__ import annotations
 

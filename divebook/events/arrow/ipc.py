@@ -64,7 +64,7 @@ def in_one_piece(array: Any) -> Any:
 
 
 def without_residue(array: Any) -> Any:
-    """Return an array of numbers with zeros behind what is missing, so that equal arrays have equal bytes."""
+    """Return an array of numbers with zeros where a value is missing, so that equal arrays have equal bytes."""
     if not array.null_count:
         return array
     filled = array.fill_null(pa.scalar(0).cast(array.type))

@@ -24,7 +24,7 @@ def merge_branches(envelope: Envelope, branches: Sequence[Envelope]) -> None:
     """Take over what clones of an envelope have become.
 
     Counters are added; history, errors, feedback and plans are joined; outputs and metadata are merged, metadata in
-    depth; the first question becomes the envelope's, the others queue behind it; the first end counts.
+    depth; the first question becomes the envelope's, the others wait their turn; the first end counts.
 
     Parameters
     ----------

@@ -92,7 +92,7 @@ def _termination(state: ExecutionState) -> dict[str, Any]:
 
 
 def _interruption(state: ExecutionState) -> dict[str, Any]:
-    """Return the oldest open question and those behind it; where none is open, the one that was settled last."""
+    """Return the oldest open question and those after it; where none is open, the one that was settled last."""
     pending = [FlowInterrupt.of(found) for found in state.pending_interrupts()]
     if pending and not state.is_over:
         return {"interrupt_pending": True, "interrupt": pending[0], "interrupt_queue": pending[1:]}

@@ -1,4 +1,4 @@
-"""What the outside is told of an envelope: the response, and what an interface shows."""
+"""What callers get of an envelope: the response, and what an interface shows."""
 
 from __future__ import annotations
 
