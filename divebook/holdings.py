@@ -174,14 +174,14 @@ class Holdings:
         """
         require_definition(workflow)
         steps = [step for step in workflow.steps if ahead is None or step.name in ahead]
-        if workflow.start.type == FUNCTION and workflow.dialect != "dive":
+        if workflow.start.type == FUNCTION and workflow.manner.is_strict:
             require_function(workflow.name)
         for step_type in {step.type for step in steps} & self._checks.keys():
             self._checks[step_type](workflow)
         problems = missing_agents(workflow, self._agents, ahead)
         if problems:
             raise DefinitionError(problems, f"workflow {workflow.name!r}")
-        if workflow.dialect == "dive":
+        if not workflow.manner.is_strict:
             return
         known = self.actions
         for step in steps:

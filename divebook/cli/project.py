@@ -13,12 +13,13 @@ from typing import Any
 from divebook.cli.screen import note
 from divebook.config import Sources, load, resolve_content
 from divebook.config.answers import json_of
+from divebook.dialects import Dialect
 from divebook.documents import FileDocuments
 from divebook.environment import Environment
 from divebook.errors import InputError, SetupError, StoreError
 from divebook.store import EventStore, open_store
 from divebook.store.registry import DEFAULT, VARIABLE
-from divebook.workflow.definition import Definitions, Dialect
+from divebook.workflow.definition import Definitions
 
 
 def open_environment(store: str | None, actions: Sequence[str], printer: Callable[[str], None]) -> Environment:

@@ -6,9 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from divebook.config.content import Sources, resolve_content
+from divebook.dialects import OWN, Dialect
 from divebook.errors import DefinitionError
 from divebook.steps.syntax import syntax_problems
-from divebook.workflow.definition import Definitions, Dialect, Problem
+from divebook.workflow.definition import Definitions, Problem
 from divebook.workflow.located import MAX_TEXT
 from divebook.workflow.merge import merge_all
 from divebook.workflow.reader import read_definitions
@@ -18,7 +19,7 @@ from divebook.workflow.writer import definitions_to_text
 FORMATS: dict[str, Format] = {".yaml": "yaml", ".yml": "yaml", ".json": "json"}
 
 
-def load(path: str | Path, *, dialect: Dialect = "divebook", sources: Sources | None = None) -> Definitions:
+def load(path: str | Path, *, dialect: Dialect = OWN, sources: Sources | None = None) -> Definitions:
     """Read a definition file, or all of a folder merged in the order of their names, and the content they name.
 
     Subfolders are not looked into. Every file of a folder is read before problems are raised, so that one
@@ -30,7 +31,7 @@ def load(path: str | Path, *, dialect: Dialect = "divebook", sources: Sources | 
     return resolve_content(found, sources or Sources(path if is_folder else path.parent))
 
 
-def load_file(path: Path, *, dialect: Dialect = "divebook") -> Definitions:
+def load_file(path: Path, *, dialect: Dialect = OWN) -> Definitions:
     """Read one definition file; its suffix tells its format."""
     found = read_definitions(_text_of(path), source_name=str(path), dialect=dialect, format=_format_of(path))
     problems = syntax_problems(found)  # here, where it is known which file they stand in
@@ -39,7 +40,7 @@ def load_file(path: Path, *, dialect: Dialect = "divebook") -> Definitions:
     return found
 
 
-def load_folder(folder: Path, *, dialect: Dialect = "divebook") -> Definitions:
+def load_folder(folder: Path, *, dialect: Dialect = OWN) -> Definitions:
     """Read and merge the definition files of a folder."""
     parts: list[Definitions] = []
     failed: list[tuple[Path, DefinitionError]] = []

@@ -102,7 +102,7 @@ def _route(workflow: Workflow, state: ExecutionState, path: PathState) -> PathIn
 
 
 def _branch(workflow: Workflow, state: ExecutionState, path: PathState, targets: list[str]) -> RecordFacts:
-    taken = state.branches if workflow.dialect == "dive" else path.children
+    taken = state.branches if workflow.manner.numbers_all_branches else path.children
     new_paths = tuple(
         {"id": f"{path.id}-{taken + position}", "current_step": target, "inherit_outputs": False}
         for position, target in enumerate(targets, start=1)

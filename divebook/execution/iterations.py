@@ -50,14 +50,14 @@ class Iterations:
         self._journal, self._strands, self._path, self._step = journal, strands, path, step
         self._each, self._keys = each, list(items) if isinstance(items, dict) else None
         self._items: Sequence[Any] = list(items.values()) if isinstance(items, dict) else items
-        self._is_old = False
+        self._keeps_text = False
 
-    async def run(self, run_item: RunItem, *, is_old: bool = False) -> Outcome:
+    async def run(self, run_item: RunItem, *, keeps_text: bool = False) -> Outcome:
         """Carry out the items that are not done yet; return all of them together.
 
-        Those of the old system (`is_old`) keep the items' texts and not their values, and know nothing of failed items.
+        With `keeps_text` the items' texts are kept and not their values, and nothing is known of failed items.
         """
-        self._is_old = is_old
+        self._keeps_text = keeps_text
         if self._each.parallel > 1:
             await self._run_parallel(run_item)
         else:
@@ -67,7 +67,7 @@ class Iterations:
         outcomes = [_unpacked(self._opened.iterations[index]) for index in done]
         texts = [outcome.text for outcome in outcomes]
         document = self._document([self._items[index] for index in done], texts)
-        return Outcome(document, texts if is_old else [outcome.value for outcome in outcomes])
+        return Outcome(document, texts if keeps_text else [outcome.value for outcome in outcomes])
 
     @property
     def _opened(self) -> OpenStep:
@@ -132,7 +132,7 @@ class Iterations:
         try:
             outcome = await run_item(index, item)
         except Exception as error:
-            if self._journal.error is not None or self._is_old:
+            if self._journal.error is not None or self._keeps_text:
                 raise
             self._note_failure(index, item, error)
         else:

@@ -296,7 +296,7 @@ class Runner:
 
     def _fail(self, path_id: str, step: str, failure: Failure) -> None:
         """Let a path fail; the first one stops the siblings unless the workflow says otherwise."""
-        error = failure.message if self.workflow.dialect == "dive" else failure.shown(step)
+        error = failure.message if self.workflow.manner.keeps_text else failure.shown(step)
         self.journal.record(catalog.PathFailed(error, failure.reason), path_id)
         if not self._stop_siblings():
             self._release_joins()

@@ -86,16 +86,16 @@ class StepRun:
             return await self._run_item(None, None)
         journal = self._recorder.journal
         names = {"inputs": journal.state.inputs, "state": self.opened.entry_variables}
-        is_old = self._workflow.dialect == "dive"
-        items = await self._services.evaluate_items(each.items, names, flatten=is_old)
+        manner = self._workflow.manner
+        items = await self._services.evaluate_items(each.items, names, flatten=manner.flattens_items)
         strands = self._recorder.waits.strands[self._path]
         iterations = Iterations(journal, self._path, self.step, each, storable(items, "items"), strands=strands)
-        return await iterations.run(self._run_item, is_old=is_old)
+        return await iterations.run(self._run_item, keeps_text=manner.keeps_text)
 
     def _find_handler(self) -> Handler:
         step = self.step
         handler = self._services.handlers.get(step.type)
-        if handler is None or (self._workflow.dialect == "dive" and step.type in EXTENSIONS):
+        if handler is None or (step.type in EXTENSIONS and not self._workflow.manner.has_extensions):
             raise StepError(f'unsupported step type "{step.type}" in step "{step.name}"')
         return handler
 

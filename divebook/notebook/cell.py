@@ -8,16 +8,17 @@ from typing import cast
 
 from IPython.core.error import UsageError
 
+from divebook.dialects import MANNERS, OWN, Dialect
 from divebook.errors import nearest
 from divebook.notebook.arguments import parse, split
 from divebook.notebook.cards import problem_text
 from divebook.notebook.expressions import Names
 from divebook.notebook.session import Change
-from divebook.workflow.definition import Definitions, Dialect
+from divebook.workflow.definition import Definitions
 from divebook.workflow.reader import Body, read_definitions
 
 BODIES = ("workflow", "agent")
-DIALECTS = ("divebook", "dive")
+DIALECTS = tuple(MANNERS)
 USAGE = "%%dive, %%dive workflow NAME or %%dive agent NAME, each with --dialect dive if need be"
 
 
@@ -29,7 +30,7 @@ class Cell:
     """What stands below its first line."""
     body: Body = "file"
     name: str | None = None
-    dialect: Dialect = "divebook"
+    dialect: Dialect = OWN
     lines_above: int = 1
     """Lines of the cell before the text."""
 
@@ -53,7 +54,7 @@ class Cell:
 def parse_cell(line: str, text: str, lines_above: int = 1, scope: Names | None = None) -> Cell:
     """Return the cell that a first line (without ``%%dive``) and a body make; UsageError if the line is wrong."""
     arguments = parse(split(line), {}, {"--dialect": "dialect"}, inputs=False, names=scope)
-    dialect = arguments.options.get("dialect", "divebook")
+    dialect = arguments.options.get("dialect", OWN)
     if dialect not in DIALECTS:
         raise UsageError(f"unknown dialect {dialect!r}; one of {', '.join(DIALECTS)}")
     kind, *names = arguments.words or ("file",)
@@ -63,7 +64,7 @@ def parse_cell(line: str, text: str, lines_above: int = 1, scope: Names | None =
         raise UsageError(f"%%dive cannot begin with {kind!r} ({advice})")
     if len(names) > 1 or (kind == "file" and names):
         raise UsageError(f"one name is enough, found {' '.join(names)}; put a name with spaces in quotes")
-    return Cell(text, cast("Body", kind), names[0] if names else None, cast("Dialect", dialect), lines_above)
+    return Cell(text, cast("Body", kind), names[0] if names else None, dialect, lines_above)
 
 
 def confirmation(change: Change) -> str:

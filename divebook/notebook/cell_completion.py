@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from divebook import bounds
+from divebook.dialects import MANNERS, OWN, Dialect
 from divebook.errors import Place
 from divebook.notebook.outline import Outline, Spot, keys_below
 from divebook.questions.kinds import DEFINABLE
@@ -67,7 +68,7 @@ class CellWithCursor:
     tail: str
     below: str
     body: str = "file"
-    dialect: str = "divebook"
+    dialect: Dialect = OWN
 
 
 def complete(document: CellWithCursor, known: Known) -> Found:
@@ -109,7 +110,7 @@ def _resolved(table: Table, place: Place) -> tuple[Table, Key | None] | None:
 
 
 def _keys(keys: Iterable[Key], spot: Spot, document: CellWithCursor) -> Iterator[Candidate]:
-    is_strict = document.dialect == "divebook"
+    is_strict = MANNERS[document.dialect].is_strict
     names = [key.name for key in keys if is_strict or not key.extension]
     ignored = {key.name for key in keys if key.ignored}
     return _colons([name for name in names if name not in ignored], spot, document)

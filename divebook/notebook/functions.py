@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from divebook.config import load
 from divebook.config.answers import answers_from
+from divebook.dialects import OWN, Dialect
 from divebook.errors import NotFoundError, SetupError
 from divebook.notebook.run import Run
 from divebook.notebook.session import Change, Session, current_session
 from divebook.starting import StartOptions
-from divebook.workflow.definition import Definitions, Dialect, Workflow
+from divebook.workflow.definition import Definitions, Workflow
 from divebook.workflow.reader import read_definitions
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 DEFINITION_FILES = (".yaml", ".yml", ".json")
 
 
-def define(definitions: Definitions | str, *, dialect: Dialect = "divebook") -> Change:
+def define(definitions: Definitions | str, *, dialect: Dialect = OWN) -> Change:
     """Take definitions, or the text of some, into the session, as a ``%%dive`` cell does.
 
     Raises
@@ -42,7 +43,7 @@ def run(
     store: str | None = None,
     answers: Mapping[str, Any] | str | Path | None = None,
     strict: bool = False,
-    dialect: Dialect = "divebook",
+    dialect: Dialect = OWN,
     **options: Unpack[StartOptions],
 ) -> Run:
     """Start a workflow and return at once; ``await`` the result, or call its `wait`.

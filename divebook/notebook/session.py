@@ -14,6 +14,7 @@ from divebook.bounds import Bounds
 from divebook.config import Sources, resolve_content
 from divebook.config.answers import Answers
 from divebook.config.recovery import Recovered, interrupted, take_up, take_up_by_itself
+from divebook.dialects import OWN, Dialect
 from divebook.environment import Environment
 from divebook.errors import ExecutionError, LeaseHeldError, SetupError
 from divebook.events.catalog import COMPLETED
@@ -35,7 +36,7 @@ from divebook.notebook.run import Run
 from divebook.questions import Question
 from divebook.starting import StartOptions
 from divebook.text.shown import plural
-from divebook.workflow.definition import Definitions, Dialect, Problem, Workflow
+from divebook.workflow.definition import Definitions, Problem, Workflow
 from divebook.workflow.reader import read_definitions
 
 if TYPE_CHECKING:
@@ -127,9 +128,7 @@ class Session:
 
     # --- definitions -----------------------------------------------------------------------------------------------
 
-    def define(
-        self, definitions: Definitions | str, *, dialect: Dialect = "divebook", folder: Path | None = None
-    ) -> Change:
+    def define(self, definitions: Definitions | str, *, dialect: Dialect = OWN, folder: Path | None = None) -> Change:
         """Take in definitions, or the text of some; what has the name of something old replaces it.
 
         Parameters

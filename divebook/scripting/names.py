@@ -21,6 +21,15 @@ _ADVICE = {
     "none": "write None",
 }
 _NEEDS_ACTIVITY = frozenset({"time", "random", "rand", "datetime", "date", "uuid", "now", "sleep", "documents"})
+_NOW = "write 'from datetime import datetime' first, and datetime.now()"
+_IMPORTS = {
+    "time": f"{_NOW}; or 'import time' first, and time.time()",
+    "now": _NOW,
+    "datetime": "write 'from datetime import datetime' first",
+    "date": "write 'from datetime import date' first",
+    "rand": "write 'import random' first, and random.randrange(100)",
+    "sleep": "write 'import time' first, and time.sleep(1)",
+}
 _SYSTEM = frozenset({"os", "sys", "exec", "eval", "open", "subprocess", "http", "net", "fetch", "socket", "input"})
 
 
@@ -180,8 +189,9 @@ def _hint(name: str, names: Mapping[str, Any], offered: Collection[str]) -> str 
         if isinstance(names.get(root), Mapping) and name in names[root]:
             return f"write {root}.{name}"
     if name in _NEEDS_ACTIVITY:
-        in_activity = "documents" in offered
-        return f"write 'import {name}' first" if in_activity else "only script steps may use the clock or chance"
+        if "documents" not in offered:
+            return "only script steps may use the clock or chance"
+        return _IMPORTS.get(name, f"write 'import {name}' first")
     if name in _SYSTEM:
         return "scripts are sandboxed: no files, processes or network"
     near = nearest(name, {*names, *offered})

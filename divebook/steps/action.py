@@ -23,17 +23,17 @@ class ActionStep:
     async def __call__(self, context: StepContext) -> Outcome:
         """Call the action; its result is the step's value, and as text its output."""
         action = self._find(context)
-        is_old = context.workflow.dialect == "dive"
-        parameters = await filled(context.step.parameters, context.names, values=not is_old)
+        keeps_text = context.workflow.manner.keeps_text
+        parameters = await filled(context.step.parameters, context.names, values=not keeps_text)
         try:
             result = await call(context, action, parameters)
         except ApprovalDeniedError:
             raise
         except Exception as error:
-            told = text_of(error) if is_old else failure_text(error)
+            told = text_of(error) if keeps_text else failure_text(error)
             raise StepError(f"action execution operation failed: {told}") from error
         text = value_text(result)
-        return Outcome(text, text if is_old else result)
+        return Outcome(text, text if keeps_text else result)
 
     def _find(self, context: StepContext) -> Action:
         name = context.step.action

@@ -94,11 +94,12 @@ class ScriptStep:
         if not source:
             raise StepError(f'no script specified for script activity step "{context.step.name}"')
         host = ScriptHost(context, self._documents, self._printer)
+        manner = context.workflow.manner
         names, seconds = context.names, context.step.timeout
         limits = DEFAULT_LIMITS if seconds is None else replace(DEFAULT_LIMITS, seconds=seconds)
 
         async def call() -> Any:
-            host.mutations = [] if context.workflow.dialect != "dive" else None
+            host.mutations = [] if manner.writes_state else None
             result = await anyio.to_thread.run_sync(self._interpreter.run_script, source, names, host, limits)
             kept = context.storable(result, "result")
             context.mutate(host.mutations or ())  # in one commit with the result: both are there, or none
@@ -108,8 +109,8 @@ class ScriptStep:
             result = await context.operation(SCRIPT_EXECUTION, {"script": source}, call, key="script", repeatable=True)
         except Exception as error:
             raise StepError(f"script execution operation failed: {_explained(error)}") from error
-        if result is None and context.workflow.dialect == "dive":
-            return Outcome("nil", None)
+        if result is None:
+            return Outcome(manner.null_text, None)
         return Outcome(value_text(result), result)
 
 

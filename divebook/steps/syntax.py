@@ -18,7 +18,7 @@ def syntax_problems(definitions: Definitions) -> list[Problem]:
     found = [
         problem.below("Workflows", index)
         for index, workflow in enumerate(definitions.workflows)
-        if workflow.dialect != "dive"
+        if workflow.manner.is_strict
         for problem in workflow_problems(workflow)
     ]
     return [problem.at(*nearest_position(problem.place, definitions.positions)) for problem in found]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from divebook.dialects import Dialect
 from divebook.workflow.definition import (
     AgentDefinition,
     Definitions,
-    Dialect,
     Each,
     Edge,
     InputDefinition,

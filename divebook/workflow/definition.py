@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from divebook.bounds import Bounds
+from divebook.dialects import MANNERS, OWN, Dialect, Manner
 from divebook.errors import DefinitionError, NotFoundError, Place, Problem, Severity
 from divebook.events.upcast import FORM, Change, walked
 from divebook.workflow.content import ContentEntry
@@ -32,7 +33,7 @@ from divebook.workflow.resources import (
     ToolDefinition,
     TriggerDefinition,
 )
-from divebook.workflow.step import Dialect, Each, Edge, Step, chained, require_step
+from divebook.workflow.step import Each, Edge, Step, chained, require_step
 
 __all__ = [
     "AgentDefinition",
@@ -40,7 +41,6 @@ __all__ = [
     "Config",
     "ContentEntry",
     "Definitions",
-    "Dialect",
     "DocumentDefinition",
     "Each",
     "Edge",
@@ -136,7 +136,7 @@ class Workflow(Record):
     continue_on_failure: bool = False
     bounds: Mapping[str, Any] | None = None
     """What an execution may spend, where it is not said when it is started; see `divebook.Bounds`."""
-    dialect: Dialect = "divebook"
+    dialect: Dialect = OWN
     source: str = field(default="", compare=False, repr=False)
     """The text it was read from, empty if Python code made it."""
     _steps: dict[str, Step] = field(init=False, compare=False, repr=False)
@@ -154,7 +154,7 @@ class Workflow(Record):
         triggers: Sequence[TriggerDefinition] = (),
         continue_on_failure: bool = False,
         bounds: Bounds | Mapping[str, Any] | None = None,
-        dialect: Dialect = "divebook",
+        dialect: Dialect = OWN,
         source: str = "",
     ) -> None:
         require_text(name, "the name of a workflow", 'write Workflow("name", [Step("name", ...)])')
@@ -175,7 +175,7 @@ class Workflow(Record):
             source=source,
         )
         inputs_and_outputs = [entry.name for entry in self.inputs], [entry.name for entry in self.outputs]
-        problems = check_workflow(name, written, dialect, *inputs_and_outputs)
+        problems = check_workflow(name, written, self.manner, *inputs_and_outputs)
         errors = [found for found in problems if found.severity == "error"]
         if errors:
             raise DefinitionError(errors, f"workflow {name!r}")
@@ -201,7 +201,7 @@ class Workflow(Record):
             **defaults,
             "continue_on_failure": False,
             "bounds": None,
-            "dialect": "divebook",
+            "dialect": OWN,
             **arguments(cls, data),
         }
         workflow._fill(**given)
@@ -211,6 +211,11 @@ class Workflow(Record):
         """Return plain JSON from which `from_dict` makes an equal workflow; it carries the version of its form."""
         stored = Record.to_dict(self)
         return {FORM: len(FORMS), **stored} if FORMS else stored
+
+    @property
+    def manner(self) -> Manner:
+        """What its executions do otherwise than those of the other dialect."""
+        return MANNERS[self.dialect]
 
     @property
     def start(self) -> Step:

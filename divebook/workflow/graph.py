@@ -8,9 +8,10 @@ from __future__ import annotations
 import keyword
 from collections.abc import Container, Iterable, Mapping, Sequence
 
+from divebook.dialects import Manner
 from divebook.errors import Place, Problem, Severity, nearest
 from divebook.workflow.rules import bare_names, step_problems
-from divebook.workflow.step import Dialect, Step, chained
+from divebook.workflow.step import Step, chained
 
 NAME_HINT = "write letters, digits and _, beginning with a letter, and no word of Python's own"
 
@@ -28,20 +29,20 @@ def reachable_from(steps: Mapping[str, Step], name: str) -> frozenset[str]:
 
 
 def check_workflow(
-    name: str, steps: Sequence[Step], dialect: Dialect, inputs: Iterable[str] = (), outputs: Iterable[str] = ()
+    name: str, steps: Sequence[Step], manner: Manner, inputs: Iterable[str] = (), outputs: Iterable[str] = ()
 ) -> list[Problem]:
     """Return everything wrong or doubtful about the parts of a workflow, `steps` as written (not yet chained)."""
     problems = [] if name.strip() else [Problem("workflow name required", key="Name", place=("Name",))]
     given = tuple(inputs)
     problems += duplicate_names("input", given, ("Inputs",))
     problems += duplicate_names("output", outputs, ("Outputs",))
-    if dialect == "divebook":
+    if manner.is_strict:
         problems += [*_no_names("input", given, ("Inputs",)), *_stores(steps)]
     if not steps:
         return [*problems, Problem("no steps found", key="Steps", place=("Steps",), hint="add at least one step")]
     problems += duplicate_names("step", (step.name for step in steps), ("Steps",))
     for index, step in enumerate(steps):
-        problems += [found.below("Steps", index) for found in step_problems(step, dialect)]
+        problems += [found.below("Steps", index) for found in step_problems(step, manner)]
     linked = chained(steps)
     doubts = (*_unreachable(linked), *_falling_through(steps, linked), *bare_names(steps, given))
     return [*problems, *_dangling(linked), *doubts]

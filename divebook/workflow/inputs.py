@@ -46,6 +46,8 @@ def _bound(workflow: Workflow, definition: InputDefinition, given: Mapping[str, 
             definition.name,
         )
     value = given[definition.name]
+    if isinstance(value, str) and not workflow.manner.converts_inputs:
+        return value
     if coerce_text and isinstance(value, str):
         value = _from_text(definition, value)
     return _checked(definition, value)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from divebook.bounds import Bounds
+from divebook.dialects import dive
 from divebook.errors import BoundsError, DefinitionError, Place, Problem, Severity, nearest
 from divebook.workflow.ask import Ask
 from divebook.workflow.content import EXACTLY_ONE, ContentEntry
@@ -22,8 +23,8 @@ from divebook.workflow.graph import check_workflow, duplicate_names
 from divebook.workflow.kinds import INVALID
 from divebook.workflow.policies import Retry
 from divebook.workflow.reading import Reading
-from divebook.workflow.resources import DIVE_PROVIDERS, DIVE_TOOLS, AgentDefinition
-from divebook.workflow.step import INFERRED_TYPES, Step
+from divebook.workflow.resources import AgentDefinition
+from divebook.workflow.step import Step
 from divebook.workflow.table import Made
 
 PROVIDER_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
@@ -42,7 +43,7 @@ FATAL_DUPLICATES = {"agents", "workflows"}
 
 def content_entry(made: Made, reading: Reading) -> Any:
     """Make a content entry: exactly one source."""
-    entry = ContentEntry(**made.values)
+    entry = ContentEntry(**(made.values if reading.strict else dive.content(made.values)))
     if made.is_sound and not entry.is_complete:
         reading.add(EXACTLY_ONE, made.node.start, made.place, hint=f"this one has {', '.join(entry.given) or 'none'}")
     return entry if entry.is_complete else INVALID
@@ -54,7 +55,7 @@ def step(made: Made, reading: Reading) -> Any:
         reading.broken.add(made.place)
     values = {"name": "", **made.values}
     if not reading.strict:
-        values["type"] = values.get("type") or next((name for name in INFERRED_TYPES if values.get(name)), "")
+        values = dive.step(values)
     return Step(**values)
 
 
@@ -113,7 +114,7 @@ def workflow(made: Made, reading: Reading) -> Any:
     outputs = (*([single] if single else []), *values.pop("outputs", ()))
     if "steps" not in made.failed:
         names = [entry.name for entry in values["inputs"]], [entry.name for entry in outputs]
-        found = check_workflow(values["name"], values["steps"], reading.dialect, *names)
+        found = check_workflow(values["name"], values["steps"], reading.manner, *names)
         reading.add_found(p.below(*made.place) for p in found if not _is_echo(p, made.place, reading))
     if reading.errors:
         return INVALID
@@ -156,8 +157,8 @@ def _check_provider(name: str | None, place: Place, reading: Reading) -> None:
         return
     if reading.strict and not PROVIDER_NAME.fullmatch(name):
         hint = "write its name alone, such as openai; Model takes the model"
-    elif not reading.strict and name not in DIVE_PROVIDERS:
-        hint = f"one of {', '.join(DIVE_PROVIDERS)}"
+    elif not reading.strict and name not in dive.PROVIDERS:
+        hint = f"one of {', '.join(dive.PROVIDERS)}"
     else:
         return
     reading.add_found([Problem(f'unsupported provider: "{name}"', key=str(place[-1]), hint=hint, place=place)])
@@ -182,7 +183,7 @@ def _unknown_tools(made: Made, severity: Severity) -> Iterator[Problem]:
     """Find tools of agents that nobody could know; those of a server are known only when it runs."""
     if made.values.get("mcp_servers"):
         return
-    known = [*DIVE_TOOLS, *(tool.name for tool in made.values.get("tools", ()))]
+    known = [*dive.TOOLS, *(tool.name for tool in made.values.get("tools", ()))]
     for number, found in enumerate(made.values.get("agents", ())):
         for index, name in enumerate(found.tools):
             if isinstance(name, str) and name not in known:

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
+from divebook.dialects import OWN, Dialect
 from divebook.errors import Place
 from divebook.workflow import located
-from divebook.workflow.definition import AgentDefinition, Definitions, Dialect, Workflow
+from divebook.workflow.definition import AgentDefinition, Definitions, Workflow
 from divebook.workflow.json_text import parse_json
 from divebook.workflow.kinds import INVALID
 from divebook.workflow.located import MAX_TEXT, NOWHERE, Mark, Node, Scalar, kind_of
@@ -27,7 +28,7 @@ def read_definitions(
     text: str,
     *,
     source_name: str = "<cell>",
-    dialect: Dialect = "divebook",
+    dialect: Dialect = OWN,
     format: Format = "yaml",
     line_offset: int = 0,
     body: Body = "file",
@@ -59,7 +60,7 @@ def definitions_from(
     mapping: Mapping[str, Any],
     *,
     source_name: str = "<mapping>",
-    dialect: Dialect = "divebook",
+    dialect: Dialect = OWN,
     body: Body = "file",
     name: str | None = None,
 ) -> Definitions:
@@ -76,7 +77,7 @@ def read_workflow(
     text_or_mapping: str | Mapping[str, Any],
     *,
     name: str | None = None,
-    dialect: Dialect = "divebook",
+    dialect: Dialect = OWN,
     source_name: str = "<workflow>",
 ) -> Workflow:
     """Read one workflow, whose keys (Inputs, Steps ...) stand at the top."""
@@ -88,7 +89,7 @@ def read_agent(
     text_or_mapping: str | Mapping[str, Any],
     *,
     name: str | None = None,
-    dialect: Dialect = "divebook",
+    dialect: Dialect = OWN,
     source_name: str = "<agent>",
 ) -> AgentDefinition:
     """Read one agent, whose keys (Goal, Model ...) stand at the top."""

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NoReturn
 
+from divebook.dialects import MANNERS, OWN, Dialect, Manner
 from divebook.errors import DefinitionError, Place, Problem, Severity
 from divebook.workflow.located import Mapping, Mark, Node, Scalar, nearest_position
-from divebook.workflow.step import Dialect
 
 Format = Literal["yaml", "json"]
 
@@ -22,7 +22,7 @@ class Reading:
 
     text: str = ""
     source_name: str = "<cell>"
-    dialect: Dialect = "divebook"
+    dialect: Dialect = OWN
     format: Format = "yaml"
     line_offset: int = 0
     problems: list[Problem] = field(default_factory=list)
@@ -31,9 +31,14 @@ class Reading:
     """Steps with something wrong in them, whose other rules are not worth checking."""
 
     @property
+    def manner(self) -> Manner:
+        """What differs between the dialects."""
+        return MANNERS[self.dialect]
+
+    @property
     def strict(self) -> bool:
         """Whether what would be ignored is an error."""
-        return self.dialect == "divebook"
+        return self.manner.is_strict
 
     @property
     def severity(self) -> Severity:

@@ -17,23 +17,6 @@ LOG_LEVELS = ("debug", "info", "warn", "error")
 DURABILITIES = ("full", "relaxed")
 RECOVERIES = ("ask", "auto", "off")
 NOTEBOOK_DATA = ("on", "off")
-DIVE_PROVIDERS = ("anthropic", "openai", "openai-completions", "groq", "ollama")
-"""The providers that exist in the dialect ``dive``."""
-DIVE_TOOLS = (
-    "read_file",
-    "write_file",
-    "list_directory",
-    "text_editor",
-    "command",
-    "fetch",
-    "web_search",
-    "generate_image",
-    "assign_work",
-    "anthropic_code_execution",
-    "anthropic_computer",
-    "anthropic_web_search",
-)
-"""The tools that exist in the dialect ``dive``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 
+from divebook.dialects import Manner
 from divebook.errors import Place, Problem, Severity, nearest
-from divebook.workflow.step import ON_ITEM_ERROR, STAGE, STEP_TYPES, Dialect, Each, Step
+from divebook.workflow.step import ON_ITEM_ERROR, STAGE, STEP_TYPES, Each, Step
 
 USED = {
     "prompt": {"agent": "Agent", "prompt": "Prompt", "content": "Content"},
@@ -31,12 +32,12 @@ UNLIMITED = {
 BARE_NAME = re.compile(r"\$\{\s*([A-Za-z_]\w*)\s*\}")
 
 
-def step_problems(step: Step, dialect: Dialect) -> list[Problem]:
+def step_problems(step: Step, manner: Manner) -> list[Problem]:
     """Return what is wrong or doubtful about one step; places are relative to the step."""
     problems = [] if step.name.strip() else [Problem("step name cannot be empty", key="Name", place=("Name",))]
-    if dialect == "divebook":
+    if manner.is_strict:
         problems += [*_type(step), *_missing(step), *_each(step)]
-    return [*problems, *_bounds(step), *_ignored(step, "error" if dialect == "divebook" else "warning")]
+    return [*problems, *_bounds(step), *_ignored(step, "error" if manner.is_strict else "warning")]
 
 
 def is_expression(text: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
-from typing import Any, Literal
+from typing import Any
 
 from divebook.errors import DefinitionError, Problem
 from divebook.workflow.ask import Ask
@@ -27,9 +27,6 @@ INFERRED_TYPES = ("action", "prompt", "script")
 FAIL, KEEP, SKIP = "fail", "keep", "skip"
 ON_ITEM_ERROR = (FAIL, KEEP, SKIP)
 """What may follow when an item of `Each` has failed for good."""
-
-Dialect = Literal["divebook", "dive"]
-"""``divebook`` is strict; ``dive`` reads a file of the old system as it did, with warnings."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-GROUPS = ("workflow", "condition", "template")
-"""Groups of a plain list whose cases a machine can run; the others of such a file are prose for ordinary tests."""
+from tests.conformance import loose
+
+WHOLE = ("workflow", "condition", "template")
+"""Groups of a plain list whose cases a machine can run, all of them."""
+
+GROUPS = (*WHOLE, *loose.RUN)
+"""Groups with cases that a machine can run; the others of such a file are prose for ordinary tests."""
 
 SUBJECTS = ("Envelope",)
 """Subjects whose language (key `dsl`) `scenario` knows; of such a file a machine can run every group."""
@@ -56,10 +61,16 @@ def load(path: Path, groups: Collection[str] = ()) -> list[Case]:
     runnable = present if isinstance(content, Mapping) else set(GROUPS)
     _check_groups(path, groups, present, runnable)
     wanted = groups or runnable
-    cases = [Case(entry["name"], entry["group"], entry) for entry in entries if entry["group"] in wanted]
+    cases = [
+        Case(entry["name"], entry["group"], entry) for entry in entries if entry["group"] in wanted and _is_data(entry)
+    ]
     if not cases:
         raise UnusableFileError(f"{path} has no case of the groups {', '.join(GROUPS)}")
     return cases
+
+
+def _is_data(entry: Mapping[str, Any]) -> bool:
+    return entry["group"] not in loose.RUN or "action" in entry or loose.is_data(entry)
 
 
 def _entries(path: Path, content: Any) -> Sequence[Mapping[str, Any]]:

@@ -66,7 +66,9 @@ def compare_evaluation(expect: Mapping[str, Any], evaluation: Evaluation) -> lis
         if key == "error":
             met, got = bool(expected) == (evaluation.error is not None), evaluation.error
         elif key == "error_contains":
-            met, got = _contains(evaluation.error, expected), evaluation.error
+            met, got = contains(evaluation.error, expected), evaluation.error
+        elif key == "non_empty":
+            met, got = evaluation.error is None and bool(evaluation.value), _shown(evaluation)
         elif key in ("value", "text"):
             met, got = evaluation.error is None and same(expected, evaluation.value), _shown(evaluation)
         else:
@@ -100,7 +102,7 @@ def _shown(evaluation: Evaluation) -> Any:
     return evaluation.value if evaluation.error is None else f"error: {evaluation.error}"
 
 
-def _contains(text: str | None, part: str) -> bool:
+def contains(text: str | None, part: str) -> bool:
     return text is not None and part in text
 
 
@@ -110,8 +112,23 @@ def _status(expected: Any, outcome: Outcome) -> Differences:
 
 
 def _error_contains(expected: Any, outcome: Outcome) -> Differences:
-    if not _contains(outcome.error, expected):
+    if not contains(outcome.error, expected):
         yield Difference("error_contains", expected, outcome.error)
+
+
+def _stats(expected: Mapping[str, Any], outcome: Outcome) -> Differences:
+    yield from _listed("stats", expected, outcome.stats)
+
+
+def _non_empty(expected: str | Sequence[str], outcome: Outcome) -> Differences:
+    """Check that something stands in each place: ``outputs``, ``state.result``, or ``result`` of the variables."""
+    for name in [expected] if isinstance(expected, str) else expected:
+        head, *rest = name.split(".")
+        value = getattr(outcome, head, None) if hasattr(outcome, head) else outcome.state.get(head)
+        for part in rest:
+            value = value.get(part) if isinstance(value, Mapping) else getattr(value, part, None)
+        if not value:
+            yield Difference(f"non_empty.{name}", "something", value)
 
 
 def _whole(key: str, observed: Callable[[Outcome], Any]) -> Callable[[Any, Outcome], Differences]:
@@ -226,6 +243,8 @@ def _flat(event: ObservedEvent) -> dict[str, Any]:
 _CHECKS: Mapping[str, Callable[[Any, Outcome], Differences]] = {
     "status": _status,
     "error_contains": _error_contains,
+    "stats": _stats,
+    "non_empty": _non_empty,
     "state": _whole("state", lambda outcome: outcome.state),
     "outputs": _whole("outputs", lambda outcome: outcome.outputs),
     "effective_inputs": _whole("effective_inputs", lambda outcome: outcome.inputs),

@@ -45,6 +45,14 @@ class Outcome:
     """All there are afterwards."""
     initial_documents: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def stats(self) -> dict[str, Any]:
+        """How many paths there were, and how many of them ended how; what was used."""
+        statuses = [path["status"] for path in self.paths.values()]
+        ended = {name: statuses.count(name) for name in ("completed", "failed")}
+        counts = {"total": len(statuses), "active": len(statuses) - sum(ended.values()), **ended}
+        return {**counts, **{f"{name}_paths": count for name, count in counts.items()}, "total_usage": self.usage}
+
 
 @dataclass(frozen=True)
 class Evaluation:

@@ -3,6 +3,7 @@ import json
 import pytest
 
 from tests.conformance.cases import UnusableFileError, load
+from tests.conformance.report import check
 
 
 def case(name, group):
@@ -60,3 +61,11 @@ def test_what_cannot_be_run_says_why(write, content, groups, message):
 def test_a_missing_file_says_so(tmp_path):
     with pytest.raises(UnusableFileError, match="No such file"):
         load(tmp_path / "none.json")
+
+
+def test_a_loose_group_gives_the_cases_that_are_data(write):
+    data = {**case("a", "config"), "given": {"yaml": "Name: n"}, "expect": {"Name": "n", "non_empty": ["Name"]}}
+    prose = {**case("b", "config"), "given": {"path": "any", "twice": True}, "expect": {"Name": "n"}}
+    wrong = {**data, "name": "c", "expect": {"Name": "m", "non_empty": ["Agents"]}}
+    loaded = load(write([data, prose, wrong]))
+    assert [[difference.key for difference in check(one)] for one in loaded] == [[], ["Name", "non_empty"]]

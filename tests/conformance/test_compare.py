@@ -159,3 +159,17 @@ def test_a_remark_is_no_expectation_but_an_unknown_key_is_a_difference():
 )
 def test_an_evaluation_meets_its_value_text_or_error(expect, evaluation, met):
     assert (not compare_evaluation(expect, evaluation)) is met
+
+
+def test_statistics_are_counted_over_the_paths():
+    paths = {"main": {"status": "completed"}, "main-1": {"status": "failed"}, "main-2": {"status": "running"}}
+    outcome = Outcome("running", paths=paths)
+    assert not compare_outcome({"stats": {"total_paths": 3, "completed": 1, "failed_paths": 1, "active": 1}}, outcome)
+    assert [found.key for found in compare_outcome({"stats": {"total": 2}}, outcome)] == ["stats.total"]
+
+
+def test_what_must_not_be_empty_is_looked_up():
+    outcome = Outcome("completed", state={"a": {"b": "x", "c": ""}})
+    assert not compare_outcome({"non_empty": ["state", "state.a.b", "a.b"]}, outcome)
+    found = compare_outcome({"non_empty": ["state.a.c", "outputs", "error"]}, outcome)
+    assert [difference.key for difference in found] == ["non_empty.state.a.c", "non_empty.outputs", "non_empty.error"]

@@ -1,0 +1,209 @@
+"""Files such as the old system came with, one of each kind, run unedited on the scripted model.
+
+Each says little, but uses what its kind uses: providers without a model, tools, servers, loops, contexts of files,
+pictures and programs, the clock, chance and the old script language.
+"""
+
+import pytest
+
+from divebook.config import load
+from divebook.documents import FileDocuments
+from divebook.documents.policy import Policy
+from divebook.environment import Environment
+from divebook.store import MemoryStore
+
+HEAD = "Name: Example\nDescription: An example\nConfig:\n"
+QUIET = HEAD + "  {LogLevel: warn, ConfirmationMode: never, DefaultProvider: anthropic}\n"
+
+
+def asking(head, tools, *prompts, inputs="", servers=""):
+    """Return a file in which one agent answers prompts, each stored, and the last answer is written to a document."""
+    part = "      - Name: Part {0}\n        Agent: A\n        Prompt: |\n          {1}\n        Store: part_{0}\n"
+    steps = [part.format(number, prompt) for number, prompt in enumerate(prompts)]
+    return (
+        f"{head}{servers}Agents:\n  - Name: A\n    Goal: Help\n    Tools: {tools}\n"
+        f"    ModelSettings: {{MaxTokens: 16384, ReasoningEffort: medium}}\n"
+        f"Workflows:\n  - Name: Main\n{inputs}    Steps:\n{''.join(steps)}"
+        f"      - Name: Write\n        Action: Document.Write\n"
+        f"        Parameters: {{Path: output/it.md, Content: '${{state.part_{len(prompts) - 1}}}'}}\n"
+    )
+
+
+DIRECTORY = "    Inputs: [{Name: directory, Type: string, Description: where, Default: '.'}]\n"
+EXAMPLES = {
+    "code_overview": asking(
+        QUIET,
+        "[web_search, fetch, list_directory, read_file]",
+        'List "${inputs.directory}"',
+        "Of ${state.part_0}",
+        inputs=DIRECTORY,
+    ),
+    "company_overview": asking(
+        HEAD + "  {DefaultProvider: anthropic, DefaultModel: claude-sonnet-4-20250514}\n",
+        "[web_search, fetch]",
+        'The page of "${inputs.company}"',
+        "Read ${state.part_0}",
+        "Analyse ${state.part_1}",
+        inputs="    Inputs: [{Name: company, Type: string}]\n",
+    ),
+    "context_example": HEAD
+    + """  LogLevel: debug
+Agents: [{Name: A, Provider: anthropic, Model: claude-sonnet-4-20250514, Context: [{Path: ./opening.txt}]}]
+Workflows:
+  - Name: Main
+    Steps:
+      - {Name: Procedures, Type: prompt, Prompt: Tell of our procedures.}
+      - {Name: Standards, Type: prompt, Prompt: Tell of our standards., Content: [{Path: ./opening.txt}]}
+      - {Name: Picture, Type: prompt, Content: [{Path: ./pictures/dot.png}, {Text: What is in it?}]}
+      - {Name: All, Type: prompt, Prompt: Tell of these., Content: [{Path: '*.md'}]}
+""",
+    "current_time": QUIET
+    + """Agents: [{Name: A, Goal: Respond kindly}]
+Workflows:
+  - Name: Main
+    Steps:
+      - {Name: Time, Action: Time.Now, Store: current_time}
+      - {Name: Greet, Prompt: "Say hello at ${state.current_time}."}
+""",
+    "dynamic_context": QUIET
+    + """Agents: [{Name: A, Provider: anthropic, Model: claude-sonnet-4-20250514}]
+Workflows:
+  - Name: Main
+    Steps:
+      - Name: Inline
+        Type: prompt
+        Prompt: What do you see?
+        Content:
+          - Dynamic: |
+              {
+                "type": "text",
+                "text": "At " + string(time.now()) + "\\nNumber " + string(rand.intn(100))
+              }
+      - {Name: Program, Type: prompt, Prompt: And here?, Content: [{DynamicFrom: ./generate.py}]}
+""",
+    "generate_images": asking(
+        QUIET,
+        "[generate_image]",
+        "Three ideas",
+        "Draw 1 of ${state.part_0}",
+        "Draw 2 of ${state.part_0}",
+        inputs="    Inputs: []\n",
+    ),
+    "go_program": asking(
+        HEAD + "  {DefaultProvider: anthropic, LogLevel: debug, ConfirmationMode: if-destructive}\n",
+        "[list_directory, write_file, read_file, command]",
+        'Write "${inputs.intent}" in ${inputs.directory}',
+        "Sum up ${state.part_0}",
+        inputs="    Inputs: [{Name: intent, Type: string}, {Name: directory, Type: string, Default: here}]\n",
+    ),
+    "looping_workflow": QUIET
+    + """Agents: [{Name: A, Goal: Analyse}]
+Workflows:
+  - Name: Main
+    Steps:
+      - Name: Each One
+        Agent: A
+        Prompt: Describe ${state.language}
+        Each: {Items: ['Python', 'Go', 'Rust'], As: language}
+        Store: descriptions
+      - {Name: Together, Agent: A, Prompt: "Compare ${state.descriptions}", Store: summary}
+      - {Name: Save, Action: Document.Write, Parameters: {Path: output/languages.md, Content: "${state.summary}"}}
+""",
+    "mcp_github_assistant": asking(
+        HEAD + "  {DefaultProvider: anthropic, ConfirmationMode: if-destructive}\n",
+        "[get_issue, list_issues]",
+        "The issues of ${inputs.repository}",
+        inputs="    Inputs: [{Name: repository, Type: string, Default: a/b}]\n",
+        servers="MCPServers:\n  - {Type: stdio, Name: hub, Command: docker, Args: ['-e', 'TOKEN=${TOKEN}'],\n"
+        "     ToolConfiguration: {AllowedTools: [get_issue, list_issues]}}\n",
+    ),
+    "mcp_oauth_example": asking(
+        HEAD + "  {DefaultProvider: anthropic}\n",
+        "[search]",
+        "Search",
+        servers="MCPServers:\n  - {Type: http, Name: far, URL: 'https://example.com/mcp', OAuth: {Scopes: [read],\n"
+        "     RedirectURI: 'http://localhost:8085/cb', PKCEEnabled: true, TokenStore: {Type: file, Path: t.json}}}\n",
+    ),
+    "mcp_simple_demo": asking(
+        HEAD + "  {DefaultProvider: anthropic, ConfirmationMode: always, LogLevel: warn}\n",
+        "[git_status, git_diff]",
+        "Run git_status",
+        servers="MCPServers: [{Type: stdio, Name: git, Command: uvx, Env: {DEBUG: 'true'}, Args: [mcp-server-git]}]\n",
+    ),
+    "project_overview": asking(
+        HEAD + "  {DefaultProvider: openai, DefaultModel: o4-mini, ConfirmationMode: if-destructive}\n",
+        "[web_search, command]",
+        "Read ${inputs.directory}",
+        "Go on with ${state.part_0}",
+        inputs=DIRECTORY,
+    ),
+    "research": asking(
+        HEAD + "  {DefaultProvider: anthropic, DefaultModel: claude-sonnet-4-20250514}\n",
+        "[web_search, fetch]",
+        'History of "${inputs.topic}"',
+        "News",
+        "Facts",
+        "Join ${state.part_0} ${state.part_2}",
+        inputs="    Inputs: [{Name: topic, Type: string, Default: Maple syrup}]\n",
+    ),
+    "script_contexts": HEAD
+    + """  LogLevel: info
+Agents: [{Name: A, Provider: anthropic, Model: claude-sonnet-4-20250514}]
+Workflows:
+  - Name: Main
+    Inputs: [{Name: given, Type: string, Default: Hello}]
+    Steps:
+      - Name: Template
+        Type: prompt
+        Agent: A
+        Prompt: |
+          From ${state}: ${len(string(inputs.given)) > 0 ? "available" : "not available"}
+        Store: first
+      - Name: Condition
+        Type: prompt
+        Agent: A
+        Prompt: Go on
+        Next: [{Step: Script, Condition: "$(len(state.first) > 0)"}]
+      - Name: Script
+        Type: script
+        Script: |
+          # chance and the clock are at hand
+          result := "At: " + string(time.now())
+          result = result + "\\nFrom: " + inputs.given
+          result + "\\nLength: " + string(len(state.first))
+        Store: script
+      - {Name: Each, Type: prompt, Agent: A, Prompt: "It is ${state.item}", Each: {Items: '$(["a", "b"])', As: item},
+         Store: each}
+      - {Name: Last, Type: prompt, Agent: A, Prompt: "Sum up ${state.each}", End: true}
+""",
+}
+REQUIRED = {"company_overview": {"company": "acme"}, "go_program": {"intent": "count"}}
+PROGRAM = "#!/usr/bin/env python3\nimport json, os\nglobals = json.loads(os.environ['DIVE_GLOBALS'])\n"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "opening.txt").write_text("Open at nine.")
+    (tmp_path / "notes.md").write_text("# Notes")
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "pictures" / "dot.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    program = tmp_path / "generate.py"
+    program.write_text(PROGRAM + "print(json.dumps([{'type': 'text', 'text': globals['workflow']}]))\n")
+    program.chmod(0o700)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_file_of_the_old_system_runs(folder, name):
+    path = folder / f"{name}.yaml"
+    path.write_text(EXAMPLES[name])
+    definitions = load(path, dialect="dive")
+    with MemoryStore() as store:
+        environment = Environment(store=store, documents=FileDocuments(folder), policy=Policy("programs"))
+        environment.define(definitions)
+        execution = environment.start("Main", REQUIRED.get(name, {}), model="scripted").wait(30)
+        assert execution.status == "completed", execution.error
+        started = [event.data.parameters for event in execution.history() if event.event_type == "operation_started"]
+    prompts = [given["prompt"] for given in started if "prompt" in given]
+    assert prompts
+    assert not [prompt for prompt in prompts if "${" in prompt]
