@@ -204,6 +204,20 @@ class DiveMagics(Magics):
         """
         return self._session.run_of(arguments.only_word("execution id"), store=arguments.options.get("store"))
 
+    def keys(self, arguments: Arguments) -> None:
+        """List the keys that definitions can have: what each holds and means.
+
+        PART           such as Step, Agent or Each; without it, the names of the parts
+        """
+        from divebook.workflow.keys import TABLES, reference
+
+        if not arguments.words:
+            tell(f"parts of a definition: {', '.join(TABLES)}; %dive keys PART lists the keys of one")
+            return
+        label, lines = reference(arguments.words[0])
+        width = max(len(line.key) for line in lines)
+        tell("\n".join([label, *(f"  {line.key:{width}}  {line}" for line in lines)]))
+
     def open(self, arguments: Arguments) -> SavedNotebook | SavedRun:
         """Open the runs that a saved notebook holds, without their store; nothing in them is carried out.
 
@@ -438,5 +452,6 @@ COMMANDS: dict[str, Command] = {
     ),
     "cancel": Command("cancel ID", DiveMagics.cancel, {}, _STORE, most_words=1),
     "list": Command("list", DiveMagics.list),
+    "keys": Command("keys [PART]", DiveMagics.keys, most_words=1),
     "help": Command("help [COMMAND]", DiveMagics.help, most_words=1),
 }

@@ -24,10 +24,12 @@ def snake_case(key: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key: how it is written, which field it fills, what it holds."""
+    """One key: how it is written, which field it fills, what it means and holds."""
 
     name: str
     field: str
+    means: str
+    """One line of the reference, for people."""
     kind: Kind
     required: str = ""
     """Complaint if it is missing or empty."""

@@ -195,6 +195,7 @@ def _compared(
         yield Difference("error", None, error)
         return
     for key, wanted in expect.items():
+        got: Any
         if key == "error":
             met, got = bool(wanted) == (error is not None), error
         elif key == "error_contains":

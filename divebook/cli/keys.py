@@ -1,0 +1,37 @@
+"""``divebook keys``: what a definition can say."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from divebook.cli.options import Json
+
+
+def keys(
+    part: Annotated[
+        str | None, typer.Argument(metavar="[PART]", help="Such as Step, Agent, Each; without it, all.")
+    ] = None,
+    *,
+    markdown: Annotated[bool, typer.Option("--markdown", help="The whole reference as a page.")] = False,
+    json: Json = False,
+) -> None:
+    """List the keys of definitions: what each holds and means."""
+    from dataclasses import asdict
+
+    from divebook.cli.screen import columns, say, write
+    from divebook.cli.text import as_json
+    from divebook.workflow.keys import TABLES, page, reference
+
+    if markdown:
+        write(page())
+        return
+    found = dict(map(reference, TABLES if part is None else [part]))
+    if json:
+        write(as_json({label: [asdict(line) for line in lines] for label, lines in found.items()}, indent=2))
+        return
+    for label, lines in found.items():
+        say(label)
+        titles = ("key", "holds", "means", "notes")
+        columns(titles, ([line.key, line.holds, line.means, line.notes] for line in lines))

@@ -1,0 +1,137 @@
+"""The reference of all keys a definition can have, made from the table that reads them.
+
+``divebook keys``, ``%dive keys`` and the page ``notebooks/KEYS.md`` show the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from divebook import bounds
+from divebook.errors import NotFoundError
+from divebook.workflow import kinds, schema
+from divebook.workflow.table import Key, Table, snake_case
+
+TABLES: dict[str, Table] = {table.label: table for table in vars(schema).values() if isinstance(table, Table)}
+"""Every mapping of a definition, by what it is called."""
+
+_WORDS = {
+    kinds.Text: "a text",
+    kinds.InputType: f"one of {', '.join(kinds.INPUT_TYPES)}",
+    kinds.Flag: "true or false",
+    kinds.Seconds: "seconds, or a template",
+    kinds.ResponseTimeout: "a duration: 30s, 1m30s, or seconds",
+    kinds.FreeMapping: "a mapping",
+    kinds.Anything: "anything",
+    kinds.TextMapping: "a mapping of texts",
+    kinds.Headers: "a mapping of texts",
+    kinds.Texts: "a list of texts",
+}
+INTRODUCTION = """\
+# Every key of a definition
+
+Made from the table that reads definitions: `divebook keys --markdown > notebooks/KEYS.md` writes this page anew, and a
+test compares them. Every key can be written in snake case as well (`max_tokens`). `divebook keys Step` and
+`%dive keys Step` show one part.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyLine:
+    """One key, as the reference shows it."""
+
+    key: str
+    holds: str
+    """What kind of value."""
+    means: str
+    notes: str
+    """Where it is required, refused, or read under another name."""
+
+    def __str__(self) -> str:
+        return f"{self.means} Holds {self.holds}.{f' ({self.notes})' if self.notes else ''}"
+
+
+def reference(name: str) -> tuple[str, list[KeyLine]]:
+    """Return what a mapping is called, and its keys.
+
+    Parameters
+    ----------
+    name
+        What it is called (``step``), in any case, or the key that holds it (``Steps``).
+
+    Examples
+    --------
+    >>> [line.key for line in reference("Catch")[1]]
+    ['Step', 'Errors', 'Store']
+    """
+    wanted = snake_case(name.replace(" ", "")).replace("_", "").casefold()
+    for label, table in TABLES.items():
+        called = {label.replace(" ", "").casefold(), *_holders(label)}
+        if wanted in called or wanted.removesuffix("s") in called:
+            return label, [_line(key) for key in table.keys]
+    raise NotFoundError("part of a definition", name, TABLES)
+
+
+def page() -> str:
+    """Return the whole reference in Markdown."""
+    return "\n".join([INTRODUCTION, *(line for label in _ordered() for line in _section(label))])
+
+
+def _ordered() -> list[str]:
+    """Return the parts from the outside inwards."""
+    found = [schema.DEFINITIONS.label]
+    for label in found:
+        for key in TABLES[label].keys:
+            table = key.kind.schema() if isinstance(key.kind, kinds.One | kinds.Many) else None
+            if isinstance(table, Table) and table.label not in found:
+                found.append(table.label)
+    return found
+
+
+def _section(label: str) -> Iterator[str]:
+    yield f"## {label[0].upper()}{label[1:]}\n"
+    yield "| key | holds | means | |\n|---|---|---|---|"
+    for line in reference(label)[1]:
+        yield f"| `{line.key}` | {line.holds} | {line.means} | {line.notes} |"
+    yield ""
+
+
+def _holders(label: str) -> set[str]:
+    held = [
+        key
+        for table in TABLES.values()
+        for key in table.keys
+        if isinstance(key.kind, kinds.One | kinds.Many) and key.kind.schema() is TABLES[label]
+    ]
+    return {snake_case(key.name).replace("_", "") for key in held}
+
+
+def _line(key: Key) -> KeyLine:
+    return KeyLine(key.name, _holds(key), key.means, "; ".join(_notes(key)))
+
+
+def _holds(key: Key) -> str:
+    kind = key.kind
+    if key.name == "Bounds":
+        return f"a mapping of {', '.join(bounds.KEYS)}"
+    if isinstance(kind, kinds.One | kinds.Many):
+        table = kind.schema()
+        label = table.label if isinstance(table, Table) else key.name
+        return f"a mapping, see {label}" if isinstance(kind, kinds.One) else f"a list, see {label}"
+    if isinstance(kind, kinds.Number):
+        return "a whole number" if kind.whole else "a number"
+    if isinstance(kind, kinds.Text) and kind.choices:
+        return f"one of {', '.join(kind.choices)}"
+    return _WORDS[type(kind)]
+
+
+def _notes(key: Key) -> Iterator[str]:
+    if key.required:
+        yield "required"
+    if key.ignored:
+        yield f"refused, in the dialect dive a warning: {key.ignored}"
+    if key.extension:
+        yield "not in the dialect dive"
+    if key.formerly:
+        yield f"formerly {', '.join(key.formerly)}"

@@ -1,0 +1,44 @@
+"""The reference of keys: complete, equal to its page, and found by the names that people use."""
+
+from pathlib import Path
+
+import pytest
+
+from divebook.errors import NotFoundError
+from divebook.workflow import keys
+from divebook.workflow.table import Key, Table
+
+PAGE = Path(__file__).parents[2] / "notebooks" / "KEYS.md"
+
+
+def test_every_key_says_what_it_means():
+    assert not [key for table in keys.TABLES.values() for key in table.keys if not key.means.endswith(".")]
+
+
+def test_the_page_is_what_the_schema_says():
+    assert PAGE.read_text(encoding="utf-8") == keys.page() + "\n"
+
+
+@pytest.mark.parametrize("name", ["Step", "step", "Steps", "STEP"])
+def test_a_part_is_found_by_its_name_or_by_the_key_that_holds_it(name):
+    assert keys.reference(name)[0] == "step"
+
+
+@pytest.mark.parametrize(
+    ("name", "label"), [("Next", "Next entry"), ("mcp_servers", "MCP server"), ("Content", "content entry")]
+)
+def test_a_part_of_another_name_is_found_by_its_key(name, label):
+    assert keys.reference(name)[0] == label
+
+
+def test_an_unknown_part_names_the_nearest():
+    with pytest.raises(NotFoundError, match="agent"):
+        keys.reference("agnt")
+
+
+def test_former_names_are_shown(monkeypatch):
+    table = Table(
+        "thing", (Key("Now", "now", "When.", keys.kinds.Text(), formerly=("Then",)),), lambda made, reading: None
+    )
+    monkeypatch.setitem(keys.TABLES, "thing", table)
+    assert keys.reference("thing")[1] == [keys.KeyLine("Now", "a text", "When.", "formerly Then")]
