@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import sys
 import time
 from collections import Counter
@@ -24,6 +25,7 @@ def main() -> int:
 
 def run(first: int, count: int) -> int:
     """Simulate seeds; return 1 if one failed."""
+    logging.getLogger("divebook").setLevel(logging.ERROR)  # it warns of disks that are busy for long, as it should
     totals: Counter[str] = Counter()
     failed: list[int] = []
     began = reported = time.monotonic()

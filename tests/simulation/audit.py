@@ -10,7 +10,7 @@ from divebook.engine.checkpoint import dump_state, load_state
 from divebook.engine.evolve import evolve, fold
 from divebook.engine.grammar import violations
 from divebook.engine.lifecycle import STATUS_AFTER, TERMINAL
-from divebook.engine.operations import TIMER
+from divebook.engine.operations import SIGNAL_WAIT, TIMER
 from divebook.engine.state import ENDED, JOINING, RUNNING, ExecutionState, PathState
 from divebook.events import Event, catalog
 from divebook.events.event import to_datetime
@@ -195,6 +195,6 @@ def check_counters(state: ExecutionState) -> None:
 
 
 def is_sleeping(path: PathState) -> bool:
-    """Whether a timer of the path is set."""
+    """Whether a timer of the path is set, or it waits for a signal."""
     records = path.open.operations.values() if path.open is not None else ()
-    return any(record.operation_type == TIMER and record.status == RUNNING for record in records)
+    return any(record.operation_type in (TIMER, SIGNAL_WAIT) and record.status == RUNNING for record in records)

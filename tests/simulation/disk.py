@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
-from divebook.errors import StoreError
+from divebook.errors import StoreBusyError, StoreError
 from divebook.events.event import Event
 from divebook.store.base import Refusal
 from divebook.store.batches import Batch
@@ -17,9 +17,11 @@ from divebook.store.owner import Owner
 from divebook.store.subscribers import Listener
 from tests.simulation.machine import Machine
 
-DIE_BEFORE, DIE_AFTER, TEAR = "die before", "die after", "tear"
+DIE_BEFORE, DIE_AFTER, TEAR, BUSY = "die before", "die after", "tear", "busy"
 UNKNOWN_WRITTEN, UNKNOWN_LOST = "unknown, written", "unknown, lost"
-FAULTS = (DIE_BEFORE, DIE_AFTER, DIE_AFTER, TEAR, UNKNOWN_WRITTEN, UNKNOWN_LOST)
+FAULTS = (DIE_BEFORE, DIE_AFTER, DIE_AFTER, TEAR, UNKNOWN_WRITTEN, UNKNOWN_LOST, BUSY, BUSY)
+BUSY_SECONDS = (0.1, 3.0, 70.0)
+"""How long a lock is held by others, or a disk is full."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +56,11 @@ class SimulatedDisk(MemoryStore):
         self.power: Callable[[], None] = lambda: None
         self.watch: Callable[[Sequence[Batch]], None] = lambda _: None
         self._dead = False
+        self._busy_until = 0.0
 
     def plug_in(self, fault: CommitFault | None) -> None:
         """Begin a process's life."""
-        self.fault, self.commits, self._dead = fault, 0, False
+        self.fault, self.commits, self._dead, self._busy_until = fault, 0, False, 0.0
 
     def unplug(self) -> None:
         """Write nothing more."""
@@ -65,7 +68,7 @@ class SimulatedDisk(MemoryStore):
 
     def append_all(self, batches: Sequence[Batch]) -> list[Refusal | None]:
         """Write, or go wrong if it is time."""
-        self._check_power()
+        self._check_free()
         self.commits += 1
         self.total += 1
         if not self.calm:
@@ -82,6 +85,9 @@ class SimulatedDisk(MemoryStore):
         return answers
 
     def _faulty(self, kind: str, batches: Sequence[Batch]) -> list[Refusal | None]:
+        if kind == BUSY:
+            self._busy_until = self._machine.uptime + self._random.choice(BUSY_SECONDS)
+            self._check_free()
         if kind == TEAR:
             self._written([self._torn(batch) for batch in batches])
         elif kind in (DIE_AFTER, UNKNOWN_WRITTEN):
@@ -100,19 +106,29 @@ class SimulatedDisk(MemoryStore):
         if self._dead:
             raise StoreError("simulated: the process is dead")
 
+    def _check_free(self) -> None:
+        self._check_power()
+        if self._machine.uptime < self._busy_until:
+            raise StoreBusyError("simulated: others hold the lock, or there is no room")
+
     # --- leases ----------------------------------------------------------------------------------------------------
 
     def acquire(
         self, execution_id: str, owner: Owner, ttl_seconds: float = LEASE_SECONDS, now: int | None = None
     ) -> Lease:
         """Take a lease by the machine's clock."""
-        self._check_power()
+        self._check_free()
         return super().acquire(execution_id, owner, ttl_seconds, self._machine.now() if now is None else now)
 
     def renew(self, leases: Sequence[Lease], ttl_seconds: float = LEASE_SECONDS, now: int | None = None) -> list[bool]:
         """Prolong leases by the machine's clock."""
-        self._check_power()
+        self._check_free()
         return super().renew(leases, ttl_seconds, self._machine.now() if now is None else now)
+
+    def release(self, lease: Lease) -> None:
+        """Give a lease back."""
+        self._check_free()
+        super().release(lease)
 
     # --- deliveries ------------------------------------------------------------------------------------------------
 

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 from divebook.engine.evolve import fold
-from divebook.engine.inbox import ANSWER, answer_payload
+from divebook.engine.inbox import ANSWER, SIGNAL, answer_payload, signal_payload
 from divebook.engine.instructions import Fact
 from divebook.engine.state import COMPLETED, FAILED, WAITING, ExecutionState
-from divebook.errors import CorruptStoreError, ExecutionNotFoundError, LeaseHeldError, StoreError
+from divebook.engine.waiting import awaited_signals
+from divebook.errors import CorruptStoreError, ExecutionError, ExecutionNotFoundError, LeaseHeldError, StoreError
 from divebook.events import Event, catalog
 from divebook.events.catalog import Payload
 from divebook.execution.clock import Ids
 from divebook.execution.journal import FIRST_TOKEN, GroupCommit, Journal
 from divebook.execution.leases import LeaseKeeper
+from divebook.execution.patience import until_written
+from divebook.execution.recovery import next_attempt
 from divebook.execution.runner import Runner
 from divebook.execution.schemas import FITTING
 from divebook.execution.step_run import Handler, Services
@@ -33,7 +36,8 @@ from divebook.workflow.definition import Workflow
 from tests.simulation.audit import Audit
 from tests.simulation.disk import CommitFault, SimulatedDisk
 from tests.simulation.machine import Machine, StuckError, VirtualLoop
-from tests.simulation.scenario import Scenario
+from tests.simulation.meddling import cancel_elsewhere, disturb, set_clock
+from tests.simulation.scenario import SIGNAL_NAME, Scenario
 from tests.simulation.world import FAILURE, World, result_of
 
 BUDGET = 30 * 24 * 3600.0
@@ -51,6 +55,11 @@ class Life:
     kill_at: float | None = None
     """Virtual seconds after its beginning."""
     cancel_at: float | None = None
+    pause_at: float | None = None
+    jump_at: float | None = None
+    """When somebody sets the clock."""
+    steal_at: float | None = None
+    """When another process cancels what this one drives."""
     calm: bool = False
 
 
@@ -96,9 +105,15 @@ class Inbox:
 
     def answer(self, state: ExecutionState, interrupt_id: str, response: Mapping[str, Any]) -> None:
         """Answer a question."""
+        self._send(state, ANSWER, interrupt_id, answer_payload(response, "a person"))
+
+    def signal(self, state: ExecutionState) -> None:
+        """Send the signal that scenarios wait for."""
+        self._send(state, SIGNAL, f"signal {len(self._messages)}", signal_payload(SIGNAL_NAME, "gone"))
+
+    def _send(self, state: ExecutionState, kind: str, key: str, payload: Any) -> None:
         number = 1 + max(state.taken, *(message.number for message in self._messages), 0)
-        payload = answer_payload(response, "a person")
-        self._messages.append(Message(state.execution_id, ANSWER, interrupt_id, payload, "a person", 0, number))
+        self._messages.append(Message(state.execution_id, kind, key, payload, "a person", 0, number))
 
 
 class WatchedJournal(Journal):
@@ -164,8 +179,7 @@ class Process:
 
     async def _main(self, life: Life) -> None:
         commit, keeper = GroupCommit(self._disk), LeaseKeeper(self._disk)
-        if life.cancel_at is not None:
-            asyncio.get_running_loop().call_later(life.cancel_at, self._cancel)
+        disturb(self._disturbances(life))
         begun = self._machine.uptime
         try:
             async with asyncio.timeout(BUDGET), asyncio.TaskGroup() as tasks:
@@ -174,9 +188,22 @@ class Process:
         except TimeoutError as error:
             raise StuckError(f"not done after {self._machine.uptime - begun:.0f} virtual seconds") from error
 
-    def _cancel(self) -> None:
-        for runner in self._runners.values():
-            runner.cancel("cancelled by the simulation")
+    def _disturbances(self, life: Life) -> list[tuple[float | None, Callable[[], object]]]:
+        """Return what happens, and when."""
+        runners, random = self._runners, self._random
+
+        def steal() -> None:
+            for subject in self._subjects:
+                if subject.id in runners:
+                    subject.audit.live = lambda: None  # what is believed here is no longer so
+                    cancel_elsewhere(subject.id, self._disk, self._machine)
+
+        return [
+            (life.cancel_at, lambda: [runner.cancel("by the simulation") for runner in runners.values()]),
+            (life.pause_at, lambda: [runner.pause("by the simulation") for runner in runners.values()]),
+            (life.jump_at, lambda: set_clock(self._machine, random)),
+            (life.steal_at, steal),
+        ]
 
     # --- one execution ---------------------------------------------------------------------------------------------
 
@@ -219,12 +246,20 @@ class Process:
         if not state.last_sequence:
             workflow = subject.workflow
             return [Fact(catalog.ExecutionStarted(workflow.name, {}, workflow.to_dict(), workflow.fingerprint))]
-        resumed = Fact(catalog.ExecutionResumed(state.status))
+        resumed = Fact(catalog.ExecutionResumed(state.status, None, self._recovery(subject)))
         questions = state.pending_interrupts()
         if not questions or (state.status != WAITING and self._random.random() < 0.5):
             return [resumed]
         question = self._random.choice(questions)
         return [resumed, Fact(self._resolution(subject, question), question.path, question.step)]
+
+    def _recovery(self, subject: Subject) -> int | None:
+        """Return the number of the attempt where nobody asked for it; None where a person resumes."""
+        if self._calm or self._random.random() < 0.5:
+            return None
+        with suppress(ExecutionError):  # a person has to
+            return next_attempt(self._disk, subject.id, self._machine.now())
+        return None
 
     async def _run_once(
         self, subject: Subject, commit: GroupCommit, keeper: LeaseKeeper, state: ExecutionState
@@ -237,6 +272,9 @@ class Process:
         journal.audit = subject.audit
         subject.audit.live = lambda: journal.state
         inbox = Inbox()
+        if self._calm or self._random.random() < 0.5:
+            for _ in awaited_signals(state):
+                inbox.signal(state)
         runner = Runner(journal, subject.workflow, subject.services(inbox), self._machine)
         self._runners[subject.id] = runner
         journal.record_all(self._openings(subject, state))
@@ -250,7 +288,7 @@ class Process:
             await runner.run()
         finally:
             if not self.is_dead:
-                keeper.release(held)
+                await until_written(lambda: keeper.release(held))
             del self._runners[subject.id]
             await _stopped(others)
         subject.audit.live = lambda: None
@@ -259,7 +297,9 @@ class Process:
     def _check_ended(self, subject: Subject, journal: Journal) -> None:
         assert journal.state == subject.audit.state, "the runner ended before all was written"
         assert journal.state.is_over or journal.state.status == WAITING, f"it ended as {journal.state.status}"
-        assert journal.state.is_over or journal.state.pending_interrupts(), "it waits for nobody"
+        state = journal.state
+        rests = state.pending_interrupts() or awaited_signals(state) or state.paused
+        assert state.is_over or rests, "it waits for nobody"
 
     # --- people ----------------------------------------------------------------------------------------------------
 
@@ -274,6 +314,10 @@ class Process:
         """Answer questions while the execution goes on elsewhere."""
         while True:
             await asyncio.sleep(self._random.choice((0.0, 1.0, 20.0, 3000.0)))
+            if self._random.random() < 0.2 and runner.journal.error is None:
+                inbox.signal(runner.journal.state)
+                with suppress(StoreError):
+                    runner.take()
             for question in runner.journal.state.pending_interrupts():
                 if self._random.random() < 0.3 and runner.journal.error is None:
                     resolution = self._resolution(subject, question)

@@ -14,6 +14,7 @@ from tests.simulation.functions import FunctionPlan, random_function
 
 ERROR, TIMEOUT, TIMEOUT_AFTER = "error", "timeout", "timeout after the effect"
 LOOPS_MOD = 1000
+SIGNAL_NAME = "go"
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,8 @@ class Generator:
         return _Block(entry.name, [_Exit(draft)], [*known, draft.name])
 
     def _wait(self, known: list[str], _depth: int, _in_loop: bool) -> _Block:
-        draft = self._draft(type="wait", seconds=self._random.choice([0, 0.5, 10, 3600]))
+        seconds = self._random.choice([0, 0.5, None, 3600])
+        draft = self._draft(type="wait", seconds=seconds, signal=SIGNAL_NAME if seconds is None else None)
         return _Block(draft.name, [_Exit(draft)], known)
 
     def _caught(self, known: list[str], _depth: int, _in_loop: bool) -> _Block:

@@ -132,8 +132,8 @@ class Simulation:
             fault = None if kind is None else CommitFault(kind, random.randint(1, max(1, commits)))
             # Undisturbed steps take no time, so that only timers count in `seconds`.
             kill_at = random.uniform(0, seconds + 60) if random.random() < 0.3 else None
-            cancel_at = random.uniform(0, seconds + 60) if random.random() < 0.15 else None
-            lives.append(Life(fault, kill_at, cancel_at))
+            others = [random.uniform(0, seconds + 60) if random.random() < 0.15 else None for _ in range(4)]
+            lives.append(Life(fault, kill_at, *others))
         return [*lives, Life(calm=True)]
 
 

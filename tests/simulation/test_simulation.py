@@ -52,6 +52,7 @@ def test_the_simulation_meets_every_kind_of_event_and_fault():
         "execution_cancelled",
         "execution_completed",
         "execution_failed",
+        "execution_paused",
         "execution_resumed",
         "interrupt_raised",
         "interrupt_resolved",
@@ -59,6 +60,7 @@ def test_the_simulation_meets_every_kind_of_event_and_fault():
         "operation_failed",
         "path_cancelled",
         "path_joined",
+        "signal_received",
         "step_caught",
         "step_retried",
     }
