@@ -65,6 +65,7 @@ class Worker:
             self._pause: 3,
             self._export: 3,
             self._import: 2,
+            self._fork: 1,
             self._back_up: 1,
             self._look: 6,
             self._jump: 3,
@@ -160,13 +161,17 @@ class Worker:
     def _export(self) -> None:
         if (execution := self._any()) is not None:
             file = self._folder.exports / f"{self._name}-{self._random.randrange(5)}.jsonl"
-            jsonl.export(self._store, execution.id, file, overwrite=True)
+            self._world.export_log(execution.id, file, overwrite=True, move=self._random.random() < 1 / 8)
 
     def _import(self) -> None:
         files = sorted(self._folder.exports.glob("*.jsonl"))
         if files and self._may_start():
             is_fork = self._random.random() < 1 / 2  # else a picture, or what had ended
             jsonl.import_(self._random.choice(files), self._store, rename=True, as_fork=is_fork)
+
+    def _fork(self) -> None:
+        if self._may_start() and (execution := self._any()) is not None:
+            self._world.fork(execution.id, self._random.randint(1, len(execution.history())))
 
     def _back_up(self) -> None:
         copy = self._folder.backups / f"{self._name}-{self._random.randrange(10**9)}.db"
