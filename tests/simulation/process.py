@@ -286,13 +286,13 @@ class Process:
             others.append(asyncio.create_task(self._answer_now_and_then(subject, runner, inbox)))
         try:
             await runner.run()
+            self._check_ended(subject, journal)  # before others have it
         finally:
             if not self.is_dead:
                 await until_written(lambda: keeper.release(held))
             del self._runners[subject.id]
             await _stopped(others)
         subject.audit.live = lambda: None
-        self._check_ended(subject, journal)
 
     def _check_ended(self, subject: Subject, journal: Journal) -> None:
         assert journal.state == subject.audit.state, "the runner ended before all was written"
