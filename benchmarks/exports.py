@@ -59,8 +59,8 @@ class Exported:
         before, after = self.lines[:place], self.lines[place:]
         mixed = [*self.lines]
         mixed[place], mixed[other] = mixed[other], mixed[place]
-        foreign = self._other[random.randrange(len(self._other)) :]
-        ways = [[*before, *after[1:]], [*before, self.lines[other], *after], mixed, [*before, *foreign]]
+        merged = [*self.lines[: max(place, 1)], *self._other[random.randrange(len(self._other)) :]]
+        ways = [[*before, *after[1:]], [*before, self.lines[other], *after], mixed, merged]
         return b"\n".join(random.choice([*ways, [*self.lines, *self._other]]))
 
     def outcome(self, content: bytes) -> tuple[str, str]:
