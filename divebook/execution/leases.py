@@ -99,7 +99,7 @@ class Hands:
 
     def left(self, store: EventStore) -> list[str]:
         """Return the executions with a lease of this process that nothing drives."""
-        return [lease.execution_id for lease in store.leases() if lease.is_live() and self.is_left(lease)]
+        return [lease.execution_id for lease in store.live_leases() if self.is_left(lease)]
 
 
 def _present_lease(store: EventStore, execution_id: str) -> Lease | None:

@@ -1,49 +1,30 @@
 """What an event store promises; every implementation passes ``tests/store/conformance.py``.
 
-`EventStore` does what all stores share: it checks and encodes batches, keeps one writer at a time, and tells listeners
-after the commit. An implementation writes the rows.
+`EventStore` is made of one protocol for each thing that is kept (logs, leases, messages, checkpoints) and of what its
+keeper needs. They do what all stores share: check and encode, keep one writer at a time, tell listeners after the
+commit. An implementation writes the rows.
 """
 
 from __future__ import annotations
 
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
-from datetime import datetime
-from typing import Self, TypeAlias
+from collections.abc import Callable
+from typing import Self
 
-from divebook.engine.lifecycle import STATUSES
-from divebook.errors import (
-    CorruptStoreError,
-    ExecutionEndedError,
-    ExecutionNotFoundError,
-    InvalidEventError,
-    NewerStoreError,
-    NotFoundError,
-    StoreClosedError,
-    StoreError,
-)
-from divebook.events.catalog import ORIGINS, WAITING
-from divebook.events.event import Event, to_datetime, to_microseconds
-from divebook.store.batches import Batch, PreparedBatch, prepare
+from divebook.errors import StoreClosedError
+from divebook.store.checkpoints import Checkpoints
 from divebook.store.codec import Sealing
 from divebook.store.durability import FULL, Durability
 from divebook.store.leases import LeaseBook, Moment
+from divebook.store.log import EventLogs
 from divebook.store.messages import Mailbox
-from divebook.store.records import ExecutionRecord, Wanted
+from divebook.store.records import ExecutionRecord
 from divebook.store.subscribers import Listener, Subscribers
 from divebook.store.upkeep import Upkeep
 
-Refusal: TypeAlias = StoreError | InvalidEventError
 
-SOUND_PAGE = 200
-"""Events read at once from a log that may be damaged."""
-MAX_CANDIDATES = 10
-"""How many execution ids an error or a look-up names."""
-
-
-class EventStore(LeaseBook, Mailbox, Upkeep):
+class EventStore(EventLogs, LeaseBook, Mailbox, Checkpoints, Upkeep):
     """Logs of executions. Methods block, and may be called from several threads.
 
     Examples
@@ -72,240 +53,14 @@ class EventStore(LeaseBook, Mailbox, Upkeep):
         """Whether values are encrypted: set its `codec` before anything is written."""
         self._closed = False
 
-    # --- writing -----------------------------------------------------------------------------------------------------
-
-    def append(
-        self, execution_id: str, events: Sequence[Event], expected_sequence: int, token: int | None = None
-    ) -> None:
-        """Append events to one log, all or none.
-
-        The events that end an execution also release its lease.
-
-        Raises
-        ------
-        ConcurrentAppendError
-            The log does not end at `expected_sequence`.
-        FencedError
-            `token` is not that of the execution's latest lease.
-        ExecutionEndedError
-            The execution has ended, and the events may not follow that (`divebook.engine.lifecycle`).
-        StartKeyTakenError
-            Another execution was started with this key; names it.
-        InvalidEventError
-            ``invalid event at index i: ...``.
-        ExecutionNotFoundError
-            `expected_sequence` is not 0 and there is no such log.
-        """
-        (refusal,) = self.append_all((Batch(execution_id, expected_sequence, events, token),))
-        if refusal is not None:
-            raise refusal
-
-    def append_all(self, batches: Sequence[Batch]) -> list[Refusal | None]:
-        """Append many batches in one transaction; return, for each, why it was refused, or None.
-
-        A refused batch does not hold up the others. If the transaction itself fails (disk full, read-only) it raises,
-        and nothing is written. A batch without events is not looked at.
-        """
-        self._check_open()
-        checked = [_prepare_or_refuse(batch, self.sealing) if batch.events else None for batch in batches]
-        accepted = [entry for entry in checked if isinstance(entry, PreparedBatch)]
-        answers = self._write_and_tell(accepted) if accepted else []
-        remaining = iter(answers)
-        return [next(remaining) if isinstance(entry, PreparedBatch) else entry for entry in checked]
-
-    def put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None:
-        """Keep the fold of a log up to an event, in place of an older one; a newer one stays.
-
-        A checkpoint is a cache: deleting it changes nothing but the time it takes to fold the log again.
-
-        Raises
-        ------
-        StoreError
-            The log does not reach that far.
-        ExecutionNotFoundError
-            There is no such log.
-        """
-        self._check_open()
-        with self._lock:
-            self._put_checkpoint(execution_id, sequence, self.sealing.seal(data))
-
-    def drop_checkpoints(self, execution_ids: Sequence[str] | None = None) -> int:
-        """Delete the checkpoints of some executions, or of all; return how many."""
-        self._check_open()
-        with self._lock:
-            return self._drop_checkpoints(self._checkpoints() if execution_ids is None else execution_ids)
-
-    def _write_and_tell(self, batches: Sequence[PreparedBatch]) -> list[Refusal | None]:
-        with self._lock:
-            answers = self._write(batches)
-            for batch, answer in zip(batches, answers, strict=True):
-                if answer is None:
-                    self._subscribers.tell(batch.execution_id, batch.events)
-        return answers
-
-    def delete(self, execution_id: str) -> None:
-        """Delete one log for good, whatever its status."""
-        self._check_open()
-        with self._lock:
-            self._delete(execution_id)
-            self._subscribers.tell(execution_id, ())
-
-    def cleanup(self, before: datetime) -> int:
-        """Delete completed, failed and cancelled executions that ended before a moment; return how many."""
-        self._check_open()
-        if before.tzinfo is None:
-            raise ValueError(f"before needs a time zone, got {before.isoformat()}; use datetime.now(UTC) - age")
-        with self._lock:
-            deleted = self._cleanup(to_microseconds(before))
-            for execution_id in deleted:
-                self._subscribers.tell(execution_id, ())
-        return len(deleted)
-
-    # --- reading -----------------------------------------------------------------------------------------------------
-
-    def read(self, execution_id: str, after: int = 0, limit: int | None = None) -> list[Event]:
-        """Return the events with sequences above `after`, ascending, at most `limit`.
-
-        Raises
-        ------
-        ExecutionNotFoundError
-            There is no such log.
-        NewerStoreError
-            A newer divebook wrote one of the events.
-        CorruptStoreError
-            An event cannot be decoded, or one is missing.
-        """
-        self._check_open()
-        if limit is not None:
-            _check_not_negative("limit", limit)
-        return self._read(execution_id, max(after, 0), limit)
-
-    def read_sound(self, execution_id: str) -> tuple[list[Event], CorruptStoreError | NewerStoreError | None]:
-        """Return the events from the first one on, as far as they can be read, and why there are no more of them.
-
-        Raises
-        ------
-        ExecutionNotFoundError
-            There is no such log.
-        """
-        events: list[Event] = []
-        step = SOUND_PAGE
-        while True:
-            try:
-                page = self.read(execution_id, len(events), step)
-            except (CorruptStoreError, NewerStoreError) as error:
-                if step == 1:
-                    return events, error
-                step = 1  # now event by event, as far as the damaged one
-                continue
-            if not page:
-                return events, None
-            events += page
-
-    def record(self, execution_id: str) -> ExecutionRecord:
-        """Return the line of one execution; ExecutionNotFoundError if there is none."""
-        self._check_open()
-        return self._opened(self._record(execution_id))
-
-    def _opened(self, record: ExecutionRecord) -> ExecutionRecord:
-        error, note = self.sealing.open_text(record.error), self.sealing.open_text(record.note)
-        return record if (error, note) == (record.error, record.note) else replace(record, error=error, note=note)
-
-    def records(
-        self,
-        status: str | None = None,
-        workflow: str | None = None,
-        limit: int = 0,
-        offset: int = 0,
-        *,
-        tag: str | None = None,
-        origin: str | None = None,
-        parent: str | None = None,
-        notebook: str | None = None,
-        cell: str | None = None,
-    ) -> list[ExecutionRecord]:
-        """Return the lines of the executions that fit, newest first; limit 0 means all."""
-        self._check_open()
-        _check_not_negative("limit", limit)
-        _check_not_negative("offset", offset)
-        if status is not None and status not in STATUSES:
-            raise NotFoundError("status", status, STATUSES)
-        if origin is not None and origin not in ORIGINS:
-            raise NotFoundError("origin", origin, ORIGINS)
-        wanted = Wanted(status, workflow, tag, origin, parent, notebook, cell)
-        return [self._opened(record) for record in self._records(wanted, limit, offset)]
-
-    def checkpoint(self, execution_id: str) -> tuple[int, bytes] | None:
-        """Return the sequence number and the data of the newest checkpoint; None if there is none, or it is damaged."""
-        self._check_open()
-        found = self._checkpoint(execution_id)
-        return None if found is None else (found[0], self.sealing.open(found[1]))
-
-    def checkpoints(self) -> list[str]:
-        """Return the ids of the executions that have a checkpoint, sorted."""
-        self._check_open()
-        return sorted(self._checkpoints())
-
-    def unended(self) -> list[ExecutionRecord]:
-        """Return the executions that have not ended, newest first."""
-        self._check_open()
-        return [self._opened(record) for record in self._unended()]
-
-    def asking(self, question_id: str | None = None) -> list[tuple[str, str]]:
-        """Return the open questions of executions that have not ended, each with the id of its execution before it.
-
-        The newest execution comes first. No log is read.
-
-        Parameters
-        ----------
-        question_id
-            Only those of this id; several executions may ask one.
-        """
-        self._check_open()
-        return self._asking(question_id)
-
     def orphans(self, now: int | None = None) -> list[ExecutionRecord]:
         """Return the executions that have something to do and that nobody drives, newest first.
 
         One that waits has something to do once its time has come, or a message for it is there, or whoever drove it
         died before it had come to rest.
         """
-        leases = self.leases()
-        driven = {lease.execution_id for lease in leases if lease.is_live(now)}
-        left = {lease.execution_id for lease in leases} - driven
-        moment, untaken = to_datetime(Moment.at(now).wall), self.untaken()
-        return [
-            record
-            for record in self.unended()
-            if record.execution_id not in driven
-            and (
-                record.status != WAITING
-                or record.is_due(moment)
-                or record.execution_id in untaken
-                or record.execution_id in left
-            )
-        ]
-
-    def resolve(self, prefix: str) -> str:
-        """Return the one execution id that begins with `prefix`; the leading ``exec_`` may be left out.
-
-        Raises
-        ------
-        ExecutionNotFoundError
-            None does; names those that exist.
-        StoreError
-            Several do; names them.
-        """
         self._check_open()
-        candidates = self._candidates(prefix) or self._candidates(f"exec_{prefix}")
-        if prefix in candidates or len(candidates) == 1:
-            return prefix if prefix in candidates else candidates[0]
-        if not candidates or not prefix:
-            raise self._unknown(prefix)
-        more = ", ..." if len(candidates) > MAX_CANDIDATES else ""
-        raise StoreError(
-            f"execution id {prefix!r} is ambiguous: {', '.join(candidates[:MAX_CANDIDATES])}{more}. Type more of it"
-        )
+        return [self._opened(record) for record in self._orphans(Moment.at(now))]
 
     # --- listening and closing ---------------------------------------------------------------------------------------
 
@@ -349,78 +104,8 @@ class EventStore(LeaseBook, Mailbox, Upkeep):
             told = f"the store {self.location} is closed; open it again with open_store({self.location!r})"
             raise StoreClosedError(told)
 
-    def _unknown(self, execution_id: str) -> ExecutionNotFoundError:
-        latest = self._records(Wanted(), MAX_CANDIDATES, 0)
-        return ExecutionNotFoundError(execution_id, [record.execution_id for record in latest])
-
-    # --- what an implementation does; whatever writes is called with the lock held -----------------------------------
-
     @abstractmethod
-    def _write(self, batches: Sequence[PreparedBatch]) -> list[Refusal | None]: ...
-
-    @abstractmethod
-    def _read(self, execution_id: str, after: int, limit: int | None) -> list[Event]: ...
-
-    @abstractmethod
-    def _record(self, execution_id: str) -> ExecutionRecord: ...
-
-    @abstractmethod
-    def _records(self, wanted: Wanted, limit: int, offset: int) -> list[ExecutionRecord]: ...
-
-    @abstractmethod
-    def _unended(self) -> list[ExecutionRecord]: ...
-
-    @abstractmethod
-    def _asking(self, question_id: str | None) -> list[tuple[str, str]]: ...
-
-    @abstractmethod
-    def _candidates(self, prefix: str) -> list[str]:
-        """Return ids that begin with `prefix`, sorted, at most one more than `MAX_CANDIDATES`."""
-
-    @abstractmethod
-    def _delete(self, execution_id: str) -> None: ...
-
-    @abstractmethod
-    def _cleanup(self, before: int) -> list[str]:
-        """Delete what ended before, in microseconds; return the ids."""
-
-    @abstractmethod
-    def _put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None: ...
-
-    @abstractmethod
-    def _checkpoint(self, execution_id: str) -> tuple[int, bytes] | None: ...
-
-    @abstractmethod
-    def _checkpoints(self) -> list[str]: ...
-
-    @abstractmethod
-    def _drop_checkpoints(self, execution_ids: Sequence[str]) -> int: ...
+    def _orphans(self, moment: Moment) -> list[ExecutionRecord]: ...
 
     @abstractmethod
     def _close(self) -> None: ...
-
-
-def _prepare_or_refuse(batch: Batch, sealing: Sealing) -> PreparedBatch | Refusal:
-    try:
-        return prepare(batch, sealing)
-    except (InvalidEventError, ExecutionEndedError) as error:
-        return error
-
-
-def check_reached(execution_id: str, sequence: int, last: int) -> None:
-    """Make sure that a checkpoint is one of events that are there."""
-    if not 0 < sequence <= last:
-        raise StoreError(
-            f"execution {execution_id} has events 1 to {last}, so it can have no checkpoint at {sequence}; "
-            "write the events first"
-        )
-
-
-def _check_not_negative(name: str, value: int) -> None:
-    if value < 0:
-        raise ValueError(f"{name} must not be negative, got {value}")
-
-
-def first_sorted(ids: Iterable[str]) -> list[str]:
-    """Return the first ids in order, as `_candidates` wants them."""
-    return sorted(ids)[: MAX_CANDIDATES + 1]

@@ -33,12 +33,8 @@ class Lease:
     expires_uptime: int | None = None
     """The same by the monotonic clock of the owner's machine; None if the time was given from outside."""
 
-    def is_live(self, now: int | None = None) -> bool:
-        """Return whether the lease keeps others out: it has not expired, and its owner is not known to be dead."""
-        return self.keeps_out(Moment.at(now))
-
     def keeps_out(self, moment: Moment) -> bool:
-        """Return whether the lease is live at a moment."""
+        """Return whether the lease is live at a moment: it has not expired, and its owner is not known to be dead."""
         return not moment.is_past(self) and not self.owner.has_died()
 
     def held_error(self) -> LeaseHeldError:
@@ -129,6 +125,11 @@ class LeaseBook(ABC):
         """Return the leases that were neither released nor taken over, expired ones included, by execution id."""
         self._check_open()
         return sorted(self._leases(), key=lambda lease: lease.execution_id)
+
+    def live_leases(self, now: int | None = None) -> list[Lease]:
+        """Return the leases that keep others out, by execution id: the store's clock decides, not the caller's."""
+        moment = Moment.at(now)
+        return [lease for lease in self.leases() if lease.keeps_out(moment)]
 
     @abstractmethod
     def _check_open(self) -> None: ...

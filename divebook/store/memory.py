@@ -12,14 +12,16 @@ from typing import TypeAlias
 
 from divebook.engine.lifecycle import TERMINAL
 from divebook.errors import ConcurrentAppendError, InvalidEventError, SealedError, StartKeyTakenError, StoreError
-from divebook.events.catalog import RUNNING
+from divebook.events.catalog import RUNNING, WAITING
 from divebook.events.codec import decode, decode_payload
 from divebook.events.event import Event, to_datetime
-from divebook.store.base import EventStore, Refusal, check_reached, first_sorted
+from divebook.store.base import EventStore
 from divebook.store.batches import PreparedBatch, Turn, duplicate_id
 from divebook.store.blobs import embed
+from divebook.store.checkpoints import check_reached
 from divebook.store.durability import FULL, Durability
 from divebook.store.leases import Lease, Moment
+from divebook.store.log import Refusal, first_sorted
 from divebook.store.messages import Message
 from divebook.store.owner import Owner
 from divebook.store.records import Beginning, ExecutionRecord, Wanted
@@ -157,6 +159,18 @@ class MemoryStore(EventStore):
 
     def _unended(self) -> list[ExecutionRecord]:
         return [record for record in self._records(Wanted(), 0, 0) if record.status not in TERMINAL]
+
+    def _orphans(self, moment: Moment) -> list[ExecutionRecord]:
+        with self._lock:
+            leases, untaken, now = self._leases(), self._untaken(), to_datetime(moment.wall)
+            driven = {lease.execution_id for lease in leases if lease.keeps_out(moment)}
+            pressed = untaken | {lease.execution_id for lease in leases}
+            idle = [record for record in self._unended() if record.execution_id not in driven]
+        return [
+            record
+            for record in idle
+            if record.status != WAITING or record.is_due(now) or record.execution_id in pressed
+        ]
 
     def _asking(self, question_id: str | None) -> list[tuple[str, str]]:
         with self._lock:

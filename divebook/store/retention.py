@@ -58,7 +58,7 @@ def gc(
     unwanted = [] if older_than is None and keep_last is None else list(_old(store, keep_last, statuses))
     if older_than is not None:
         unwanted = [record for record in unwanted if _end(record) < moment - older_than]
-    driven = {lease.execution_id for lease in store.leases() if lease.is_live(now)}
+    driven = {lease.execution_id for lease in store.live_leases(now)}
     unwanted = [record for record in unwanted if record.execution_id not in driven]
     if not dry_run:
         gone = set(store.discard([record.execution_id for record in unwanted], now))

@@ -201,7 +201,7 @@ def test_waiting_needs_neither_task_nor_thread():
 
 def test_the_lease_is_given_back_while_it_waits():
     world, _, _ = asked()
-    assert [lease for lease in world.store.leases() if lease.is_live()] == []
+    assert world.store.live_leases() == []
 
 
 def test_code_before_a_question_never_runs_again():

@@ -21,8 +21,8 @@ from divebook.errors import OperationError
 from divebook.steps.actions import Action
 from divebook.steps.function import WorkflowContext
 from divebook.store import Batch, SqliteStore
-from divebook.store.base import Refusal
 from divebook.store.durability import RELAXED, Durability
+from divebook.store.log import Refusal
 from divebook.store.sqlite.transactions import Transaction
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS, WorkflowFunction, step
 

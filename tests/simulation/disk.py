@@ -9,9 +9,9 @@ from random import Random
 
 from divebook.errors import StoreBusyError, StoreError
 from divebook.events.event import Event
-from divebook.store.base import Refusal
 from divebook.store.batches import Batch
 from divebook.store.leases import LEASE_SECONDS, Lease
+from divebook.store.log import Refusal
 from divebook.store.memory import MemoryStore
 from divebook.store.owner import Owner
 from divebook.store.subscribers import Listener

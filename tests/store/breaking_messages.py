@@ -102,7 +102,7 @@ class HandsOutItsOwnMessages(MemoryStore):
 
 class RecoversWhatOnlyWaits(MemoryStore):
     def orphans(self, now=None):
-        driven = {lease.execution_id for lease in self.leases() if lease.is_live(now)}
+        driven = {lease.execution_id for lease in self.live_leases(now)}
         return [record for record in self.unended() if record.execution_id not in driven]
 
 

@@ -209,6 +209,14 @@ class LeasePromises:
         store.append(ONE, log(1), 0)
         assert store.acquire(ONE, THERE, 30, now=NOW).token == 1
 
+    def test_the_store_tells_which_leases_keep_others_out(self, store):
+        for name in (TWO, ONE):
+            store.append(name, log(1, name), 0)
+        two, one = store.acquire(TWO, HERE, 30, now=NOW), store.acquire(ONE, HERE, 60, now=NOW)
+        assert store.live_leases(now=NOW) == [one, two]
+        assert store.live_leases(now=NOW + 31 * SECOND) == [one]
+        assert store.live_leases(now=NOW + 61 * SECOND) == []
+
     # --- orphans
 
     def test_an_execution_that_nobody_drives_is_an_orphan(self, store):

@@ -11,7 +11,7 @@ from divebook.errors import CorruptStoreError
 from divebook.store import SqliteStore
 from divebook.store.check import check
 from divebook.store.owner import Owner
-from tests.store.logs import ONE, log
+from tests.store.logs import ONE, TWO, log
 from tests.store.tampering import tamper
 
 
@@ -97,3 +97,14 @@ def test_a_value_of_another_type_is_damage_and_no_raw_error(held, tmp_path, tabl
         found, report = dict(read_all(store, ids)), check(store)
     assert found.items() <= sound.items()
     assert found.keys() < sound.keys() or not report.ok
+
+
+def test_a_damaged_lease_hides_no_other_execution_that_nobody_drives(tmp_path):
+    path = tmp_path / "store.db"
+    with SqliteStore(path) as store:
+        for name in (ONE, TWO):
+            store.append(name, log(1, name), 0)
+        store.acquire(ONE, Owner.current())
+    tamper(path, "UPDATE leases SET expires_at = 'x'")
+    with SqliteStore(path) as store:
+        assert [record.execution_id for record in store.orphans()] == [TWO]

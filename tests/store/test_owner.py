@@ -86,7 +86,7 @@ def test_a_forked_process_is_an_owner_of_its_own():
 def test_the_lease_of_a_dead_process_is_taken_over_at_once():
     with MemoryStore() as store:
         store.append(ONE, log(1), 0)
-        lease = store.acquire(ONE, ended_owner())
-        assert not lease.is_live()
+        store.acquire(ONE, ended_owner())
+        assert store.live_leases() == []
         assert [record.execution_id for record in store.orphans()] == [ONE]
         assert store.acquire(ONE, Owner.current()).token == 2

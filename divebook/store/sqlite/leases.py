@@ -38,6 +38,11 @@ def _lease(*row: Any) -> Lease:
     return Lease(execution_id, token, Owner(*owner), expires_at, expires_uptime)
 
 
+def is_left(execution_id: str, columns: tuple[Any, ...], moment: Moment) -> bool:
+    """Return whether nobody keeps others from an execution; `columns` are its token and its lease, or nothing."""
+    return columns[1] is None or not _lease(execution_id, *columns).keeps_out(moment)
+
+
 def acquire(cursor: sqlite3.Cursor, log: Log, owner: Owner, moment: Moment, until: Moment) -> Lease:
     """Take a lease.
 

@@ -18,10 +18,12 @@ from divebook.errors import (
     StoreError,
 )
 from divebook.events.event import Event
-from divebook.store.base import MAX_CANDIDATES, EventStore, Refusal, check_reached
+from divebook.store.base import EventStore
 from divebook.store.batches import PreparedBatch
+from divebook.store.checkpoints import check_reached
 from divebook.store.durability import FULL, RELAXED, Durability
 from divebook.store.leases import Lease, Moment
+from divebook.store.log import MAX_CANDIDATES, Refusal
 from divebook.store.messages import Message
 from divebook.store.owner import Owner
 from divebook.store.records import ExecutionRecord, Wanted
@@ -39,9 +41,11 @@ from divebook.store.sqlite.connections import (
 from divebook.store.sqlite.faults import translated
 from divebook.store.sqlite.filesystem import network_type
 from divebook.store.sqlite.rows import (
+    ORPHANS,
     RECORD,
     RECORDS,
     UNENDED,
+    WIDTH,
     Log,
     find,
     load_events,
@@ -341,14 +345,25 @@ class SqliteStore(EventStore):
             rows = self._readers.get().execute(UNENDED).fetchall()
             return [record for row in rows if (record := self._sound_record(row))]
 
+    def _orphans(self, moment: Moment) -> list[ExecutionRecord]:
+        with translated(self.location):
+            rows = self._readers.get().execute(ORPHANS, {"now": moment.wall}).fetchall()
+
+            def load(row: tuple[Any, ...]) -> ExecutionRecord | None:
+                return load_record(row[:WIDTH]) if leases.is_left(row[0], row[WIDTH:], moment) else None
+
+            return [record for row in rows if (record := self._sound_record(row, load))]
+
     def _asking(self, question_id: str | None) -> list[tuple[str, str]]:
         with translated(self.location):
             return questions.load_open(self._readers.get(), question_id)
 
-    def _sound_record(self, row: tuple[Any, ...]) -> ExecutionRecord | None:
+    def _sound_record(
+        self, row: tuple[Any, ...], load: Callable[[tuple[Any, ...]], ExecutionRecord | None] = load_record
+    ) -> ExecutionRecord | None:
         """Return the line of one execution; None, and a warning, for one that is damaged: the others are listed."""
         try:
-            return load_record(row)
+            return load(row)
         except CorruptStoreError as error:
             if str(error) not in self._warned:
                 self._warned.add(str(error))

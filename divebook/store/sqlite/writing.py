@@ -17,9 +17,9 @@ from divebook.errors import (
     StartKeyTakenError,
     StoreError,
 )
-from divebook.store.base import Refusal
 from divebook.store.batches import PreparedBatch
 from divebook.store.durability import Durability
+from divebook.store.log import Refusal
 from divebook.store.records import Beginning
 from divebook.store.sqlite import blobs, leases, questions
 from divebook.store.sqlite.compact import EventTypes, pack_id
