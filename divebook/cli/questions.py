@@ -9,6 +9,7 @@ from divebook.cli.options import Json, Store
 
 if TYPE_CHECKING:
     from divebook.engine.waiting import AwaitedSignal
+    from divebook.environment import Environment
     from divebook.execution import Execution
     from divebook.questions import Question
 
@@ -20,12 +21,11 @@ def inbox(store: Store = None, *, json: Json = False) -> None:
     from divebook.cli.text import as_json, secrets
     from divebook.environment import Environment
 
-    environment = Environment(store=existing_store(store))
-    waiting = [environment.execution(record.execution_id) for record in environment.store.unended()]
+    waiting = list(_readable(Environment(store=existing_store(store))))
     for execution in waiting:
         secrets.learn(execution.state.inputs)
     if json:
-        write(as_json([_facts(*asked) for asked in environment.interrupts()], indent=2))
+        write(as_json([_facts(found.id, question) for found in waiting for question in found.interrupts], indent=2))
         return
     again = [] if store is None else ["--store", store]
     told = False
@@ -39,6 +39,23 @@ def inbox(store: Store = None, *, json: Json = False) -> None:
             note(line, "yellow")
     if not told:
         note("no questions, and nothing waits for a signal")
+
+
+def _readable(environment: Environment) -> Iterator[Execution]:
+    """Give what has not ended; a damaged execution is named, and hides no other."""
+    from divebook.cli.screen import note
+    from divebook.errors import StoreError
+
+    for record in environment.store.unended():
+        try:
+            execution = environment.execution(record.execution_id)
+            damage = execution.damage
+        except StoreError as error:
+            damage, execution = error, None
+        if execution is not None and damage is None:
+            yield execution
+        else:
+            note(f"execution {record.execution_id} is left out: {damage}", "bold red")
 
 
 def _facts(execution_id: str, question: Question) -> dict[str, Any]:

@@ -74,12 +74,18 @@ class Register:
         return self.readable(record.execution_id for record in self.store.unended())
 
     def readable(self, execution_ids: Iterable[str]) -> Iterable[Driver]:
-        """Return executions; one that cannot be read hides itself alone."""
+        """Return executions; one that is damaged, or cannot be read, hides itself alone."""
         for execution_id in execution_ids:
             try:
-                yield self.find(execution_id)
+                yield self._undamaged(execution_id)
             except StoreError as error:
                 _log.warning("execution %s is left out: %s", execution_id, error)
+
+    def _undamaged(self, execution_id: str) -> Driver:
+        driver = self.find(execution_id)
+        if driver.damage is not None:
+            raise driver.damage
+        return driver
 
 
 def folded(store: EventStore, execution_id: str) -> ExecutionState:

@@ -1,6 +1,8 @@
 """Questions on the command line: listed, answered, and the execution goes on."""
 
 import json
+import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -74,3 +76,15 @@ def test_a_wrong_answer_is_refused_and_the_question_stays(asked, divebook, argum
 def test_an_unknown_question_is_told(asked, divebook):
     answered = divebook("answer", "ask_nothing", "retry")
     assert (answered.exit_code, "question not found: ask_nothing" in answered.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("sequence", [1, 4])
+def test_a_question_of_a_damaged_log_is_told_with_the_damage(asked, divebook, folder, sequence):
+    with closing(sqlite3.connect(folder / ".divebook" / "executions.db")) as connection, connection:
+        connection.execute("UPDATE events SET data = '{oops' WHERE place & 4294967295 = ?", (sequence,))
+    listed = divebook("inbox", "--json")
+    assert (listed.exit_code, json.loads(listed.stdout)) == (0, [])
+    assert f"event {sequence} of execution" in listed.stderr
+    refused = divebook("answer", asked, "retry", "shop.yaml", "-a", "pay.py")
+    assert (refused.exit_code, f"event {sequence} of execution" in refused.stderr) == (2, True)
+    assert (folder / "calls").read_text() == "x"
