@@ -157,7 +157,7 @@ class Environment(Holdings):
         super().__init__(name, place, built_in, {action.name: action for action in actions})
         self._compute = compute_of(compute)
         services = functools.partial(self._make_services, interpreter or default_interpreter(), printer)
-        self._control = Control(self.store, services, self._check, self._clock, self._chance)
+        self._control = Control(self.store, services, self._check, self.code_of, clock=self._clock, chance=self._chance)
         extensions.extension(extensions.STEP_TYPES)(self)
         CLIENTS.join(self)
         _USERS.setdefault(self.store, weakref.WeakSet()).add(self)

@@ -130,6 +130,8 @@ class ExecutionResumed(Payload):
     """New bounds, where whoever resumed it gave some."""
     recovery: int | None = None
     """How many times in a row it was taken up by itself and did not get on; None where a person resumed it."""
+    code: Mapping[str, str] | None = None
+    """Digests of its Python functions from now on, where they are not those that it was started with."""
 
 
 @_event("execution_paused")

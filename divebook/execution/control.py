@@ -65,6 +65,8 @@ class Control:
         What their runners need.
     check
         Raises unless all that these steps of a workflow name is there.
+    code_of
+        Returns the digests of the functions that a workflow may call now.
     """
 
     def __init__(
@@ -72,6 +74,8 @@ class Control:
         store: EventStore,
         services: Callable[[Control], Services],
         check: Callable[[Workflow, Container[str]], None],
+        code_of: Callable[[Workflow], dict[str, str]],
+        *,
         clock: Clock,
         chance: Chance,
     ) -> None:
@@ -83,7 +87,7 @@ class Control:
         self._alarms: dict[str, asyncio.Future[None]] = {}
         self.texts = TextStreams()
         """What models write in these executions."""
-        self._means = Means(services(self), clock, chance, self._came_to_rest)
+        self._means = Means(services(self), clock, chance, code_of, self._came_to_rest)
 
     # --- starting and finding --------------------------------------------------------------------------------------
 

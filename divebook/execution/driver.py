@@ -11,7 +11,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from divebook.engine.evolve import fold
@@ -44,6 +44,8 @@ class Means:
     services: Services
     clock: Clock
     chance: Chance
+    code_of: Callable[[Workflow], dict[str, str]]
+    """Returns the digests of the functions that a workflow may call now."""
     came_to_rest: Callable[[Driver], Awaitable[None]]
     """Awaited when an execution has ended, or rests, and this process drives it no more."""
 
@@ -179,8 +181,12 @@ class Driver:
     def go_on(self, given: Means, resumed: catalog.ExecutionResumed, lease: Lease) -> None:
         """Drive an execution that the store knows from now on."""
         journal = self._open_journal(given, lease)
-        journal.record(resumed)
+        self._record_resumption(given, journal, resumed)
         self._set_going(self._run(given, journal, lease), lease)
+
+    def _record_resumption(self, given: Means, journal: Journal, resumed: catalog.ExecutionResumed) -> None:
+        code = given.code_of(self.workflow)
+        journal.record(resumed if code == dict(journal.state.code) else replace(resumed, code=code))
 
     def begin_cancellation(self, given: Means, reason: str, lease: Lease) -> None:
         """Record that an execution which this process does not drive is cancelled."""
@@ -232,7 +238,7 @@ class Driver:
             await self._drive_once(given, journal, held, begun)
             while (again := await self._taken_up_again()) is not None:
                 journal = self._open_journal(given, again)
-                journal.record(catalog.ExecutionResumed(self._state.status))
+                self._record_resumption(given, journal, catalog.ExecutionResumed(self._state.status))
                 await self._drive_once(given, journal, again)
         finally:
             self._rest()

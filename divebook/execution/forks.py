@@ -6,8 +6,9 @@ where no call is under way, so that the outcome of none is unknown in it (`tests
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from divebook.engine.operations import ACTION_EXECUTION, STEP_EXECUTION, operation_name
 from divebook.events import catalog
@@ -20,17 +21,44 @@ FUNCTION_KINDS = {ACTION_EXECUTION: "action", STEP_EXECUTION: "step"}
 _ENDS = catalog.OperationCompleted | catalog.OperationFailed
 
 
-def first_reached(events: Sequence[Event], labels: Container[str]) -> int | None:
-    """Return the number of the event at which the first call of one of the functions begins whose outcome counts.
+class Epoch(NamedTuple):
+    """A part of a log in which the functions were the same."""
+
+    begins: int
+    """The number of its first event."""
+    code: Mapping[str, str]
+
+
+def epochs_of(events: Iterable[Event]) -> list[Epoch]:
+    """Return the epochs of a log, oldest first: whenever an execution is taken up, its functions may be others."""
+    found: list[Epoch] = []
+    for event in events:
+        if isinstance(event.data, catalog.ExecutionStarted):
+            found.append(Epoch(event.sequence, event.data.code or {}))
+        elif isinstance(event.data, catalog.ExecutionResumed):
+            code = found[0].code if event.data.code is None else event.data.code
+            found.append(Epoch(event.sequence, code))
+    return found
+
+
+def first_reached(events: Sequence[Event], labels: Callable[[Epoch], Container[str]]) -> int | None:
+    """Return the number of the event at which the first call of a function begins whose outcome counts.
+
+    `labels` says which functions, for each epoch.
 
     A call that has no end, or whose failure has ended an execution, is made again anyway when that goes on.
     """
     again = _made_again(events)
     counts = {data.operation_id for data in _payloads(events) if isinstance(data, _ENDS)} - again
-    for event in events:
-        data = event.data
-        if isinstance(data, catalog.OperationStarted) and data.operation_id in counts and _label(data) in labels:
-            return event.sequence
+    begun = [(event.sequence, event.data) for event in events if isinstance(event.data, catalog.OperationStarted)]
+    latest = {data.operation_id: sequence for sequence, data in begun}
+    epochs = epochs_of(events)
+    reached = {epoch.begins: labels(epoch) for epoch in epochs}
+    for sequence, data in begun:
+        epoch = max(found.begins for found in epochs if found.begins <= sequence)
+        is_latest = latest[data.operation_id] == sequence
+        if is_latest and data.operation_id in counts and _label(data) in reached[epoch]:
+            return sequence
     return None
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from divebook.errors import ExecutionError
-from divebook.execution.forks import calls_in, first_reached, quiet_before
-from divebook.steps.code import ChangedFunction, changed_functions
+from divebook.execution.forks import calls_in, epochs_of, first_reached, quiet_before
+from divebook.steps.code import ChangedFunction, changed_since
 from divebook.text.shown import plural
 
 if TYPE_CHECKING:
@@ -67,13 +67,12 @@ _BECAME = {"changed": "changed", "new": "is new", "gone": "is gone"}
 
 def edit_of(environment: Environment, execution: Execution) -> Edit | None:
     """Return what was edited since a run and reaches what it has done; None if nothing does."""
-    functions = tuple(changed_functions(execution.state, environment))
-    if not functions:
-        return None
-    if any(found.by_workflow for found in functions):
+    events, name = execution.history(), execution.state.workflow_name
+    changed = {epoch.begins: changed_since(epoch.code, name, environment) for epoch in epochs_of(events)}
+    functions = tuple({found.label: found for functions in changed.values() for found in functions}.values())
+    if any(found.by_workflow for found in [*changed.values()][-1]):
         return Edit(execution.id, functions, 0, 0)
-    events = execution.history()
-    reached = first_reached(events, {label for found in functions for label in found.reaches})
+    reached = first_reached(events, lambda epoch: {to for found in changed[epoch.begins] for to in found.reaches})
     if reached is None:
         return None
     until = quiet_before(events, reached)

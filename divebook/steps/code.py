@@ -55,11 +55,16 @@ def _is_ours(function: Callable[..., Any]) -> bool:
 
 def changed_functions(state: ExecutionState, environment: HasFunctions) -> list[ChangedFunction]:
     """Return what is different now, in the order of the labels; nothing for a log that does not say what it was."""
-    workflow = environment.workflows.get(state.workflow_name)
-    if not state.code or workflow is None:
+    return changed_since(state.code, state.workflow_name, environment)
+
+
+def changed_since(code: Mapping[str, str], workflow_name: str, environment: HasFunctions) -> list[ChangedFunction]:
+    """Return what differs now from digests of the functions of a workflow; nothing where there are none."""
+    workflow = environment.workflows.get(workflow_name)
+    if not code or workflow is None:
         return []
     parts = parts_of(roots_of(workflow, environment.actions))
-    before, now = dict(state.code), {label: part.digest for label, part in parts.items()}
+    before, now = dict(code), {label: part.digest for label, part in parts.items()}
     different = sorted(label for label in before | now if before.get(label) != now.get(label))
     return [_changed(label, before, parts) for label in different]
 

@@ -112,6 +112,25 @@ def test_a_run_that_failed_is_mended_where_it_is(edit, shell):
     assert (run.id, run.outputs["result"], made(shell)) == (failed.id, 2, ["inc", "after"])
 
 
+def test_what_was_edited_before_its_call_counts_as_called_with_the_new_code(edit, shell):
+    edit(
+        "return await after(await inc(await first(n)))",
+        "n = await first(n); await ctx.ask('Go on?'); return await inc(n)",
+    )
+    waiting = start()
+    assert waiting.status == "waiting"
+    shell.run_cell(
+        FUNCTIONS.replace("return x + 1", "return x + 100").replace(
+            "return await after(await inc(await first(n)))",
+            "n = await first(n); await ctx.ask('Go on?'); return await inc(n)",
+        )
+    )
+    assert waiting.answer(waiting.interrupts[0].id, "yes").wait(20).outputs["result"] == 101
+    calls = list(made(shell))
+    again = start(edited="ask")
+    assert (again.id, again.outputs["result"], made(shell)) == (waiting.id, 101, calls)
+
+
 def test_an_edited_workflow_is_run_anew(edit, shell):
     old = start()
     edit("return await after(await inc(await first(n)))", "return await inc(n)")
