@@ -1,4 +1,4 @@
-"""From what a definition says about a model to the name pydantic-ai knows it by."""
+"""The name that pydantic-ai has for the model that a definition names; default models of providers."""
 
 from __future__ import annotations
 

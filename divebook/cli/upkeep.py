@@ -93,4 +93,4 @@ def _age(text: str) -> timedelta:
     try:
         return timedelta(seconds=parse_duration(text))
     except (ValueError, OverflowError) as error:
-        raise typer.BadParameter(f"{text!r} is no duration that could be meant; write 30d, 12h or 90m") from error
+        raise typer.BadParameter(f"{text!r} is not a duration; write 30d, 12h or 90m") from error

@@ -99,7 +99,7 @@ def answers_from(
         try:
             text = Path(file).read_text("utf-8")
         except UnicodeDecodeError as error:
-            raise InputError(f"the file of answers {file} is no UTF-8 text: {error}; write it as YAML") from None
+            raise InputError(f"the file of answers {file} is not UTF-8 text: {error}; write it as YAML") from None
         found |= _mapping(text, str(file))
     return Answers(found | dict(given or {}) | dict(map(_assignment, typed)), _standing())
 

@@ -131,7 +131,7 @@ def _file_block(path: Path) -> Block:
 def _read(path: Path) -> bytes:
     try:
         if path.exists() and not path.is_file():  # a pipe would be waited for
-            raise SetupError(f"unable to read file {path}: it is no file; name a text, an image or a PDF")
+            raise SetupError(f"unable to read file {path}: it is not a file; name a text, an image or a PDF")
         return path.read_bytes()
     except OSError as error:
         raise SetupError(f"unable to read file {path}: {error.strerror}") from error

@@ -74,7 +74,7 @@ def check_address(url: str, policy: Policy) -> None:
     try:
         parts = urlsplit(url)
     except ValueError as error:
-        raise SetupError(f"{url} is no address: {error}") from error
+        raise SetupError(f"{url} is not an address: {error}") from error
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise SetupError(f"content address must start with http:// or https:// and name a host: {url}")
     policy.host(parts.hostname)
@@ -149,6 +149,8 @@ def _connect(
 ) -> socket.socket:
     """Connect to a host: looked up once, all that is found checked, the first that answers taken."""
     host, port = address
+    # The addresses that were checked are those that are connected to: a second look-up could be answered otherwise
+    # (test_a_name_that_leads_to_this_machine_is_not_connected_to).
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     for _, _, _, _, place in found:
         policy.address(str(place[0]), host)

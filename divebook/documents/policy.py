@@ -60,7 +60,7 @@ class Policy:
         try:
             found, root = (folder / path).resolve(), folder.resolve()
         except (OSError, ValueError, RuntimeError) as error:  # a NUL; links in a circle
-            raise SetupError(f"{str(path)!r} is no path of a file: {error}") from error
+            raise SetupError(f"{str(path)!r} cannot be the path of a file: {error}") from error
         if FILES not in self.allowed and not found.is_relative_to(root):
             raise SetupError(f"{str(path)!r} is outside the definition's folder {folder}; {_way(FILES)}")
         return found

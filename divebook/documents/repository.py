@@ -139,11 +139,13 @@ class FileDocuments(DocumentRepository):
         try:
             located = (self.root / path).resolve()
         except (OSError, ValueError, RuntimeError) as error:  # a NUL; links in a circle
-            raise SetupError(f"document path {path!r} is no path of a file: {error}") from error
+            raise SetupError(f"document path {path!r} cannot be the path of a file: {error}") from error
         if not located.is_relative_to(self.root):
             raise SetupError(f"document path {path!r} attempts to escape root directory {self.root}")
         if any(part.startswith(".") for part in located.relative_to(self.root).parts):
-            raise SetupError(f"document path {path!r} is hidden: files that begin with a dot are no documents")
+            raise SetupError(
+                f"document path {path!r} is hidden: files that begin with a dot are not documents; choose another name"
+            )
         return located
 
     def _read(self, path: str) -> str | None:

@@ -1,4 +1,4 @@
-"""What messages from outside come to in the log: pure."""
+"""The events that messages from outside (answers, signals) become: pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an execution has spent and done so far, beside the tokens: part of its state."""
+"""What an execution has spent and done so far, apart from tokens: part of its state."""
 
 from __future__ import annotations
 

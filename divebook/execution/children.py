@@ -1,4 +1,4 @@
-"""Executions that others started: begun once, taken up with their parent, which hears of their end."""
+"""Executions that other executions started: begun once, resumed with their parent, which gets their result."""
 
 from __future__ import annotations
 

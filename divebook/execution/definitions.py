@@ -22,7 +22,9 @@ def workflow_in(execution_id: str, events: Sequence[Event]) -> Workflow:
     """Return the workflow that some first events tell of."""
     opening = events[0].data if events else None
     if not isinstance(opening, catalog.ExecutionStarted):
-        raise CorruptStoreError(f"the log of execution {execution_id} does not begin with execution_started")
+        raise CorruptStoreError(
+            f"the log of execution {execution_id} does not begin with execution_started; run `divebook check`"
+        )
     if opening.definition is None:
         return entered_workflow(opening.workflow_name, events)
     try:

@@ -1,4 +1,4 @@
-"""What is said when a process ends while executions still run in it: which, and how to go on."""
+"""What a process prints at its end about executions that still run in it: which, and how to go on."""
 
 from __future__ import annotations
 

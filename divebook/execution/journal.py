@@ -65,7 +65,7 @@ class GroupCommit:
     """Writes what the executions of one store recorded, once per turn of the loop.
 
     It lives on one event loop and commits there: handing each commit to a thread would cost more than the commit. A
-    path that nobody else shared the latest turn with does not wait for the end of its turn: it commits at once, a few
+    path that had the latest turn for itself does not wait for the end of its turn: it commits at once, a few
     times in a row, so that everybody else on the loop still gets their turn.
 
     While the store is busy (its lock is held by another process, or the disk is full) everything stays in memory and is
@@ -129,6 +129,8 @@ class GroupCommit:
         try:
             outcomes = self.store.append_all(batches)
         except StoreBusyError as error:
+            # Nothing was written, so the batches stay the first to be written, before what was recorded since
+            # (test_a_busy_store_ends_no_run_and_nothing_is_done_twice).
             for journal, batch in zip(journals, batches, strict=True):
                 journal.put_back(batch)
             self._try_later(journals, error)
@@ -235,6 +237,8 @@ class Journal:
         """
         recorded = self.state.last_sequence
         if self.written < recorded and self.error is None and self._commit.is_alone:
+            # Waiting for the end of the turn costs more than the commit, and no other path would join it
+            # (test_a_path_without_company_does_not_wait_for_the_end_of_its_turn).
             await anyio.lowlevel.checkpoint_if_cancelled()  # what does not wait would not hear of it
             self._commit.commit_now()
         while self.written < recorded and self.error is None:

@@ -1,4 +1,4 @@
-"""Tells somebody of every new question: a function, or a command that reads it as JSON.
+"""Calls a hook for every new question: a function, or a command that reads it as JSON.
 
 The process that records a question calls the hook once the question is durable, and no other process does: so it is
 called once, whichever processes look at the execution later. The hook runs beside the execution and can neither hold

@@ -82,6 +82,8 @@ class Once:
         DivergenceError
             The log has something else at this place.
         """
+        # A recorded failure is raised and nothing carried out, though it might succeed by now: code that caught it
+        # went on from there (test_a_recorded_failure_is_a_failure_on_replay).
         record = self.look_up(place, wanted)
         if record is None or record.status == RUNNING:
             return await carry_out(record)

@@ -1,4 +1,8 @@
-"""Waiting for a store that cannot be written to just now: locked by another process, or on a full disk."""
+"""Waiting for a store that cannot be written to just now: locked by another process, or on a full disk.
+
+No run ends of it: what has happened stays in memory and is written as soon as that is possible, and nothing new begins
+that is not written (``tests/execution/test_held_up.py``). Pauses grow only to a second, since a lock is often short.
+"""
 
 from __future__ import annotations
 

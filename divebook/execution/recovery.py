@@ -1,4 +1,4 @@
-"""How often an execution is resumed automatically: one that kills each process that resumes it may not go on so."""
+"""How often an execution is resumed automatically: not for ever, as its log may kill each process that resumes it."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def require_schema(schema: Mapping[str, Any]) -> None:
     try:
         Draft202012Validator.check_schema(schema)
     except SchemaError as error:
-        raise DefinitionError([Problem(f"this is no JSON schema: {error.message}", key="Schema")]) from None
+        raise DefinitionError([Problem(f"this is not a JSON schema: {error.message}", key="Schema")]) from None
 
 
 def schema_of(answer: Any) -> Mapping[str, Any]:

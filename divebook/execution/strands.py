@@ -2,7 +2,8 @@
 
 A strand that has to wait for an answer parks where it stands, as long as another strand of its path has something to
 do: the answer then finds it there, and nothing is unwound. When all are parked nothing can happen, and all are let go
-with `Suspended`: the path needs no task while it waits.
+with `Suspended`: the path needs no task while it waits (test_waiting_needs_neither_task_nor_thread,
+test_questions_asked_side_by_side_keep_their_answers_whatever_ended_first).
 """
 
 from __future__ import annotations

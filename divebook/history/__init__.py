@@ -1,1 +1,1 @@
-"""Events read once for everybody who shows them: frames, timelines, boards and live views are made of its spans."""
+"""Events read once for all who show them: frames, timelines, boards and live views are made from spans."""

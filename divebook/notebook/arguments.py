@@ -24,7 +24,7 @@ _TEXT_TYPES = ("string", "str", "text")
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """What stands behind a sub-command."""
+    """What follows a sub-command."""
 
     words: tuple[str, ...] = ()
     inputs: Mapping[str, str] = field(default_factory=dict)
@@ -82,7 +82,7 @@ def _word_end(line: str, start: int) -> int:
 
 
 def _quote_end(line: str, start: int) -> int:
-    r"""Return the place behind the closing quote; in single quotes ``''`` is one, in double quotes ``\"`` is."""
+    r"""Return the place after the closing quote; in single quotes ``''`` is one, in double quotes ``\"`` is."""
     quote, position = line[start], start + 1
     while position < len(line):
         doubled = quote == "'" and line[position : position + 2] == "''"

@@ -80,7 +80,7 @@ class Names:
             return eval(compile(source, "<%dive>", "eval"), dict(self.variables))  # noqa: S307 - the person's own cell
         except SyntaxError as error:
             advice = "single quotes make it a text"
-            raise UsageError(f"{what}: {text} is no Python expression ({error.msg}); {advice}") from error
+            raise UsageError(f"{what}: {text} is not a Python expression ({error.msg}); {advice}") from error
         except NameError as error:
             raise UsageError(f"{what}: {text}: {self._unknown(error.name or '')}") from error
         except Exception as error:

@@ -232,7 +232,7 @@ class DiveMagics(Magics):
             raise UsageError("%dive open takes a file and, if you like, the id of a run")
         name = arguments.words[0] if arguments.words else notebook_of(self.shell)
         if not name:
-            raise UsageError("which notebook? This front end does not tell; name its file: %dive open FILE")
+            raise UsageError("which notebook? This front end does not say; name its file: %dive open FILE")
         notebook = open_notebook(name)
         return notebook[arguments.words[1]] if arguments.words[1:] else notebook
 
@@ -412,7 +412,7 @@ def _check_words(name: str, command: Command, arguments: Arguments) -> None:
     if command.inputs:
         raise UsageError(f"unexpected {extra!r}; write inputs as key=value, and texts with spaces in quotes")
     if command.most_words:
-        raise UsageError(f"unexpected {extra!r} behind %dive {name}; put texts with spaces in quotes")
+        raise UsageError(f"unexpected {extra!r} after %dive {name}; put texts with spaces in quotes")
     raise UsageError(f"%dive {name} takes no words, found {extra!r}; %dive {name}? lists its options")
 
 

@@ -268,7 +268,7 @@ def _notebook(path: Path) -> Any:
     except OSError as error:
         raise SavedRunError(f"{path} cannot be read: {error.strerror}; name the notebook's file") from None
     except (ValueError, RecursionError) as error:
-        raise SavedRunError(f"{path} is no notebook: {one_line(str(error), 200)}") from None
+        raise SavedRunError(f"{path} is not a notebook: {one_line(str(error), 200)}") from None
 
 
 def _data_in(notebook: Any) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""The environment behind a notebook or script: what its cells defined, its store, the runs it started.
+"""The environment of a notebook or script: what its cells defined, its store, the runs it started.
 
 There is one per process, made when first needed. Magics and the functions of `divebook.notebook.functions` share it.
 """

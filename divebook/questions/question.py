@@ -81,9 +81,10 @@ class Question(NamedTuple):
 
     @property
     def content(self) -> dict[str, Any]:
-        """What a person is shown and answers, as plain data: equal for equal questions, whoever asks and when.
+        """What a person is shown and answers, as plain data: the same for equal questions of any execution.
 
-        An answer releases exactly this and nothing else, so replay compares it with what the code asks now.
+        An answer releases exactly this and nothing else, so replay compares it with what the code asks now
+        (test_no_answer_reaches_a_question_that_differs_from_the_one_that_was_shown).
         """
         return {
             "kind": self.kind,

@@ -37,4 +37,6 @@ def of_row(columns: Iterable[object]) -> int:
 
 def chain(previous: int, events: Iterable[bytes]) -> list[int]:
     """Return the checksums of events that follow an event with checksum `previous`; 0 stands before the first."""
+    # Each begins from the one before: events that were exchanged or left out do not fit, though each is unchanged
+    # (test_the_checksum_of_an_event_covers_those_before).
     return [previous := crc32(event, previous) for event in events]

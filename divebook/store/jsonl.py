@@ -167,7 +167,7 @@ def _opened(file: str | Path | BinaryIO) -> Iterator[BinaryIO]:
 
 def _check_path(file: str | Path) -> None:
     if "\0" in str(file):
-        raise StoreError(f"{str(file)!r} is no path of a file; name one without NUL")
+        raise StoreError(f"{str(file)!r} cannot be the path of a file; name one without NUL")
 
 
 def _name(stream: BinaryIO) -> str:

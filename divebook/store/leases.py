@@ -35,6 +35,8 @@ class Lease:
 
     def keeps_out(self, moment: Moment) -> bool:
         """Return whether the lease is live at a moment: it has not expired, and its owner is not known to be dead."""
+        # A dead owner need not be waited for; one that only sleeps is fenced by its token when it writes again
+        # (test_a_late_append_with_an_old_token_is_refused).
         return not moment.is_past(self) and not self.owner.has_died()
 
     def held_error(self) -> LeaseHeldError:

@@ -1,4 +1,4 @@
-"""A store as its keeper sees it: logs as they rest, before anything is decoded, and what may be thrown away.
+"""What `divebook check` and `gc` ask of a store: logs as they are stored, before decoding, and what may be deleted.
 
 `check` and `gc` are written on this, once for every kind of store.
 """

@@ -1,4 +1,4 @@
-"""How records are made of what was read, where more is needed than handing over the values."""
+"""Records from the values that were read, for tables that need more than passing them on."""
 
 from __future__ import annotations
 

@@ -30,4 +30,4 @@ def test_nonsense_ends_without_a_traceback(divebook, hello, door):
 def test_answers_that_are_no_text_are_refused(divebook, hello, folder):
     (folder / "answers.yaml").write_bytes(b"\xff\xfe")
     result = divebook("run", hello, "--answers", "answers.yaml")
-    assert (result.exit_code, "is no UTF-8 text" in result.stderr) == (2, True)
+    assert (result.exit_code, "is not UTF-8 text" in result.stderr) == (2, True)

@@ -258,7 +258,7 @@ def test_files_elsewhere_can_be_allowed(tmp_path):
     "entry", [ContentEntry(path="a\0.txt"), ContentEntry(path="a\0*.txt"), ContentEntry(dynamic_from="a\0")]
 )
 def test_a_path_with_a_nul_is_refused(tmp_path, entry):
-    with pytest.raises(SetupError, match="is no path of a file"):
+    with pytest.raises(SetupError, match="cannot be the path of a file"):
         build_content([entry], Sources(tmp_path))
 
 
@@ -274,5 +274,5 @@ def test_a_folder_that_vanishes_while_a_pattern_is_looked_for_is_an_error_of_one
 
 def test_a_pipe_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "a.txt")
-    with pytest.raises(SetupError, match="it is no file"):
+    with pytest.raises(SetupError, match="it is not a file"):
         build_content([ContentEntry(path="a.txt")], Sources(tmp_path))

@@ -54,7 +54,7 @@ REFUSED = [
     ("$nope", "there is no variable 'nope'"),
     ("$n(", ") is missing"),
     ("$n['a", "is not closed"),
-    ("$n+", "is no Python expression"),
+    ("$n+", "is not a Python expression"),
     ("$nope.id", "there is no variable 'nope'"),
     ("$(1/0)", "raises ZeroDivisionError: division by zero"),
 ]

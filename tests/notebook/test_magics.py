@@ -215,10 +215,10 @@ def test_a_run_that_waits_fails_its_cell_only_if_that_is_asked_for(cell):
         ("runs sum", UsageError, "%dive runs takes no words, found 'sum'"),
         ("list sum", UsageError, "%dive list takes no words, found 'sum'"),
         ("inbox ask_1", UsageError, "%dive inbox takes no words, found 'ask_1'"),
-        ("show exec_1 exec_2", UsageError, "unexpected 'exec_2' behind %dive show"),
+        ("show exec_1 exec_2", UsageError, "unexpected 'exec_2' after %dive show"),
         ("recover exec_1 --all", UsageError, "takes an execution id or --all, not both"),
-        ("answer ask_1 two words", UsageError, "unexpected 'words' behind %dive answer; put texts with spaces"),
-        ("help run runs", UsageError, "unexpected 'runs' behind %dive help"),
+        ("answer ask_1 two words", UsageError, "unexpected 'words' after %dive answer; put texts with spaces"),
+        ("help run runs", UsageError, "unexpected 'runs' after %dive help"),
     ],
 )
 def test_mistakes_are_told_in_a_line(cell, line, error, message):

@@ -112,8 +112,8 @@ def test_what_cannot_be_opened_is_told_beside_the_others(run, tmp_path):
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        ("<script>", "is no notebook"),
-        ("[" * 100_000, "is no notebook"),
+        ("<script>", "is not a notebook"),
+        ("[" * 100_000, "is not a notebook"),
         ("[]", "no output in it has one"),
         ('{"cells": [1, {"outputs": 3}, {"outputs": [null, {"data": []}]}]}', "no output in it has one"),
         (

@@ -97,7 +97,7 @@ def test_an_environment_takes_the_key_from_its_variable(tmp_path, monkeypatch):
 
 
 def test_a_key_that_is_none_is_an_error(monkeypatch):
-    with pytest.raises(SetupError, match=r"a key for encryption is not one .*FernetCodec\.new_key"):
+    with pytest.raises(SetupError, match=r"the key for encryption is invalid .*FernetCodec\.new_key"):
         FernetCodec("short")
     monkeypatch.delenv(KEY_VARIABLE, raising=False)
     with pytest.raises(SetupError, match=f"environment variable {KEY_VARIABLE} is not set"):

@@ -234,7 +234,7 @@ def test_an_export_belongs_to_its_owner_only(store, tmp_path):
 
 @pytest.mark.parametrize("use", [lambda store: export(store, ONE, "a\0b"), lambda store: import_("a\0b", store)])
 def test_a_path_with_nul_is_refused(store, use):
-    with pytest.raises(StoreError, match="is no path of a file"):
+    with pytest.raises(StoreError, match="cannot be the path of a file"):
         use(store)
 
 

@@ -131,6 +131,8 @@ class OpenLogs:
         if log.last_sequence != batch.expected_sequence:
             raise ConcurrentAppendError(batch.execution_id, batch.expected_sequence, log.last_sequence)
         line = load_line(cursor.execute(f"{RECORD} WHERE key = ?", (log.key,)).fetchone())
+        # Inside the transaction, as callers can only look before it: of two who saw it running, the second is refused
+        # (test_nothing_follows_an_end_but_what_the_table_allows, tests/execution/test_meanwhile.py).
         batch.check_may_follow(line.status)
         ids = cursor.execute("SELECT id FROM events WHERE place BETWEEN ? AND ?", places_of(log.key)).fetchall()
         return OpenLog(log.key, line, log.checksum, {event_id for (event_id,) in ids})
