@@ -1,6 +1,10 @@
 """One cell that two kernels run at once is run once."""
 
+import contextlib
 import threading
+
+import pytest
+from jupyter_client.manager import start_new_kernel
 
 from divebook.notebook.reattach import CellPlace
 from divebook.notebook.session import Session
@@ -68,3 +72,50 @@ def test_a_run_that_another_kernel_drives_is_shown_and_not_run_twice(tmp_path):
     opened.set()
     assert (other.id, run.wait(20).status) == (run.id, "completed")
     assert "goes on in another process, and is not run twice" in other.note
+
+
+CHARGE = """
+from divebook import action
+@action
+def charge(n):
+    open('charges', 'a').write(f'{n}\\n')
+    return n
+"""
+AT_ONCE = """
+import os, time
+while not os.path.exists('go'):
+    time.sleep(.002)
+"""
+
+
+@pytest.fixture
+def real_kernels(tmp_path):
+    """Return the clients of two kernels in one folder, in which the same cells were run."""
+    with contextlib.ExitStack() as stack:
+        clients = []
+        for _ in range(2):
+            manager, client = start_new_kernel(kernel_name="python3", cwd=str(tmp_path))
+            stack.callback(manager.cleanup_resources)
+            stack.callback(manager.shutdown_kernel, now=True)
+            stack.callback(client.stop_channels)
+            clients.append(client)
+        for client in clients:
+            for cell in (
+                "%load_ext divebook",
+                CHARGE,
+                f"%%dive\n{YAML.replace('note', 'charge').replace('value', 'n')}",
+            ):
+                assert client.execute_interactive(cell, timeout=40, allow_stdin=False)["content"]["status"] == "ok"
+        yield clients
+
+
+def test_two_real_kernels_that_run_one_cell_at_once_make_its_call_once(real_kernels, tmp_path):
+    for client in real_kernels:
+        client.execute(AT_ONCE, allow_stdin=False)
+    runs = [client.execute("run = %dive run w", allow_stdin=False) for client in real_kernels]
+    (tmp_path / "go").touch()
+    for client, message_id in zip(real_kernels, runs, strict=True):
+        while (reply := client.get_shell_msg(timeout=40))["parent_header"]["msg_id"] != message_id:
+            pass
+        assert reply["content"]["status"] == "ok", reply["content"]
+    assert (tmp_path / "charges").read_text() == "1\n"
