@@ -62,6 +62,11 @@ class Holdings:
         return {name: entry.workflow for name, entry in WORKFLOW_FUNCTIONS.items()} | self._workflows
 
     @property
+    def own_workflows(self) -> tuple[Workflow, ...]:
+        """Its own workflows, without those of the process."""
+        return tuple(self._workflows.values())
+
+    @property
     def actions(self) -> dict[str, Action]:
         """Every action steps may call: built in, made with `@action`, given to this environment; later ones win."""
         return {**self._actions, **REGISTERED, **self._own_actions}

@@ -53,13 +53,13 @@ def doctor(
 def _models(file: Path | None) -> dict[str, str]:
     """Return the models to look at, each with the agents that use it."""
     from divebook.agents.models import DEFAULT_MODELS
-    from divebook.cli.project import read
+    from divebook.cli.project import take_in
     from divebook.environment import Environment
 
     if file is None:
         return {f"{provider}:{model}": "" for provider, model in DEFAULT_MODELS.items()}
     environment = Environment(store="memory:")
-    environment.define(read(file, "divebook"))
+    take_in(environment, file)
     found: dict[str, list[str]] = {}
     for agent in environment.agents.values():
         found.setdefault(agent.model_name, []).append(agent.name)

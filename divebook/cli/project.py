@@ -8,18 +8,20 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+from divebook.agents import Agent
 from divebook.cli.screen import note
 from divebook.config import Sources, load, resolve_content
 from divebook.config.answers import json_of
-from divebook.dialects import Dialect
+from divebook.dialects import OWN, Dialect
 from divebook.documents import FileDocuments
 from divebook.environment import Environment
 from divebook.errors import InputError, SetupError, StoreError
 from divebook.store import EventStore, open_store
 from divebook.store.registry import DEFAULT, VARIABLE
-from divebook.workflow.definition import Definitions
+from divebook.workflow.definition import Definitions, Workflow
 
 
 def open_environment(store: str | None, actions: Sequence[str], printer: Callable[[str], None]) -> Environment:
@@ -40,6 +42,20 @@ def read(path: Path, dialect: Dialect) -> Definitions:
             documents.register(document.name, document.path)
     folder = path if path.is_dir() else path.parent
     return resolve_content(definitions, Sources(folder, lambda name: documents.get(name).content))
+
+
+def take_in(environment: Environment, path: Path, dialect: Dialect = OWN) -> None:
+    """Let an environment have what a file or folder defines; of a Python file, all that its module holds."""
+    if path.suffix != ".py":
+        environment.define(read(path, dialect))
+        return
+    held = vars(import_actions(str(path))).values()
+    environments = [found for found in held if isinstance(found, Environment)]
+    for found in [*held, *(part for other in environments for part in (*other.agents.values(), *other.own_workflows))]:
+        if isinstance(found, Agent):
+            environment.add_agent(found, replace=True)
+        elif isinstance(found, Workflow):
+            environment.add_workflow(found, replace=True)
 
 
 def choose_workflow(environment: Environment, wanted: str | None) -> str:
@@ -69,19 +85,18 @@ def inputs_from(assignments: Iterable[str]) -> dict[str, Any]:
     return inputs
 
 
-def import_actions(source: str) -> None:
-    """Import a module or Python file, so that its ``@action`` functions are known."""
+def import_actions(source: str) -> ModuleType:
+    """Import a module or Python file, so that its ``@action`` and ``@workflow`` functions are known."""
     try:
         if source.endswith(".py"):
-            _import_file(Path(source))
-        else:
-            sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as `python -m` does
-            importlib.import_module(source)
+            return _import_file(Path(source))
+        sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as `python -m` does
+        return importlib.import_module(source)
     except Exception as error:  # whatever the user's code raises while it is imported
-        raise SetupError(f"actions {source!r} cannot be imported: {type(error).__name__}: {error}") from error
+        raise SetupError(f"{source!r} cannot be imported: {type(error).__name__}: {error}") from error
 
 
-def _import_file(path: Path) -> None:
+def _import_file(path: Path) -> ModuleType:
     # A prefix, so that a file called json.py does not take the place of json.
     spec = importlib.util.spec_from_file_location(f"divebook_actions_{path.stem}", path)
     if spec is None or spec.loader is None:
@@ -90,6 +105,7 @@ def _import_file(path: Path) -> None:
     sys.path.insert(0, str(path.parent.absolute()))  # as `python FILE` does
     sys.modules[module.__name__] = module
     spec.loader.exec_module(module)
+    return module
 
 
 def existing_store(location: str | None) -> EventStore:

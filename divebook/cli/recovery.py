@@ -38,14 +38,14 @@ def recover(
 
     Exit code 1 if one failed or cannot go on, 3 if one waits.
     """
-    from divebook.cli.project import existing_store, open_environment, read
+    from divebook.cli.project import existing_store, open_environment, take_in
     from divebook.cli.screen import note
     from divebook.config.recovery import interrupted
 
     existing_store(store)
     environment = open_environment(store, actions or (), note)
     if definitions is not None:
-        environment.define(read(definitions, "divebook"))
+        take_in(environment, definitions)
     records = interrupted(environment, execution_id)
     if every or execution_id is not None:
         raise typer.Exit(_worst([_take_up(environment, record) for record in records]))

@@ -26,6 +26,7 @@ from divebook.cli.options import (
     Strict,
     Tags,
 )
+from divebook.dialects import OWN, Dialect
 from divebook.errors import (
     ConcurrentAppendError,
     DefinitionError,
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 
 
 def run(
-    file: Annotated[Path, typer.Argument(metavar="FILE|FOLDER", help="Definitions: YAML or JSON.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE|FOLDER", help="Definitions: YAML, JSON, a notebook or Python.")],
     *,
     workflow: Annotated[str | None, typer.Option("--workflow", "-w", metavar="NAME", help="Which workflow.")] = None,
     inputs: Annotated[
@@ -67,7 +68,7 @@ def run(
     answer: Answer = None,
     answers: AnswersFile = None,
     strict: Strict = False,
-    dialect: Annotated[Literal["divebook", "dive"], typer.Option(help="dive: as the old system read it.")] = "divebook",
+    dialect: Annotated[Dialect, typer.Option(help="dive: as the old system read it.")] = OWN,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -77,7 +78,7 @@ def run(
     such a way that it can be resumed.
     """
     from divebook.cli.progress import make_progress
-    from divebook.cli.project import choose_workflow, inputs_from, open_environment, read
+    from divebook.cli.project import choose_workflow, inputs_from, open_environment, take_in
     from divebook.cli.text import secrets
     from divebook.config.answers import answers_from, bounds_from
 
@@ -85,9 +86,8 @@ def run(
     secrets.learn(given)
     known = answers_from(answer or (), answers)
     with make_progress(quiet=quiet) as progress:
-        definitions = read(file, dialect)
         environment = open_environment(store, actions or (), progress.print)
-        environment.define(definitions)
+        take_in(environment, file, dialect)
         chosen = choose_workflow(environment, workflow)
         options: StartOptions = {
             "coerce_text": True,
@@ -120,7 +120,7 @@ def resume(
     What completed is not run again. Prints the result, as run does.
     """
     from divebook.cli.progress import make_progress
-    from divebook.cli.project import existing_store, open_environment, read
+    from divebook.cli.project import existing_store, open_environment, take_in
     from divebook.config.answers import answers_from, bounds_from
 
     existing_store(store)
@@ -129,7 +129,7 @@ def resume(
         environment = open_environment(store, actions or (), progress.print)
         if file is not None:
             recorded = environment.execution(execution_id).workflow
-            environment.define(read(file, recorded.dialect))
+            take_in(environment, file, recorded.dialect)
             _tell_of_changes(environment, recorded, progress)
         resumed = partial(_resumed, environment, execution_id, limits, has_file=file is not None)
         ended = _finish(resumed, environment, progress, known)
@@ -204,7 +204,7 @@ def _carry_on(
 ) -> None:
     """Send something to an execution, wait for what becomes of it and print that."""
     from divebook.cli.progress import make_progress
-    from divebook.cli.project import existing_store, open_environment, read
+    from divebook.cli.project import existing_store, open_environment, take_in
     from divebook.cli.questions import command
     from divebook.cli.screen import note
 
@@ -214,7 +214,7 @@ def _carry_on(
         with make_progress(quiet=quiet) as progress:
             environment = open_environment(store, actions or (), progress.print)
             if file is not None:
-                environment.define(read(file, "divebook"))
+                take_in(environment, file)
             ended = _finish(lambda: send(environment), environment, progress)
     except KeptError as kept:
         note(str(kept), "yellow")

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from divebook.config.content import Sources, resolve_content
+from divebook.config.notebooks import definitions_of_notebook
 from divebook.dialects import OWN, Dialect
 from divebook.errors import DefinitionError
 from divebook.steps.syntax import syntax_problems
@@ -16,6 +17,7 @@ from divebook.workflow.reader import read_definitions
 from divebook.workflow.reading import Format
 from divebook.workflow.writer import definitions_to_text
 
+NOTEBOOK = ".ipynb"
 FORMATS: dict[str, Format] = {".yaml": "yaml", ".yml": "yaml", ".json": "json"}
 
 
@@ -32,7 +34,9 @@ def load(path: str | Path, *, dialect: Dialect = OWN, sources: Sources | None = 
 
 
 def load_file(path: Path, *, dialect: Dialect = OWN) -> Definitions:
-    """Read one definition file; its suffix tells its format."""
+    """Read one definition file, or the ``%%dive`` cells of a notebook; its suffix tells its format."""
+    if path.suffix.lower() == NOTEBOOK:
+        return definitions_of_notebook(_text_of(path), str(path))
     found = read_definitions(_text_of(path), source_name=str(path), dialect=dialect, format=_format_of(path))
     problems = syntax_problems(found)  # here, where it is known which file they stand in
     if problems:
