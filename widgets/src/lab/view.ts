@@ -15,7 +15,7 @@ import { RecordedHost } from "./states";
 import "../live/live.css";
 import "./lab.css";
 
-const TERMINAL = ["completed", "failed", "cancelled"];
+const TERMINAL = ["completed", "failed", "cancelled", "moved", "continued_as_new", "picture"];
 const MOST_VALUES = 50;
 const MOST_VALUE = 4_000;
 const OPEN_BELOW = 1_500;
