@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import logging
 import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from pathlib import Path
 from typing import Any, Self, Unpack
 
 from divebook import extensions
 from divebook.agents import Agent
 from divebook.agents.clients import CLIENTS
 from divebook.agents.models import model_name
-from divebook.bounds import Bounds
 from divebook.documents import DocumentRepository, FileDocuments, Policy
 from divebook.engine.bounds import within
 from divebook.engine.state import ExecutionState
@@ -30,18 +27,15 @@ from divebook.events import catalog
 from divebook.events.codec import storable
 from divebook.events.event import to_datetime
 from divebook.execution.children import Child
-from divebook.execution.clock import Chance, Clock, Ids, SystemChance, SystemClock
+from divebook.execution.clock import Chance, Clock, SystemChance, SystemClock
 from divebook.execution.compute import Compute, compute_of
 from divebook.execution.control import Control
-from divebook.execution.driver import Driver
 from divebook.execution.engine_thread import ENGINE
 from divebook.execution.execution import Execution
-from divebook.execution.moving import move_out
 from divebook.execution.notices import VARIABLE, Hook, Notices
-from divebook.execution.recovery import next_attempt
 from divebook.execution.step_run import Services
+from divebook.executions import Executions
 from divebook.holdings import Holdings
-from divebook.questions import Question
 from divebook.scripting import Interpreter, default_interpreter
 from divebook.starting import StartOptions, as_bounds, opening_of
 from divebook.steps.action import ActionStep
@@ -55,7 +49,7 @@ from divebook.steps.prompt import PromptStep
 from divebook.steps.script import ScriptStep
 from divebook.steps.wait import wait_step
 from divebook.steps.workflow import WorkflowStep
-from divebook.store import EventStore, ExecutionRecord, jsonl, open_store
+from divebook.store import EventStore, open_store
 from divebook.store.codec import Codec
 from divebook.store.durability import Durability, durability_called
 from divebook.text.redaction import shared
@@ -64,12 +58,11 @@ from divebook.workflow.definition import Definitions, Workflow
 from divebook.workflow.inputs import bind_inputs
 from divebook.workflow.settings import require_name
 
-_log = logging.getLogger(__name__)
 _USERS: weakref.WeakKeyDictionary[EventStore, weakref.WeakSet[Environment]] = weakref.WeakKeyDictionary()
 """The open environments over each store: `open_store` shares files."""
 
 
-class Environment(Holdings):
+class Environment(Holdings, Executions):
     """Agents, workflows, actions and documents over one store.
 
     Parameters
@@ -315,9 +308,6 @@ class Environment(Holdings):
         opening = opening_of(found, bound, self.code_of(found), options)
         return self._handle(self._control.create(found, opening, self._kept(options.get("durability"))))
 
-    def _handle(self, driver: Driver) -> Execution:
-        return Execution(self._control, driver)
-
     def code_of(self, workflow: Workflow) -> dict[str, str]:
         """Return the digests of the Python functions that a workflow may call, by kind and name."""
         return code_of(roots_of(workflow, self.actions))
@@ -349,147 +339,6 @@ class Environment(Holdings):
         inputs = storable(bind_inputs(found, child.inputs), "inputs")
         opening = opening_of(found, inputs, self.code_of(found), options, parent=child.parent, origin=origin)
         return found, opening, self._kept()
-
-    def resume(self, execution_id: str, bounds: Bounds | Mapping[str, Any] | None = None) -> Execution:
-        """Take an execution up again where its log ends.
-
-        What completed is not run again. A failed or cancelled execution goes on at the step it stopped in. The
-        definition is the one it was started with; `bounds` replace those it had.
-
-        Raises
-        ------
-        ExecutionNotFoundError
-            The store has no such execution.
-        ExecutionError
-            It has completed, or this process is running it now.
-        LeaseHeldError
-            Another process is running it.
-        """
-        return self._handle(self._control.resume(execution_id, None if bounds is None else as_bounds(bounds)))
-
-    def answer(
-        self, interrupt_id: str, response: Any, execution_id: str | None = None, by: str | None = None
-    ) -> Execution:
-        """Answer a question; its execution goes on at once, here or in the process that drives it.
-
-        Parameters
-        ----------
-        interrupt_id
-            Which question: its id, as `Execution.interrupts` names it, or ``ask_...@exec_...`` with the execution,
-            which is needed where several executions ask a question of that id.
-        response
-            What fits the kind of question: a text, or a value that fits its schema (clarification); True or False
-            (confirmation); ``"approve"``, ``"reject"`` or ``"modify"`` (agent_review); a number, ``"raise"`` or
-            ``"stop"`` (resource_exhausted); ``"retry"``, ``"fail"`` or ``{"choice": "done", "result": ...}`` (unknown
-            outcome). In full form: ``{"text": ..., "approved": ..., "decision": ..., "data": ...}``.
-        execution_id
-            Spares the search through the executions that wait.
-        by
-            Who answers; by default the user of this process.
-
-        Raises
-        ------
-        NotFoundError
-            There is no such question.
-        InterruptError
-            It has an answer already (the error shows it), has expired, or this answer does not fit: it stays open then.
-        KeptError
-            The answer is kept, and the execution cannot go on in this process.
-        """
-        return self._handle(self._control.answering.answer(interrupt_id, response, execution_id, by))
-
-    def signal(self, execution_id: str, name: str, payload: Any = None, by: str | None = None) -> Execution:
-        """Send a signal to an execution; it is kept until a step takes it.
-
-        Steps take signals with ``Type: wait`` and ``Signal: name``, or with ``ctx.wait_signal``.
-
-        Parameters
-        ----------
-        payload
-            Plain data.
-        by
-            Who sends it; by default the user of this process.
-
-        Raises
-        ------
-        ExecutionError
-            The execution has ended.
-        """
-        return self._handle(self._control.answering.signal(execution_id, name, payload, by))
-
-    def question(self, interrupt_id: str, execution_id: str | None = None) -> Question:
-        """Return a question, answered or not, of an execution that has not ended; raises `NotFoundError`."""
-        return self._control.answering.question(interrupt_id, execution_id)
-
-    def interrupts(self) -> list[tuple[str, Question]]:
-        """Return every question that waits for an answer, with the id of its execution, newest execution first."""
-        return self._control.answering.questions()
-
-    def execution(self, execution_id: str) -> Execution:
-        """Return an execution, live or past; the beginning of an id is enough where it is unique."""
-        return self._handle(self._control.find(execution_id))
-
-    def export_log(
-        self, execution_id: str, file: str | os.PathLike[str], *, overwrite: bool = False, move: bool = False
-    ) -> int:
-        """Write an execution to a file of JSON lines; return how many events it has.
-
-        With `move` it ends here, as moved, and goes on where the file is imported.
-        """
-        path, whole_id = Path(file), self.store.resolve(execution_id)
-        if not move:
-            return jsonl.export(self.store, whole_id, path, overwrite=overwrite)
-        return move_out(self.store, whole_id, path, self._clock, Ids(self._clock, self._chance), overwrite=overwrite)
-
-    def import_log(self, file: str | os.PathLike[str], *, rename: bool = False, as_fork: bool = False) -> Execution:
-        """Take in the execution of such a file; see `divebook.store.jsonl.import_`.
-
-        One that had not ended is a picture, which cannot go on, unless it moved here or becomes one of its own.
-        """
-        log = jsonl.read(Path(file))
-        execution_id = jsonl.import_(log, self.store, rename=rename, as_fork=as_fork)
-        for caveat in jsonl.caveats(log, as_fork=as_fork):
-            _log.warning("execution %s from %s: %s", execution_id, file, caveat)
-        return self.execution(execution_id)
-
-    def cancel(self, execution_id: str) -> Execution:
-        """Cancel an execution: one of this process is stopped, any other is marked as cancelled.
-
-        A process that drives it finds with its next step that it may no longer write, and stops there.
-        """
-        return self._handle(self._control.cancel(execution_id))
-
-    def recover(self, execution_id: str) -> Execution:
-        """Take an interrupted execution up without anybody asking for it; see `divebook.execution.recovery`.
-
-        Raises
-        ------
-        NeedsPersonError
-            It has been taken up so several times, and was interrupted each time before it got on.
-        """
-        attempt = next_attempt(self.store, execution_id, self._clock.now())
-        return self._handle(self._control.resume(execution_id, recovery=attempt))
-
-    def recoverable(self) -> list[ExecutionRecord]:
-        """Return the executions that have something to do and that no living process drives, newest first.
-
-        One that waits has something to do once its time has come, or there is a message for it.
-        """
-        return self._control.recoverable()
-
-    def executions(
-        self,
-        status: str | None = None,
-        workflow: str | None = None,
-        limit: int = 0,
-        offset: int = 0,
-        **filters: Any,
-    ) -> list[ExecutionRecord]:
-        """Return what the store knows of executions, newest first; `limit` 0 returns all.
-
-        The `filters` are those of `EventStore.records`: ``tag``, ``origin``, ``parent``, ``notebook``, ``cell``.
-        """
-        return self.store.records(status=status, workflow=workflow, limit=limit, offset=offset, **filters)
 
     def __repr__(self) -> str:
         return f"<Environment {self.name!r}: {len(self._agents)} agents, {len(self._workflows)} workflows>"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace as replaced
 
 from divebook.agents import Agent
@@ -172,12 +172,15 @@ class Holdings:
             place = ("Agents", new.agents.index(definition), *error.place) if definition in new.agents else error.place
             raise SetupError(str(error), place) from error
 
-    def _check(self, workflow: Workflow, ahead: Container[str] | None = None) -> None:
+    def _check(self, workflow: Workflow, ahead: Container[str] | None = None, to_begin: Iterable[str] = ()) -> None:
         """Raise unless the agents, and in our own dialect the actions, that the steps name exist.
 
-        Of an execution that goes on only the steps `ahead` count: what finished steps needed may be gone.
+        Of an execution that goes on only the steps `ahead` count: what finished steps needed may be gone. The workflows
+        `to_begin` must exist as well.
         """
         require_definition(workflow)
+        for name in to_begin:
+            self.workflow(name)
         steps = [step for step in workflow.steps if ahead is None or step.name in ahead]
         if workflow.start.type == FUNCTION and workflow.manner.is_strict:
             require_function(workflow.name)

@@ -31,6 +31,11 @@ class Recovered:
     left: int = 0
     """How many were not looked at."""
 
+    @property
+    def waiting(self) -> int:
+        """How many do not go on."""
+        return len(self.refused) + self.left
+
 
 def way_to_recover(config: Config | None = None) -> str:
     """Return ``ask``, ``auto`` or ``off``: what the variable ``DIVEBOOK_RECOVER`` says, else the settings, else ask.

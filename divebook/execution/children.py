@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from divebook.bounds import Bounds
 from divebook.engine.bounds import left_of
-from divebook.engine.operations import CHILD_WORKFLOW, Place
+from divebook.engine.operations import CHILD_WORKFLOW, Place, operation_name
 from divebook.engine.retries import names_of
 from divebook.engine.state import COMPLETED, PENDING, RUNNING, ExecutionState, OperationRecord
-from divebook.errors import ExecutionError
+from divebook.errors import ExecutionError, ExecutionNotFoundError
 from divebook.execution.clock import Chance, Ids
 from divebook.execution.once import Once, Wanted
 from divebook.execution.waits import Waits
+from divebook.store.base import EventStore
 
 
 class Child(NamedTuple):
@@ -41,15 +42,27 @@ class DriveChild(Protocol):
         """Do so; `again`: also where it has failed or was cancelled."""
 
 
-def running_children(state: ExecutionState) -> list[str]:
-    """Return the ids of the executions whose end an execution waits for, or waited for when it ended."""
+def running_children(state: ExecutionState) -> dict[str, OperationRecord]:
+    """Return the executions whose end an execution waits for, or waited for when it ended, by id."""
     opened = [path.open for path in state.paths.values() if path.open is not None]
     records = [record for found in opened for record in found.operations.values()]
-    return [
-        record.signal
+    return {
+        record.signal: record
         for record in records
         if record.operation_type == CHILD_WORKFLOW and record.status == RUNNING and record.signal is not None
-    ]
+    }
+
+
+def workflows_to_begin(state: ExecutionState, store: EventStore) -> Iterator[str]:
+    """Give the names of the workflows that an execution has asked for and whose executions have not begun."""
+    for child, record in running_children(state).items():
+        try:
+            store.record(child)
+        except ExecutionNotFoundError:
+            (event,) = store.read(state.execution_id, record.started_sequence - 1, 1)
+            name = operation_name(CHILD_WORKFLOW, getattr(event.data, "parameters", None))
+            if name is not None:
+                yield name
 
 
 class Children:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from concurrent.futures import wait
 from contextlib import suppress
 from dataclasses import replace
@@ -22,14 +22,17 @@ from divebook.engine.instructions import Fact
 from divebook.engine.lifecycle import FINAL, WAY_ON
 from divebook.engine.state import WAITING, ExecutionState
 from divebook.errors import (
+    DefinitionError,
     DivebookError,
     ExecutionError,
     ExecutionNotFoundError,
     LeaseHeldError,
+    NotFoundError,
+    SetupError,
 )
 from divebook.events import catalog
 from divebook.execution.answering import Answering
-from divebook.execution.children import running_children
+from divebook.execution.children import running_children, workflows_to_begin
 from divebook.execution.clock import MICROSECONDS, Chance, Clock, Ids
 from divebook.execution.driver import Driver, Means
 from divebook.execution.engine_thread import ENGINE, STOP_SECONDS
@@ -64,7 +67,7 @@ class Control:
     services
         What their runners need.
     check
-        Raises unless all that these steps of a workflow name is there.
+        Raises unless all that these steps of a workflow name is there, and other workflows that are still to begin.
     code_of
         Returns the digests of the functions that a workflow may call now.
     """
@@ -73,7 +76,7 @@ class Control:
         self,
         store: EventStore,
         services: Callable[[Control], Services],
-        check: Callable[[Workflow, Container[str]], None],
+        check: Callable[[Workflow, Container[str], Iterable[str]], None],
         code_of: Callable[[Workflow], dict[str, str]],
         *,
         clock: Clock,
@@ -151,14 +154,21 @@ class Control:
     def resume(self, execution_id: str, bounds: Bounds | None = None, recovery: int | None = None) -> Driver:
         """Take an execution up again where its log ends; see `Environment.resume`."""
         driver = self._register.find(execution_id)
+        if driver.is_live and driver.state.is_over and not ENGINE.is_current():
+            wait((driver.driving(),))  # its end is being written
         if driver.is_live:
             raise ExecutionError(f"execution {driver.id} is running in this process already; wait for it or cancel it")
         _refuse_final(driver)
-        self._check(driver.workflow, steps_ahead(driver.workflow, driver.state))
+        self._require_means(driver)
         with HANDS.taking(self.store, driver.id) as lease:
             _refuse_final(driver.refresh(), "meanwhile ")
             self._begin(driver, lease, None if bounds is None else bounds.to_dict(), recovery)
         return driver
+
+    def _require_means(self, driver: Driver) -> None:
+        """Raise unless all that an execution needs to go on is there."""
+        ahead = steps_ahead(driver.workflow, driver.state)
+        self._check(driver.workflow, ahead, workflows_to_begin(driver.state, self.store))
 
     def go_on(self, driver: Driver, *, again: bool = False) -> Driver:
         """Let an execution that rests do what there is to do; whoever drives it now may be another process.
@@ -168,7 +178,7 @@ class Control:
         if self._delivered(driver):
             return driver
         with suppress(LeaseHeldError):
-            self._check(driver.workflow, steps_ahead(driver.workflow, driver.state))
+            self._require_means(driver)
             with HANDS.taking(self.store, driver.id) as lease:
                 if self._can_go_on(driver.refresh(), again=again):
                     self._begin(driver, lease)
@@ -245,7 +255,8 @@ class Control:
     async def drive_child(self, child: str, opening: Opening, *, again: bool) -> ExecutionState:
         """Begin an execution that another one asks for, or take it up; return its state once it has ended, or rests.
 
-        With `again` one that failed or was cancelled is taken up as well. Call it on the engine's loop.
+        With `again` one that failed or was cancelled is taken up as well. One that cannot go on in this process rests,
+        and with it whoever waits for its end. Call it on the engine's loop.
         """
         try:
             driver = self._register.find(child)
@@ -254,7 +265,12 @@ class Control:
             driver = self.create(workflow, started, durability, child)
             driver.begin(self._means)
         if not driver.is_live:
-            await until_written(lambda: self.go_on(driver, again=again))
+            try:
+                await until_written(lambda: self.go_on(driver, again=again))
+            except (DefinitionError, NotFoundError, SetupError) as error:
+                if driver.state.is_over:
+                    raise
+                _log.warning("execution %s rests until another process takes it up: %s", child, error)
         if driver.is_live:
             await asyncio.shield(asyncio.wrap_future(driver.driving()))
         return driver.refresh().state

@@ -20,6 +20,9 @@ _log = logging.getLogger(__name__)
 class Hands:
     """What this process really does with the leases in its name.
 
+    A lease in the store names the process that holds it, by its start, and not the thread: which executions the engine
+    drives, and which thread is about to hand one to it, is known here alone. A thread that has ended takes nothing.
+
     A lease of this process that nothing here drives was left by a Ctrl-C or a loop that died: `take` has it at once,
     where everybody else waits until it expires (test_a_lease_that_this_process_left_undriven_is_taken_at_once).
     """

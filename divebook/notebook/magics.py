@@ -312,23 +312,25 @@ class DiveMagics(Magics):
 
         ID             take this one up; the beginning of its id is enough
         --all          take all of them up, as far as what is defined allows it
+        --page N       which page of a long list
         --store PATH   where their logs are
 
         The variable DIVEBOOK_RECOVER, or Recover in the Config of a definition, says what happens by itself:
         ask (a line at %load_ext), auto (they are taken up), off (nothing).
         """
-        from divebook.notebook.recovery import listing, refused_lines, resumed_lines
+        from divebook.notebook.recovery import lines_after_recovering, listing
 
-        store = arguments.options.get("store")
+        store, page = arguments.options.get("store"), arguments.options.get("page", "1")
+        if not (page.isdecimal() and int(page)):
+            raise UsageError(f"--page needs a number from 1 on, not {page!r}")
         if not (arguments.words or arguments.has("all")):
-            tell(listing(self._session.interrupted(store=store)))
+            tell(listing(self._session.interrupted(store=store), int(page)))
             return
         if arguments.words and arguments.has("all"):
             raise UsageError("%dive recover takes an execution id or --all, not both")
         chosen = None if arguments.has("all") else arguments.only_word("execution id")
         recovered = self._session.recover(chosen, store=store)
-        lines = [*resumed_lines(recovered), *refused_lines(recovered)]
-        tell("\n".join(lines or ["nothing to recover"]))
+        tell("\n".join(lines_after_recovering(recovered)))
 
     def runs(self, arguments: Arguments) -> Result:
         """List executions, newest first, as a DataFrame.
@@ -442,7 +444,9 @@ COMMANDS: dict[str, Command] = {
     "show": Command("show ID", DiveMagics.show, {}, _STORE, most_words=1),
     "open": Command("open [FILE] [ID]", DiveMagics.open, most_words=2),
     "resume": Command("resume ID [--background]", DiveMagics.resume, _FLAGS, _SPARING, most_words=1),
-    "recover": Command("recover [ID] [--all]", DiveMagics.recover, {"--all": "all"}, _STORE, most_words=1),
+    "recover": Command(
+        "recover [ID] [--all]", DiveMagics.recover, {"--all": "all"}, {**_STORE, "--page": "page"}, most_words=1
+    ),
     "inbox": Command("inbox", DiveMagics.inbox, {}, _STORE),
     "answer": Command(
         "answer QUESTION ANSWER [--background]", DiveMagics.answer, _FLAGS, _ANSWERING, most_words=2, data_word=1

@@ -58,8 +58,9 @@ def _lines_on_load() -> list[str]:
     from divebook.notebook.session import current_session
 
     recovered = current_session().recover_by_itself()
-    waiting = len(recovered.refused) + recovered.left
-    return [*_taken_up(recovered), *([_interrupted(waiting)] if waiting else [])]
+    lines = _taken_up(recovered)
+    is_told = len(recovered.resumed) > MOST_LINES
+    return lines if is_told or not recovered.waiting else [*lines, _interrupted(recovered.waiting)]
 
 
 def _interrupted(count: int) -> str:
@@ -76,10 +77,26 @@ def lines_after_defining(session: Session) -> list[str]:
 
 
 def _taken_up(recovered: Recovered) -> list[str]:
-    """Return a line for each execution that goes on by itself, or one for all where they are many."""
+    """Return a line for each execution that goes on by itself, or needs a person; one for all where they are many."""
     count = len(recovered.resumed)
-    lines = [f"resumed {count} executions: %dive runs"] if count > MOST_LINES else resumed_lines(recovered)
-    return [*lines, *(str(error) for _, error in recovered.refused if type(error) is NeedsPersonError)][:MOST_LISTED]
+    needy = [str(error) for _, error in recovered.refused if type(error) is NeedsPersonError]
+    if count <= MOST_LINES:
+        many = f"{len(needy)} interrupted executions need a person: %dive recover"
+        return [*resumed_lines(recovered), *(needy if len(needy) <= MOST_LINES else [many])]
+    person = f", {len(needy)} of them need a person" if needy else ""
+    left = f"; {recovered.waiting:,} are left{person}: %dive recover" if recovered.waiting else ""
+    return [f"resumed {count} executions: %dive runs{left}"]
+
+
+def lines_after_recovering(recovered: Recovered) -> list[str]:
+    """Return what came of taking up what somebody asked for: the first of each kind, and how many more there are."""
+    kinds = ("resumed", resumed_lines(recovered)), ("stay as they are", refused_lines(recovered))
+    return [line for kind, lines in kinds for line in _first(lines, kind)] or ["nothing to recover"]
+
+
+def _first(lines: list[str], kind: str) -> list[str]:
+    more = [f"and {len(lines) - MOST_LISTED:,} more {kind}"] if len(lines) > MOST_LISTED else []
+    return [*lines[:MOST_LISTED], *more]
 
 
 def resumed_lines(recovered: Recovered) -> list[str]:
@@ -96,16 +113,17 @@ def refused_lines(recovered: Recovered) -> list[str]:
     return [f"{record.execution_id} stays as it is: {one_line(str(error), 400)}" for record, error in recovered.refused]
 
 
-def listing(records: Sequence[ExecutionRecord]) -> str:
-    """Return the interrupted executions as text, the newest ones where they are many, and how to go on."""
+def listing(records: Sequence[ExecutionRecord], page: int = 1) -> str:
+    """Return a page of the interrupted executions as text, the newest ones first, and how to go on."""
     from divebook.text.shown import one_line
     from divebook.text.times import local_time
 
     lines = [
         f"  {found.execution_id}  {one_line(found.workflow_name, 40)}  {found.status}  {local_time(found.started_at)}"
-        for found in records[:MOST_LISTED]
+        for found in records[(page - 1) * MOST_LISTED : page * MOST_LISTED]
     ]
     if not lines:
-        return "nothing to recover"
-    more = [f"  and {len(records) - MOST_LISTED:,} older ones"] if len(records) > MOST_LISTED else []
+        return f"there is no page {page}" if records else "nothing to recover"
+    pages = -(-len(records) // MOST_LISTED)
+    more = [f"  page {page} of {pages}, {len(records):,} executions: %dive recover --page N"] if pages > 1 else []
     return "\n".join(["interrupted", *lines, *more, "to go on: %dive recover ID, or %dive recover --all"])

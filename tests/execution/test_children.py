@@ -3,6 +3,8 @@
 import pytest
 
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow
+from divebook.errors import NotFoundError
+from divebook.store.owner import Owner
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS, step, workflow
 from tests.execution.test_resuming import cut
 from tests.execution.worlds import Calls, Gate, environment, event_types
@@ -201,3 +203,44 @@ def test_a_process_that_finds_no_parent_definition_leaves_it_recoverable(parent_
     WORKFLOW_FUNCTIONS.clear()
     assert other.answer(question.interrupt_id, "ann").wait(20).status == "completed"
     assert [record.execution_id for record in other.recoverable()] == [parent.id]
+
+
+def interrupted_family(parent_of_asks, keeps_child):
+    """Return a store in which a parent, or a parent and its child, were left by a process that died, and their ids."""
+    world = family(Calls())
+    parent = world.start(parent_of_asks).wait(20)
+    (child,) = children_of(world, parent)
+    store = cut(world.store, parent, event_types(parent).index("operation_started") + 1)
+    store.acquire(parent.id, Owner.current(), now=0)
+    if keeps_child:
+        begun = event_types(child).index("step_started")
+        store.append(child.id, world.store.read(child.id)[: begun + 1], 0)
+    return store, parent.id, child.id
+
+
+def rested(world, execution_id):
+    found = world.execution(execution_id)
+    return found.wait(20) if found.is_live else found
+
+
+def test_a_parent_whose_child_cannot_begin_here_is_left_to_another_process(parent_of_asks):
+    store, parent, _ = interrupted_family(parent_of_asks, keeps_child=False)
+    other = Environment(store=store)
+    with pytest.raises(NotFoundError, match="workflow not found: asks"):
+        other.resume(parent)
+    assert [record.execution_id for record in other.recoverable()] == [parent]
+    assert family(Calls(), store=store).resume(parent).wait(20).status == "waiting"
+
+
+def test_a_parent_rests_while_its_child_can_go_on_in_another_process_only(parent_of_asks, caplog):
+    store, parent, child = interrupted_family(parent_of_asks, keeps_child=True)
+    other = Environment(store=store)
+    assert other.resume(parent).wait(20).status == "waiting"
+    assert f"execution {child} rests until another process takes it up" in caplog.text
+    assert [record.execution_id for record in other.recoverable()] == [child]
+    world = family(Calls(), store=store)
+    assert world.resume(child).wait(20).status == "waiting"
+    answer_next(world, "ann")
+    assert rested(world, parent).status == "waiting"
+    answer_next(world, "bob")
+    assert rested(world, parent).outputs == {"result": ["ann", "bob"]}

@@ -8,6 +8,7 @@ from divebook import Each, Step, Workflow
 from divebook.errors import ExecutionCancelledError, ExecutionError, ExecutionFailedError, StoreError
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
+from divebook.workflow.functions import step, workflow
 from tests.execution.worlds import Calls, Failing, Gate, environment, event_types, run
 
 
@@ -208,6 +209,36 @@ def test_what_would_end_the_engine_is_an_ordinary_failure(error, is_async):
     execution = run(Workflow("w", [Step("a", action="bad")]), actions=[Action("bad", bad_async if is_async else bad)])
     assert (execution.status, event_types(execution)[-1]) == ("failed", "execution_failed")
     assert run(Workflow("after", [Step("a", script="1")])).status == "completed"
+
+
+@step
+async def raises_bare():
+    raise BaseException("boom")  # noqa: TRY002 - what no library should raise
+
+
+@workflow("bare_in_step")
+async def bare_in_step(ctx):
+    await raises_bare()
+
+
+@workflow("bare_in_workflow")
+async def bare_in_workflow(ctx):
+    raise BaseException("boom")  # noqa: TRY002 - what no library should raise
+
+
+@pytest.mark.parametrize("raising", [bare_in_step, bare_in_workflow, "action", "items"])
+def test_a_bare_base_exception_fails_its_run_and_no_other(raising):
+    def act():
+        raise BaseException("boom")  # noqa: TRY002 - what no library should raise
+
+    world = environment(actions=[Action("act", act)])
+    each = Each([1, 2], parallel=2) if raising == "items" else None
+    bare = Workflow("w", [Step("a", action="act", each=each)]) if isinstance(raising, str) else raising
+    execution = world.start(bare).wait(30)
+    assert (execution.status, event_types(execution)[-1]) == ("failed", "execution_failed")
+    assert "BaseException(boom), which would end the engine" in execution.error
+    assert world.start(Workflow("after", [Step("a", script="1")])).wait(30).status == "completed"
+    assert world.store.leases() == []
 
 
 def test_an_error_whose_text_cannot_be_stored_is_told_all_the_same():

@@ -9,8 +9,9 @@ from divebook.events import catalog
 from divebook.events.event import Event
 from divebook.execution.clock import MICROSECONDS, Ids, SystemChance, SystemClock
 from divebook.execution.recovery import PAUSES, next_attempt
-from divebook.notebook.recovery import MOST_LISTED, listing
+from divebook.notebook.recovery import MOST_LISTED, _taken_up, listing
 from divebook.steps.actions import Action
+from divebook.store import MemoryStore
 from tests.execution.worlds import environment
 
 WORK = Workflow("w", [Step("a", action="work", store="n")])
@@ -97,5 +98,34 @@ def test_a_long_list_of_interrupted_executions_ends_with_how_many_more_there_are
     for number in range(MOST_LISTED + 7):
         killed(world.store, name=f"exec_{number}")
     lines = listing(world.recoverable()).splitlines()
-    assert lines[-2:] == ["  and 7 older ones", "to go on: %dive recover ID, or %dive recover --all"]
+    assert lines[-2:] == [
+        "  page 1 of 2, 57 executions: %dive recover --page N",
+        "to go on: %dive recover ID, or %dive recover --all",
+    ]
     assert len(lines) == MOST_LISTED + 3
+    assert len(listing(world.recoverable(), 2).splitlines()) == 7 + 3
+    assert listing(world.recoverable(), 3) == "there is no page 3"
+
+
+class Counting(MemoryStore):
+    """Counts what is read of logs."""
+
+    reads = 0
+
+    def _read(self, *given):
+        self.reads += 1
+        return super()._read(*given)
+
+
+def test_thousands_of_interrupted_executions_take_a_page_of_work_and_a_line():
+    world = environment(store=Counting(), actions=[work()], clock=Watch())
+    for number in range(5000):
+        killed(world.store, name=f"exec_{number}")
+    records = world.recoverable()
+    world.store.reads = 0
+    recovered = take_up_by_itself(world, records)
+    assert world.store.reads < 20 * MOST_AT_ONCE
+    assert (len(recovered.resumed), recovered.waiting) == (MOST_AT_ONCE, 5000 - MOST_AT_ONCE)
+    assert _taken_up(recovered) == ["resumed 50 executions: %dive runs; 4,950 are left: %dive recover"]
+    assert {execution.wait(20).status for execution in recovered.resumed} == {"completed"}
+    assert len(world.recoverable()) == 5000 - MOST_AT_ONCE

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from IPython.core.error import UsageError
 
 from divebook.config import recovery as settings
 from divebook.errors import ExecutionError, NotFoundError
@@ -109,6 +110,15 @@ def test_the_magic_lists_and_takes_up(usual, cell):
     assert cell(f"%dive recover {execution_id[:-3]}")[1].startswith(f"resumed {execution_id} of hello")
     assert current_session().run_of(execution_id).wait(20).status == "completed"
     assert cell("%dive recover --all")[1] == "nothing to recover\n"
+
+
+def test_the_magic_shows_a_page_at_a_time(usual, cell):
+    for _ in range(3):
+        leave(usual)
+    assert "page" not in cell("%dive recover --page 1")[1]
+    assert cell("%dive recover --page 2")[1] == "there is no page 2\n"
+    with pytest.raises(UsageError, match="--page needs a number from 1 on, not '0'"):
+        cell("%dive recover --page 0")
 
 
 def test_the_magic_says_what_an_execution_lacks(usual, cell):

@@ -1,0 +1,175 @@
+"""The executions of an environment: found, listed, taken up, answered, ended, moved."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from divebook.bounds import Bounds
+from divebook.execution.clock import Chance, Clock, Ids
+from divebook.execution.control import Control
+from divebook.execution.driver import Driver
+from divebook.execution.execution import Execution
+from divebook.execution.moving import move_out
+from divebook.execution.recovery import next_attempt
+from divebook.questions import Question
+from divebook.starting import as_bounds
+from divebook.store import EventStore, ExecutionRecord, jsonl
+
+_log = logging.getLogger(__name__)
+
+
+class Executions:
+    """What can be done with executions that exist; `divebook.Environment` starts new ones."""
+
+    store: EventStore
+    _control: Control
+    _clock: Clock
+    _chance: Chance
+
+    def _handle(self, driver: Driver) -> Execution:
+        return Execution(self._control, driver)
+
+    def resume(self, execution_id: str, bounds: Bounds | Mapping[str, Any] | None = None) -> Execution:
+        """Take an execution up again where its log ends.
+
+        What completed is not run again. A failed or cancelled execution goes on at the step it stopped in. The
+        definition is the one it was started with; `bounds` replace those it had.
+
+        Raises
+        ------
+        ExecutionNotFoundError
+            The store has no such execution.
+        ExecutionError
+            It has completed, or this process is running it now.
+        LeaseHeldError
+            Another process is running it.
+        """
+        return self._handle(self._control.resume(execution_id, None if bounds is None else as_bounds(bounds)))
+
+    def answer(
+        self, interrupt_id: str, response: Any, execution_id: str | None = None, by: str | None = None
+    ) -> Execution:
+        """Answer a question; its execution goes on at once, here or in the process that drives it.
+
+        Parameters
+        ----------
+        interrupt_id
+            Which question: its id, as `Execution.interrupts` names it, or ``ask_...@exec_...`` with the execution,
+            which is needed where several executions ask a question of that id.
+        response
+            What fits the kind of question: a text, or a value that fits its schema (clarification); True or False
+            (confirmation); ``"approve"``, ``"reject"`` or ``"modify"`` (agent_review); a number, ``"raise"`` or
+            ``"stop"`` (resource_exhausted); ``"retry"``, ``"fail"`` or ``{"choice": "done", "result": ...}`` (unknown
+            outcome). In full form: ``{"text": ..., "approved": ..., "decision": ..., "data": ...}``.
+        execution_id
+            Spares the search through the executions that wait.
+        by
+            Who answers; by default the user of this process.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such question.
+        InterruptError
+            It has an answer already (the error shows it), has expired, or this answer does not fit: it stays open then.
+        KeptError
+            The answer is kept, and the execution cannot go on in this process.
+        """
+        return self._handle(self._control.answering.answer(interrupt_id, response, execution_id, by))
+
+    def signal(self, execution_id: str, name: str, payload: Any = None, by: str | None = None) -> Execution:
+        """Send a signal to an execution; it is kept until a step takes it.
+
+        Steps take signals with ``Type: wait`` and ``Signal: name``, or with ``ctx.wait_signal``.
+
+        Parameters
+        ----------
+        payload
+            Plain data.
+        by
+            Who sends it; by default the user of this process.
+
+        Raises
+        ------
+        ExecutionError
+            The execution has ended.
+        """
+        return self._handle(self._control.answering.signal(execution_id, name, payload, by))
+
+    def question(self, interrupt_id: str, execution_id: str | None = None) -> Question:
+        """Return a question, answered or not, of an execution that has not ended; raises `NotFoundError`."""
+        return self._control.answering.question(interrupt_id, execution_id)
+
+    def interrupts(self) -> list[tuple[str, Question]]:
+        """Return every question that waits for an answer, with the id of its execution, newest execution first."""
+        return self._control.answering.questions()
+
+    def execution(self, execution_id: str) -> Execution:
+        """Return an execution, live or past; the beginning of an id is enough where it is unique."""
+        return self._handle(self._control.find(execution_id))
+
+    def export_log(
+        self, execution_id: str, file: str | os.PathLike[str], *, overwrite: bool = False, move: bool = False
+    ) -> int:
+        """Write an execution to a file of JSON lines; return how many events it has.
+
+        With `move` it ends here, as moved, and goes on where the file is imported.
+        """
+        path, whole_id = Path(file), self.store.resolve(execution_id)
+        if not move:
+            return jsonl.export(self.store, whole_id, path, overwrite=overwrite)
+        return move_out(self.store, whole_id, path, self._clock, Ids(self._clock, self._chance), overwrite=overwrite)
+
+    def import_log(self, file: str | os.PathLike[str], *, rename: bool = False, as_fork: bool = False) -> Execution:
+        """Take in the execution of such a file; see `divebook.store.jsonl.import_`.
+
+        One that had not ended is a picture, which cannot go on, unless it moved here or becomes one of its own.
+        """
+        log = jsonl.read(Path(file))
+        execution_id = jsonl.import_(log, self.store, rename=rename, as_fork=as_fork)
+        for caveat in jsonl.caveats(log, as_fork=as_fork):
+            _log.warning("execution %s from %s: %s", execution_id, file, caveat)
+        return self.execution(execution_id)
+
+    def cancel(self, execution_id: str) -> Execution:
+        """Cancel an execution: one of this process is stopped, any other is marked as cancelled.
+
+        A process that drives it finds with its next step that it may no longer write, and stops there.
+        """
+        return self._handle(self._control.cancel(execution_id))
+
+    def recover(self, execution_id: str) -> Execution:
+        """Take an interrupted execution up without anybody asking for it; see `divebook.execution.recovery`.
+
+        Raises
+        ------
+        NeedsPersonError
+            It has been taken up so several times, and was interrupted each time before it got on.
+        """
+        attempt = next_attempt(self.store, execution_id, self._clock.now())
+        return self._handle(self._control.resume(execution_id, recovery=attempt))
+
+    def recoverable(self) -> list[ExecutionRecord]:
+        """Return the executions that have something to do and that no living process drives, newest first.
+
+        One that waits has something to do once its time has come, or there is a message for it.
+        """
+        return self._control.recoverable()
+
+    def executions(
+        self,
+        status: str | None = None,
+        workflow: str | None = None,
+        limit: int = 0,
+        offset: int = 0,
+        **filters: Any,
+    ) -> list[ExecutionRecord]:
+        """Return what the store knows of executions, newest first; `limit` 0 returns all.
+
+        The `filters` are those of `EventStore.records`: ``tag``, ``origin``, ``parent``, ``notebook``, ``cell``.
+        """
+        return self.store.records(status=status, workflow=workflow, limit=limit, offset=offset, **filters)
