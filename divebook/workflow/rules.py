@@ -7,19 +7,8 @@ from collections.abc import Collection, Iterator, Sequence
 
 from divebook.dialects import Manner
 from divebook.errors import Place, Problem, Severity, nearest
-from divebook.workflow.step import ON_ITEM_ERROR, STAGE, STEP_TYPES, Each, Step
+from divebook.workflow.step import NEEDED, ON_ITEM_ERROR, STAGE, STEP_TYPES, USED, Each, Step
 
-USED = {
-    "prompt": {"agent": "Agent", "prompt": "Prompt", "content": "Content"},
-    "action": {"action": "Action", "parameters": "Parameters"},
-    "script": {"script": "Script"},
-    "wait": {"seconds": "Seconds", "signal": "Signal"},
-    "interrupt": {"ask": "Ask"},
-    "workflow": {"workflow": "Workflow", "inputs": "Inputs"},
-    "function": {"script": "Script"},
-    "stage": {"script": "Script", "parameters": "Parameters"},
-}
-"""The settings that each type of step uses, beside those that every step has."""
 SETTINGS = {field: key for used in USED.values() for field, key in used.items()}
 UNLIMITED = {
     "wait": "write Seconds",
@@ -59,20 +48,12 @@ def _type(step: Step) -> Iterator[Problem]:
 
 
 def _missing(step: Step) -> Iterator[Problem]:
-    if step.type == "prompt" and not (step.prompt or step.content):
-        yield Problem(f'no prompt specified for prompt step "{step.name}"', key="Prompt", hint="add Prompt or Content")
-    if step.type == "action" and not step.action:
-        yield Problem(f'no action specified for action step "{step.name}"', key="Action")
-    if step.type == "script" and not step.script:
-        yield Problem(f'no script specified for script step "{step.name}"', key="Script")
-    if step.type == "wait" and step.seconds is None and step.signal is None:
-        yield Problem(f'no seconds specified for wait step "{step.name}"', key="Seconds", hint="or name a Signal")
+    fields, what, hint = NEEDED.get(step.type, ((), "", ""))
+    if fields and all(getattr(step, field) in (None, "", ()) for field in fields):
+        message = f'no {what} specified for {step.type} step "{step.name}"'
+        yield Problem(message, key=USED[step.type][fields[0]], hint=hint)
     if step.type == STAGE and "part" not in step.parameters:
         yield Problem(f'step "{step.name}" cannot be of type stage', key="Type", hint="write a Pipeline in Python")
-    if step.type == "workflow" and not step.workflow:
-        yield Problem(f'no workflow specified for workflow step "{step.name}"', key="Workflow", hint="add Workflow")
-    if step.type == "interrupt" and step.ask is None:
-        yield Problem(f'no question specified for interrupt step "{step.name}"', key="Ask", hint="add Ask")
 
 
 def _each(step: Step) -> Iterator[Problem]:

@@ -20,7 +20,27 @@ from divebook.workflow.record import Record, json_value, many, one, require_text
 STAGE = "stage"
 """Type of the steps that a pipeline becomes; only `divebook.Pipeline` makes them."""
 WORKFLOW = "workflow"
-STEP_TYPES = ("prompt", "action", "script", "wait", "interrupt", WORKFLOW, "function", STAGE)
+USED: dict[str, dict[str, str]] = {
+    "prompt": {"agent": "Agent", "prompt": "Prompt", "content": "Content"},
+    "action": {"action": "Action", "parameters": "Parameters"},
+    "script": {"script": "Script"},
+    "wait": {"seconds": "Seconds", "signal": "Signal"},
+    "interrupt": {"ask": "Ask"},
+    WORKFLOW: {"workflow": "Workflow", "inputs": "Inputs"},
+    "function": {"script": "Script"},
+    STAGE: {"script": "Script", "parameters": "Parameters"},
+}
+"""The settings, and their keys, that each type of step uses beside those that every step has."""
+NEEDED: dict[str, tuple[tuple[str, ...], str, str]] = {
+    "prompt": (("prompt", "content"), "prompt", "add Prompt or Content"),
+    "action": (("action",), "action", "add Action"),
+    "script": (("script",), "script", "add Script"),
+    "wait": (("seconds", "signal"), "seconds", "add Seconds, or name a Signal"),
+    "interrupt": (("ask",), "question", "add Ask"),
+    WORKFLOW: (("workflow",), "workflow", "add Workflow"),
+}
+"""By type of step: settings of which it needs one, what is missing without, and what to do then."""
+STEP_TYPES = tuple(USED)
 INFERRED_TYPES = ("action", "prompt", "script")
 """Settings that give a step its type when none is written, in the order in which they are tried."""
 
