@@ -523,7 +523,6 @@ DEFINITIONS = Table(
             "schedules",
             "When to start workflows.",
             Many(lambda: SCHEDULE),
-            ignored="let cron or systemd start it",
         ),
         Key(
             "MCPServers",

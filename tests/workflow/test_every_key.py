@@ -24,7 +24,7 @@ COPYING = {"record", "table", "fingerprint", "writer", "makers", "reader", "merg
 FOR_PEOPLE = {"Description", "Version", "Format"}
 """Keys whose only effect is that people and pages read them."""
 
-INSIDE_REFUSED = {"tool", "MCP server", "OAuth", "TokenStore", "ToolConfiguration", "ApprovalFilter", "schedule"}
+INSIDE_REFUSED = {"tool", "MCP server", "OAuth", "TokenStore", "ToolConfiguration", "ApprovalFilter"}
 READ_BY = {
     ("Config", "Recover"): ("config/recovery.py", "recover"),
     ("Config", "NotebookData"): ("notebook/bundle.py", "notebook_data"),
@@ -37,6 +37,8 @@ READ_BY = {
     ("agent", "IsSupervisor"): ("holdings.py", "is_supervisor"),
     ("output", "Type"): ("notebook/cell_completion.py", "label"),  # for people, and completed as they type
     ("workflow", "Output"): ("workflow/makers.py", 'pop("output"'),  # becomes one of the Outputs
+    ("definition", "Schedules"): ("config/schedules.py", "schedules"),
+    **{("schedule", name): ("config/schedules.py", name.lower()) for name in ("Name", "Cron", "Workflow", "Enabled")},
     ("provider", "Name"): ("workflow/settings.py", "name"),
 }
 """What only a failure, a session or another way of loading reads: the file, and the field."""
