@@ -140,8 +140,8 @@ class Chaos:
         self._lockers[process] = time.monotonic() + seconds
 
     def _fill(self) -> None:
-        if self._folder.disk == self._folder.path:
-            return  # no disk of its own: its processes have quotas
+        if not self._folder.disk.is_mount():
+            return  # no disk of its own, and that of the machine is not to be filled: its processes have quotas
         self.findings.faults["full"] += 1
         filler = self._folder.disk / "filler"
         free = shutil.disk_usage(self._folder.disk).free
