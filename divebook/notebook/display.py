@@ -294,7 +294,7 @@ def _purpose(report: Report) -> str:
 # --- HTML ----------------------------------------------------------------------------------------------------------
 
 LONGEST, LONGEST_NAME = 30, 16
-"""Characters of a word, and of a step's name, behind which they may be broken."""
+"""Characters of a word, and of a step's name, after which they may be broken."""
 _LINE = "border:0;border-bottom:1px solid rgba(128,128,128,.35)"
 _CELL = f"text-align:left;vertical-align:top;padding:3px 10px 3px 0;overflow-wrap:anywhere;min-width:7em;{_LINE}"
 _NARROW = f"text-align:left;vertical-align:top;padding:3px 10px 3px 0;white-space:nowrap;{_LINE}"

@@ -1,6 +1,6 @@
 """What credentials look like that carry a mark of their issuer: tables of `divebook.text.redaction`.
 
-Written from the forms that issuers publish. Texts may be long and hostile: behind its mark a pattern has one run of
+Written from the forms that issuers publish. Texts may be long and hostile: after its mark a pattern has one run of
 characters, taken whole and never given back, so that no text is read twice (`tests/text/test_redaction.py` has the
 hostile ones, `tests/text/test_corpus.py` counts what is missed and what is hidden without need).
 """
@@ -71,7 +71,7 @@ MARKED: tuple[tuple[str, str, int], ...] = (
 """Credentials that begin with a mark, where no letter or digit stands before it and what follows is no plain words."""
 
 SHAPED: tuple[tuple[tuple[str, ...], str, str], ...] = (
-    # one of these, in lower case, is in the text; this stands behind what is no letter or digit; or the pattern is not
+    # one of these, in lower case, is in the text, and this after no letter or digit; or the pattern is not
     # tried; what the pattern meets is hidden
     (("eyj",), r"eyJ[\w-]{8}", r"(?<![\w-])eyJ[\w-]{8,}+\.[\w-]{8,}+(?:\.[\w-]*+){1,3}"),
     (

@@ -1,4 +1,4 @@
-"""An execution's log to be stepped through: how things stood behind each event, and what each event was.
+"""An execution's log to be stepped through: how things stood after each event, and what each event was.
 
 States come from the engine's fold. Some are kept on the way (they share their structure, so that this costs little):
 from the nearest of them any position is a few hundred events away, in a log of any length. Everything that is returned
@@ -52,13 +52,13 @@ class Steppable(Protocol):
         """How many events there are."""
 
     def state_at(self, sequence: int) -> StateView:
-        """Return how the execution stood behind an event; 0 is before the first. Raises `IndexError`."""
+        """Return how the execution stood after an event; 0 is before the first. Raises `IndexError`."""
 
     def event_at(self, sequence: int) -> DetailEvent:
         """Return one event. Raises `IndexError`."""
 
     def block(self, after: int = 0, stop: int | None = None) -> EventBlock:
-        """Return the events behind `after`, up to and with `stop`."""
+        """Return the events that follow `after`, up to and with `stop`."""
 
 
 class Positions:
@@ -76,7 +76,7 @@ class Positions:
         self._events: list[Event] = []
         self._kept_every = kept_every
         self._kept = [ExecutionState(execution_id)]
-        """States behind events 0, `kept_every`, 2 `kept_every`, ... as far as anybody asked."""
+        """States after events 0, `kept_every`, 2 `kept_every`, ... as far as anybody asked."""
         self._latest = self._kept[0]
         self.extend(events)
 
@@ -94,7 +94,7 @@ class Positions:
                 raise ValueError(f"event {event.sequence} cannot follow event {self.total}: those between are missing")
 
     def state_at(self, sequence: int) -> StateView:
-        """Return how the execution stood behind an event; 0 is before the first. Raises `IndexError`."""
+        """Return how the execution stood after an event; 0 is before the first. Raises `IndexError`."""
         if not 0 <= sequence <= self.total:
             raise IndexError(f"there is no position {sequence}: the log has {self.total} events")
         return view_of(self._state(sequence))
@@ -128,7 +128,7 @@ class Positions:
         return reply_of(self, message)
 
     def block(self, after: int = 0, stop: int | None = None) -> EventBlock:
-        """Return the events behind `after`, up to and with `stop`, as columns of short texts."""
+        """Return the events that follow `after`, up to and with `stop`, as columns of short texts."""
         events, origin_us = self._events[after:stop], self._events[0].recorded_at if self._events else 0
         return block_of(events, map(summary_of, events), origin_us, after + 1)
 

@@ -269,7 +269,7 @@ class RecordedPositions:
         )
 
     def block(self, after: int = 0, stop: int | None = None) -> EventBlock:
-        """Return events behind `after`; those that are not here by a word that says so."""
+        """Return the events that follow `after`; those that are not here by a word that says so."""
         block = self._recording["events"]
         stop = self.total if stop is None else min(stop, self.total)
         missing = max(0, min(stop, self.first - 1) - after)
@@ -294,7 +294,7 @@ class RecordedPositions:
         return row
 
     def state_at(self, sequence: int) -> StateView:
-        """Return the state behind an event. Raises `IndexError`."""
+        """Return the state after an event. Raises `IndexError`."""
         count = self._row(sequence, -1) + 1
         return _view(sequence, _applied(self._base, self._changes[:count]))
 

@@ -52,7 +52,7 @@ class Source:
     questions: Callable[[], Sequence[QuestionView]]
     graph: Graph
     read: Callable[[int, int], list[Event]]
-    """Events behind a sequence number, at most so many."""
+    """Events after a sequence number, at most so many."""
     subscribe: Callable[[Callable[[Sequence[Event]], None]], Callable[[], None]]
     subscribe_text: Callable[[TextListener], Callable[[], None]]
 

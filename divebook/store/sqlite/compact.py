@@ -19,7 +19,7 @@ _SHIFTS = tuple(range(120, -1, -10))
 
 
 def pack_id(event_id: str) -> bytes | str:
-    """Return the 16 bytes behind ``event_`` and 26 characters; any other text as it is."""
+    """Return the 16 bytes that stand for ``event_`` and 26 characters; any other text as it is."""
     if len(event_id) != _LENGTH or not event_id.startswith(_PREFIX):
         return event_id
     try:
@@ -69,7 +69,7 @@ class EventTypes:
         return number
 
     def name(self, number: int, connection: sqlite3.Connection) -> str:
-        """Return the name behind a number, looking again if it is new."""
+        """Return the name that a number stands for, looking again if it is new."""
         found = self.names.get(number)
         if found is None:
             self.load(connection)
