@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 from divebook.text.secret_forms import MARKED, SHAPED
 from divebook.text.secret_names import is_password, looks_secret
-from divebook.text.secret_values import HIDDEN, assigned, is_plain, is_telling
+from divebook.text.secret_values import HIDDEN, assigned, is_plain, is_telling, named_at
 
 LEAST_SECRET = 8
 """Characters below which a value is hidden only where it stands under its name: it would occur by chance."""
@@ -85,6 +85,23 @@ class Redactor:
         if self._pattern is not None:
             text = self._pattern.sub(HIDDEN, text)
         return _remembered(text) if len(text) <= MAX_REMEMBERED else _without_forms(text)
+
+    def settled(self, text: str) -> int:
+        """Return how much of a text that still grows may be shown: its end may be half of a secret.
+
+        Held back are its last word, the beginning of any secret that is known, and a line from a secret's name on.
+        """
+        end = len(text) if not text or text[-1].isspace() else len(text) - len(text.rsplit(None, 1)[-1])
+        named = named_at(text, text.rfind("\n") + 1)
+        end = end if named is None else min(end, named)
+        for secret in self._known:
+            first = secret[:1]
+            place = text.find(first, max(0, len(text) - len(secret)))
+            while 0 <= place < end:
+                if secret.startswith(text[place:]):
+                    end = place
+                place = text.find(first, place + 1)
+        return end
 
     def under(self, name: str, value: Any) -> Any:
         """Return plain data that stands under a name, without the secrets in it."""

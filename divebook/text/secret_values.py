@@ -122,6 +122,14 @@ def assigned(text: str) -> str:
     return "".join([*parts, text[done:]]) if parts else text
 
 
+def named_at(text: str, start: int) -> int | None:
+    """Return where behind `start` the name of a secret stands with what joins it to a value, or None."""
+    matches = _NAMED.finditer(text, start)
+    return next(
+        (match.start() for match in matches if looks_secret(match[2 * ((match.lastindex or 2) // 2) - 1])), None
+    )
+
+
 def _found(text: str, match: re.Match[str], kind: int) -> _Found:
     name, joint = match[2 * kind - 1], match[2 * kind]
     before = text[

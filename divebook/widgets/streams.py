@@ -1,4 +1,7 @@
-"""Texts that models are writing now: pieces come from the engine's thread, frames take them on to the browser."""
+"""Texts that models are writing now: pieces come from the engine's thread, frames take them on to the browser.
+
+A secret may come in two pieces: the end of a text is held back while it may be the beginning of one.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from dataclasses import dataclass
 
 from divebook.execution.streaming import TextDelta
 from divebook.history.spans import Spans
+from divebook.text.redaction import Redactor, shared
 from divebook.widgets.protocol import Streamed
 from divebook.widgets.source import encodable
 
@@ -19,19 +23,50 @@ WAITING_PIECES = 10_000
 
 @dataclass(slots=True)
 class _Text:
+    """The end of a text; places count characters of what is shown of it, without secrets."""
+
     length: int = 0
-    tail: str = ""
+    """Of all that came, secrets and all."""
+    raw: str = ""
+    base: int = 0
+    """Where `clean` begins."""
+    clean: str = ""
     sent: int = 0
+    is_told: bool = True
+
+    @property
+    def end(self) -> int:
+        return self.base + len(self.clean)
 
     def add(self, at: int, piece: str) -> None:
-        kept = self.tail if at == self.length else ""
+        if at != self.length:
+            self.base = self.sent = max(at, self.end)
+            self.raw = self.clean = ""
         self.length = at + len(piece)
-        self.tail = (kept + piece)[-KEPT:]
+        self.raw += piece
+
+    def settle(self, redactor: Redactor) -> None:
+        """Take over what may be shown by now; what was shown and turns out to be part of a secret is taken back."""
+        clean = redactor.text(self.raw[: redactor.settled(self.raw)])
+        if not clean.startswith(self.clean):
+            self.base = self.sent = 0  # at 0 a page begins anew
+        self.is_told &= clean == self.clean
+        self.clean = clean
+        if len(self.raw) > 2 * KEPT:
+            self._forget_beginning(redactor)
+
+    def _forget_beginning(self, redactor: Redactor) -> None:
+        """Forget all but the end, at a line where no secret is cut in two."""
+        place = self.raw.rfind("\n", 0, len(self.raw) - KEPT) + 1
+        beginning, rest = redactor.text(self.raw[:place]), redactor.text(self.raw[place:])
+        if beginning + rest == redactor.text(self.raw):
+            self.raw, self.clean = self.raw[place:], self.clean[len(beginning) :]
+            self.base += len(beginning)
 
     def since(self, place: int, limit: int) -> tuple[int, str]:
         """Return the text after `place`, and where it begins."""
-        wanted = min(self.length - place, len(self.tail), limit)
-        return self.length - wanted, self.tail[len(self.tail) - wanted :]
+        wanted = min(self.end - place, len(self.clean), limit)
+        return self.end - wanted, self.clean[len(self.clean) - wanted :]
 
 
 class Streams:
@@ -53,19 +88,23 @@ class Streams:
 
     def pieces(self) -> list[Streamed]:
         """Return what came since the last call; the texts of calls that have ended are forgotten."""
+        grown: set[str] = set()
         for _ in range(len(self._inbox)):
             delta = self._inbox.popleft()
             if delta.at == 0 or delta.operation_id not in self._texts:
                 self._texts[delta.operation_id] = _Text()
             self._texts[delta.operation_id].add(delta.at, encodable(delta.text))
+            grown.add(delta.operation_id)
+        for operation_id in grown:
+            self._texts[operation_id].settle(shared())
         told, left = [], PER_FRAME
         for operation_id, text in list(self._texts.items()):
             span = self._builder.running_operation(operation_id)
             if span is None:
                 self._forget_if_over(operation_id)
-            elif text.length > text.sent and left:
+            elif not text.is_told and left:
                 at, piece = text.since(text.sent, left)
-                text.sent, left = text.length, left - len(piece)
+                text.sent, text.is_told, left = text.end, True, left - len(piece)
                 told.append(Streamed(id=span.index, at=at, text=piece))
         return told
 
@@ -74,7 +113,7 @@ class Streams:
         told = []
         for operation_id, text in self._texts.items():
             span = self._builder.running_operation(operation_id)
-            if span is not None and text.sent == text.length:
+            if span is not None and text.is_told:
                 at, tail = text.since(0, KEPT)
                 told.append(Streamed(id=span.index, at=at, text=tail))
         return told

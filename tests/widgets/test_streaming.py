@@ -6,7 +6,11 @@ import anyio.to_thread
 import pytest
 
 from divebook import Agent, ScriptedModel, Step, Workflow
+from divebook.execution.streaming import TextDelta
+from divebook.history.spans import Span
+from divebook.text.redaction import Redactor
 from divebook.widgets.publisher import publisher_of
+from divebook.widgets.streams import KEPT, Streams
 from tests.execution.worlds import environment
 
 PATIENCE = 20
@@ -108,6 +112,60 @@ def test_a_run_that_is_taken_up_again_writes_its_text_anew(world, held):
     assert resumed.wait(PATIENCE).variables == {"poem": "Roses are red"}
     view.wait_for(status="completed")
     view.close()
+
+
+class Calls:
+    """Spans of a log in which one call runs."""
+
+    def running_operation(self, operation_id):
+        return Span("operation", "main", "s", 1, "agent_response", 0) if operation_id == "op_1" else None
+
+    def knows_operation(self, operation_id):
+        return True
+
+
+SECRETS = {
+    "of a form": "sk" + "-proj-" + "Ab3" * 16,
+    "under a name": 'it says "password": "tulips in the window box", and so on',
+    "of many lines": "-----BEGIN RSA PRIVATE KEY-----\n" + "MIIEow+/aZ\n" * 9 + "-----END RSA PRIVATE KEY-----",
+    "in a header": "Authorization: Bearer tulipsinthewindow4box\nHost: x",
+    "that is known": "say correct horse battery to them",
+}
+
+
+@pytest.mark.parametrize("width", [1, 2, 7, 30])
+@pytest.mark.parametrize("kind", SECRETS)
+def test_no_secret_is_shown_that_comes_in_pieces(kind, width, monkeypatch):
+    redactor = Redactor(["correct horse battery"])
+    monkeypatch.setattr("divebook.widgets.streams.shared", lambda: redactor)
+    text = f"Once upon a time\nthere was {SECRETS[kind]}\nand the end. "
+    streams, page, shown = Streams(Calls()), "", []
+    for at in range(0, len(text), width):
+        streams.put(TextDelta("op_1", at, text[at : at + width]))
+        for piece in streams.pieces():
+            page = piece["text"] if piece["at"] == 0 else page + piece["text"]
+        shown.append(page)
+    assert page == redactor.text(text)
+    assert "[redacted]" in page
+    secrets = ("Ab3Ab3Ab3", "tulips", "MIIEow", "correct horse")
+    assert [seen for seen in shown if any(secret in seen for secret in secrets)] == []
+    assert len(set(shown)) >= 3, "it is shown while it comes"
+
+
+def test_a_long_stream_is_shown_to_its_end_and_only_its_end_is_kept():
+    streams, told = Streams(Calls()), ""
+    lines = [f"line {number} of a long story\n" for number in range(5_000)]
+    at = 0
+    for line in lines:
+        streams.put(TextDelta("op_1", at, line))
+        at += len(line)
+        if at % 7 == 0:
+            told += "".join(piece["text"] for piece in streams.pieces())
+    told += "".join(piece["text"] for piece in streams.pieces())
+    assert told == "".join(lines)
+    assert len(streams._texts["op_1"].raw) <= 2 * KEPT + 1000
+    (last,) = streams.so_far()
+    assert last["at"] + len(last["text"]) == at
 
 
 def test_models_are_not_asked_to_stream_once_the_last_view_has_gone(world):
