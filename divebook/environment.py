@@ -52,7 +52,6 @@ from divebook.steps.workflow import WorkflowStep
 from divebook.store import EventStore, open_store
 from divebook.store.codec import Codec
 from divebook.store.durability import Durability, durability_called
-from divebook.text.redaction import shared
 from divebook.workflow.code import code_of
 from divebook.workflow.definition import Definitions, Workflow
 from divebook.workflow.inputs import bind_inputs
@@ -304,7 +303,6 @@ class Environment(Holdings, Executions):
         if options.get("model"):
             options["model"] = model_name(None, options["model"], self.config.default_provider)
         bound = storable(bind_inputs(found, inputs or {}, coerce_text=options.get("coerce_text", False)), "inputs")
-        shared().learn(bound)  # before anything is printed
         opening = opening_of(found, bound, self.code_of(found), options)
         return self._handle(self._control.create(found, opening, self._kept(options.get("durability"))))
 

@@ -7,7 +7,6 @@ Whoever wants to change one acquires its lease first and looks at it then: what 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Container, Iterable, Mapping
 from concurrent.futures import wait
 from contextlib import suppress
@@ -47,13 +46,15 @@ from divebook.store import EventStore, ExecutionRecord, Lease
 from divebook.store.batches import Batch
 from divebook.store.durability import Durability
 from divebook.store.owner import Owner
+from divebook.text.logs import logger
+from divebook.text.redaction import shared
 from divebook.workflow.definition import Workflow
 
 CANCELLED = "cancelled by a person"
 PAUSED = "paused by a person"
 SEED_BITS = 64
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 Opening: TypeAlias = Callable[[], tuple[Workflow, catalog.ExecutionStarted, Durability | None]]
 """Returns what an execution begins with."""
@@ -102,6 +103,7 @@ class Control:
         execution_id: str | None = None,
     ) -> Driver:
         """Return a pending execution, of which nothing is recorded before it is started."""
+        shared().learn(opening.inputs)  # before anything is printed
         execution_id = execution_id or Ids(self.clock, self.chance).execution()
         driver = Driver(workflow, ExecutionState(execution_id), self.store)
         driver.opening = replace(opening, seed=opening.seed or f"{self.chance.bits(SEED_BITS):0{SEED_BITS // 4}x}")

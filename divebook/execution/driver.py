@@ -33,6 +33,7 @@ from divebook.store.base import EventStore
 from divebook.store.durability import Durability
 from divebook.store.leases import Lease
 from divebook.store.owner import Owner
+from divebook.text.redaction import shared
 from divebook.workflow.definition import Workflow
 from divebook.workflow.functions import CURRENT
 
@@ -55,6 +56,7 @@ class Driver:
 
     def __init__(self, workflow: Workflow, state: ExecutionState, store: EventStore) -> None:
         self.workflow, self.store = workflow, store
+        shared().learn(state.inputs)  # before anything of it is shown, printed or raised in this process
         self.opening: catalog.ExecutionStarted | None = None
         """What its log begins with, while it is pending."""
         self.durability: Durability | None = None

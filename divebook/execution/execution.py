@@ -214,7 +214,6 @@ class Execution:
         if self.state.shown_status != catalog.WAITING:
             return self.state.shown_status
         first, *more = waits_for(self.state, self.questions.values()) or ["a time"]
-        shared().learn(self.state.inputs)
         return shared().text(f"waiting for {first}") + (f", and {len(more)} more" if more else "")
 
     def __repr__(self) -> str:

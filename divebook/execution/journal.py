@@ -12,7 +12,6 @@ that writes would cost more than the commit (``benchmarks/floor.py``), and group
 from __future__ import annotations
 
 import asyncio
-import logging
 import sys
 import time
 from collections.abc import Sequence
@@ -33,6 +32,7 @@ from divebook.store.base import EventStore
 from divebook.store.batches import Batch
 from divebook.store.durability import Durability
 from divebook.store.owner import Owner
+from divebook.text.logs import logger
 
 FIRST_TOKEN = 1
 """The token of the lease that comes with the first events."""
@@ -46,7 +46,7 @@ PATIENCE_SECONDS = 2.0
 MOST_IN_A_ROW = 8
 """Commits of a single path between two turns of the loop."""
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 
 class Standstill(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,9 +11,10 @@ from divebook.errors import DivebookError, LeaseHeldError, StoreBusyError
 from divebook.store.base import EventStore
 from divebook.store.leases import LEASE_SECONDS, Lease
 from divebook.store.owner import Owner
+from divebook.text.logs import logger
 
 HEARTBEAT_SECONDS = LEASE_SECONDS / 3
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 
 class Hands:

@@ -1,13 +1,13 @@
 """Calls a hook for every new question: a function, or a command that reads it as JSON.
 
 The process that records a question calls the hook once the question is durable, and no other process does: so it is
-called once, whichever processes look at the execution later. The hook runs beside the execution and can neither hold
-it up nor break it; what goes wrong there is logged. A process that ends in between waits for it.
+called once, whichever processes look at the execution later. What it is told is without secrets. It runs beside the
+execution and can neither hold it up nor break it; what goes wrong there is logged. A process that ends in between waits
+for it.
 """
 
 from __future__ import annotations
 
-import logging
 import shlex
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +18,8 @@ from divebook.errors import SetupError
 from divebook.events import Event
 from divebook.events.catalog import InterruptRaised
 from divebook.events.codec import encode
+from divebook.text.logs import logger
+from divebook.text.redaction import shared
 
 VARIABLE = "DIVEBOOK_NOTIFY"
 PATIENCE = 60
@@ -26,7 +28,7 @@ PATIENCE = 60
 Hook: TypeAlias = Callable[[Mapping[str, Any]], Any]
 """Takes a question: ``execution_id``, ``interrupt_id``, ``kind``, ``question``, ``message``, ``data``, ``step`` ..."""
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 
 class Notices:
@@ -56,7 +58,7 @@ class Notices:
 
     def _tell(self, told: Mapping[str, Any]) -> None:
         try:
-            self._hook(told)
+            self._hook(shared().value(told))
         except Exception:  # noqa: BLE001 - the question stands whoever hears of it
             _log.exception("the notify hook failed for question %s of %s", told["interrupt_id"], told["execution_id"])
 

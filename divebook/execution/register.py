@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import weakref
 from collections.abc import Iterable, Sequence
 
@@ -14,9 +13,10 @@ from divebook.events import Event, catalog
 from divebook.execution.definitions import entered_workflow, recorded_workflow, workflow_in
 from divebook.execution.driver import Driver
 from divebook.store import EventStore
+from divebook.text.logs import logger
 from divebook.workflow.definition import Workflow
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 
 class Register:

@@ -6,15 +6,15 @@ a listener that fails is dropped, and a call that is made again begins its text 
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from divebook.engine.operations import StreamedCall
+from divebook.text.logs import logger
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 
 class TextDelta(NamedTuple):

@@ -18,7 +18,6 @@ from divebook.execution import Execution
 from divebook.notebook.framed import Framed
 from divebook.notebook.frontend import shows_widgets
 from divebook.questions import Question
-from divebook.text.redaction import shared
 from divebook.text.shown import one_line
 
 if TYPE_CHECKING:
@@ -48,7 +47,6 @@ class Run(Framed):
 
     def __init__(self, execution: Execution, environment: Environment, answers: Answers | None = None) -> None:
         self._execution, self._environment = execution, environment
-        shared().learn(execution.state.inputs)
         self._answers = answers
         self.shown_in: int | None = None
         """Number of the execution of a cell that shows it already."""

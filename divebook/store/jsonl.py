@@ -166,8 +166,12 @@ def _opened(file: str | Path | BinaryIO) -> Iterator[BinaryIO]:
 
 
 def _check_path(file: str | Path) -> None:
-    if "\0" in str(file):
-        raise StoreError(f"{str(file)!r} cannot be the path of a file; name one without NUL")
+    try:
+        is_path = b"\0" not in os.fsencode(file)
+    except UnicodeEncodeError:
+        is_path = False
+    if not is_path:
+        raise StoreError(f"{str(file)!r} cannot be the path of a file; name one without NUL and halves of characters")
 
 
 def _name(stream: BinaryIO) -> str:

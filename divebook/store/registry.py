@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
-from divebook.errors import AlreadyRegisteredError, SetupError
+from divebook.errors import AlreadyRegisteredError, SetupError, StoreError
 from divebook.store.base import EventStore
 from divebook.store.codec import KEY_VARIABLE, FernetCodec
 from divebook.store.memory import MemoryStore
@@ -66,7 +66,10 @@ def open_store(location: str | Path | None = None) -> EventStore:
     scheme, mark, rest = text.partition("://")
     if mark and scheme != SQLITE:
         return _shared(text, _factory_of(scheme, text))
-    path = Path(rest if mark else text).expanduser().resolve()
+    try:
+        path = Path(rest if mark else text).expanduser().resolve()
+    except (OSError, RuntimeError, ValueError) as error:  # links in a circle, no such user, a NUL
+        raise StoreError(f"{text!r} is no path of a store: {error}; name a file, or {MemoryStore.location}") from error
     return _shared(str(path), SqliteStore)
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from divebook.events.event import Event
+from divebook.text.logs import logger
 
 Listener: TypeAlias = Callable[[str, Sequence[Event]], None]
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 
 class Subscribers:

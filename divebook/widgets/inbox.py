@@ -25,7 +25,6 @@ from divebook.events.catalog import (
 from divebook.execution import Execution
 from divebook.questions.kinds import PENDING, InterruptStatus
 from divebook.questions.wording import address_of
-from divebook.text.redaction import shared
 from divebook.text.shown import one_line
 from divebook.widgets.protocol import Asked, Inbox, InboxDelta, QuestionView
 from divebook.widgets.publisher import Publisher
@@ -137,7 +136,6 @@ class InboxFeed:
                 self._known[name] = Asked(**{**asked, "question": question})
 
     def _take(self, execution: Execution) -> None:
-        shared().learn(execution.state.inputs)
         workflow = one_line(execution.workflow.name, 120)
         for asked in execution.questions.values():
             address = address_of(execution.id, asked)  # copies of an execution ask under the same ids

@@ -7,7 +7,6 @@ most one thing and says how long to wait for the next, so that it can be tested 
 from __future__ import annotations
 
 import contextvars
-import logging
 import threading
 import time
 import weakref
@@ -18,6 +17,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 from divebook.errors import StoreClosedError, StoreError
 from divebook.execution import Execution
 from divebook.execution.engine_thread import STOP_SECONDS
+from divebook.text.logs import logger
 from divebook.widgets.feed import Feed
 from divebook.widgets.source import source_of
 
@@ -26,7 +26,7 @@ INTERVAL = 1 / 30
 HEARTBEAT = 1.0
 """Seconds between two looks at what changes without an event: other processes, a driver that ends."""
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 Listener: TypeAlias = Callable[[Any], int]
 """Sends a frame; returns how many messages that took."""

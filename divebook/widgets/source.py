@@ -22,7 +22,6 @@ from divebook.execution.streaming import TextListener
 from divebook.questions import InterruptKind, InterruptStatus, Question
 from divebook.store.durability import RELAXED
 from divebook.text.commands import in_notebook
-from divebook.text.redaction import shared
 from divebook.text.shown import one_line
 from divebook.widgets.protocol import (
     Command,
@@ -59,7 +58,6 @@ class Source:
 
 def source_of(execution: Execution) -> Source:
     """Return what a view of an execution is made of."""
-    shared().learn(execution.state.inputs)
 
     def read(after: int, limit: int) -> list[Event]:
         try:

@@ -9,6 +9,7 @@ import pytest
 from divebook import Environment, SqliteStore, Step, Workflow
 from divebook.errors import SetupError
 from divebook.execution.notices import Notices
+from divebook.workflow.ask import Ask
 
 ASKING = Workflow("asking", [Step("ask", ask="Which one?", store="it"), Step("sure", ask="Sure?", store="sure")])
 
@@ -36,6 +37,19 @@ def test_every_new_question_is_told_once(tmp_path):
         execution.answer(told[0]["interrupt_id"], "this").wait(20)
         Environment(store=store).resume(execution.id).wait(20)
         assert [entry["question"] for entry in told] == ["Which one?", "Sure?"]
+
+
+def test_who_is_told_is_told_no_secret():
+    told, given = [], {"password": "tulips in the window box"}
+    ask = Step(
+        "ask", type="interrupt", ask=Ask("Use ${inputs.password}?", data={"api_key": "${inputs.password}", "n": 1})
+    )
+    environment = Environment(store="memory:")
+    environment.store.subscribe(Notices(told.append, AtOnce()))
+    environment.start(Workflow("asking", [ask], inputs=["password"]), given).wait(20)
+    (entry,) = told
+    assert entry["question"] == "Use [redacted]?"
+    assert entry["data"] == {"api_key": "[redacted]", "n": 1}
 
 
 def test_a_hook_runs_beside_the_execution_and_cannot_break_it(caplog):

@@ -5,9 +5,11 @@ import json
 import pytest
 from IPython.core.error import UsageError
 
+from divebook import Environment, Step, Workflow
 from divebook.errors import DivebookError
 from divebook.notebook.inbox import static_bundle
 from divebook.notebook.view import view_of
+from divebook.text.redaction import shared
 
 MARKED = "sk" + "-proj-" + "Ab3" * 16
 PLAIN = "tulips in the window box"
@@ -85,3 +87,20 @@ def test_nothing_is_sent_to_a_page_with_a_secret_in_it(waiting, monkeypatch):
     view.close()
     assert sent[0]["start"] == [1, 2]
     assert_clean(sent)
+
+
+def test_a_process_that_takes_a_run_up_knows_its_secrets_before_anything_is_shown_or_printed(tmp_path):
+    """The name alone tells that it is one, and the name is in the log of another process."""
+    steps = [
+        Step("ask", ask="Is it ${inputs.password}?", store="said"),
+        Step("tell", action="Print", parameters={"Message": "it was ${inputs.password}"}),
+    ]
+    with Environment(store=str(tmp_path / "log.db")) as first:
+        first.start(Workflow("told", steps, inputs=["password"]), {"password": PLAIN}).wait(20)
+    shared.cache_clear()
+    printed = []
+    other = Environment(store=str(tmp_path / "log.db"), printer=lambda text: printed.append(shared().text(text)))
+    ((execution_id, asked),) = other.interrupts()
+    assert_clean(static_bundle(other))
+    other.answer(asked.id, "yes", execution_id=execution_id).wait(20, check=True)
+    assert printed == ["it was [redacted]"]

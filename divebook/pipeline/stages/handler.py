@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import logging
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -36,10 +35,11 @@ from divebook.pipeline.stages import progress
 from divebook.pipeline.stages.functions import NO_FUNCTIONS, StageFunctions, called
 from divebook.pipeline.stages.visit import Ended, Ticker, Visit
 from divebook.pipeline.stages.work import Work
+from divebook.text.logs import logger
 from divebook.workflow.definition import Problem, Workflow
 from divebook.workflow.step import STAGE
 
-logger = logging.getLogger("divebook.pipeline")
+_log = logger("divebook.pipeline")
 
 pipeline_of = functools.lru_cache(maxsize=128)(PipelineConfig.from_text)
 """The pipeline that a workflow was made of, from the text in its first step."""
@@ -260,8 +260,8 @@ class _Run:
             return
         try:
             await called(self._functions.save, envelope.to_state_dict())
-        except Exception:
-            logger.exception("the state of %s could not be saved", envelope.envelope_id)
+        except Exception:  # noqa: BLE001 - a function of the person, which may raise anything
+            _log.exception("the state of %s could not be saved", envelope.envelope_id)
 
 
 def slots_from(told: Mapping[str, Any] | None) -> SlotNames:

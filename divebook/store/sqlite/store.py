@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sqlite3
 import threading
@@ -55,11 +54,12 @@ from divebook.store.sqlite.schema import check_current, migrate
 from divebook.store.sqlite.transactions import OpenFile, Transaction, WriteTurn, at_one_moment
 from divebook.store.sqlite.writing import OpenLogs
 from divebook.store.upkeep import StoredBlob, StoredLog
+from divebook.text.logs import logger
 
 _IDS = "SELECT id FROM executions ORDER BY +created_at DESC, key DESC"  # +: an index may be damaged
 _CANDIDATES = "SELECT id FROM executions WHERE id >= ? AND id < ? || char(1114111) ORDER BY id LIMIT ?"
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 
 class SqliteStore(EventStore):

@@ -1,0 +1,22 @@
+"""Loggers of ours: what they are told is without secrets before any handler hears of it."""
+
+from __future__ import annotations
+
+import logging
+
+from divebook.text.redaction import shared
+
+
+def logger(name: str) -> logging.Logger:
+    """Return the logger of a module."""
+    found = logging.getLogger(name)
+    found.addFilter(_without_secrets)
+    return found
+
+
+def _without_secrets(record: logging.LogRecord) -> bool:
+    """Clean a record in place: its message, and the text of its traceback, which formatters take as it is."""
+    record.msg, record.args = shared().text(record.getMessage()), ()
+    if record.exc_info:
+        record.exc_text = shared().text(logging.Formatter().formatException(record.exc_info))
+    return True
