@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from divebook import Action, Environment, Run, Step, Workflow
+from divebook import Action, Each, Environment, Run, Step, Workflow
 from divebook.errors import ExecutionError, ExecutionFailedError
 from divebook.notebook import view
 from tests.execution.worlds import held_up
@@ -121,6 +121,14 @@ def test_frames_are_at_hand():
     assert done.events.type.iloc[-1] == "execution_completed"
     assert list(done.paths) == ["main"]
     assert done.usage.requests == 0
+
+
+def test_one_call_gives_a_frame_of_the_items_that_failed():
+    each = Each([1, 0, 2, 0], as_="i", on_item_error="keep")
+    environment = Environment(store="memory:")
+    run = Run(environment.start(Workflow("w", [Step("s", each=each, script="1 / state.i")])).wait(20), environment)
+    assert run.failed_items[["iteration", "item"]].to_numpy().tolist() == [[1, 0], [3, 0]]
+    assert run.failed_items.error.str.contains("division by zero").all()
 
 
 def test_both_forms_tell_the_same():
