@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,8 +17,9 @@ from divebook.execution.recovery import next_attempt
 from divebook.questions import Question
 from divebook.starting import as_bounds
 from divebook.store import EventStore, ExecutionRecord, jsonl
+from divebook.text.logs import logger
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 
 class Executions:
