@@ -300,8 +300,8 @@ class Environment(Holdings, Executions):
             raise SetupError("workflow is required; name one of: " + (", ".join(self._workflows) or "none is defined"))
         found = self.workflow(workflow) if isinstance(workflow, str) else workflow
         self._check(found)
-        if options.get("model"):
-            options["model"] = model_name(None, options["model"], self.config.default_provider)
+        named = options.get("model")
+        options["model"] = model_name(None, named, self.config.default_provider) if named else self._stand_in_for(found)
         bound = storable(bind_inputs(found, inputs or {}, coerce_text=options.get("coerce_text", False)), "inputs")
         opening = opening_of(found, bound, self.code_of(found), options)
         return self._handle(self._control.create(found, opening, self._kept(options.get("durability"))))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace as replaced
 
 from divebook.agents import Agent
 from divebook.agents.models import is_known_provider
+from divebook.agents.scripted import SCRIPTED
 from divebook.documents import DocumentRepository
 from divebook.errors import (
     AlreadyRegisteredError,
@@ -25,6 +27,8 @@ from divebook.workflow.merge import merge
 from divebook.workflow.references import missing_agents
 from divebook.workflow.settings import check_default_workflow, check_providers, with_defaults
 from divebook.workflow.step import STEP_TYPES
+
+_log = logging.getLogger(__name__)
 
 
 class Holdings:
@@ -171,6 +175,21 @@ class Holdings:
         except SetupError as error:
             place = ("Agents", new.agents.index(definition), *error.place) if definition in new.agents else error.place
             raise SetupError(str(error), place) from error
+
+    def _stand_in_for(self, workflow: Workflow) -> str | None:
+        """Return the scripted model where a file of the old system names a provider that cannot be asked here.
+
+        Such files, which leave the model to the provider, run as they are that way (tests/cli/test_run.py). In our own
+        dialect the step fails, and says what to install or set.
+        """
+        if workflow.manner.is_strict:
+            return None
+        asked = [self._agent_for(step.agent) for step in workflow.steps if step.type == "prompt"]
+        lacking = [agent.missing for agent in asked if agent is not None]
+        if not lacking or not all(lacking):
+            return None
+        _log.warning("a scripted model stands in for the agents of %r: %s", workflow.name, lacking[0])
+        return SCRIPTED
 
     def _check(self, workflow: Workflow, ahead: Container[str] | None = None, to_begin: Iterable[str] = ()) -> None:
         """Raise unless the agents, and in our own dialect the actions, that the steps name exist.

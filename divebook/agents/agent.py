@@ -90,6 +90,16 @@ class Agent:
         return self.definition.retry or MODEL_RETRY
 
     @property
+    def missing(self) -> str:
+        """What its provider's default model, which it did not name itself, lacks here; empty if it can be asked."""
+        from divebook.agents.examination import examine
+
+        if self.definition.model is not None or not isinstance(self._model, str):
+            return ""
+        found = examine(self._model)
+        return found.library or found.key
+
+    @property
     def is_scripted(self) -> bool:
         """Whether its answers come from a script."""
         return isinstance(self._model, ScriptedModel)

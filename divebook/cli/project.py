@@ -49,7 +49,7 @@ def take_in(environment: Environment, path: Path, dialect: Dialect = OWN) -> Non
     if path.suffix != ".py":
         environment.define(read(path, dialect))
         return
-    held = vars(import_actions(str(path))).values()
+    held = vars(import_actions(str(path), "definitions")).values()
     environments = [found for found in held if isinstance(found, Environment)]
     for found in [*held, *(part for other in environments for part in (*other.agents.values(), *other.own_workflows))]:
         if isinstance(found, Agent):
@@ -85,15 +85,21 @@ def inputs_from(assignments: Iterable[str]) -> dict[str, Any]:
     return inputs
 
 
-def import_actions(source: str) -> ModuleType:
-    """Import a module or Python file, so that its ``@action`` and ``@workflow`` functions are known."""
+def import_actions(source: str, what: str = "actions") -> ModuleType:
+    """Import a module or Python file, so that its ``@action`` and ``@workflow`` functions are known.
+
+    Parameters
+    ----------
+    what
+        What it is to the person who named it, for the error.
+    """
     try:
         if source.endswith(".py"):
             return _import_file(Path(source))
         sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as `python -m` does
         return importlib.import_module(source)
     except Exception as error:  # whatever the user's code raises while it is imported
-        raise SetupError(f"{source!r} cannot be imported: {type(error).__name__}: {error}") from error
+        raise SetupError(f"{what} {source!r} cannot be imported: {type(error).__name__}: {error}") from error
 
 
 def _import_file(path: Path) -> ModuleType:

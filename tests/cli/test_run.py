@@ -234,3 +234,19 @@ def test_hostile_text_cannot_steer_the_terminal(divebook, folder):
     assert json.loads(result.stdout)["variables"]["out"] == evil
     shown = divebook("show", open_store().records()[0].execution_id, "--events")
     assert not set("\x1b\u202e\x9b\r") & set(shown.stdout)
+
+
+NO_MODEL = """
+Config: {DefaultProvider: anthropic}
+Agents: [{Name: a}]
+Workflows: [{Name: w, Steps: [{Name: s, Prompt: hi, Store: r}]}]
+"""
+
+
+def test_an_old_file_that_leaves_the_model_to_a_provider_runs_where_that_cannot_be_asked(divebook, folder, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "anthropic", None)
+    file = write(folder / "old.yaml", NO_MODEL)
+    ran = divebook("run", file, "--dialect", "dive", "--json", "-q")
+    assert ran.exit_code == 0
+    assert "[scripted model]" in ran.stdout
+    assert divebook("run", file, "-q").exit_code == 1
