@@ -85,6 +85,7 @@ LINES = [
     "signal exec_1 {}",
     "signal exec_1 go {}",
     "cancel {}",
+    "keys {}",
     "list {}",
     "help {}",
 ]
