@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace as replaced
 
@@ -21,6 +20,7 @@ from divebook.execution.step_run import Handler
 from divebook.steps.actions import REGISTERED, Action
 from divebook.steps.function import require_function
 from divebook.steps.syntax import syntax_problems
+from divebook.text.logs import logger
 from divebook.workflow.definition import AgentDefinition, Config, Definitions, Workflow
 from divebook.workflow.functions import FUNCTION, WORKFLOW_FUNCTIONS
 from divebook.workflow.merge import merge
@@ -28,7 +28,7 @@ from divebook.workflow.references import missing_agents
 from divebook.workflow.settings import check_default_workflow, check_providers, with_defaults
 from divebook.workflow.step import STEP_TYPES
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 
 class Holdings:

@@ -23,7 +23,7 @@ _ADVICE = {
 _NEEDS_ACTIVITY = frozenset({"time", "random", "rand", "datetime", "date", "uuid", "now", "sleep", "documents"})
 _NOW = "write 'from datetime import datetime' first, and datetime.now()"
 _IMPORTS = {
-    "time": f"{_NOW}; or 'import time' first, and time.time()",
+    "time": "write 'import time' first, and time.time(); or 'from datetime import datetime', and datetime.now()",
     "now": _NOW,
     "datetime": "write 'from datetime import datetime' first",
     "date": "write 'from datetime import date' first",
