@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from divebook.engine.evolve import evolve
 from divebook.engine.state import ExecutionState, PathState
-from divebook.errors import DivebookError
+from divebook.errors import DivebookError, UnstorableValueError
 from divebook.events import Event
 from divebook.events.catalog import StateMutated
 from divebook.events.codec import encode
@@ -227,6 +227,17 @@ def summary_of(event: Event) -> str:
         return ", ".join(change.key for change in event.data.mutations)
     found = (getattr(event.data, name, None) for name in _TELLING)
     return next((value for value in found if isinstance(value, str) and value), "")
+
+
+def is_short(value: Any, characters: int) -> bool:
+    """Return whether plain JSON is so short that no `Budget` of so many characters would cut anything of it.
+
+    To encode it takes a fraction of the time of a walk through it, and most of what a log holds is short.
+    """
+    try:
+        return len(encode(value)) * COST_OF_VALUE <= characters
+    except UnstorableValueError:
+        return False
 
 
 class Budget:

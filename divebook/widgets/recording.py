@@ -18,7 +18,7 @@ from divebook.events import Event
 from divebook.execution import Execution
 from divebook.history.spans import Span, spans_of
 from divebook.text.redaction import Redactor
-from divebook.widgets.positions import Budget, block_of, shown_paths, summary_of
+from divebook.widgets.positions import Budget, block_of, is_short, shown_paths, summary_of
 from divebook.widgets.protocol import DetailEvent, EventBlock, Header, PathView, PendingView, Recording, StateView
 from divebook.widgets.rows import block_of as spans_block
 from divebook.widgets.rows import label_of
@@ -76,7 +76,8 @@ class CleanRun:
         first, spans = self._first + left_out, self._spans[max(0, len(self._spans) - events) :]
 
         def limited(value: Any) -> Any:
-            return Budget(texts * VALUE_PER_TEXT, texts).shortened(value)
+            budget = texts * VALUE_PER_TEXT
+            return value if is_short(value, budget) else Budget(budget, texts).shortened(value)
 
         base = _applied(self._base, self._changes[:left_out])
         return Recording(
