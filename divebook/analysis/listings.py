@@ -48,6 +48,9 @@ RUN_COLUMNS = {
     "tags": ANYTHING,
     "note": TEXT,
 }
+SHOWN_FIRST = ("execution_id", "workflow", "status", "started", "duration")
+TELLING = ("cost", "error", "tags", "note")
+"""What notebooks show of executions: these columns always, and those where one says something."""
 QUESTION_COLUMNS = {
     "interrupt_id": TEXT,
     "execution_id": TEXT,
@@ -238,6 +241,24 @@ class Display(Protocol):
 
     def widget(self) -> Any:
         """Return what marimo shows."""
+
+
+class RunsTable(pd.DataFrame):
+    """A frame of executions: notebooks show what tells them apart, the frame has all of `RUN_COLUMNS`."""
+
+    def _repr_html_(self) -> str | None:
+        """Return a table that fits into a page: the first columns, and of `TELLING` those that say something."""
+        table = pd.DataFrame(self)
+        if not {*SHOWN_FIRST} <= {*table}:
+            return table._repr_html_()  # type: ignore[operator,no-any-return]  # pandas' own, which it does not declare
+        told = [name for name in TELLING if name in table and any(map(_says_something, table[name]))]
+        brief = table[[*SHOWN_FIRST, *told]].copy()
+        brief["started"] = brief["started"].dt.floor("s")
+        return brief._repr_html_()  # type: ignore[operator,no-any-return]
+
+
+def _says_something(value: Any) -> bool:
+    return bool(value) if isinstance(value, list | dict | str) else bool(pd.notna(value))
 
 
 class ShownFrame(pd.DataFrame):

@@ -314,10 +314,10 @@ class Session:
         **filters: Any,
     ) -> pd.DataFrame:
         """Return the executions of the store, newest first; `limit` 0 returns all."""
-        from divebook.analysis.listings import runs_frame
+        from divebook.analysis.listings import RunsTable, runs_frame
 
         environment = self.over(store)
-        return runs_frame(environment.executions(status, workflow, limit, **filters), environment.store)
+        return RunsTable(runs_frame(environment.executions(status, workflow, limit, **filters), environment.store))
 
 
 def _changed_meanwhile(earlier: Earlier) -> ExecutionError:

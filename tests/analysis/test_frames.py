@@ -282,3 +282,15 @@ def test_a_persons_own_events_are_rows_with_their_names_and_marks_on_the_timelin
     assert (row["name"], row.step, row["data"]["data"]) == ("found", "a", {"n": 3})
     assert len(frames.operations_frame(log)) == 0
     assert "event found" in svg(layout(spans_of(log)))
+
+
+def test_a_table_of_runs_shows_what_tells_them_apart_and_keeps_every_column():
+    world = Environment(store="memory:")
+    world.start(Workflow("w", [Step("a", script="1")]), tags=["nightly"]).wait(20)
+    table = listings.RunsTable(listings.runs_frame(world.executions(), world.store))
+    shown = table._repr_html_()
+    assert list(table) == list(listings.RUN_COLUMNS)
+    assert "<th>duration</th>" in shown
+    assert "<th>tags</th>" in shown
+    assert "nightly" in shown
+    assert not any(f"<th>{name}</th>" in shown for name in ("inputs", "outputs", "cost", "error", "bytes", "note"))
