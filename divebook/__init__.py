@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from divebook.events import Event
     from divebook.events.classes import allow
     from divebook.execution import Execution, StepContext
+    from divebook.history.formatter import Formatter
     from divebook.notebook.functions import answer, define, frames, inbox, resume, run, runs, show
     from divebook.notebook.run import Run
     from divebook.notebook.saved import open_notebook
@@ -69,6 +70,7 @@ _HOMES = {
     "MemoryStore": "divebook.store",
     "Pipeline": "divebook.pipeline",
     "PipelineConfig": "divebook.pipeline",
+    "Formatter": "divebook.history.formatter",
     "Policy": "divebook.documents",
     "ProcessingRecord": "divebook.pipeline.envelope",
     "Retry": "divebook.workflow.policies",
@@ -113,6 +115,7 @@ __all__ = [
     "Execution",
     "FileDocuments",
     "FlowInterrupt",
+    "Formatter",
     "InterruptKind",
     "InterruptResponse",
     "InterruptService",

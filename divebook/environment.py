@@ -35,6 +35,7 @@ from divebook.execution.execution import Execution
 from divebook.execution.notices import VARIABLE, Hook, Notices
 from divebook.execution.step_run import Services
 from divebook.executions import Executions
+from divebook.history.formatter import Formatter, Formatting
 from divebook.holdings import Holdings
 from divebook.scripting import Interpreter, default_interpreter
 from divebook.starting import StartOptions, as_bounds, opening_of
@@ -90,6 +91,8 @@ class Environment(Holdings, Executions):
     compute
         Where functions of actions and ``@step`` run that are no coroutine functions: any `concurrent.futures.Executor`,
         such as a ProcessPoolExecutor for work that keeps a processor busy; by default a thread for each call.
+    formatter
+        Hears, step by step, what its executions do; see `divebook.Formatter`.
     codec
         Encrypts values before the store writes them, for instance `divebook.store.codec.FernetCodec`; by default that
         with the keys of the variable ``DIVEBOOK_KEY``, if it is set. It holds for everybody who uses the store here.
@@ -124,6 +127,7 @@ class Environment(Holdings, Executions):
         chance: Chance | None = None,
         interpreter: Interpreter | None = None,
         compute: Compute | Executor | None = None,
+        formatter: Formatter | None = None,
         policy: Policy | None = None,
         codec: Codec | None = None,
     ) -> None:
@@ -141,6 +145,8 @@ class Environment(Holdings, Executions):
             raise SetupError("documents dir and repo cannot both be set: a repository has its own folder")
         place = documents if documents is not None else FileDocuments(documents_dir or ".")
         hook = notify if notify is not None else os.environ.get(VARIABLE)
+        if formatter is not None:
+            self._closers.append(self.store.subscribe(Formatting(formatter)))
         if hook:
             notices = Notices(hook)
             self._closers += [notices.close, self.store.subscribe(notices)]

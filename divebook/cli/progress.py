@@ -1,14 +1,15 @@
 """Progress on stderr while an execution runs: a live list in a terminal, plain lines elsewhere, or nothing.
 
-All three hear of events from the store's subscription, in the engine's thread, and only put them into a queue there.
-Subscribe before the execution is started and nothing is missed.
+The first two are formatters: they hear of steps on the engine's thread, and only put them into a queue there. Let them
+watch a store before the execution is started, and nothing is missed.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Self
@@ -21,8 +22,8 @@ from rich.text import Text
 from divebook.cli.board import Board
 from divebook.cli.screen import console, status_text
 from divebook.cli.text import one_line, secrets
-from divebook.events import Event
 from divebook.execution.engine_thread import ENGINE
+from divebook.history.formatter import Formatter, Formatting
 from divebook.history.spans import Span
 from divebook.store import EventStore
 from divebook.text.durations import seconds
@@ -54,21 +55,39 @@ class Progress:
         """Show the rest and stop."""
 
 
-class _Watching(Progress):
+class _Watching(Progress, Formatter, ABC):
     def __init__(self, screen: Console) -> None:
         super().__init__(screen)
-        self.board = Board()
-        self._inbox: SimpleQueue[Sequence[Event] | None] = SimpleQueue()
         self._unsubscribe: Callable[[], None] = lambda: None
         self._held_up: Callable[[], str | None] = lambda: None
 
     def watch(self, store: EventStore) -> None:
         self._held_up = lambda: ENGINE.held_up(store)
-        self._unsubscribe = store.subscribe(lambda _, events: self._inbox.put(events))
+        self._unsubscribe = store.subscribe(Formatting(self))
+
+    def step_started(self, step: Span) -> None:
+        self._show(step)
+
+    def step_output(self, step: Span, output: str) -> None:  # noqa: ARG002 - the result is printed at the end
+        self._show(step)
+
+    def step_error(self, step: Span, error: str) -> None:  # noqa: ARG002 - the step has it
+        self._show(step)
+
+    @abstractmethod
+    def _show(self, step: Span) -> None:
+        """Take in a step that has begun or ended; on the engine's thread."""
 
 
 class LineProgress(_Watching):
     """A line when a step begins and one when it ends."""
+
+    def __init__(self, screen: Console) -> None:
+        super().__init__(screen)
+        self._lines: SimpleQueue[Text | None] = SimpleQueue()
+
+    def _show(self, step: Span) -> None:
+        self._lines.put(_line(step))
 
     def __enter__(self) -> Self:
         self._thread = threading.Thread(target=self._print_lines, name="divebook-progress", daemon=True)
@@ -79,19 +98,24 @@ class LineProgress(_Watching):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._unsubscribe()
-        self._inbox.put(None)
+        self._lines.put(None)
         self._thread.join()
 
     def _print_lines(self) -> None:
-        while (events := self._inbox.get()) is not None:
-            for event in events:
-                row = self.board.see(event)
-                if row is not None:
-                    self.screen.print(_line(row), soft_wrap=True)
+        while (line := self._lines.get()) is not None:
+            self.screen.print(line, soft_wrap=True)
 
 
 class LiveProgress(_Watching):
     """A list that redraws itself."""
+
+    def __init__(self, screen: Console) -> None:
+        super().__init__(screen)
+        self.board = Board()
+        self._moved: SimpleQueue[Span] = SimpleQueue()
+
+    def _show(self, step: Span) -> None:
+        self._moved.put(step)
 
     def __enter__(self) -> Self:
         self._live = Live(
@@ -116,7 +140,7 @@ class LiveProgress(_Watching):
         table = Table.grid(padding=(0, 2, 0, 0))
         for row in rows:
             table.add_row(*_cells(row, now))
-        unseen = self.board.count + len(self.board.open) - len(rows)
+        unseen = self.board.count + len(self.board.running) - len(rows)
         notes = [f"and {unseen} more steps"] if unseen > 0 else []
         if (held_up := self._held_up()) is not None:
             notes.append(one_line(held_up, self.screen.width))
@@ -126,9 +150,8 @@ class LiveProgress(_Watching):
 
     def _take_in(self) -> None:
         try:
-            while events := self._inbox.get_nowait():
-                for event in events:
-                    self.board.see(event)
+            while True:
+                self.board.take(self._moved.get_nowait())
         except Empty:
             return
 

@@ -59,7 +59,7 @@ def test_a_step_that_waits_for_a_timer_says_so():
     board, seen = Board(), []
     for event in Environment(store="memory:").start(workflow).wait().history():
         board.see(event)
-        seen += [row.shown_status for row in board.open.values()]
+        seen += [row.shown_status for row in board.running.values()]
     assert "waiting" in seen
     assert board.latest(1)[0].status == "completed"
 
