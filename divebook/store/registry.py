@@ -67,10 +67,17 @@ def open_store(location: str | Path | None = None) -> EventStore:
     if mark and scheme != SQLITE:
         return _shared(text, _factory_of(scheme, text))
     try:
-        path = Path(rest if mark else text).expanduser().resolve()
+        path = _resolved(rest if mark else text)
     except (OSError, RuntimeError, ValueError) as error:  # links in a circle, no such user, a NUL
         raise StoreError(f"{text!r} is no path of a store: {error}; name a file, or {MemoryStore.location}") from error
     return _shared(str(path), SqliteStore)
+
+
+def _resolved(text: str) -> Path:
+    path = Path(text).expanduser().resolve()
+    if path.is_symlink():  # Python 3.13 and later leave links that lead in a circle as they are
+        raise RuntimeError("links in a circle")
+    return path
 
 
 def without_password(url: str) -> str:
