@@ -58,6 +58,7 @@ def opening_of(
     parent
         The execution that it comes from, if there is one: that waits for its end, unless `origin` says otherwise.
     """
+    _check_texts(options)
     bounds, identity, tags = options.get("bounds"), options.get("identity"), options.get("tags")
     limits = bounds if bounds is not None else workflow.bounds
     return catalog.ExecutionStarted(
@@ -86,7 +87,18 @@ def as_bounds(given: Bounds | Mapping[str, Any]) -> Bounds:
     return given if isinstance(given, Bounds) else Bounds.read(given)
 
 
+def _check_texts(options: StartOptions) -> None:
+    named: Mapping[str, Any] = options
+    for name in ("key", "note", "notebook", "cell"):
+        if not isinstance(named.get(name), str | None):
+            raise SetupError(f"{name} must be a text, not {named[name]!r}; write {name}={str(named[name])!r}")
+
+
 def _listed(tags: Sequence[str] | None) -> list[str]:
     if isinstance(tags, str):
         raise SetupError(f"tags are a list of words, not {tags!r}; write tags=[{tags!r}]")
-    return list(tags or ())
+    listed = list(tags or ())
+    for tag in listed:
+        if not isinstance(tag, str):
+            raise SetupError(f"a tag must be a word, not {tag!r}; write {str(tag)!r}")
+    return listed

@@ -224,3 +224,11 @@ def test_tags_and_a_note_are_kept_with_what_a_run_began_with():
     assert tagged.history()[0].data.note == "a try"
     with pytest.raises(SetupError, match="tags are a list of words"):
         world.start(ASK, {"who": "x"}, tags="nightly")
+
+
+@pytest.mark.parametrize("option", [{"note": 5}, {"key": 7}, {"cell": ["a"]}, {"tags": [3]}])
+def test_what_is_said_of_a_start_must_be_text(option):
+    world = environment(agents=[Agent("a")])
+    with pytest.raises(SetupError, match="must be a"):
+        world.start(ASK, {"who": "x"}, **option)
+    assert world.executions() == []
