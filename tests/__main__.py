@@ -17,6 +17,8 @@ OTHER_VERSIONS = ("3.11", "3.12", "3.13")
 ONE_AT_A_TIME = ("tests/browser", "tests/test_binder.py")
 """What tests the browser, or makes environments of its own: on one Python only, and alone on the machine."""
 PARALLEL = ("-n", "2", *(f"--ignore={place}" for place in ONE_AT_A_TIME))
+ON_ONE_PYTHON = tuple(f"--ignore={place}" for place in ("tests/kill", "tests/chaos"))
+"""What attacks the store and its processes, for a minute: the same on every Python."""
 BIN = Path(sys.executable).parent
 
 
@@ -77,7 +79,7 @@ def run_on(version, python, arguments):
     if not inside.exists():
         run(f"environment for Python {version}", [python, "-m", "venv", str(place)])
     run(f"install on Python {version}", [str(inside), "-m", "pip", "install", "-q", "-e", ".[test]"], quiet=True)
-    command = [str(inside), "-m", "pytest", "-q", "-x", *PARALLEL, *arguments]
+    command = [str(inside), "-m", "pytest", "-q", "-x", *PARALLEL, *ON_ONE_PYTHON, *arguments]
     run(f"tests on Python {version}", command, quiet=True)
 
 

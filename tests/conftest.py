@@ -25,6 +25,15 @@ def require():
     return check
 
 
+@pytest.fixture
+def logs(caplog):
+    """Return ``logs()``, the messages of the project's own loggers.
+
+    Not those of asyncio, which tells of an earlier test's abandoned tasks when the garbage collector finds them.
+    """
+    return lambda: [record.getMessage() for record in caplog.records if record.name.partition(".")[0] == "divebook"]
+
+
 _MADE_AT_IMPORT = {}
 """By module of tests, what its decorators registered when it was imported: contents for each of `_REGISTRIES`."""
 _REGISTRIES = (WORKFLOW_FUNCTIONS, REGISTERED)

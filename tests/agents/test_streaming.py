@@ -265,7 +265,7 @@ def test_the_text_of_a_retried_call_replaces_that_of_the_failed_one():
 # --- nothing depends on who listens --------------------------------------------------------------------------------
 
 
-def test_a_listener_that_fails_harms_nobody_and_is_told_no_more(caplog):
+def test_a_listener_that_fails_harms_nobody_and_is_told_no_more(caplog, logs):
     calls, deltas = [], []
 
     def failing(delta):
@@ -276,9 +276,7 @@ def test_a_listener_that_fails_harms_nobody_and_is_told_no_more(caplog):
     with caplog.at_level(logging.ERROR):
         assert execution.wait(PATIENCE).variables == {"poem": POEM}
     assert (len(calls), len(deltas)) == (1, len(words(POEM)))
-    assert [record.getMessage() for record in caplog.records] == [
-        f"a listener to the text of {execution.id} failed, and is told no more"
-    ]
+    assert logs() == [f"a listener to the text of {execution.id} failed, and is told no more"]
 
 
 @pytest.mark.parametrize("stop", ["cancel", "pause"])

@@ -42,7 +42,7 @@ def test_a_busy_store_ends_no_run_and_nothing_is_done_twice(refusals):
     assert world.store.leases() == []
 
 
-def test_an_execution_says_what_holds_it_up(monkeypatch, caplog):
+def test_an_execution_says_what_holds_it_up(monkeypatch, logs):
     monkeypatch.setattr(journal, "PATIENCE_SECONDS", 0.0)
     gate = Gate()
     world = environment(store=Busy(), actions=[gate.action()])
@@ -59,7 +59,7 @@ def test_an_execution_says_what_holds_it_up(monkeypatch, caplog):
     world.store.refusals = 0
     execution.wait(20)
     assert (execution.status, execution.held_up) == ("completed", None)
-    said = [record.getMessage() for record in caplog.records]
+    said = logs()
     assert said[0].startswith("the disk is full. Free some space. Executions wait for it and go on by themselves")
     assert said[1] == "memory: can be written again; executions go on"
     assert len(said) == 2

@@ -75,7 +75,7 @@ def test_those_who_write_in_one_turn_share_a_commit():
     asyncio.run(main())
 
 
-def test_a_checkpoint_that_cannot_be_written_stops_nothing(monkeypatch, caplog):
+def test_a_checkpoint_that_cannot_be_written_stops_nothing(monkeypatch, logs):
     class WithoutCheckpoints(MemoryStore):
         def put_checkpoint(self, execution_id, sequence, data):
             raise StoreError("no room")
@@ -89,9 +89,7 @@ def test_a_checkpoint_that_cannot_be_written_stops_nothing(monkeypatch, caplog):
 
     monkeypatch.setattr(journals, "CHECKPOINT_EVENTS", 2)
     asyncio.run(main())
-    assert [record.getMessage() for record in caplog.records] == [
-        "execution exec_1 has no checkpoint at event 2: no room"
-    ]
+    assert logs() == ["execution exec_1 has no checkpoint at event 2: no room"]
 
 
 def test_event_ids_of_one_millisecond_sort_in_the_order_in_which_they_were_made():

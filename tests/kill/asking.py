@@ -104,7 +104,7 @@ def answer(folder: Path, name: str, seed: int, most: int) -> None:
     for posted, interrupt_id in enumerate(todo, start=1):
         try:
             world.answer(interrupt_id, f"{name} {interrupt_id}", record.execution_id, name)
-            (folder / f"accepted-{name}-{interrupt_id}").touch()  # an equal second answer is accepted as well
+            (folder / f"accepted-{name}-{interrupt_id}").touch(exist_ok=False)
         except InterruptError as refused:
             if "answered already" not in str(refused):
                 raise

@@ -192,7 +192,7 @@ def test_waiting_does_not_read_the_store(store, monkeypatch):
     asyncio.run(main())
 
 
-def test_an_append_does_not_fail_if_the_readers_loop_is_gone(store, caplog):
+def test_an_append_does_not_fail_if_the_readers_loop_is_gone(store, logs):
     store.append(ONE, log(1), 0)
     loop = asyncio.new_event_loop()
     stream = follow(store, ONE)
@@ -203,7 +203,7 @@ def test_an_append_does_not_fail_if_the_readers_loop_is_gone(store, caplog):
     waiting.cancel()
     loop.close()
     store.append(ONE, steps(2, 3), 1)
-    assert not caplog.records
+    assert logs() == []
 
 
 def test_it_works_in_an_anyio_task_group(store):

@@ -129,7 +129,7 @@ def test_the_thread_ends_with_the_last_view():
     [(CorruptStoreError("event 3 makes no sense"), "event 3 makes no sense"), (StoreClosedError("it is closed"), "")],
     ids=["damaged", "closed"],
 )
-def test_a_store_that_cannot_be_read_ends_the_thread_and_only_damage_is_logged(caplog, error, logged):
+def test_a_store_that_cannot_be_read_ends_the_thread_and_only_damage_is_logged(caplog, logs, error, logged):
     log = Log()
 
     def read(after, limit):
@@ -139,7 +139,8 @@ def test_a_store_that_cannot_be_read_ends_the_thread_and_only_damage_is_logged(c
     publisher = Publisher(log.feed)
     publisher._listeners = (lambda _: 1,)
     publisher._publish()
-    assert (logged in caplog.text) if logged else not caplog.text
+    assert len(logs()) == bool(logged)
+    assert logged in caplog.text
     assert publisher._listeners == ()
 
 
