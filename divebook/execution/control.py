@@ -31,6 +31,7 @@ from divebook.errors import (
 )
 from divebook.events import catalog
 from divebook.execution.answering import Answering
+from divebook.execution.busy_store import until_written
 from divebook.execution.children import running_children, workflows_to_begin
 from divebook.execution.clock import MICROSECONDS, Chance, Clock, Ids
 from divebook.execution.driver import Driver, Means
@@ -38,7 +39,6 @@ from divebook.execution.engine_thread import ENGINE, STOP_SECONDS
 from divebook.execution.forks import copied
 from divebook.execution.journal import FIRST_TOKEN
 from divebook.execution.leases import HANDS
-from divebook.execution.patience import until_written
 from divebook.execution.register import Register
 from divebook.execution.step_run import Services
 from divebook.execution.streaming import TextStreams

@@ -19,13 +19,13 @@ from divebook.engine.inbox import facts_of, questions_of
 from divebook.engine.state import ExecutionState
 from divebook.errors import ExecutionError, LeaseHeldError, StoreError
 from divebook.events import catalog
+from divebook.execution.busy_store import until_written
 from divebook.execution.clock import Chance, Clock, Ids
 from divebook.execution.context import STRAND
 from divebook.execution.engine_thread import ENGINE, Desk
 from divebook.execution.farewell import FAREWELL
 from divebook.execution.journal import FIRST_TOKEN, Journal
 from divebook.execution.leases import HANDS
-from divebook.execution.patience import until_written
 from divebook.execution.runner import Runner
 from divebook.execution.step_run import Services
 from divebook.questions import Question

@@ -26,8 +26,8 @@ from divebook.engine.state import ExecutionState
 from divebook.errors import DivebookError, StoreBusyError
 from divebook.events import Event
 from divebook.events.catalog import Payload
+from divebook.execution.busy_store import SHORTEST, longer
 from divebook.execution.clock import Clock, Ids
-from divebook.execution.patience import SHORTEST, longer
 from divebook.store.base import EventStore
 from divebook.store.batches import Batch
 from divebook.store.durability import Durability

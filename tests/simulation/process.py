@@ -17,10 +17,10 @@ from divebook.engine.waiting import awaited_signals
 from divebook.errors import CorruptStoreError, ExecutionError, ExecutionNotFoundError, LeaseHeldError, StoreError
 from divebook.events import Event, catalog
 from divebook.events.catalog import Payload
+from divebook.execution.busy_store import until_written
 from divebook.execution.clock import Ids
 from divebook.execution.journal import FIRST_TOKEN, GroupCommit, Journal
 from divebook.execution.leases import LeaseKeeper
-from divebook.execution.patience import until_written
 from divebook.execution.recovery import next_attempt
 from divebook.execution.runner import Runner
 from divebook.execution.schemas import FITTING
