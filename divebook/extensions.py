@@ -10,6 +10,8 @@ from typing import Any
 
 ENVELOPE = "envelope"
 """Function from the state of an execution, and the names of its steps, to its envelope."""
+FRAMES = "frames"
+"""Function that makes a DataFrame: from which one (``events``, ``steps`` ...) and what it is of."""
 STEP_TYPES = "step types"
 """Function that adds types of step to an `Environment`, with `Environment.add_step_type`."""
 

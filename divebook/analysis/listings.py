@@ -168,6 +168,20 @@ def _question_row(execution_id: str, asked: Question, now: int) -> tuple[Any, ..
     )
 
 
+_OF_ONE: Mapping[str, Callable[[Iterable[Any]], pd.DataFrame]] = {
+    "events": frames.events_frame,
+    "operations": frames.operations_frame,
+    "steps": frames.steps_frame,
+    "items": frames.items_frame,
+    "questions": questions_frame,
+}
+
+
+def frame_of(kind: str, parts: Iterable[Any]) -> pd.DataFrame:
+    """Return a frame of one execution: of its events, or of its questions, each with the execution's id."""
+    return _OF_ONE[kind](parts)
+
+
 @dataclass(frozen=True)
 class Frames:
     """The frames of many executions, each made when it is first asked for: those of one, with `execution_id` in front.

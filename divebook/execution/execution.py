@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from divebook import extensions
 from divebook.engine.state import ExecutionState, PathState, Usage
@@ -18,14 +18,18 @@ from divebook.execution.driver import Driver
 from divebook.execution.engine_thread import ENGINE
 from divebook.execution.streaming import TextListener
 from divebook.execution.threads import lending_place
+from divebook.history.framed import Framed
 from divebook.questions import Question
 from divebook.store.base import EventStore
 from divebook.store.durability import Durability
 from divebook.text.redaction import shared
 from divebook.workflow.definition import Workflow
 
+if TYPE_CHECKING:
+    import pandas as pd
 
-class Execution:
+
+class Execution(Framed):
     """One run of a workflow.
 
     `divebook.Environment.start` makes live ones; `Environment.execution` looks up past ones. Everything it tells is
@@ -159,9 +163,19 @@ class Execution:
         return self._driver.interrupts
 
     @property
-    def questions(self) -> dict[str, Question]:
+    def asked(self) -> dict[str, Question]:
         """Every question ever asked, by id, oldest first; an answer that is kept counts before the log has it."""
         return self._driver.questions
+
+    @property
+    def questions(self) -> pd.DataFrame:
+        """What people were asked, what they answered and how long that took: one row per question."""
+        asked = ((self.id, question) for question in self.asked.values())
+        frame: pd.DataFrame = extensions.extension(extensions.FRAMES)("questions", asked)
+        return frame
+
+    def _log(self) -> list[Event]:
+        return self.history()
 
     def history(self, after: int = 0) -> list[Event]:
         """Return its events from the store, oldest first, those after sequence number `after`."""
@@ -213,7 +227,7 @@ class Execution:
             return f"{self.state.shown_status}, {held_up}"
         if self.state.shown_status != catalog.WAITING:
             return self.state.shown_status
-        first, *more = waits_for(self.state, self.questions.values()) or ["a time"]
+        first, *more = waits_for(self.state, self.asked.values()) or ["a time"]
         return shared().text(f"waiting for {first}") + (f", and {len(more)} more" if more else "")
 
     def __repr__(self) -> str:

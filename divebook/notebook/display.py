@@ -146,7 +146,7 @@ def _signals(execution: Execution) -> Iterable[tuple[str, tuple[str, ...]]]:
 
 def _answers(execution: Execution) -> Iterable[tuple[str, str]]:
     """Yield the latest answers: the question, what was answered, and by whom."""
-    settled = [found for found in execution.questions.values() if not found.is_open]
+    settled = [found for found in execution.asked.values() if not found.is_open]
     latest = sorted(settled, key=lambda found: (found.settled_us or found.raised_us, found.id))[-MAX_VALUES:]
     for found in latest:
         what = readable(_said(found)) if found.response else "nothing"

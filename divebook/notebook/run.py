@@ -15,7 +15,7 @@ from divebook.errors import ExecutionWaitingError
 from divebook.events import Event
 from divebook.events.catalog import WAITING
 from divebook.execution import Execution
-from divebook.notebook.framed import Framed
+from divebook.history.framed import Framed
 from divebook.notebook.frontend import shows_widgets
 from divebook.questions import Question
 from divebook.text.shown import one_line
@@ -115,9 +115,7 @@ class Run(Framed):
     @property
     def questions(self) -> pd.DataFrame:
         """What people were asked, answered and how long that took: `divebook.analysis.listings.questions_frame`."""
-        from divebook.analysis.listings import questions_frame
-
-        return questions_frame((self.id, asked) for asked in self._execution.state.interrupts.values())
+        return self._execution.questions
 
     # --- what to do with it ----------------------------------------------------------------------------------------
 

@@ -19,8 +19,8 @@ from divebook.events.codec import payload_from
 from divebook.events.event import to_datetime
 from divebook.events.readable import readable
 from divebook.events.shapes import wrong_field
+from divebook.history.framed import Framed
 from divebook.history.spans import Span, spans_of
-from divebook.notebook.framed import Framed
 from divebook.notebook.frontend import shows_widgets
 from divebook.text.durations import seconds
 from divebook.text.shown import cut, one_line, plural, visible

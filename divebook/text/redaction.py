@@ -29,6 +29,7 @@ LEAST_SECRET = 8
 MAX_KNOWN = 500
 MAX_REMEMBERED = 200
 """Characters up to which a text that comes again is not looked at again."""
+_FOLDERS = ("PWD", "OLDPWD")
 _IN_BASE64 = re.compile(r"[A-Za-z0-9+/]{40}")
 
 
@@ -50,7 +51,7 @@ class Redactor:
     def __init__(self, known: Iterable[str] = ()) -> None:
         self._known: set[str] = set()
         self._pattern: re.Pattern[str] | None = None
-        for secret in (*known, *(value for name, value in os.environ.items() if looks_secret(name))):
+        for secret in (*known, *_of_environment()):
             self._keep(secret)
 
     def learn(self, value: Any) -> None:
@@ -128,6 +129,17 @@ class Redactor:
 
     def _key(self, key: Any) -> Any:
         return self.text(key) if isinstance(key, str) and len(key) >= LEAST_SECRET else key
+
+
+def _of_environment() -> Iterator[str]:
+    """Yield what the environment variables say under names of secrets, but for the names of places on this disk.
+
+    PWD, which every shell sets, would hide the folder in each path that is shown
+    (test_places_on_the_disk_that_the_environment_names_are_no_secrets).
+    """
+    for name, value in os.environ.items():
+        if looks_secret(name) and name not in _FOLDERS and not (value.startswith(os.sep) and os.access(value, os.F_OK)):
+            yield value
 
 
 @cache

@@ -137,7 +137,7 @@ class InboxFeed:
 
     def _take(self, execution: Execution) -> None:
         workflow = one_line(execution.workflow.name, 120)
-        for asked in execution.questions.values():
+        for asked in execution.asked.values():
             address = address_of(execution.id, asked)  # copies of an execution ask under the same ids
             if not asked.is_open and address not in self._known:
                 continue  # settled before anybody looked here

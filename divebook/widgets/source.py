@@ -67,7 +67,7 @@ def source_of(execution: Execution) -> Source:
 
     return Source(
         header=lambda: header_of(execution),
-        questions=lambda: [question_of(asked) for asked in execution.questions.values()],
+        questions=lambda: [question_of(asked) for asked in execution.asked.values()],
         graph=graph_of(execution.workflow),
         read=read,
         subscribe=execution.subscribe,

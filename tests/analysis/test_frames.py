@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pandas as pd
 import pytest
 
-from divebook import Action, Agent, Each, Environment, Retry, ScriptedModel, Step, Workflow
+from divebook import Action, Agent, Each, Environment, Retry, Run, ScriptedModel, Step, Workflow
 from divebook.analysis import frames, listings
 from divebook.analysis.timeline import layout, svg
 from divebook.events import catalog
@@ -250,6 +250,20 @@ def test_questions_tell_who_waited_how_long():
     assert rows.loc["second", "waited"] == timedelta(seconds=5)
     assert pd.isna(rows.loc["second", "settled"])
     assert dtypes(listings.questions_frame([])) == listings.QUESTION_COLUMNS
+
+
+def test_an_execution_and_its_run_have_the_same_frames(retried):
+    run = Run(retried, Environment(store=retried.store))
+    for kind in ("events", "operations", "steps", "items", "failed_items", "questions"):
+        pd.testing.assert_frame_equal(getattr(retried, kind), getattr(run, kind))
+    assert list(retried.steps.attempts) == list(frames.steps_frame(retried.history()).attempts)
+    assert list(retried.items.status) == ["completed"] * 4
+
+
+def test_an_execution_tells_who_was_asked_what():
+    execution = Environment(store="memory:").start(Workflow("w", [Step("first", ask="Sure?")])).wait()
+    assert list(execution.questions.question) == ["Sure?"]
+    assert list(execution.asked) == list(execution.questions.interrupt_id)
 
 
 def test_items_that_failed_and_were_kept_are_told_from_those_that_succeeded():

@@ -49,7 +49,7 @@ def test_an_answer_that_cannot_take_effect_here_is_kept_and_says_so():
     with pytest.raises(KeptError, match=f'{question.id}@{execution.id} is kept.*action "other" of step "d" not found'):
         elsewhere.answer(question.id, "yes")
     assert elsewhere.interrupts() == []
-    assert elsewhere.execution(execution.id).questions[question.id].response == {"text": "yes"}
+    assert elsewhere.execution(execution.id).asked[question.id].response == {"text": "yes"}
     at_home = over(store, Calls().action(), Calls().action("other"), workflow=TWO_CALLS)
     assert at_home.resume(execution.id).wait(PATIENCE).variables == {"c": "yes"}
 
@@ -81,7 +81,7 @@ def test_another_answer_than_the_kept_one_is_refused_and_shows_it(waiting):
 def test_a_question_is_closed_as_soon_as_it_is_answered(waiting):
     store, execution = waiting
     question = kept(store, execution)
-    assert (execution.interrupts, execution.questions[question.id].answered_by) == ([], "ann")
+    assert (execution.interrupts, execution.asked[question.id].answered_by) == ([], "ann")
 
 
 def test_a_second_answer_shows_the_first_also_after_the_end(waiting):

@@ -67,6 +67,17 @@ def test_secrets_of_the_environment_are_hidden(monkeypatch):
     assert Redactor().value(["tok-from-the-environment"]) == [HIDDEN]
 
 
+def test_places_on_the_disk_that_the_environment_names_are_no_secrets(monkeypatch, tmp_path):
+    key_file = tmp_path / "credentials-of-the-service.json"
+    key_file.touch()
+    monkeypatch.setenv("PWD", str(tmp_path))
+    monkeypatch.setenv("OLDPWD", "/a/folder/that/was/deleted")
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key_file))
+    monkeypatch.setenv("SERVICE_TOKEN", "/9j4AAQSkZJRgABAQEAYABgAAD")
+    shown = [str(key_file), "/a/folder/that/was/deleted/main.yaml", "/9j4AAQSkZJRgABAQEAYABgAAD"]
+    assert Redactor().value(shown) == [*shown[:2], HIDDEN]
+
+
 @pytest.mark.parametrize(
     ("text", "clean"),
     [

@@ -1,11 +1,12 @@
-"""The frames of one log, as runs and saved runs have them."""
+"""The frames of one log, as executions, runs and saved runs have them."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from divebook import extensions
 from divebook.events import Event
 
 if TYPE_CHECKING:
@@ -22,22 +23,22 @@ class Framed(ABC):
     @property
     def events(self) -> pd.DataFrame:
         """Its log, one row per event: `divebook.analysis.frames.events_frame`."""
-        return self._frame("events_frame")
+        return self._frame("events")
 
     @property
     def operations(self) -> pd.DataFrame:
         """One row per model call, action, script ...: `divebook.analysis.frames.operations_frame`."""
-        return self._frame("operations_frame")
+        return self._frame("operations")
 
     @property
     def steps(self) -> pd.DataFrame:
         """One row per visit to a step: `divebook.analysis.frames.steps_frame`."""
-        return self._frame("steps_frame")
+        return self._frame("steps")
 
     @property
     def items(self) -> pd.DataFrame:
         """One row per item of `Each`: `divebook.analysis.frames.items_frame`."""
-        return self._frame("items_frame")
+        return self._frame("items")
 
     @property
     def failed_items(self) -> pd.DataFrame:
@@ -45,8 +46,6 @@ class Framed(ABC):
         items = self.items
         return items[items["status"] == "failed"].reset_index(drop=True)
 
-    def _frame(self, name: str) -> pd.DataFrame:
-        from divebook.analysis import frames
-
-        make: Callable[[Iterable[Event]], pd.DataFrame] = getattr(frames, name)
-        return make(self._log())
+    def _frame(self, kind: str) -> pd.DataFrame:
+        made: pd.DataFrame = extensions.extension(extensions.FRAMES)(kind, self._log())
+        return made
