@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import cast
 
 from divebook import bounds
 from divebook.dialects import MANNERS, OWN, Dialect
@@ -12,9 +11,9 @@ from divebook.errors import Place
 from divebook.notebook.outline import Outline, Spot, keys_below
 from divebook.questions.kinds import DEFINABLE
 from divebook.workflow import schema
-from divebook.workflow.kinds import INPUT_TYPES, Flag, Many, One, Text, Texts
+from divebook.workflow.kinds import INPUT_TYPES, Flag, Text, Texts
 from divebook.workflow.step import STEP_TYPES
-from divebook.workflow.table import Key, Table
+from divebook.workflow.table import Key, Many, One, Table
 
 TABLES = {"file": schema.DEFINITIONS, "workflow": schema.WORKFLOW, "agent": schema.AGENT}
 SERVER_TYPES = ("stdio", "http")
@@ -98,9 +97,9 @@ def _resolved(table: Table, place: Place) -> tuple[Table, Key | None] | None:
             if key is None:
                 return None
             if isinstance(key.kind, One):
-                holder, key = cast("Table", key.kind.schema()), None
+                holder, key = key.kind.table, None
         elif key is not None and isinstance(part, int) and isinstance(key.kind, Many):
-            holder, key = cast("Table", key.kind.schema()), None
+            holder, key = key.kind.table, None
         elif key is None or not isinstance(part, int) or not isinstance(key.kind, Texts):
             return None
     return holder, key
@@ -124,9 +123,8 @@ def _colons(names: Iterable[str], spot: Spot, document: CellWithCursor) -> Itera
 
 def _first_keys(kind: Many, document: CellWithCursor) -> Iterator[Candidate]:
     """Offer a new item of a list."""
-    table = cast("Table", kind.schema())
     dash = "{" if document.head.rstrip().endswith("[") else "- "
-    return (Candidate(f"{dash}{key.name}: ", "item") for key in table.keys[:1])
+    return (Candidate(f"{dash}{key.name}: ", "item") for key in kind.table.keys[:1])
 
 
 # --- values --------------------------------------------------------------------------------------------------------

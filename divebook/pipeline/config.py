@@ -10,7 +10,7 @@ from typing import Any, Literal
 from divebook.errors import DefinitionError, Problem
 from divebook.pipeline.envelope.contents import END
 from divebook.pipeline.stage import RESERVED, AgentStage, EdgeLimit, chosen, counted, read, records, unknown
-from divebook.workflow.record import Record, many
+from divebook.workflow.record import Record
 
 RunMode = Literal["sequential", "parallel"]
 
@@ -40,14 +40,14 @@ class PipelineConfig(Record):
     """
 
     name: str
-    agents: Sequence[AgentStage] = many(AgentStage)
+    agents: Sequence[AgentStage] = ()
     """The stages; kept in the order in which requests meet them."""
     default_run_mode: RunMode = "sequential"
     max_iterations: int = 3
     max_llm_calls: int = 10
     max_agent_hops: int = 21
     default_timeout_seconds: float = 300
-    edge_limits: Sequence[EdgeLimit] = many(EdgeLimit)
+    edge_limits: Sequence[EdgeLimit] = ()
     clarification_resume_stage: str = ""
     """Where a request goes on after an answer; by default where it stopped."""
     confirmation_resume_stage: str = ""

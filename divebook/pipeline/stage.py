@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, fields
 from typing import Any, Literal, Self, TypeVar, cast
 
 from divebook.errors import DefinitionError, Problem, nearest
 from divebook.pipeline.envelope.contents import END
-from divebook.workflow.record import Record, json_value, many
+from divebook.workflow.record import Record, json_value
 
 R = TypeVar("R", bound=Record)
 
@@ -19,10 +19,6 @@ RESERVED = (END, *ASKING)
 
 _CHOICES = {"join_strategy": ("all", "any"), "tool_access": ("none", "read", "write", "all")}
 _COUNTS = ("timeout_seconds", "max_visits", "max_retries")
-
-
-def _texts() -> Any:
-    return field(default=(), metadata={"tuple": True})
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +59,9 @@ class AgentStage(Record):
     name: str
     stage_order: int = 0
     """Position; stages of equal order keep the order in which they are listed."""
-    requires: tuple[str, ...] = _texts()
+    requires: tuple[str, ...] = ()
     """In parallel runs: stages that must be completed before."""
-    after: tuple[str, ...] = _texts()
+    after: tuple[str, ...] = ()
     """In parallel runs: stages that must have ended before, well or not."""
     join_strategy: Literal["all", "any"] = "all"
     """Whether all required stages must be completed, or one is enough."""
@@ -77,7 +73,7 @@ class AgentStage(Record):
     """Kept for whoever reads the definition."""
     tool_access: Literal["none", "read", "write", "all"] = "none"
     """``none`` denies every tool, ``all`` allows every one, else `allowed_tools` decides."""
-    allowed_tools: tuple[str, ...] = _texts()
+    allowed_tools: tuple[str, ...] = ()
     """Without any, every tool is allowed."""
     model_role: str = ""
     """Name of the agent."""
@@ -87,8 +83,8 @@ class AgentStage(Record):
     max_tokens: int | None = None
     output_key: str = ""
     """Output slot; by default the stage's name."""
-    required_output_fields: tuple[str, ...] = _texts()
-    routing_rules: Sequence[RoutingRule] = many(RoutingRule)
+    required_output_fields: tuple[str, ...] = ()
+    routing_rules: Sequence[RoutingRule] = ()
     """In order; the first that fires decides."""
     default_next: str = ""
     """Where to go if no rule fires; by default ``end``."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 from divebook.errors import DefinitionError, Problem, nearest
 from divebook.questions.kinds import DEFINABLE
 from divebook.text.durations import parse_duration
+from divebook.workflow import kinds
 from divebook.workflow.record import Record, json_value
+from divebook.workflow.table import Key
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,22 +24,21 @@ class Ask(Record):
     7200.0
     """
 
-    question: str
-    kind: str = "clarification"
+    question: Annotated[str, Key("What is asked; a template.", required="Ask needs a Question")]
+    kind: Annotated[str, Key("What is asked for, such as an approval or a text.")] = "clarification"
     """One of `divebook.questions.kinds.DEFINABLE`."""
-    message: str | None = None
-    """More than the question itself, for people."""
-    data: Mapping[str, Any] = field(default_factory=dict)
-    """Plain data shown beside it; a text that is wholly ``$(...)`` gives its value."""
-    schema: Mapping[str, Any] | None = None
-    """JSON schema of the value that is asked for."""
-    expires_in: float | None = None
+    message: Annotated[str | None, Key("More about it; a template.")] = None
+    data: Annotated[Mapping[str, Any], Key("What the person looks at; texts are templates, `$(...)` a value.")] = field(
+        default_factory=dict
+    )
+    schema: Annotated[Mapping[str, Any] | None, Key("The JSON schema that an answer fits.")] = None
+    expires_in: Annotated[
+        float | None, Key("Seconds after which the Default answers, or the step fails.", kind=kinds.Seconds())
+    ] = None
     """Seconds, also written as ``30s``, ``2h``; without it the question never expires."""
-    default: Any = None
-    """The answer that holds once it has expired; without one the step fails then."""
+    default: Annotated[Any, Key("The answer after that time.")] = None
     has_default: bool = False
-    optional: bool | None = None
-    """Whether an empty answer will do."""
+    optional: Annotated[bool | None, Key("Whether no answer is an answer.")] = None
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 from divebook.errors import DefinitionError, Problem
 from divebook.workflow.record import Record
+from divebook.workflow.table import Key
 
 SOURCES = {
     "text": "Text",
@@ -30,16 +31,17 @@ class ContentEntry(Record):
     'path'
     """
 
-    text: str | None = None
-    path: str | None = None
-    """A file, or a pattern (``**`` crosses folders), relative to the definition's folder."""
-    url: str | None = None
-    document: str | None = None
-    dynamic: str | None = None
-    """A script that is evaluated when the step runs."""
-    dynamic_from: str | None = None
-    """A program whose output is a JSON list of content blocks, started when the step runs."""
-    blocks: tuple[Mapping[str, Any], ...] | None = field(default=None, metadata={"tuple": True})
+    text: Annotated[str | None, Key("A text.")] = None
+    path: Annotated[
+        str | None, Key("A file, or files by a pattern such as `**/*.md`, below the definition's folder.")
+    ] = None
+    url: Annotated[str | None, Key("What stands at an address when the definition is read.")] = None
+    document: Annotated[str | None, Key("A document by name.")] = None
+    dynamic: Annotated[str | None, Key("A script that gives the content when the step runs.")] = None
+    dynamic_from: Annotated[
+        str | None, Key("A program that prints the content, as a JSON list of blocks, when the step runs.")
+    ] = None
+    blocks: tuple[Mapping[str, Any], ...] | None = None
     """What the source held when the definitions were made ready; None as long as it is not read."""
 
     @classmethod

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from divebook.bounds import Bounds
 from divebook.dialects import MANNERS, OWN, Dialect, Manner
 from divebook.errors import DefinitionError, NotFoundError, Place, Problem, Severity
 from divebook.events.upcast import FORM, Change, walked
+from divebook.workflow import kinds
 from divebook.workflow.content import ContentEntry
 from divebook.workflow.fingerprint import fingerprint_of
 from divebook.workflow.graph import check_workflow, reachable_from
-from divebook.workflow.record import Record, arguments, json_value, many, require_text
+from divebook.workflow.record import Record, arguments, json_value, require_text
 from divebook.workflow.resources import (
+    NO_TOOLS,
     AgentDefinition,
     ApprovalFilterDefinition,
     Config,
@@ -34,6 +36,7 @@ from divebook.workflow.resources import (
     TriggerDefinition,
 )
 from divebook.workflow.step import Each, Edge, Step, chained, require_step
+from divebook.workflow.table import Key
 
 __all__ = [
     "AgentDefinition",
@@ -69,13 +72,13 @@ FORMS: Sequence[Change] = ()
 class InputDefinition(Record):
     """An input of a workflow. It must be given unless it has a default or `required` is False."""
 
-    name: str
-    type: str | None = None
-    description: str = ""
-    required: bool | None = None
-    default: Any = None
+    name: Annotated[str, Key("The name, as in `inputs.name`.", required="input name is required")]
+    type: Annotated[str | None, Key("What it must be; without it everything fits.", kind=kinds.InputType())] = None
+    description: Annotated[str, Key("What it is, for people and in the error that asks for it.")] = ""
+    required: Annotated[bool | None, Key("Whether it must be given; by default yes, unless it has a Default.")] = None
+    default: Annotated[Any, Key("Its value where none is given.")] = None
     has_default: bool = False
-    as_: str | None = None
+    as_: Annotated[str | None, Key("Another name.", ignored="an input is known by its Name")] = None
     """Read in the dialect ``dive``, where it has no effect either."""
 
     def __post_init__(self) -> None:
@@ -94,13 +97,15 @@ class InputDefinition(Record):
 class OutputDefinition(Record):
     """An output of a workflow: the variable of that name when the execution ends."""
 
-    name: str
-    type: str | None = None
-    description: str = ""
-    format: str | None = None
-    default: Any = None
+    name: Annotated[str, Key("The variable it shows.")]
+    type: Annotated[str | None, Key("What it is, for people.")] = None
+    description: Annotated[str, Key("What it is, for people.")] = ""
+    format: Annotated[str | None, Key("How it is written, for people.")] = None
+    default: Annotated[Any, Key("Its value where the variable does not exist.")] = None
     has_default: bool = False
-    document: str | None = None
+    document: Annotated[
+        str | None, Key("A document to write it to.", ignored="write it with a Document.Write step")
+    ] = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "default", json_value(self.default, "default"))
@@ -127,14 +132,23 @@ class Workflow(Record):
     'ask'
     """
 
-    name: str
-    description: str = ""
-    inputs: tuple[InputDefinition, ...] = many(InputDefinition)
-    outputs: tuple[OutputDefinition, ...] = many(OutputDefinition)
-    steps: tuple[Step, ...] = many(Step)
-    triggers: tuple[TriggerDefinition, ...] = many(TriggerDefinition)
-    continue_on_failure: bool = False
-    bounds: Mapping[str, Any] | None = None
+    name: Annotated[str, Key("The name to run it by.")]
+    description: Annotated[str, Key("What it is, for people.")] = ""
+    inputs: Annotated[tuple[InputDefinition, ...], Key("What it is given.")] = ()
+    outputs: Annotated[
+        tuple[OutputDefinition, ...], Key("Its results: the variables of these names.", extension=True)
+    ] = ()
+    steps: Annotated[
+        tuple[Step, ...],
+        Key("What it does; the first one is the start, and each leads to the next unless it says otherwise."),
+    ] = ()
+    triggers: Annotated[tuple[TriggerDefinition, ...], Key("Names under which it can be started.")] = ()
+    continue_on_failure: Annotated[bool, Key("Whether the other paths go on after one has failed.", extension=True)] = (
+        False
+    )
+    bounds: Annotated[
+        Mapping[str, Any] | None, Key("What a run may spend: tokens, calls, dollars, seconds.", extension=True)
+    ] = None
     """What an execution may spend, where it is not said when it is started; see `divebook.Bounds`."""
     dialect: Dialect = OWN
     source: str = field(default="", compare=False, repr=False)
@@ -253,17 +267,26 @@ def _plain_bounds(bounds: Bounds | Mapping[str, Any] | None) -> dict[str, Any] |
 class Definitions(Record):
     """Everything one cell, file or folder defines."""
 
-    name: str = ""
-    description: str = ""
-    version: str = ""
-    config: Config = field(default_factory=Config, metadata={"record": Config})
-    tools: tuple[ToolDefinition, ...] = many(ToolDefinition)
-    documents: tuple[DocumentDefinition, ...] = many(DocumentDefinition)
-    agents: tuple[AgentDefinition, ...] = many(AgentDefinition)
-    workflows: tuple[Workflow, ...] = many(Workflow)
-    triggers: tuple[TriggerDefinition, ...] = many(TriggerDefinition)
-    schedules: tuple[ScheduleDefinition, ...] = many(ScheduleDefinition)
-    mcp_servers: tuple[MCPServerDefinition, ...] = many(MCPServerDefinition)
+    name: Annotated[str, Key("The name of the whole.")] = ""
+    description: Annotated[str, Key("What it is, for people.")] = ""
+    version: Annotated[str, Key("Which edition it is, for people.")] = ""
+    config: Annotated[Config, Key("Settings that hold for everything.")] = field(default_factory=Config)
+    tools: Annotated[tuple[ToolDefinition, ...], Key("Tools that agents may name.", ignored=NO_TOOLS)] = ()
+    documents: Annotated[tuple[DocumentDefinition, ...], Key("Files that steps name without their paths.")] = ()
+    agents: Annotated[
+        tuple[AgentDefinition, ...],
+        Key("Models with a role; the first supervisor, else the first one, answers prompts that name none."),
+    ] = ()
+    workflows: Annotated[tuple[Workflow, ...], Key("What can be run.")] = ()
+    triggers: Annotated[
+        tuple[TriggerDefinition, ...],
+        Key("Names that start workflows.", ignored="write it under the Triggers of each workflow"),
+    ] = ()
+    schedules: Annotated[tuple[ScheduleDefinition, ...], Key("When to start workflows.")] = ()
+    mcp_servers: Annotated[
+        tuple[MCPServerDefinition, ...],
+        Key("Servers that offer tools.", ignored="MCP servers are not connected yet; " + NO_TOOLS),
+    ] = ()
     warnings: tuple[Problem, ...] = field(default=(), compare=False, repr=False, metadata={"transient": True})
     """What is doubtful but not wrong; shown by whoever asked for the definitions."""
     positions: Mapping[Place, tuple[int, int]] = field(

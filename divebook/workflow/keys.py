@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from divebook import bounds
 from divebook.errors import NotFoundError
 from divebook.workflow import kinds, schema
-from divebook.workflow.table import Key, Table, snake_case
+from divebook.workflow.table import Key, Many, One, Table, snake_case
 
 TABLES: dict[str, Table] = {table.label: table for table in vars(schema).values() if isinstance(table, Table)}
 """Every mapping of a definition, by what it is called."""
@@ -83,9 +83,8 @@ def _ordered() -> list[str]:
     found = [schema.DEFINITIONS.label]
     for label in found:
         for key in TABLES[label].keys:
-            table = key.kind.schema() if isinstance(key.kind, kinds.One | kinds.Many) else None
-            if isinstance(table, Table) and table.label not in found:
-                found.append(table.label)
+            if isinstance(key.kind, One | Many) and key.kind.table.label not in found:
+                found.append(key.kind.table.label)
     return found
 
 
@@ -102,7 +101,7 @@ def _holders(label: str) -> set[str]:
         key
         for table in TABLES.values()
         for key in table.keys
-        if isinstance(key.kind, kinds.One | kinds.Many) and key.kind.schema() is TABLES[label]
+        if isinstance(key.kind, One | Many) and key.kind.table is TABLES[label]
     ]
     return {snake_case(key.name).replace("_", "") for key in held}
 
@@ -115,10 +114,8 @@ def _holds(key: Key) -> str:
     kind = key.kind
     if key.name == "Bounds":
         return f"a mapping of {', '.join(bounds.KEYS)}"
-    if isinstance(kind, kinds.One | kinds.Many):
-        table = kind.schema()
-        label = table.label if isinstance(table, Table) else key.name
-        return f"a mapping, see {label}" if isinstance(kind, kinds.One) else f"a list, see {label}"
+    if isinstance(kind, One | Many):
+        return f"a {'mapping' if isinstance(kind, One) else 'list'}, see {kind.table.label}"
     if isinstance(kind, kinds.Number):
         return "a whole number" if kind.whole else "a number"
     if isinstance(kind, kinds.Text) and kind.choices:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -240,61 +239,3 @@ class Texts:
     def write(self, value: Any) -> Any:
         """Return the value as it would stand in a definition."""
         return list(value)
-
-
-@dataclass(frozen=True, slots=True)
-class One:
-    """A mapping with keys of its own; with `text_key` a text stands for a mapping with that key alone."""
-
-    schema: Callable[[], Schema]
-    hint: str | None = None
-    text_key: str = ""
-
-    def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return the record, or `INVALID` after noting what is wrong."""
-        if self.text_key and isinstance(node, Scalar) and isinstance(node.value, str):
-            node = Mapping(((Scalar(self.text_key, self.text_key, node.start), node),), node.start, node.start)
-        if not isinstance(node, Mapping):
-            return mismatch("a mapping", node, place, reading, self.hint)
-        return self.schema().read(node, place, reading)
-
-    def write(self, value: Any) -> Any:
-        """Return the value as it would stand in a definition."""
-        return self.schema().write(value)
-
-
-@dataclass(frozen=True, slots=True)
-class Many:
-    """A list of mappings with keys of their own."""
-
-    schema: Callable[[], Schema]
-    hint: str | None = None
-
-    def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return the records, or `INVALID` after noting what is wrong."""
-        if not isinstance(node, Sequence):
-            return mismatch("a list", node, place, reading, self.hint)
-        items = [self._item(item, (*place, index), reading) for index, item in enumerate(node.items)]
-        if not all(isinstance(item, Mapping) for item in node.items):
-            return INVALID
-        return tuple(item for item in items if item is not INVALID)
-
-    def _item(self, node: Node, place: Place, reading: Reading) -> Any:
-        reading.locate(place, node.start, node.start)
-        if not isinstance(node, Mapping):
-            return mismatch("a list of mappings", node, place, reading, self.hint)
-        return self.schema().read(node, place, reading)
-
-    def write(self, value: Any) -> Any:
-        """Return the value as it would stand in a definition."""
-        return [self.schema().write(item) for item in value]
-
-
-class Schema(Protocol):
-    """What `One` and `Many` need of the table in `schema.py`."""
-
-    def read(self, node: Mapping, place: Place, reading: Reading) -> Any:
-        """Return the record that the mapping describes, or `INVALID`."""
-
-    def write(self, value: Any) -> dict[str, Any]:
-        """Return the record as a mapping."""

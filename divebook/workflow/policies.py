@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from divebook.errors import DefinitionError, Problem
 from divebook.workflow.record import Record
+from divebook.workflow.table import Key
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,18 +21,16 @@ class Retry(Record):
     1.5
     """
 
-    attempts: int = 3
-    """How often the step is tried in all."""
-    seconds: float = 1.0
-    """Delay before the second attempt."""
-    factor: float = 2.0
-    """By how much each further delay is longer."""
-    max_seconds: float = 60.0
-    """The longest delay."""
-    jitter: float = 0.1
-    """Up to this part of the delay is added by chance, so that many do not come back at once."""
-    errors: tuple[str, ...] = ()
-    """Names of error classes, or parts of messages, that are worth another try; empty means every error."""
+    attempts: Annotated[int, Key("How often it is tried at most, the first time included; 3 by default.")] = 3
+    seconds: Annotated[float, Key("The pause before the second attempt.")] = 1.0
+    factor: Annotated[float, Key("By how much each further pause grows.")] = 2.0
+    max_seconds: Annotated[float, Key("The longest pause.")] = 60.0
+    jitter: Annotated[
+        float, Key("The part of a pause, from 0 to 1, that chance may add, so that many do not come back at once.")
+    ] = 0.1
+    errors: Annotated[
+        tuple[str, ...], Key("Exceptions, or parts of messages, after which it is tried again; all by default.")
+    ] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "errors", tuple(self.errors))
@@ -56,12 +55,9 @@ class Retry(Record):
 class Catch(Record):
     """Go to another step when this one has failed for good."""
 
-    step: str
-    """Where to go."""
-    errors: tuple[str, ...] = ()
-    """Names of error classes, or parts of messages; empty means every error."""
-    store: str | None = None
-    """Variable that receives the error as data: type, message, step, attempts."""
+    step: Annotated[str, Key("The step to go to.", required="Catch needs a Step to go to")]
+    errors: Annotated[tuple[str, ...], Key("Exceptions, or parts of messages, that are caught; all by default.")] = ()
+    store: Annotated[str | None, Key("The variable that takes the error: its type, message, step and attempts.")] = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "errors", tuple(self.errors))

@@ -1,14 +1,15 @@
 """What every definition dataclass can do: become plain JSON and come back unchanged.
 
-A field that holds other records names their class with `one` or `many`; everything else is plain JSON already.
+Which fields hold other records, or several, their types say; everything else is plain JSON already.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, field, fields
-from typing import Any, ClassVar, Self, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, Field, fields
+from types import NoneType, UnionType
+from typing import Any, ClassVar, Self, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from divebook.errors import DefinitionError, Problem, UnstorableValueError
 from divebook.events.values import normalize
@@ -16,16 +17,6 @@ from divebook.events.values import normalize
 Reader: TypeAlias = Callable[[Any], Any]
 
 _ATOMS = frozenset({str, int, float, bool, type(None)})
-
-
-def one(record: type[Record]) -> Any:
-    """Declare a field that holds a `record` or None."""
-    return field(default=None, metadata={"record": record})
-
-
-def many(record: type[Record]) -> Any:
-    """Declare a field that holds a tuple of `record`."""
-    return field(default=(), metadata={"record": record})
 
 
 def json_value(value: Any, name: str) -> Any:
@@ -66,7 +57,7 @@ class Record:
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON from which `from_dict` makes an equal record; fields at their default are left out."""
         stored = {}
-        for name, default, keeps_equals in _defaults(type(self)):
+        for name, default, keeps_equals in _form(type(self)).defaults:
             value = getattr(self, name)
             if value is default or (not keeps_equals and type(value) is type(default) and value == default):
                 continue
@@ -79,37 +70,13 @@ class Record:
         return cls(**arguments(cls, data))
 
 
-def _is_stored(entry: Field[Any]) -> bool:
-    return entry.init and not entry.metadata.get("transient")
-
-
-_STORED: dict[type[Record], dict[str, Field[Any]]] = {}
-_DEFAULTS: dict[type[Record], tuple[tuple[str, Any, bool], ...]] = {}
-_READERS: dict[type[Record], dict[str, Reader | None]] = {}
-
-
-def _stored_fields(cls: type[Record]) -> dict[str, Field[Any]]:
-    if cls not in _STORED:
-        _STORED[cls] = {entry.name: entry for entry in fields(cls) if _is_stored(entry)}
-    return _STORED[cls]
-
-
-def _defaults(cls: type[Record]) -> tuple[tuple[str, Any, bool], ...]:
-    """Return name and default of the stored fields, and whether a value that only equals the default is stored."""
-    if cls not in _DEFAULTS:
-        _DEFAULTS[cls] = tuple(
-            (name, _default(entry), bool(entry.metadata.get("always"))) for name, entry in _stored_fields(cls).items()
-        )
-    return _DEFAULTS[cls]
-
-
 def _default(entry: Field[Any]) -> Any:
     return entry.default_factory() if entry.default_factory is not MISSING else entry.default
 
 
 def arguments(cls: type[Record], data: Mapping[str, Any]) -> dict[str, Any]:
     """Return the stored fields of `cls` as its constructor takes them."""
-    readers = _readers(cls)
+    readers = _form(cls).readers
     if not data.keys() <= readers.keys():
         unknown = next(key for key in data if key not in readers)
         raise DefinitionError(
@@ -119,24 +86,42 @@ def arguments(cls: type[Record], data: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value if (read := readers[key]) is None else read(value) for key, value in data.items()}
 
 
-def _readers(cls: type[Record]) -> dict[str, Reader | None]:
-    """Return for each stored field what brings its plain form back; None where that is the value itself."""
-    if cls not in _READERS:
-        _READERS[cls] = {name: _reader(entry) for name, entry in _stored_fields(cls).items()}
-    return _READERS[cls]
+class _Form:
+    """What is stored of a kind of record, and how."""
+
+    def __init__(self, cls: type[Record]) -> None:
+        stored = [entry for entry in fields(cls) if entry.init and not entry.metadata.get("transient")]
+        hints = get_type_hints(cls)
+        self.defaults = [(entry.name, _default(entry), bool(entry.metadata.get("always"))) for entry in stored]
+        """Names and defaults of the fields, and whether a value that only equals the default is stored."""
+        self.readers = {entry.name: _reader(without_none(hints[entry.name])) for entry in stored}
+        """What brings the plain form of each field back; None where that is the value itself."""
 
 
-def _reader(entry: Field[Any]) -> Reader | None:
-    record: type[Record] | None = entry.metadata.get("record")
-    if record is None:
-        return _as_tuple if entry.metadata.get("tuple") or isinstance(entry.default, tuple) else None
+_FORMS: dict[type[Record], _Form] = {}
 
-    def read(value: Any) -> Any:
-        if isinstance(value, list):
-            return tuple([record.from_dict(item) for item in value])
-        return None if value is None else record.from_dict(value)
 
-    return read
+def _form(cls: type[Record]) -> _Form:
+    if cls not in _FORMS:
+        _FORMS[cls] = _Form(cls)
+    return _FORMS[cls]
+
+
+def without_none(hint: Any) -> Any:
+    """Return the type in ``Type | None``; any other as it is."""
+    if get_origin(hint) not in (Union, UnionType):
+        return hint
+    choices = [choice for choice in get_args(hint) if choice is not NoneType]
+    return choices[0] if len(choices) == 1 else hint
+
+
+def _reader(hint: Any) -> Reader | None:
+    if isinstance(hint, type) and issubclass(hint, Record):
+        return lambda value: None if value is None else hint.from_dict(value)
+    if get_origin(hint) not in (tuple, Sequence):
+        return None
+    read = _reader(get_args(hint)[0])
+    return _as_tuple if read is None else lambda value: tuple([read(item) for item in value])
 
 
 def _as_tuple(value: Any) -> Any:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
+from divebook.workflow import kinds
 from divebook.workflow.content import ContentEntry
 from divebook.workflow.policies import Retry
-from divebook.workflow.record import Record, many, one
+from divebook.workflow.record import Record
+from divebook.workflow.table import Key
 
 DEFAULT_RESPONSE_TIMEOUT = 600.0
 DEFAULT_TOOL_ITERATIONS = 16
@@ -17,52 +19,91 @@ LOG_LEVELS = ("debug", "info", "warn", "error")
 DURABILITIES = ("full", "relaxed")
 RECOVERIES = ("ask", "auto", "off")
 NOTEBOOK_DATA = ("on", "off")
+NO_TOOLS = "agents have no tools yet; let an action step do it, and hand its result to the prompt"
+_NO_FEATURES = "no feature of a provider can be named; say it in RequestHeaders if the provider takes a header"
+_NO_CACHING = "what a provider caches is its own choice"
+_TRIMMED = kinds.Text(trimmed=True)
+_BY_NAME = "it is known by its Name"
+_BY_TRIGGER = "a trigger is fired by its Name: environment.fire(name)"
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings(Record):
     """How an agent's model is to answer; None leaves it to the provider."""
 
-    temperature: float | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
-    reasoning_budget: int | None = None
-    reasoning_effort: str | None = None
-    max_tokens: int | None = None
-    tool_choice: Mapping[str, Any] | None = None
+    temperature: Annotated[float | None, Key("How freely words are chosen.")] = None
+    presence_penalty: Annotated[float | None, Key("How much new subjects are preferred.")] = None
+    frequency_penalty: Annotated[float | None, Key("How much repeated words are avoided.")] = None
+    reasoning_budget: Annotated[int | None, Key("Tokens for thinking.", ignored="write ReasoningEffort")] = None
+    reasoning_effort: Annotated[str | None, Key("How much it thinks, as its provider calls it.")] = None
+    max_tokens: Annotated[int | None, Key("The most tokens of an answer.")] = None
+    tool_choice: Annotated[Mapping[str, Any] | None, Key("Which tool it must call.", ignored=NO_TOOLS)] = None
     """``{"type": "auto" | "any" | "tool" | "none", "name": ...}``"""
-    parallel_tool_calls: bool | None = None
-    features: tuple[str, ...] = ()
-    request_headers: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    caching: bool | None = None
+    parallel_tool_calls: Annotated[bool | None, Key("Whether it may call several tools at once.")] = None
+    features: Annotated[tuple[str, ...], Key("Features to switch on.", ignored=_NO_FEATURES)] = ()
+    request_headers: Annotated[Mapping[str, Sequence[str]], Key("HTTP headers of each request.")] = field(
+        default_factory=dict
+    )
+    caching: Annotated[bool | None, Key("Whether prompts are cached.", ignored=_NO_CACHING)] = None
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderSettings(Record):
     """What holds for every agent of one provider; an agent's own settings win."""
 
-    name: str
-    caching: bool | None = None
-    features: tuple[str, ...] = ()
-    request_headers: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    name: Annotated[str, Key("The provider they hold for.", required="provider name is required")]
+    caching: Annotated[bool | None, Key("Whether it caches prompts.", ignored=_NO_CACHING)] = None
+    features: Annotated[tuple[str, ...], Key("Features to switch on.", ignored=_NO_FEATURES)] = ()
+    request_headers: Annotated[
+        Mapping[str, Sequence[str]], Key("HTTP headers of each request; those of an agent are added.")
+    ] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Config(Record):
     """Settings that hold for a whole environment; an empty text means that nothing was said."""
 
-    default_provider: str = ""
-    default_model: str = ""
-    default_workflow: str = ""
-    confirmation_mode: str = ""
-    log_level: str = ""
-    durability: str = ""
-    """``full`` or ``relaxed``: how the logs of executions are written."""
-    recover: str = ""
-    """What becomes of executions that a dead process left, as definitions are loaded: ``ask``, ``auto`` or ``off``."""
-    notebook_data: str = ""
-    """Whether outputs of notebooks carry the data of their run, to be stepped through anywhere: ``on`` or ``off``."""
-    providers: tuple[ProviderSettings, ...] = many(ProviderSettings)
+    default_provider: Annotated[str, Key("The provider of agents that name none.")] = ""
+    default_model: Annotated[str, Key("The model of agents that name none.")] = ""
+    default_workflow: Annotated[str, Key("The workflow of a run that names none.")] = ""
+    confirmation_mode: Annotated[
+        str,
+        Key(
+            "Which tools ask before they run.",
+            kind=kinds.Text(choices=CONFIRMATION_MODES, complaint="invalid confirmation mode: {}"),
+            ignored="there are no tools to confirm yet; an action asks by itself: @action(approval=True)",
+        ),
+    ] = ""
+    log_level: Annotated[
+        str,
+        Key(
+            "How much is logged.",
+            kind=kinds.Text(choices=LOG_LEVELS, complaint="invalid log level: {}"),
+            ignored="the log of an execution has all; set the level of Python's own logging",
+        ),
+    ] = ""
+    durability: Annotated[
+        str,
+        Key(
+            "Whether each event is safe on disk at once (full), or soon after (relaxed).",
+            kind=kinds.Text(choices=DURABILITIES, complaint="invalid durability: {}"),
+        ),
+    ] = ""
+    recover: Annotated[
+        str,
+        Key(
+            "What becomes of executions that a dead process left, when a notebook loads.",
+            kind=kinds.Text(choices=RECOVERIES, complaint="invalid way to recover: {}"),
+        ),
+    ] = ""
+    notebook_data: Annotated[
+        str,
+        Key(
+            "Whether outputs in notebooks carry the data of their run.",
+            kind=kinds.Text(choices=NOTEBOOK_DATA, complaint="invalid setting for notebook data: {}"),
+        ),
+    ] = ""
+    providers: Annotated[tuple[ProviderSettings, ...], Key("Settings for all agents of one provider.")] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,117 +116,135 @@ class AgentDefinition(Record):
     16
     """
 
-    name: str
-    goal: str = ""
-    instructions: str = ""
-    is_supervisor: bool = False
-    subordinates: tuple[str, ...] = ()
-    provider: str | None = None
-    model: str | None = None
-    tools: tuple[str, ...] = ()
-    tool_config: Mapping[str, Any] = field(default_factory=dict)
-    response_timeout: float = DEFAULT_RESPONSE_TIMEOUT
+    name: Annotated[str, Key("The name that steps use.", kind=_TRIMMED)]
+    goal: Annotated[str, Key("What it is to achieve; part of its instructions.", kind=_TRIMMED)] = ""
+    instructions: Annotated[str, Key("What it is told before each prompt.", kind=_TRIMMED)] = ""
+    is_supervisor: Annotated[bool, Key("Whether it answers prompts that name no agent.")] = False
+    subordinates: Annotated[
+        tuple[str, ...],
+        Key("Agents it may hand work to.", ignored="agents do not hand work to each other yet; write a step for each"),
+    ] = ()
+    provider: Annotated[str | None, Key("Who serves its model.")] = None
+    model: Annotated[
+        str | None, Key("Its model: `provider:model`, a name of its provider, or `scripted` (offline).")
+    ] = None
+    tools: Annotated[tuple[str, ...], Key("Tools it may call.", ignored=NO_TOOLS)] = ()
+    tool_config: Annotated[
+        Mapping[str, Any], Key("Options of its tools.", ignored="set a tool's Parameters under Tools")
+    ] = field(default_factory=dict)
+    response_timeout: Annotated[float, Key("How long one request may take.", kind=kinds.ResponseTimeout())] = (
+        DEFAULT_RESPONSE_TIMEOUT
+    )
     """Seconds that one request to the model may take."""
-    retry: Retry | None = one(Retry)
-    """How requests to the model are tried again."""
-    tool_iteration_limit: int = DEFAULT_TOOL_ITERATIONS
-    date_awareness: bool = True
-    system_prompt: str | None = None
-    model_settings: ModelSettings | None = one(ModelSettings)
-    context: tuple[ContentEntry, ...] = many(ContentEntry)
+    retry: Annotated[
+        Retry | None,
+        Key("How requests are tried again; by default 3 attempts after 429, 5xx and lost connections.", extension=True),
+    ] = None
+    tool_iteration_limit: Annotated[int, Key("How often it may call tools for one prompt.", ignored=NO_TOOLS)] = (
+        DEFAULT_TOOL_ITERATIONS
+    )
+    date_awareness: Annotated[bool, Key("Whether it is told today's date.")] = True
+    system_prompt: Annotated[str | None, Key("Its whole instructions, as a template over `agent`.")] = None
+    model_settings: Annotated[ModelSettings | None, Key("How its model is to answer.")] = None
+    context: Annotated[tuple[ContentEntry, ...], Key("What every prompt begins with.")] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ToolDefinition(Record):
     """A tool with its options."""
 
-    name: str
-    enabled: bool = True
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    name: Annotated[str, Key("Its name.", required="tool name is required")]
+    enabled: Annotated[bool, Key("Whether it may be used.")] = True
+    parameters: Annotated[Mapping[str, Any], Key("Its options.")] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentDefinition(Record):
     """A document that steps can name."""
 
-    name: str
-    id: str | None = None
-    description: str = ""
-    path: str | None = None
-    content: str | None = None
-    content_type: str | None = None
+    name: Annotated[str, Key("The name that steps use.", required="document name is required")]
+    id: Annotated[str | None, Key("Another name.", ignored=_BY_NAME)] = None
+    description: Annotated[str, Key("What it is, for people.")] = ""
+    path: Annotated[str | None, Key("The file.")] = None
+    content: Annotated[str | None, Key("Its text.", ignored="write it into a file, and the file's Path here")] = None
+    content_type: Annotated[str | None, Key("Its media type.", ignored="the ending of its Path tells the type")] = None
 
 
 @dataclass(frozen=True, slots=True)
 class TriggerDefinition(Record):
     """What may start workflows."""
 
-    name: str
-    type: str | None = None
-    config: Mapping[str, Any] = field(default_factory=dict)
+    name: Annotated[str, Key("The name it is fired by.")]
+    type: Annotated[str | None, Key("What fires it.", ignored=_BY_TRIGGER)] = None
+    config: Annotated[Mapping[str, Any], Key("More about what fires it.", ignored=_BY_TRIGGER)] = field(
+        default_factory=dict
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleDefinition(Record):
     """When to start a workflow."""
 
-    name: str
-    cron: str | None = None
-    workflow: str | None = None
-    enabled: bool = True
+    name: Annotated[str, Key("Its name; part of the key of each start.", required="schedule name is required")]
+    cron: Annotated[str | None, Key("When, in five fields: minute, hour, day of month, month, day of week.")] = None
+    workflow: Annotated[str | None, Key("What is started.")] = None
+    enabled: Annotated[bool, Key("Whether it is in force.")] = True
 
 
 @dataclass(frozen=True, slots=True)
 class TokenStoreDefinition(Record):
     """Where OAuth tokens are kept: ``memory``, ``file`` or ``keychain``."""
 
-    type: str | None = None
-    path: str | None = None
+    type: Annotated[str | None, Key("`memory`, `file` or `keychain`.")] = None
+    path: Annotated[str | None, Key("The file.")] = None
 
 
 @dataclass(frozen=True, slots=True)
 class OAuthDefinition(Record):
     """How to obtain a token for an MCP server."""
 
-    client_id: str | None = None
-    client_secret: str | None = field(default=None, repr=False)
-    redirect_uri: str | None = None
-    scopes: tuple[str, ...] = ()
-    pkce_enabled: bool | None = None
-    token_store: TokenStoreDefinition | None = one(TokenStoreDefinition)
-    extra_params: Mapping[str, str] = field(default_factory=dict)
+    client_id: Annotated[str | None, Key("Who asks.")] = None
+    client_secret: Annotated[str | None, Key("The secret of who asks.")] = field(default=None, repr=False)
+    redirect_uri: Annotated[str | None, Key("Where the browser is sent back to.")] = None
+    scopes: Annotated[tuple[str, ...], Key("What may be done.")] = ()
+    pkce_enabled: Annotated[bool | None, Key("Whether the exchange is protected by a proof.")] = None
+    token_store: Annotated[TokenStoreDefinition | None, Key("Where tokens are kept.")] = None
+    extra_params: Annotated[Mapping[str, str], Key("More parameters.")] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalFilterDefinition(Record):
     """Tools that always, or never, ask before they run."""
 
-    always: tuple[str, ...] = ()
-    never: tuple[str, ...] = ()
+    always: Annotated[tuple[str, ...], Key("Tools that always ask.")] = ()
+    never: Annotated[tuple[str, ...], Key("Tools that never ask.")] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ToolConfigurationDefinition(Record):
     """Which tools of an MCP server may be used, and when they ask."""
 
-    enabled: bool = True
-    allowed_tools: tuple[str, ...] = ()
-    """Empty allows all."""
-    approval_mode: str | None = None
-    approval_filter: ApprovalFilterDefinition | None = one(ApprovalFilterDefinition)
+    enabled: Annotated[bool, Key("Whether its tools may be used.")] = True
+    allowed_tools: Annotated[tuple[str, ...], Key("Those that may be used; all if empty.")] = ()
+    approval_mode: Annotated[str | None, Key("When a person is asked.")] = None
+    approval_filter: Annotated[ApprovalFilterDefinition | None, Key("Which tools ask.")] = None
 
 
 @dataclass(frozen=True, slots=True)
 class MCPServerDefinition(Record):
     """An MCP server: a program to start (``stdio``) or an address (``http``)."""
 
-    name: str
-    type: str = ""
-    command: str | None = None
-    url: str | None = None
-    args: tuple[str, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict)
-    authorization_token: str | None = field(default=None, repr=False)
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    oauth: OAuthDefinition | None = one(OAuthDefinition)
-    tool_configuration: ToolConfigurationDefinition | None = one(ToolConfigurationDefinition)
+    name: Annotated[str, Key("Its name.", required="mcp server name is required")]
+    type: Annotated[str, Key("`stdio` or `http`.")] = ""
+    command: Annotated[str | None, Key("The program to start.")] = None
+    url: Annotated[str | None, Key("Its address.")] = None
+    args: Annotated[tuple[str, ...], Key("Arguments of the program.")] = ()
+    env: Annotated[Mapping[str, str], Key("Variables of the program.")] = field(default_factory=dict)
+    authorization_token: Annotated[str | None, Key("A token that each request carries.")] = field(
+        default=None, repr=False
+    )
+    headers: Annotated[Mapping[str, str], Key("HTTP headers of each request.")] = field(
+        default_factory=dict, repr=False
+    )
+    oauth: Annotated[OAuthDefinition | None, Key("How to get a token.")] = None
+    tool_configuration: Annotated[ToolConfigurationDefinition | None, Key("Which of its tools may be used.")] = None

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
-from typing import Any
+from typing import Annotated, Any
 
 from divebook.errors import DefinitionError, Problem
+from divebook.workflow import kinds
 from divebook.workflow.ask import Ask
 from divebook.workflow.content import ContentEntry
 from divebook.workflow.policies import Catch, Retry, catches
-from divebook.workflow.record import Record, json_value, many, one, require_text
+from divebook.workflow.record import Record, json_value, require_text
+from divebook.workflow.table import Key
 
 STAGE = "stage"
 """Type of the steps that a pipeline becomes; only `divebook.Pipeline` makes them."""
@@ -53,8 +55,8 @@ ON_ITEM_ERROR = (FAIL, KEEP, SKIP)
 class Edge(Record):
     """A way to another step, taken whenever it has no condition or its condition is true."""
 
-    step: str
-    condition: str | None = None
+    step: Annotated[str, Key("The step to go to.", required="Next entry without a step")]
+    condition: Annotated[str | None, Key("Python; without it the edge is always taken.")] = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "condition", self.condition or None)
@@ -82,14 +84,17 @@ class Each(Record):
     '$(state.files)'
     """
 
-    items: Any = None
-    """A list, or a ``$(...)`` expression that gives one."""
-    as_: str | None = None
-    """Name under which steps see the item."""
-    parallel: int = 1
-    """How many items run at the same time."""
-    on_item_error: str = FAIL
-    """What an item that fails does: ``fail`` the step, ``keep`` its error as data, or be ``skip``ped."""
+    items: Annotated[Any, Key("A list, or an expression such as `$(state.rows)`.")] = None
+    as_: Annotated[str | None, Key("The name of the item, as in `state.name`.")] = None
+    parallel: Annotated[int, Key("How many items run at the same time; 1 by default.", extension=True)] = 1
+    on_item_error: Annotated[
+        str,
+        Key(
+            "What an item that fails does: `fail` the step, `keep` its error as data, or be `skip`ped.",
+            kind=kinds.Text(choices=ON_ITEM_ERROR, complaint="invalid OnItemError: {}"),
+            extension=True,
+        ),
+    ] = FAIL
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "as_", self.as_ or None)
@@ -104,6 +109,11 @@ class Each(Record):
         if isinstance(value, Mapping):
             return cls.from_dict(value)
         return cls(value if isinstance(value, str | int | float) else list(value))
+
+
+PROMPT = kinds.Text(
+    hint="write the text right after Prompt: (Prompt: {Text, Output} is an old form; Output is now Store)"
+)
 
 
 class _Undecided(tuple[Edge, ...]):
@@ -126,29 +136,38 @@ class Step(Record):
     ('prompt', '$(state.done)')
     """
 
-    name: str
-    type: str = ""
-    agent: str | None = None
-    prompt: str | None = None
-    script: str | None = None
-    action: str | None = None
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    store: str | None = None
-    each: Each | None = one(Each)
-    edges: tuple[Edge, ...] = field(default=UNDECIDED, metadata={"record": Edge, "always": True})
-    end: bool = False
-    seconds: float | str | None = None
-    content: tuple[ContentEntry, ...] = many(ContentEntry)
-    join: bool = False
-    retry: Retry | None = one(Retry)
-    catch: tuple[Catch, ...] = many(Catch)
-    ask: Ask | None = one(Ask)
-    signal: str | None = None
-    timeout: float | None = None
-    """Seconds that one attempt at the step, or at one of its items, may take with its calls."""
-    workflow: str | None = None
-    """Another workflow, which runs as an execution of its own."""
-    inputs: Mapping[str, Any] = field(default_factory=dict)
+    name: Annotated[str, Key("Its name, unique in the workflow.")]
+    type: Annotated[str, Key("What it does; follows from its other keys.")] = ""
+    agent: Annotated[str | None, Key("Who answers its prompt.")] = None
+    prompt: Annotated[str | None, Key("What a model is asked; a template.", kind=PROMPT)] = None
+    script: Annotated[str | None, Key("Python that runs in a sandbox; its last expression is the result.")] = None
+    action: Annotated[str | None, Key("The name of a function to call.")] = None
+    parameters: Annotated[
+        Mapping[str, Any], Key("What the action is given; texts are templates, `$(...)` a value.")
+    ] = field(default_factory=dict)
+    store: Annotated[str | None, Key("The variable that takes its result, as in `state.name`.")] = None
+    each: Annotated[Each | None, Key("Repeats it for each item.")] = None
+    edges: Annotated[
+        tuple[Edge, ...],
+        Key("Where to go on: along every edge whose condition holds, at once if several.", name="Next"),
+    ] = field(default=UNDECIDED, metadata={"always": True})
+    end: Annotated[bool, Key("Whether the path ends here.")] = False
+    seconds: Annotated[float | str | None, Key("How long to wait.", kind=kinds.Seconds())] = None
+    content: Annotated[tuple[ContentEntry, ...], Key("Texts, files and pictures that come before the prompt.")] = ()
+    join: Annotated[bool, Key("Whether it waits for all paths that can still come here.", extension=True)] = False
+    retry: Annotated[Retry | None, Key("How it is tried again after a failure.", extension=True)] = None
+    catch: Annotated[tuple[Catch, ...], Key("Where to go on after a failure.", extension=True)] = ()
+    ask: Annotated[Ask | None, Key("A question to a person, for whose answer it waits.", extension=True)] = None
+    signal: Annotated[str | None, Key("A message from outside, for which it waits.", extension=True)] = None
+    timeout: Annotated[
+        float | None, Key("Seconds that one attempt at it, or at one item, may take with its calls.", extension=True)
+    ] = None
+    workflow: Annotated[str | None, Key("Another workflow, which runs as an execution of its own.", extension=True)] = (
+        None
+    )
+    inputs: Annotated[Mapping[str, Any], Key("What that workflow is given.", extension=True)] = field(
+        default_factory=dict
+    )
 
     def __init__(
         self,

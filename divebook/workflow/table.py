@@ -1,18 +1,24 @@
-"""How a mapping with known keys becomes a record, driven by a table of keys."""
+"""How a mapping with known keys becomes a record: the keys are the fields of the record that are annotated with one."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Sequence as AnySequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from divebook.errors import Place, nearest
-from divebook.workflow import located
-from divebook.workflow.kinds import INVALID, Kind
-from divebook.workflow.located import Scalar
+from divebook.workflow import kinds, located
+from divebook.workflow.kinds import INVALID, Kind, mismatch
+from divebook.workflow.located import Node, Scalar, Sequence
 from divebook.workflow.reading import Reading
+from divebook.workflow.record import Record, without_none
+
+_CAPITALS = {"id": "ID", "mcp": "MCP", "oauth": "OAuth", "pkce": "PKCE", "uri": "URI", "url": "URL"}
+FOLLOWS: Any = None
+"""Stands for a kind that follows from the type of the field."""
 
 
 def snake_case(key: str) -> str:
@@ -22,15 +28,25 @@ def snake_case(key: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", key).lower()
 
 
+def _written(name: str) -> str:
+    """Return the key of a field: ``response_timeout`` is written ``ResponseTimeout``."""
+    return "".join(_CAPITALS.get(word, word.capitalize()) for word in name.split("_"))
+
+
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key: how it is written, which field it fills, what it means and holds."""
+    """One key: what it means and holds, and which field it fills.
 
-    name: str
-    field: str
+    A field that definitions write is annotated with its key, of which only `means` must be said:
+    ``parallel: Annotated[int, Key("How many items run at the same time.", extension=True)] = 1``.
+    """
+
     means: str
     """One line of the reference, for people."""
-    kind: Kind
+    name: str = ""
+    """How it is written; by default as the field is called, in capitals."""
+    field: str = ""
+    kind: Kind = FOLLOWS
     required: str = ""
     """Complaint if it is missing or empty."""
     ignored: str = ""
@@ -57,17 +73,37 @@ class Made:
 Maker = Callable[[Made, Reading], Any]
 
 
+_TABLES: dict[type[Record], Table] = {}
+"""The table of each kind of record."""
+
+
 @dataclass(frozen=True)
 class Table:
-    """The keys of one kind of mapping.
+    """The keys of one kind of mapping: those of the fields of a record.
 
     `advice` answers keys that people write but that do not exist: ``{"Backstory": "write it into Instructions"}``.
     """
 
     label: str
-    keys: tuple[Key, ...]
-    make: Maker
+    record: type[Record]
+    make: Maker | None = None
+    """What makes the record; by default it is handed the values."""
+    example: str = ""
+    """What such a mapping may look like."""
+    text_key: str = ""
+    """The key for which a text stands that is written in place of a mapping."""
     advice: Mapping[str, str] = field(default_factory=dict)
+    more: tuple[Key, ...] = ()
+    """Keys that fill no field of the record."""
+
+    def __post_init__(self) -> None:
+        _TABLES[self.record] = self
+
+    @cached_property
+    def keys(self) -> tuple[Key, ...]:
+        """The keys, in the order of the fields."""
+        hints = get_type_hints(self.record, include_extras=True)
+        return (*(_key(name, *get_args(hint)) for name, hint in hints.items() if _has_key(hint)), *self.more)
 
     @cached_property
     def _spellings(self) -> dict[str, Key]:
@@ -97,6 +133,8 @@ class Table:
         failed = {key.field for key in self.keys if values.get(key.field) is INVALID}
         failed |= self._missing(values, node, place, reading)
         values = {name: value for name, value in values.items() if name not in failed}
+        if self.make is None:
+            return INVALID if failed else self.record(**values)
         return self.make(Made(values, node, place, frozenset(failed), len(reading.errors) == before), reading)
 
     def key(self, spelling: str) -> Key | None:
@@ -156,10 +194,98 @@ class Table:
         return {key.field for key in missing}
 
 
-def record(cls: type) -> Maker:
-    """Return a maker that hands the values to `cls`."""
+# --- what a field's type says about its key --------------------------------------------------------------------------
 
-    def make(made: Made, _reading: Reading) -> Any:
-        return INVALID if made.failed else cls(**made.values)
 
-    return make
+def _has_key(hint: Any) -> bool:
+    return get_origin(hint) is Annotated and isinstance(hint.__metadata__[0], Key)
+
+
+def _key(name: str, hint: Any, key: Key) -> Key:
+    """Return the key of a field with what was not said of it."""
+    return replace(
+        key, name=key.name or _written(name), field=name, kind=_kind_of(hint) if key.kind is FOLLOWS else key.kind
+    )
+
+
+def _kind_of(hint: Any) -> Kind:
+    """Return the kind of a type."""
+    hint = without_none(hint)
+    if hint in _KINDS:
+        return _KINDS[hint]
+    return Many(get_args(hint)[0]) if get_origin(hint) is tuple else One(hint)
+
+
+_KINDS: Mapping[Any, Kind] = {
+    str: kinds.Text(),
+    bool: kinds.Flag(),
+    int: kinds.Number(whole=True),
+    float: kinds.Number(),
+    Any: kinds.Anything(),
+    tuple[str, ...]: kinds.Texts(),
+    Mapping[str, Any]: kinds.FreeMapping(),
+    Mapping[str, str]: kinds.TextMapping(),
+    Mapping[str, AnySequence[str]]: kinds.Headers(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class One:
+    """A mapping with keys of its own, or the text that stands for one of them."""
+
+    record: type[Record]
+    besides: str = ""
+    """What else may have been meant, for the hint."""
+
+    @property
+    def table(self) -> Table:
+        """The keys."""
+        return _TABLES[self.record]
+
+    def read(self, node: Node, place: Place, reading: Reading) -> Any:
+        """Return the record, or `INVALID` after noting what is wrong."""
+        key, example = self.table.text_key, self.table.example
+        if key and isinstance(node, Scalar) and isinstance(node.value, str):
+            node = located.Mapping(((Scalar(key, key, node.start), node),), node.start, node.start)
+        if not isinstance(node, located.Mapping):
+            hint = f"write {place[-1]}: {example}{self.besides}" if example else None
+            return mismatch("a mapping", node, place, reading, hint)
+        return self.table.read(node, place, reading)
+
+    def write(self, value: Any) -> Any:
+        """Return the value as it would stand in a definition."""
+        return self.table.write(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Many:
+    """A list of mappings with keys of their own."""
+
+    record: type[Record]
+
+    @property
+    def table(self) -> Table:
+        """The keys of each."""
+        return _TABLES[self.record]
+
+    def read(self, node: Node, place: Place, reading: Reading) -> Any:
+        """Return the records, or `INVALID` after noting what is wrong."""
+        if not isinstance(node, Sequence):
+            return mismatch("a list", node, place, reading, self._hint(place))
+        items = [self._item(item, (*place, index), reading) for index, item in enumerate(node.items)]
+        if not all(isinstance(item, located.Mapping) for item in node.items):
+            return INVALID
+        return tuple(item for item in items if item is not INVALID)
+
+    def _item(self, node: Node, place: Place, reading: Reading) -> Any:
+        reading.locate(place, node.start, node.start)
+        if not isinstance(node, located.Mapping):
+            return mismatch("a list of mappings", node, place, reading, self._hint(place[:-1]))
+        return self.table.read(node, place, reading)
+
+    def _hint(self, place: Place) -> str | None:
+        return f"write {place[-1]}: [{self.table.example}]" if self.table.example else None
+
+    def write(self, value: Any) -> Any:
+        """Return the value as it would stand in a definition."""
+        return [self.table.write(item) for item in value]

@@ -13,8 +13,8 @@ from divebook.environment import Environment
 from divebook.errors import DefinitionError
 from divebook.store import MemoryStore
 from divebook.workflow import schema
-from divebook.workflow.kinds import Many, One
 from divebook.workflow.reader import read_definitions
+from divebook.workflow.table import Many, One
 from tests.workflow.test_schema import TABLES
 
 PACKAGE = Path(divebook.__file__).parent
@@ -124,7 +124,7 @@ def acting(table):
     for key in table.keys:
         if not key.ignored:
             found.add((table.label, key.name))
-            found |= acting(key.kind.schema()) if isinstance(key.kind, One | Many) else set()
+            found |= acting(key.kind.table) if isinstance(key.kind, One | Many) else set()
     return found
 
 

@@ -1,11 +1,14 @@
 """The reference of keys: complete, equal to its page, and found by the names that people use."""
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import pytest
 
 from divebook.errors import NotFoundError
 from divebook.workflow import keys
+from divebook.workflow.record import Record
 from divebook.workflow.table import Key, Table
 
 PAGE = Path(__file__).parents[2] / "notebooks" / "KEYS.md"
@@ -36,9 +39,11 @@ def test_an_unknown_part_names_the_nearest():
         keys.reference("agnt")
 
 
+@dataclass(frozen=True)
+class Thing(Record):
+    now: Annotated[str, Key("When.", formerly=("Then",))] = ""
+
+
 def test_former_names_are_shown(monkeypatch):
-    table = Table(
-        "thing", (Key("Now", "now", "When.", keys.kinds.Text(), formerly=("Then",)),), lambda made, reading: None
-    )
-    monkeypatch.setitem(keys.TABLES, "thing", table)
+    monkeypatch.setitem(keys.TABLES, "thing", Table("thing", Thing))
     assert keys.reference("thing")[1] == [keys.KeyLine("Now", "a text", "When.", "formerly Then")]
