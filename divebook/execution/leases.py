@@ -67,7 +67,7 @@ class Hands:
             held = _present_lease(store, execution_id)
             if held is not None and not by_force and not self.is_left(held):
                 raise
-            lease = store.acquire(execution_id, owner, now=None if held is None else held.expires_at + 1)
+            lease = store.acquire(execution_id, owner, instead_of=held)
         if before is None or before == me or not _is_alive(before):
             self._taking[execution_id] = me
         return lease

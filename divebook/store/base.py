@@ -60,7 +60,7 @@ class EventStore(EventLogs, LeaseBook, Mailbox, Checkpoints, Upkeep):
         died before it had come to rest.
         """
         self._check_open()
-        return [self._opened(record) for record in self._orphans(Moment.at(now))]
+        return [self._opened(record) for record in self._orphans(self._moment(now))]
 
     # --- listening and closing ---------------------------------------------------------------------------------------
 

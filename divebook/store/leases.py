@@ -33,8 +33,13 @@ class Lease:
     expires_uptime: int | None = None
     """The same by the monotonic clock of the owner's machine; None if the time was given from outside."""
 
-    def keeps_out(self, moment: Moment) -> bool:
-        """Return whether the lease is live at a moment: it has not expired, and its owner is not known to be dead."""
+    def keeps_out(self, moment: Moment, instead_of: Lease | None = None) -> bool:
+        """Return whether the lease is live at a moment: it has not expired, and its owner is not known to be dead.
+
+        It does not keep those out who come to take this very lease away.
+        """
+        if instead_of is not None and instead_of.token == self.token:
+            return False
         # A dead owner need not be waited for; one that only sleeps is fenced by its token when it writes again
         # (test_a_late_append_with_an_old_token_is_refused).
         return not moment.is_past(self) and not self.owner.has_died()
@@ -86,14 +91,21 @@ class LeaseBook(ABC):
     _lock: threading.RLock
 
     def acquire(
-        self, execution_id: str, owner: Owner, ttl_seconds: float = LEASE_SECONDS, now: int | None = None
+        self,
+        execution_id: str,
+        owner: Owner,
+        ttl_seconds: float = LEASE_SECONDS,
+        now: int | None = None,
+        instead_of: Lease | None = None,
     ) -> Lease:
         """Take the right to drive an execution, also from an owner that is dead or did not renew in time.
 
         Parameters
         ----------
         now
-            Microseconds since 1970, for those who have a clock of their own; by default the machine's clocks.
+            Microseconds since 1970, for tests; by default the store's own clock.
+        instead_of
+            A lease that is to be taken from its holder though it is live; its token is refused from then on.
 
         Raises
         ------
@@ -103,9 +115,9 @@ class LeaseBook(ABC):
             There is no such log.
         """
         self._check_open()
-        moment = Moment.at(now)
+        moment = self._moment(now)
         with self._lock:
-            return self._acquire(execution_id, owner, moment, moment.plus(ttl_seconds))
+            return self._acquire(execution_id, owner, moment, moment.plus(ttl_seconds), instead_of)
 
     def renew(self, leases: Sequence[Lease], ttl_seconds: float = LEASE_SECONDS, now: int | None = None) -> list[bool]:
         """Prolong leases, in one transaction; say for each whether it is still held.
@@ -113,7 +125,7 @@ class LeaseBook(ABC):
         A lease that expired is held as long as no other process acquired the execution.
         """
         self._check_open()
-        until = Moment.at(now).plus(ttl_seconds)
+        until = self._moment(now).plus(ttl_seconds)
         with self._lock:
             return self._renew(leases, until) if leases else []
 
@@ -130,8 +142,15 @@ class LeaseBook(ABC):
 
     def live_leases(self, now: int | None = None) -> list[Lease]:
         """Return the leases that keep others out, by execution id: the store's clock decides, not the caller's."""
-        moment = Moment.at(now)
+        moment = self._moment(now)
         return [lease for lease in self.leases() if lease.keeps_out(moment)]
+
+    def _moment(self, now: int | None) -> Moment:
+        """Return the present by the store's clock, or the moment `now`; a server's store asks its server.
+
+        Machines disagree about the time, and of two that do one would take the leases of the other.
+        """
+        return Moment.at(now)
 
     @abstractmethod
     def _check_open(self) -> None: ...
@@ -139,7 +158,9 @@ class LeaseBook(ABC):
     # --- what an implementation does; the first three are called with the lock held ----------------------------------
 
     @abstractmethod
-    def _acquire(self, execution_id: str, owner: Owner, moment: Moment, until: Moment) -> Lease: ...
+    def _acquire(
+        self, execution_id: str, owner: Owner, moment: Moment, until: Moment, instead_of: Lease | None
+    ) -> Lease: ...
 
     @abstractmethod
     def _renew(self, leases: Sequence[Lease], until: Moment) -> list[bool]: ...

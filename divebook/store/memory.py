@@ -205,9 +205,11 @@ class MemoryStore(EventStore):
 
     # --- leases and checkpoints --------------------------------------------------------------------------------------
 
-    def _acquire(self, execution_id: str, owner: Owner, moment: Moment, until: Moment) -> Lease:
+    def _acquire(
+        self, execution_id: str, owner: Owner, moment: Moment, until: Moment, instead_of: Lease | None
+    ) -> Lease:
         log = self._find(execution_id)
-        if log.lease is not None and log.lease.keeps_out(moment):
+        if log.lease is not None and log.lease.keeps_out(moment, instead_of):
             raise log.lease.held_error()
         log.token += 1
         log.lease = until.lease(execution_id, log.token, owner)
@@ -323,8 +325,7 @@ class MemoryStore(EventStore):
     def _faults(self) -> list[str]:
         return []
 
-    def _discard(self, execution_ids: Sequence[str], now: int | None) -> list[str]:
-        moment = Moment.at(now)
+    def _discard(self, execution_ids: Sequence[str], moment: Moment) -> list[str]:
         gone = [name for name in execution_ids if name in self._logs and _is_over(self._logs[name], moment)]
         for execution_id in gone:
             self._drop(execution_id)

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from divebook.store.leases import Moment
 from divebook.store.records import ExecutionRecord
 from divebook.store.subscribers import Subscribers
 
@@ -99,7 +100,7 @@ class Upkeep(ABC):
         """Delete, of some executions, those that have ended and that nobody has begun to resume; return which."""
         self._check_open()
         with self._lock:
-            discarded = self._discard(execution_ids, now)
+            discarded = self._discard(execution_ids, self._moment(now))
             for execution_id in discarded:
                 self._subscribers.tell(execution_id, ())
         return discarded
@@ -109,6 +110,9 @@ class Upkeep(ABC):
         self._check_open()
         with self._lock:
             return self._drop_blobs()
+
+    @abstractmethod
+    def _moment(self, now: int | None) -> Moment: ...
 
     @abstractmethod
     def _check_open(self) -> None: ...
@@ -131,7 +135,7 @@ class Upkeep(ABC):
     def _faults(self) -> list[str]: ...
 
     @abstractmethod
-    def _discard(self, execution_ids: Sequence[str], now: int | None) -> list[str]: ...
+    def _discard(self, execution_ids: Sequence[str], moment: Moment) -> list[str]: ...
 
     @abstractmethod
     def _drop_blobs(self) -> int: ...

@@ -102,7 +102,7 @@ def test_who_lost_its_lease_while_the_store_was_busy_does_not_go_on():
     (lease,) = world.store.leases()
     with world.store._lock:  # nobody writes before the refusals are over and somebody else has the lease
         gate.opened.set()
-        world.store.acquire(execution.id, lease.owner, now=lease.expires_at + 1)
+        world.store.acquire(execution.id, lease.owner, instead_of=lease)
         world.store.refusals = 3
     with pytest.raises(FencedError):
         execution.wait(20)

@@ -10,7 +10,7 @@ from random import Random
 from divebook.errors import StoreBusyError, StoreError
 from divebook.events.event import Event
 from divebook.store.batches import Batch
-from divebook.store.leases import LEASE_SECONDS, Lease
+from divebook.store.leases import Lease, Moment
 from divebook.store.log import Refusal
 from divebook.store.memory import MemoryStore
 from divebook.store.owner import Owner
@@ -113,22 +113,22 @@ class SimulatedDisk(MemoryStore):
 
     # --- leases ----------------------------------------------------------------------------------------------------
 
-    def acquire(
-        self, execution_id: str, owner: Owner, ttl_seconds: float = LEASE_SECONDS, now: int | None = None
+    def _moment(self, now: int | None) -> Moment:
+        return Moment.at(self._machine.now() if now is None else now)
+
+    def _acquire(
+        self, execution_id: str, owner: Owner, moment: Moment, until: Moment, instead_of: Lease | None
     ) -> Lease:
-        """Take a lease by the machine's clock."""
         self._check_free()
-        return super().acquire(execution_id, owner, ttl_seconds, self._machine.now() if now is None else now)
+        return super()._acquire(execution_id, owner, moment, until, instead_of)
 
-    def renew(self, leases: Sequence[Lease], ttl_seconds: float = LEASE_SECONDS, now: int | None = None) -> list[bool]:
-        """Prolong leases by the machine's clock."""
+    def _renew(self, leases: Sequence[Lease], until: Moment) -> list[bool]:
         self._check_free()
-        return super().renew(leases, ttl_seconds, self._machine.now() if now is None else now)
+        return super()._renew(leases, until)
 
-    def release(self, lease: Lease) -> None:
-        """Give a lease back."""
+    def _release(self, lease: Lease) -> None:
         self._check_free()
-        super().release(lease)
+        super()._release(lease)
 
     # --- deliveries ------------------------------------------------------------------------------------------------
 

@@ -41,8 +41,8 @@ class _Aside(GroupCommit):
 def cancel_elsewhere(execution_id: str, disk: SimulatedDisk, machine: Machine) -> None:
     """Take the lease of an execution from whoever drives it, as another process would, and cancel it."""
     with suppress(StoreError):  # it has not begun, has ended, or nothing can be written now
-        held = [lease.expires_at for lease in disk.leases() if lease.execution_id == execution_id]
-        lease = disk.acquire(execution_id, ELSEWHERE, now=max([machine.now(), *(at + 1 for at in held)]))
+        held = [lease for lease in disk.leases() if lease.execution_id == execution_id]
+        lease = disk.acquire(execution_id, ELSEWHERE, instead_of=held[0] if held else None)
         state = fold(execution_id, disk.read(execution_id))
         if state.is_over:
             disk.release(lease)

@@ -33,6 +33,21 @@ class LeasePromises:
         with pytest.raises(LeaseHeldError):
             store.acquire(ONE, HERE, 30, now=NOW)
 
+    def test_a_live_lease_is_taken_by_who_names_it(self, store):
+        store.append(ONE, log(1), 0)
+        held = store.acquire(ONE, HERE, 30, now=NOW)
+        taken = store.acquire(ONE, THERE, 30, now=NOW, instead_of=held)
+        assert (taken.token, taken.owner) == (2, THERE)
+        with pytest.raises(FencedError):
+            store.append(ONE, [step(2)], 1, held.token)
+
+    def test_to_name_an_older_lease_takes_nothing(self, store):
+        store.append(ONE, log(1), 0)
+        old = store.acquire(ONE, HERE, 30, now=NOW)
+        store.acquire(ONE, HERE, 30, now=NOW, instead_of=old)
+        with pytest.raises(LeaseHeldError):
+            store.acquire(ONE, THERE, 30, now=NOW, instead_of=old)
+
     def test_an_expired_lease_is_taken_over_with_the_next_token(self, store):
         store.append(ONE, log(1), 0)
         store.acquire(ONE, HERE, 30, now=NOW)

@@ -172,8 +172,8 @@ class LetsListenersFail(MemoryStore):
 
 
 class GivesOutATokenTwice(MemoryStore):
-    def _acquire(self, execution_id, owner, moment, until):
-        lease = super()._acquire(execution_id, owner, moment, until)
+    def _acquire(self, execution_id, *given):
+        lease = super()._acquire(execution_id, *given)
         log = self._logs[execution_id]
         log.token = 1
         log.lease = replace(lease, token=1)
@@ -199,14 +199,24 @@ class ForgetsTheFenceOnRelease(MemoryStore):
 
 
 class KeepsExpiredLeasesForEver(MemoryStore):
-    def _acquire(self, execution_id, owner, moment, until):
-        return super()._acquire(execution_id, owner, replace(moment, wall=0, uptime=None), until)
+    def _acquire(self, execution_id, owner, moment, *given):
+        return super()._acquire(execution_id, owner, replace(moment, wall=0, uptime=None), *given)
 
 
 class GivesALeaseToEverybody(MemoryStore):
-    def _acquire(self, execution_id, owner, moment, until):
+    def _acquire(self, execution_id, *given):
         self._find(execution_id).lease = None
-        return super()._acquire(execution_id, owner, moment, until)
+        return super()._acquire(execution_id, *given)
+
+
+class TakesNoLeaseAway(MemoryStore):
+    def _acquire(self, *given):
+        return super()._acquire(*given[:-1], None)
+
+
+class TakesAnyLeaseAway(MemoryStore):
+    def _acquire(self, execution_id, *given):
+        return super()._acquire(execution_id, *given[:-1], given[-1] and self._find(execution_id).lease)
 
 
 class RenewsLostLeases(MemoryStore):

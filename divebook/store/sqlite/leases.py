@@ -43,17 +43,8 @@ def is_left(execution_id: str, columns: tuple[Any, ...], moment: Moment) -> bool
     return columns[1] is None or not _lease(execution_id, *columns).keeps_out(moment)
 
 
-def acquire(cursor: sqlite3.Cursor, log: Log, owner: Owner, moment: Moment, until: Moment) -> Lease:
-    """Take a lease.
-
-    Raises
-    ------
-    LeaseHeldError
-        Somebody has a live one.
-    """
-    for held in load_leases(cursor, log.execution_id):
-        if held.keeps_out(moment):
-            raise held.held_error()
+def put_next(cursor: sqlite3.Cursor, log: Log, owner: Owner, until: Moment) -> Lease:
+    """Write a lease with the next token, in place of an older one."""
     (token,) = cursor.execute(_NEXT, (log.key,)).fetchone()
     lease = until.lease(log.execution_id, token, owner)
     insert(cursor, log.key, lease)

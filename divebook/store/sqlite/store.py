@@ -202,9 +202,15 @@ class SqliteStore(EventStore):
     # Relaxed: checkpoints may be lost at any time, and a power failure that takes a lease ends its holder as well; what
     # is written under a lease comes after it in the same file, so that it is never there without it.
 
-    def _acquire(self, execution_id: str, owner: Owner, moment: Moment, until: Moment) -> Lease:
+    def _acquire(
+        self, execution_id: str, owner: Owner, moment: Moment, until: Moment, instead_of: Lease | None
+    ) -> Lease:
         with self._transaction(RELAXED) as cursor:
-            return leases.acquire(cursor, self._find(cursor, execution_id), owner, moment, until)
+            log = self._find(cursor, execution_id)
+            for held in leases.load_leases(cursor, execution_id):
+                if held.keeps_out(moment, instead_of):
+                    raise held.held_error()
+            return leases.put_next(cursor, log, owner, until)
 
     def _renew(self, held: Sequence[Lease], until: Moment) -> list[bool]:
         with self._transaction(RELAXED) as cursor:
@@ -295,8 +301,7 @@ class SqliteStore(EventStore):
         with translated(self.location):
             return find_faults(self._readers.get())
 
-    def _discard(self, execution_ids: Sequence[str], now: int | None) -> list[str]:
-        moment = Moment.at(now)
+    def _discard(self, execution_ids: Sequence[str], moment: Moment) -> list[str]:
         with self._transaction() as cursor:
             gone = [name for name in execution_ids if deletion.is_over(cursor, name, moment)]
             for execution_id in gone:
