@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from decimal import Decimal
 from functools import partial
 from typing import Any, cast
@@ -41,6 +41,7 @@ from divebook.agents.streaming import stream_response
 from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.operations import AGENT_RESPONSE, Reserved, RunOperation, Write
 from divebook.errors import SetupError, StepError
+from divebook.history.messages import request_messages
 from divebook.workflow.definition import AgentDefinition
 from divebook.workflow.definition import ModelSettings as SettingsDefinition
 
@@ -116,10 +117,13 @@ class Request:
         return {field.name: value for field in fields(self) if (value := getattr(self, field.name))}
 
     def messages(self) -> list[ModelMessage]:
-        """Return the context as a message in front, then the content and the prompt."""
-        body: str | list[UserContent] = [*_user_content(self.content), self.prompt] if self.content else self.prompt
-        asked = ModelRequest(parts=[UserPromptPart(body)], instructions=self.instructions or None)
-        return [ModelRequest(parts=[UserPromptPart(_user_content(self.context))]), asked] if self.context else [asked]
+        """Return what `divebook.history.messages` reads off the log later, in pydantic-ai's form."""
+        said = [message for message in request_messages(self.to_dict()) if message.role != "system"]
+        bodies: list[str | list[UserContent]] = [[_user_block(block) for block in message.content] for message in said]
+        if not self.content:
+            bodies[-1] = self.prompt
+        *context, asked = [ModelRequest(parts=[UserPromptPart(body)]) for body in bodies]
+        return [*context, replace(asked, instructions=self.instructions or None)]
 
 
 async def respond(
@@ -250,10 +254,6 @@ def _with_special_settings(settings: ModelSettings, own: SettingsDefinition) -> 
     if own.request_headers:
         settings["extra_headers"] = {name: ", ".join(values) for name, values in own.request_headers.items()}
     return settings
-
-
-def _user_content(blocks: Sequence[Mapping[str, Any]]) -> list[UserContent]:
-    return [_user_block(block) for block in blocks]
 
 
 def _user_block(block: Mapping[str, Any]) -> UserContent:

@@ -19,7 +19,7 @@ from divebook.engine.ledger import NO_BOUNDS, NOTHING_SPENT, Ledger
 from divebook.engine.lifecycle import TERMINAL
 from divebook.engine.operations import TIMER, Reserved
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, WAITING
-from divebook.events.event import to_datetime, to_microseconds
+from divebook.events.event import Timed, to_microseconds
 from divebook.questions import Question
 
 EMPTY: Map[str, Any] = Map()
@@ -37,21 +37,8 @@ JOINING, JOINED, ENDED = "joining", "joined", "ended"
 _new, _set = object.__new__, object.__setattr__
 
 
-class Snapshot:
+class Snapshot(Timed):
     """Base of the large states, which every event replaces: frozen, and quick to copy."""
-
-    started_us: int | None
-    ended_us: int | None
-
-    @property
-    def started_at(self) -> datetime | None:
-        """When it began, UTC."""
-        return None if self.started_us is None else to_datetime(self.started_us)
-
-    @property
-    def ended_at(self) -> datetime | None:
-        """When it ended, UTC."""
-        return None if self.ended_us is None else to_datetime(self.ended_us)
 
     def changed(self, changes: Mapping[str, Any]) -> Self:
         """Return a copy in which the named fields differ; half the cost of a named tuple's `_replace`."""

@@ -21,6 +21,24 @@ def to_microseconds(moment: datetime) -> int:
     return (moment - EPOCH) // timedelta(microseconds=1)
 
 
+class Timed:
+    """Base of what begins and ends: its times as datetimes, UTC."""
+
+    __slots__ = ()
+    started_us: int | None
+    ended_us: int | None
+
+    @property
+    def started_at(self) -> datetime | None:
+        """When it began."""
+        return None if self.started_us is None else to_datetime(self.started_us)
+
+    @property
+    def ended_at(self) -> datetime | None:
+        """When it ended."""
+        return None if self.ended_us is None else to_datetime(self.ended_us)
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """A fact in the log of one execution.

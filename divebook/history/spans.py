@@ -3,7 +3,8 @@
 A person's own event (``ctx.emit``) is a span as well, without length, so that it stands where the others do.
 
 This is the one fold for readers: frames, timelines, usage, the shell's progress, live views and streamed pipelines are
-made of these spans, so that they agree with each other. (How an execution goes on is `divebook.engine.evolve`'s fold.)
+made of these spans, so that they agree with each other, and `divebook.history.messages` reads off them what models were
+asked and answered. (How an execution goes on is `divebook.engine.evolve`'s fold.)
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from divebook.engine.operations import TIMER, is_pause
+from divebook.engine.operations import AGENT_RESPONSE, TIMER, is_pause
 from divebook.events import Event, catalog
+from divebook.events.event import Timed
 
 Kind: TypeAlias = Literal["step", "item", "operation", "event"]
-_NO_USAGE: Mapping[str, int] = {}
 
 
 @dataclass(slots=True)
-class Span:
+class Span(Timed):
     """A stretch of work, from its first event to its last."""
 
     kind: Kind
@@ -53,8 +54,11 @@ class Span:
     """The same in the mapping that `Each` goes through, where it is one."""
     parameters: Mapping[str, Any] | None = None
     result: Any = None
+    agent: str | None = None
+    model: str | None = None
+    """Of a model call: who was asked; of a step: whom its first model call asked."""
     usage: Mapping[str, int] = field(default_factory=dict)
-    """Of an operation: what the model call consumed."""
+    """What its model calls consumed; without ``cost`` where no price is known, empty where there were none."""
     is_pause: bool = False
     """Of an operation: whether it is the timer before another attempt, and no call."""
     asleep: bool = False
@@ -252,6 +256,10 @@ class Spans:
         span = Span("operation", event.path, name, visit, data.operation_type, event.recorded_at)
         span.iteration, span.operation_id, span.parameters = data.iteration_index, data.operation_id, data.parameters
         span.called, span.is_pause = data.name, is_pause(data.operation_type, data.key)
+        given = data.parameters or {}
+        span.agent, span.model = given.get("agent"), given.get("model")
+        if step is not None and step.model is None and span.type == AGENT_RESPONSE:
+            step.agent, step.model = span.agent, span.model
         item = None if data.iteration_index is None else self._items.get((event.path, data.iteration_index))
         if item is not None:
             span.item, span.item_key = item.item, item.item_key
@@ -265,16 +273,29 @@ class Spans:
     def _operation_completed(self, event: Event, data: catalog.OperationCompleted) -> None:
         span = self._operations.get(data.operation_id)
         if span is not None:
-            span.result, span.usage = data.result, data.usage or _NO_USAGE
+            span.result = data.result
+            self._spend(span, data.usage)
         self._end(span, event, catalog.COMPLETED)
 
     def _operation_failed(self, event: Event, data: catalog.OperationFailed) -> None:
         span = self._operations.get(data.operation_id)
         if span is not None:
             self._failed_calls[event.path, span.iteration] = span
-            span.usage, span.trace = data.usage or _NO_USAGE, data.trace
-            span.error_type = next(iter(data.error_names or ()), None)
+            span.trace, span.error_type = data.trace, next(iter(data.error_names or ()), None)
+            self._spend(span, data.usage)
         self._end(span, event, catalog.FAILED, data.error)
+
+    def _spend(self, call: Span, usage: Mapping[str, int] | None) -> None:
+        """Count what a call consumed as its own, and as its step's and its item's."""
+        if not usage:
+            return
+        known = call.result.get("cost_nanodollars") if isinstance(call.result, dict) else None
+        call.usage = dict(usage) if known is None else {"cost": known, **usage}  # a price of nothing is known as well
+        item = None if call.iteration is None else self._items.get((call.path, call.iteration))
+        for around in (self._steps.get(call.path), item):
+            if around is not None and (around.step, around.visit) == (call.step, call.visit):
+                names = {**around.usage, **call.usage}
+                around.usage = {name: around.usage.get(name, 0) + call.usage.get(name, 0) for name in names}
 
     def _event_emitted(self, event: Event, data: catalog.EventEmitted) -> None:
         step = self._steps.get(event.path)

@@ -67,7 +67,8 @@ def block_of(spans: Iterable[tuple[Span, str]], origin_us: int) -> SpanBlock:
         block["iteration"].append(-1 if span.iteration is None else span.iteration)
         block["visit"].append(span.visit)
         block["attempts"].append(span.attempts)
-        block["tokens"].append(span.usage.get("input_tokens", 0) + span.usage.get("output_tokens", 0))
+        usage = span.usage if span.kind == "operation" else {}
+        block["tokens"].append(usage.get("input_tokens", 0) + usage.get("output_tokens", 0))
         block["sequence"].append(span.sequences[0])
     block["names"] = names.listed()
     return block
