@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pandas as pd
 
@@ -19,158 +20,127 @@ from divebook.analysis.columns import (
     SPAN,
     TEXT,
     TIMES,
-    consumed,
+    Column,
+    Columns,
+    documented,
     frame,
     moment,
-    times,
 )
 from divebook.engine.state import ExecutionState
 from divebook.errors import StoreError
-from divebook.events import Event
 from divebook.events.recorded import opened
 from divebook.execution.register import folded
+from divebook.history.framed import Framed
 from divebook.questions import Question
 from divebook.store import EventStore, ExecutionRecord
 
-RUN_COLUMNS = {
-    "execution_id": TEXT,
-    "workflow": TEXT,
-    "status": TEXT,
+
+class _Kept(NamedTuple):
+    """What a store knows of an execution."""
+
+    record: ExecutionRecord
+    state: ExecutionState | None
+    """None where its log is damaged, of which `check` and `show` tell more."""
+
+    @property
+    def started_at(self) -> datetime | None:
+        return self.record.started_at
+
+    @property
+    def ended_at(self) -> datetime | None:
+        return self.record.ended_at
+
+    @property
+    def usage(self) -> dict[str, int] | None:
+        return None if self.state is None else self.state.usage.to_dict()
+
+
+def _values(part: str) -> Callable[[_Kept], Any]:
+    return lambda kept: None if kept.state is None else opened(dict(getattr(kept.state, part)), lenient=True)
+
+
+RUN_COLUMNS: Columns = {
+    "execution_id": Column(TEXT, "``exec_...``", "record.execution_id"),
+    "workflow": Column(TEXT, "its name", lambda kept: kept.record.workflow_name or None),
+    "status": Column(TEXT, "``running``, ``completed``, ``failed``, ``cancelled`` ...", "record.status"),
     **TIMES,
-    "inputs": ANYTHING,
-    "outputs": ANYTHING,
+    "inputs": Column(ANYTHING, "a dict; None where the log cannot be read", _values("inputs")),
+    "outputs": Column(ANYTHING, "the same", _values("outputs")),
     **CONSUMED,
-    "events": COUNT,
-    "bytes": COUNT,
-    "error": TEXT,
-    "durability": TEXT,
-    "origin": TEXT,
-    "tags": ANYTHING,
-    "note": TEXT,
+    "events": Column(COUNT, "length of its log", "record.last_sequence"),
+    "bytes": Column(COUNT, "the same in bytes of payload, large values included", "record.size"),
+    "error": Column(TEXT, "why it failed or was cancelled", "record.error"),
+    "durability": Column(
+        TEXT, "``full``, or ``relaxed``: a power failure may take the latest events", "record.durability"
+    ),
+    "origin": Column(TEXT, "where it comes from: ``run``, ``fork``, ``child``, ``import`` ...", "record.origin"),
+    "tags": Column(ANYTHING, "a list of texts", lambda kept: list(kept.record.tags)),
+    "note": Column(TEXT, "what was said of it as it began", "record.note"),
 }
 SHOWN_FIRST = ("execution_id", "workflow", "status", "started", "duration")
 TELLING = ("cost", "error", "tags", "note")
 """What notebooks show of executions: these columns always, and those where one says something."""
-QUESTION_COLUMNS = {
-    "interrupt_id": TEXT,
-    "execution_id": TEXT,
-    "path": TEXT,
-    "step": TEXT,
-    "kind": TEXT,
-    "question": TEXT,
-    "status": TEXT,
-    "asked": MOMENT,
-    "expires": MOMENT,
-    "settled": MOMENT,
-    "waited": SPAN,
-    "answer": ANYTHING,
-    "answered_by": TEXT,
-}
 
 
+@documented(RUN_COLUMNS)
 def runs_frame(records: Iterable[ExecutionRecord], store: EventStore) -> pd.DataFrame:
-    """Return one row per execution of a store.
-
-    ==================  ===================  ================================================================
-    column              dtype                content
-    ==================  ===================  ================================================================
-    execution_id        str                  ``exec_...``
-    workflow            str                  its name
-    status              str                  ``running``, ``completed``, ``failed``, ``cancelled`` ...
-    started, ended      datetime64[us, UTC]  when
-    duration            timedelta64[us]      time between them
-    inputs, outputs     object               dicts; None where the log cannot be read
-    input_tokens        Int64                of all its model calls, as far as it has come
-    output_tokens       Int64                same
-    cache_read_tokens   Int64                of the input tokens, those that the provider had kept
-    cache_write_tokens  Int64                of the input tokens, those that it keeps for later
-    cost                float64              US dollars, as far as prices are known
-    events              int64                length of its log
-    bytes               int64                the same in bytes of payload, large values included
-    error               str                  why it failed or was cancelled
-    durability          str                  ``full``, or ``relaxed``: a power failure may take the latest events
-    origin              str                  where it comes from: ``run``, ``fork``, ``child``, ``import`` ...
-    tags                object               a list of texts
-    note                str                  what was said of it as it began
-    ==================  ===================  ================================================================
-    """
-    return frame(RUN_COLUMNS, [_run_row(record, _last_state(record, store)) for record in records])
+    """Return one row per execution of a store."""
+    return frame(RUN_COLUMNS, [_Kept(record, _last_state(record, store)) for record in records])
 
 
 def _last_state(record: ExecutionRecord, store: EventStore) -> ExecutionState | None:
-    """Return how an execution stands; None where its log is damaged, which `check` and `show` tell more of."""
+    """Return how an execution stands; None where its log is damaged."""
     try:
         return folded(store, record.execution_id)
     except StoreError:
         return None
 
 
-def _run_row(record: ExecutionRecord, state: ExecutionState | None) -> tuple[Any, ...]:
-    head = (record.execution_id, record.workflow_name or None, record.status)
-    values = (None, None) if state is None else (_opened(state.inputs), _opened(state.outputs))
-    spent = consumed(None if state is None else state.usage.to_dict())
-    extent = (record.last_sequence, record.size)
-    return (
-        *head,
-        *times(record.started_at, record.ended_at),
-        *values,
-        *spent,
-        *extent,
-        record.error,
-        record.durability,
-        record.origin,
-        list(record.tags),
-        record.note,
-    )
+class _Asking(NamedTuple):
+    """A question, who asks it, and until when its waiting is counted."""
+
+    execution_id: str
+    question: Question
+    now_us: int
+
+    @property
+    def settled(self) -> datetime | None:
+        return moment(self.question.settled_us)
+
+    @property
+    def waited(self) -> timedelta | None:
+        until = self.settled or moment(self.now_us)
+        return None if until is None else until - self.question.raised_at
 
 
-def _opened(values: Mapping[str, Any]) -> Any:
-    return opened(dict(values), lenient=True)
+QUESTION_COLUMNS: Columns = {
+    "interrupt_id": Column(TEXT, "``ask_...``, what answering needs", "question.id"),
+    "execution_id": Column(TEXT, "``exec_...``"),
+    "path": Column(TEXT, "which line of progress asks", "question.path"),
+    "step": Column(TEXT, "which step asks", "question.step"),
+    "kind": Column(TEXT, "``clarification``, ``confirmation`` ...", "question.kind"),
+    "question": Column(TEXT, "its text", "question.question"),
+    "status": Column(TEXT, "``pending``, ``resolved`` or ``expired``", "question.status"),
+    "asked": Column(MOMENT, "when", "question.raised_at"),
+    "expires": Column(MOMENT, "when it expires; missing if never", "question.expires_at"),
+    "settled": Column(MOMENT, "when it was answered, or expired"),
+    "waited": Column(SPAN, "how long the execution waited for that; until now if it still does"),
+    "answer": Column(ANYTHING, "what was answered", lambda asking: opened(asking.question.response, lenient=True)),
+    "answered_by": Column(TEXT, "who", "question.answered_by"),
+}
 
 
+@documented(QUESTION_COLUMNS)
 def questions_frame(asked: Iterable[tuple[str, Question]], now_us: int | None = None) -> pd.DataFrame:
-    """Return one row per question, given with the id of its execution.
-
-    ============  ===================  =======================================================================
-    column        dtype                content
-    ============  ===================  =======================================================================
-    interrupt_id  str                  ``ask_...``, what answering needs
-    execution_id  str                  ``exec_...``
-    path, step    str                  which step asks
-    kind          str                  ``clarification``, ``confirmation`` ...
-    question      str                  its text
-    status        str                  ``pending``, ``resolved`` or ``expired``
-    asked         datetime64[us, UTC]  when
-    expires       datetime64[us, UTC]  when it expires; missing if never
-    settled       datetime64[us, UTC]  when it was answered, or expired
-    waited        timedelta64[us]      how long the execution waited for that; until now if it still does
-    answer        object               what was answered
-    answered_by   str                  who
-    ============  ===================  =======================================================================
-    """
+    """Return one row per question, given with the id of its execution."""
     now = time.time_ns() // 1000 if now_us is None else now_us
-    return frame(QUESTION_COLUMNS, [_question_row(execution_id, question, now) for execution_id, question in asked])
-
-
-def _question_row(execution_id: str, asked: Question, now: int) -> tuple[Any, ...]:
-    place = (asked.id, execution_id, asked.path, asked.step, asked.kind, asked.question, asked.status)
-    settled = asked.settled_us
-    waited = moment(now if settled is None else settled)
-    span = None if waited is None else waited - asked.raised_at
-    return (
-        *place,
-        asked.raised_at,
-        asked.expires_at,
-        moment(settled),
-        span,
-        opened(asked.response, lenient=True),
-        asked.answered_by,
-    )
+    return frame(QUESTION_COLUMNS, [_Asking(execution_id, question, now) for execution_id, question in asked])
 
 
 _OF_ONE: Mapping[str, Callable[[Iterable[Any]], pd.DataFrame]] = {
     "events": frames.events_frame,
     "operations": frames.operations_frame,
+    "messages": frames.messages_frame,
     "steps": frames.steps_frame,
     "items": frames.items_frame,
     "questions": questions_frame,
@@ -183,7 +153,7 @@ def frame_of(kind: str, parts: Iterable[Any]) -> pd.DataFrame:
 
 
 @dataclass(frozen=True)
-class Frames:
+class Frames(Framed):
     """The frames of many executions, each made when it is first asked for: those of one, with `execution_id` in front.
 
     Logs that cannot be read are left out; `runs` has them all.
@@ -199,31 +169,12 @@ class Frames:
 
     store: EventStore
     records: Sequence[ExecutionRecord]
+    _made: dict[str, pd.DataFrame] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def runs(self) -> pd.DataFrame:
         """One row per execution: `runs_frame`."""
         return runs_frame(self.records, self.store)
-
-    @cached_property
-    def events(self) -> pd.DataFrame:
-        """One row per event: `divebook.analysis.frames.events_frame`."""
-        return self._together(frames.events_frame)
-
-    @cached_property
-    def operations(self) -> pd.DataFrame:
-        """One row per operation: `divebook.analysis.frames.operations_frame`."""
-        return self._together(frames.operations_frame)
-
-    @cached_property
-    def steps(self) -> pd.DataFrame:
-        """One row per visit to a step: `divebook.analysis.frames.steps_frame`."""
-        return self._together(frames.steps_frame)
-
-    @cached_property
-    def items(self) -> pd.DataFrame:
-        """One row per item of `Each`: `divebook.analysis.frames.items_frame`."""
-        return self._together(frames.items_frame)
 
     @cached_property
     def questions(self) -> pd.DataFrame:
@@ -232,7 +183,12 @@ class Frames:
         asked = [(name, question) for name, state in states if state for question in state.interrupts.values()]
         return questions_frame(asked)
 
-    def _together(self, make: Callable[[Iterable[Event]], pd.DataFrame]) -> pd.DataFrame:
+    def _frame(self, kind: str) -> pd.DataFrame:
+        if kind not in self._made:
+            self._made[kind] = self._together(_OF_ONE[kind])
+        return self._made[kind]
+
+    def _together(self, make: Callable[[Iterable[Any]], pd.DataFrame]) -> pd.DataFrame:
         made = []
         for record in self.records:
             try:

@@ -18,7 +18,7 @@ from divebook.execution.driver import Driver
 from divebook.execution.engine_thread import ENGINE
 from divebook.execution.streaming import TextListener
 from divebook.execution.threads import lending_place
-from divebook.history.framed import Framed
+from divebook.history.framed import FramedLog
 from divebook.questions import Question
 from divebook.store.base import EventStore
 from divebook.store.durability import Durability
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class Execution(Framed):
+class Execution(FramedLog):
     """One run of a workflow.
 
     `divebook.Environment.start` makes live ones; `Environment.execution` looks up past ones. Everything it tells is

@@ -1,4 +1,4 @@
-"""The frames of one log, as executions, runs and saved runs have them."""
+"""The frames of one log, as executions, runs and saved runs have them, and of many."""
 
 from __future__ import annotations
 
@@ -14,21 +14,26 @@ if TYPE_CHECKING:
 
 
 class Framed(ABC):
-    """Something with a log, which it shows as DataFrames; `divebook.analysis.frames` documents their columns."""
+    """Something that shows what was done as DataFrames; `divebook.analysis.frames` documents their columns."""
 
     @abstractmethod
-    def _log(self) -> Iterable[Event]:
-        """Return the events, oldest first."""
+    def _frame(self, kind: str) -> pd.DataFrame:
+        """Return a frame by its name."""
 
     @property
     def events(self) -> pd.DataFrame:
-        """Its log, one row per event: `divebook.analysis.frames.events_frame`."""
+        """One row per event: `divebook.analysis.frames.events_frame`."""
         return self._frame("events")
 
     @property
     def operations(self) -> pd.DataFrame:
         """One row per model call, action, script ...: `divebook.analysis.frames.operations_frame`."""
         return self._frame("operations")
+
+    @property
+    def messages(self) -> pd.DataFrame:
+        """One row per message that a model saw or answered: `divebook.analysis.frames.messages_frame`."""
+        return self._frame("messages")
 
     @property
     def steps(self) -> pd.DataFrame:
@@ -45,6 +50,14 @@ class Framed(ABC):
         """The items of `Each` that failed, with their errors."""
         items = self.items
         return items[items["status"] == "failed"].reset_index(drop=True)
+
+
+class FramedLog(Framed):
+    """Something with a log of its own."""
+
+    @abstractmethod
+    def _log(self) -> Iterable[Event]:
+        """Return the events, oldest first."""
 
     def _frame(self, kind: str) -> pd.DataFrame:
         made: pd.DataFrame = extensions.extension(extensions.FRAMES)(kind, self._log())

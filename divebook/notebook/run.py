@@ -15,7 +15,7 @@ from divebook.errors import ExecutionWaitingError
 from divebook.events import Event
 from divebook.events.catalog import WAITING
 from divebook.execution import Execution
-from divebook.history.framed import Framed
+from divebook.history.framed import FramedLog
 from divebook.notebook.frontend import shows_widgets
 from divebook.questions import Question
 from divebook.text.shown import one_line
@@ -31,7 +31,7 @@ TICK = 0.1
 """Seconds between two looks of whoever awaits: an idle event loop does not see that its kernel is interrupted."""
 
 
-class Run(Framed):
+class Run(FramedLog):
     """One execution of a workflow, live or past, that shows itself in notebooks and terminals.
 
     `divebook.run` and ``%dive run`` make them. Waiting works the same in a cell and in a script.

@@ -19,7 +19,7 @@ from divebook.events.codec import payload_from
 from divebook.events.event import to_datetime
 from divebook.events.readable import readable
 from divebook.events.shapes import wrong_field
-from divebook.history.framed import Framed
+from divebook.history.framed import FramedLog
 from divebook.history.spans import Span, spans_of
 from divebook.notebook.frontend import shows_widgets
 from divebook.text.durations import seconds
@@ -37,7 +37,7 @@ MAX_FILE = 500_000_000
 MAX_VALUES, MAX_VALUE = 20, 4000
 
 
-class SavedRun(Framed):
+class SavedRun(FramedLog):
     """A run as a notebook holds it: `events`, `steps`, `operations`, `variables`, `state_at` and `replay`.
 
     `open_notebook` makes them. It cannot be resumed or answered: that needs the store, which `store` names.

@@ -60,6 +60,10 @@ def dtypes(frame):
     return {name: str(dtype) for name, dtype in frame.dtypes.items()}
 
 
+def declared(columns):
+    return {name: column.dtype for name, column in columns.items()}
+
+
 @pytest.mark.parametrize(
     ("make", "columns"),
     [
@@ -67,22 +71,23 @@ def dtypes(frame):
         (frames.operations_frame, frames.OPERATION_COLUMNS),
         (frames.steps_frame, frames.STEP_COLUMNS),
         (frames.items_frame, frames.ITEM_COLUMNS),
+        (frames.messages_frame, frames.MESSAGE_COLUMNS),
     ],
 )
 def test_full_and_empty_frames_of_a_log_have_the_documented_dtypes(make, columns, execution):
-    assert dtypes(make(execution.history())) == columns
-    assert dtypes(make([])) == columns
+    assert dtypes(make(execution.history())) == declared(columns)
+    assert dtypes(make([])) == declared(columns)
     assert len(make([])) == 0
     for name in columns:
         assert name in (make.__doc__ or "")
 
 
 def test_frames_of_paths_and_runs_have_the_documented_dtypes(execution):
-    assert dtypes(frames.paths_frame(execution.paths.values())) == frames.PATH_COLUMNS
-    assert dtypes(frames.paths_frame([])) == frames.PATH_COLUMNS
+    assert dtypes(frames.paths_frame(execution.paths.values())) == declared(frames.PATH_COLUMNS)
+    assert dtypes(frames.paths_frame([])) == declared(frames.PATH_COLUMNS)
     records = [execution.store.record(execution.id)]
-    assert dtypes(listings.runs_frame(records, execution.store)) == listings.RUN_COLUMNS
-    assert dtypes(listings.runs_frame([], execution.store)) == listings.RUN_COLUMNS
+    assert dtypes(listings.runs_frame(records, execution.store)) == declared(listings.RUN_COLUMNS)
+    assert dtypes(listings.runs_frame([], execution.store)) == declared(listings.RUN_COLUMNS)
     for name in listings.RUN_COLUMNS:
         assert name in (listings.runs_frame.__doc__ or "")
 
@@ -234,8 +239,8 @@ def test_frames_of_all_runs_of_a_workflow_come_together(retried):
     assert len(every.runs) == 2
     assert every.operations.cost.sum() == 0.5
     none = listings.Frames(retried.store, [])
-    assert dtypes(none.events) == {"execution_id": "str", **frames.EVENT_COLUMNS}
-    assert dtypes(every.items) == {"execution_id": "str", **frames.ITEM_COLUMNS}
+    assert dtypes(none.events) == {"execution_id": "str", **declared(frames.EVENT_COLUMNS)}
+    assert dtypes(every.items) == {"execution_id": "str", **declared(frames.ITEM_COLUMNS)}
 
 
 def test_questions_tell_who_waited_how_long():
@@ -249,12 +254,12 @@ def test_questions_tell_who_waited_how_long():
     assert rows.loc["first", "waited"] == rows.loc["first", "settled"] - rows.loc["first", "asked"]
     assert rows.loc["second", "waited"] == timedelta(seconds=5)
     assert pd.isna(rows.loc["second", "settled"])
-    assert dtypes(listings.questions_frame([])) == listings.QUESTION_COLUMNS
+    assert dtypes(listings.questions_frame([])) == declared(listings.QUESTION_COLUMNS)
 
 
 def test_an_execution_and_its_run_have_the_same_frames(retried):
     run = Run(retried, Environment(store=retried.store))
-    for kind in ("events", "operations", "steps", "items", "failed_items", "questions"):
+    for kind in ("events", "operations", "messages", "steps", "items", "failed_items", "questions"):
         pd.testing.assert_frame_equal(getattr(retried, kind), getattr(run, kind))
     assert list(retried.steps.attempts) == list(frames.steps_frame(retried.history()).attempts)
     assert list(retried.items.status) == ["completed"] * 4
