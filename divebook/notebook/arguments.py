@@ -40,6 +40,10 @@ class Arguments:
         """Return whether a flag was given."""
         return flag in self.options
 
+    def several(self, name: str) -> list[str]:
+        """Return all values of an option that may be given several times."""
+        return list(filter(None, self.options.get(name, "").split("\n")))
+
     def only_word(self, what: str) -> str:
         """Return the one word; UsageError if there is none, or another one."""
         if len(self.words) != 1:

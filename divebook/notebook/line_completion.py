@@ -16,7 +16,7 @@ from divebook.questions.wording import address_of
 from divebook.workflow.resources import DURABILITIES
 
 if TYPE_CHECKING:
-    from divebook.notebook.magics import Command
+    from divebook.notebook.commands import Command
     from divebook.questions import Question
     from divebook.store import ExecutionRecord
     from divebook.workflow.definition import InputDefinition

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class, needs_local_scope, no_var_expand
 
-from divebook.errors import nearest
 from divebook.notebook.awaiting import AWAIT
 from divebook.notebook.caller import line_in_cell
+from divebook.notebook.commands import HELP_OPTIONS, Command, command, command_called
 from divebook.notebook.finishing import finish_blocking
 from divebook.notebook.frontend import notebook_of, present_front_end
 from divebook.notebook.printed import tell
@@ -28,32 +26,12 @@ if TYPE_CHECKING:
     from divebook.notebook.session import Session
 
 Result: TypeAlias = Any
-Method: TypeAlias = "Callable[[DiveMagics, Arguments], Result]"
 
 OVERVIEW = """\
 %%dive                   define agents and workflows, in YAML
 %%dive workflow NAME     define one workflow
 %%dive agent NAME        define one agent
                          (each: --dialect dive reads it as the old system did)"""
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A sub-command of ``%dive``."""
-
-    usage: str
-    method: Method
-    flags: Mapping[str, str] = field(default_factory=dict)
-    valued: Mapping[str, str] = field(default_factory=dict)
-    inputs: bool = False
-    most_words: int = 0
-    data_word: int | None = None
-    """The position of the word that may be any value."""
-
-    @property
-    def help(self) -> str:
-        """What it does, in full."""
-        return inspect.getdoc(self.method) or ""
 
 
 @magics_class
@@ -103,24 +81,21 @@ class DiveMagics(Magics):
         return 1 + (written.count("\n", 0, blank) if is_this_cell else 0)
 
     def _command(self, line: str, names: Names) -> Result:
-        from divebook.notebook.arguments import parse, split
+        from divebook.notebook.arguments import split
 
         words = split(line)
         awaited = words[:1] == [AWAIT]
         name, *rest = words[awaited:] or ("help",)
-        command = _command_called(name)
+        called = command_called(name, COMMANDS)
         if not HELP_OPTIONS.isdisjoint(rest):
-            _print_help(name)
+            tell(called.whole_help)
             return at_once(None) if awaited else None
-        arguments = parse(
-            rest, command.flags, command.valued, inputs=command.inputs, names=names, data_word=command.data_word
-        )
-        _check_words(name, command, arguments)
-        if command.method not in _FINISHED:
-            return command.method(self, arguments)
+        arguments = called.parse(rest, names)
+        if "--background" not in called.flags:
+            return called.method(self, arguments)
         front_end = present_front_end(self.shell)
         self._session.streams_text = front_end.shows_widgets
-        run = command.method(self, arguments)
+        run = called.method(self, arguments)
         run.keeps_data = False if arguments.has("no-data") else None
         if arguments.has("background"):
             return in_background(run, front_end, awaited=awaited)
@@ -134,15 +109,16 @@ class DiveMagics(Magics):
 
         return current_session()
 
-    # --- sub-commands: their docstrings are their help -------------------------------------------------------------
+    # --- sub-commands: their docstrings are their help, and name their options ------------------------------------
 
+    @command("run [NAME] [KEY=VALUE ...] [--background]")
     def run(self, arguments: Arguments) -> Run:
         """Run a workflow and show the result.
 
         NAME           the workflow; without it, the one that was defined last
         KEY=VALUE      an input, in YAML: n=3  names=[a, b]  title='two words'
         KEY=$NAME      an input whose value is a variable of the kernel, or an expression: n=$df.head(2)
-        --background   return at once; `await run` or `run.wait()` wait for the end
+        -b, --background   return at once; `await run` or `run.wait()` wait for the end
         --no-check     let the cell succeed although the run fails or is cancelled
         --strict       fail the cell also if the run has to wait for an answer or a signal
         --new          begin afresh, where this cell has begun a run before
@@ -169,7 +145,7 @@ class DiveMagics(Magics):
         types = {definition.name: definition.type for definition in workflow.inputs}
         given = values(arguments.inputs, types, arguments.names.variables, arguments.names.own)
         options: dict[str, Any] = {name: arguments.options.get(name) for name in _SAID_OF_A_RUN}
-        options |= _spared(arguments) | {"tags": _tags(arguments)}
+        options |= _spared(arguments) | {"tags": arguments.several("tag")}
         front_end, edited = present_front_end(self.shell), _edited(arguments)
         place = self._session.ordinals.next(front_end, workflow.name)
         if place is None:
@@ -180,22 +156,27 @@ class DiveMagics(Magics):
             tell(run.note)
         return run
 
-    def resume(self, arguments: Arguments) -> Run:
-        """Take an execution up again where its log ends, and show the result.
+    @command("runs [--status STATUS] [--limit N]")
+    def runs(self, arguments: Arguments) -> Result:
+        """List executions, newest first, as a DataFrame.
 
-        ID             the execution; the beginning of its id is enough
-        --background   return at once
-        --no-check     let the cell succeed although the run fails or is cancelled
-        --strict       fail the cell also if the run has to wait for an answer or a signal
-        --no-data      leave the data of the run out of the notebook
-        --store PATH   where its log is
-        --bounds max_cost=2.50,...  bounds in place of those it had
-        --answer STEP=VALUE         an answer up front, also several; `%dive run?` says more
-        --answers FILE              answers up front: YAML that maps steps to answers
+        --status STATUS      only those that are running, completed, failed, cancelled ...
+        --workflow NAME      only those of one workflow
+        --tag TAG            only those with this tag
+        --origin ORIGIN      only those that came about so: run, resume, fork, what-if, trial, child, import
+        --notebook PATH      only those that this notebook began
+        -n, --limit N        at most so many (20; 0 for all)
+        --store PATH         where their logs are
         """
-        execution_id, store = arguments.only_word("execution id"), arguments.options.get("store")
-        return self._session.resume(execution_id, store=store, **_spared(arguments))
+        options, limit = arguments.options, arguments.options.get("limit", "20")
+        if not limit.isdecimal():
+            raise UsageError(f"--limit needs a number, not {limit!r}")
+        filters: dict[str, Any] = {
+            name: options.get(name) for name in ("status", "workflow", "tag", "origin", "notebook")
+        }
+        return self._session.runs(limit=int(limit), store=options.get("store"), **filters)
 
+    @command("show ID")
     def show(self, arguments: Arguments) -> Run:
         """Show an execution, running or past.
 
@@ -204,20 +185,7 @@ class DiveMagics(Magics):
         """
         return self._session.run_of(arguments.only_word("execution id"), store=arguments.options.get("store"))
 
-    def keys(self, arguments: Arguments) -> None:
-        """List the keys that definitions can have: what each holds and means.
-
-        PART           such as Step, Agent or Each; without it, the names of the parts
-        """
-        from divebook.workflow.keys import TABLES, reference
-
-        if not arguments.words:
-            tell(f"parts of a definition: {', '.join(TABLES)}; %dive keys PART lists the keys of one")
-            return
-        label, lines = reference(arguments.words[0])
-        width = max(len(line.key) for line in lines)
-        tell("\n".join([label, *(f"  {line.key:{width}}  {line}" for line in lines)]))
-
+    @command("open [FILE] [ID]")
     def open(self, arguments: Arguments) -> SavedNotebook | SavedRun:
         """Open the runs that a saved notebook holds, without their store; nothing in them is carried out.
 
@@ -236,77 +204,24 @@ class DiveMagics(Magics):
         notebook = open_notebook(name)
         return notebook[arguments.words[1]] if arguments.words[1:] else notebook
 
-    def cancel(self, arguments: Arguments) -> Run:
-        """Cancel an execution; it can be resumed.
+    @command("resume ID [--background]")
+    def resume(self, arguments: Arguments) -> Run:
+        """Take an execution up again where its log ends, and show the result.
 
         ID             the execution; the beginning of its id is enough
-        --store PATH   where its log is
-        """
-        return self._session.cancel(arguments.only_word("execution id"), store=arguments.options.get("store"))
-
-    def answer(self, arguments: Arguments) -> Run:
-        """Answer a question, and show what becomes of its run.
-
-        QUESTION       the question, as `%dive inbox` names it
-        ANSWER         a text, yes or no, a number, data in YAML or JSON ({a: 1}): as %dive inbox says
-        --result JSON  with done: what the call returned
-        --as text|json how ANSWER is read; else as data where the question asks for data, and as text where not
-        --by NAME      who answers
-        --background   return at once
+        -b, --background   return at once
         --no-check     let the cell succeed although the run fails or is cancelled
         --strict       fail the cell also if the run has to wait for an answer or a signal
         --no-data      leave the data of the run out of the notebook
         --store PATH   where its log is
+        --bounds max_cost=2.50,...  bounds in place of those it had
+        --answer STEP=VALUE         an answer up front, also several; `%dive run?` says more
+        --answers FILE              answers up front: YAML that maps steps to answers
         """
-        from divebook.config.answers import typed_answer
+        execution_id, store = arguments.only_word("execution id"), arguments.options.get("store")
+        return self._session.resume(execution_id, store=store, **_spared(arguments))
 
-        if len(arguments.words) != 2:
-            raise UsageError("%dive answer needs the id of a question and an answer; %dive inbox lists the questions")
-        (name, response), options = arguments.words, arguments.options
-        given = arguments.data.get(1, response)
-        if isinstance(given, str):
-            given = typed_answer(given, options.get("as"), options.get("result"))
-        elif "as" in options or "result" in options:
-            raise UsageError(f"{response} is a {type(given).__name__} already; --as and --result are for texts")
-        return self._session.answer(name, given, by=options.get("by"), store=options.get("store"))
-
-    def signal(self, arguments: Arguments) -> Run:
-        """Send a signal to an execution, and show what becomes of it.
-
-        ID             the execution; the beginning of its id is enough
-        NAME           the signal, as the step awaits it
-        PAYLOAD        in YAML; may be left out
-        --by NAME      who sends it
-        --background   return at once
-        --no-check     let the cell succeed although the run fails or is cancelled
-        --strict       fail the cell also if the run has to wait for an answer or a signal
-        --no-data      leave the data of the run out of the notebook
-        --store PATH   where its log is
-        """
-        from divebook.workflow.yaml_value import value_typed
-
-        if len(arguments.words) not in (2, 3):
-            raise UsageError("%dive signal needs the id of an execution, the name of a signal, and perhaps a payload")
-        execution_id, name, *payload = arguments.words
-        given = arguments.data.get(2, value_typed(payload[0]) if payload else None)
-        options = arguments.options
-        return self._session.signal(execution_id, name, given, by=options.get("by"), store=options.get("store"))
-
-    def inbox(self, arguments: Arguments) -> None:
-        """Show the questions that wait for an answer: as cards to be answered in place, or as text with commands.
-
-        --store PATH   where the logs are
-        """
-        from divebook.notebook.inbox import InboxOutput
-        from divebook.notebook.listing import questions
-
-        store = arguments.options.get("store")
-        environment = self._session.over(store)
-        if present_front_end(self.shell).shows_widgets and environment.interrupts():
-            InboxOutput(environment, store)
-        else:
-            tell(questions(environment, store))
-
+    @command("recover [ID] [--all]")
     def recover(self, arguments: Arguments) -> None:
         """List executions that were interrupted, or take them up in the background.
 
@@ -332,63 +247,123 @@ class DiveMagics(Magics):
         recovered = self._session.recover(chosen, store=store)
         tell("\n".join(lines_after_recovering(recovered)))
 
-    def runs(self, arguments: Arguments) -> Result:
-        """List executions, newest first, as a DataFrame.
+    @command("inbox")
+    def inbox(self, arguments: Arguments) -> None:
+        """Show the questions that wait for an answer: as cards to be answered in place, or as text with commands.
 
-        --status STATUS      only those that are running, completed, failed, cancelled ...
-        --workflow NAME      only those of one workflow
-        --tag TAG            only those with this tag
-        --origin ORIGIN      only those that came about so: run, resume, fork, what-if, trial, child, import
-        --notebook PATH      only those that this notebook began
-        --limit N            at most so many (20; 0 for all)
-        --store PATH         where their logs are
+        --store PATH   where the logs are
         """
-        options, limit = arguments.options, arguments.options.get("limit", "20")
-        if not limit.isdecimal():
-            raise UsageError(f"--limit needs a number, not {limit!r}")
-        filters: dict[str, Any] = {
-            name: options.get(name) for name in ("status", "workflow", "tag", "origin", "notebook")
-        }
-        return self._session.runs(limit=int(limit), store=options.get("store"), **filters)
+        from divebook.notebook.inbox import InboxOutput
+        from divebook.notebook.listing import questions
 
+        store = arguments.options.get("store")
+        environment = self._session.over(store)
+        if present_front_end(self.shell).shows_widgets and environment.interrupts():
+            InboxOutput(environment, store)
+        else:
+            tell(questions(environment, store))
+
+    @command("answer QUESTION ANSWER [--background]", data_word=1)
+    def answer(self, arguments: Arguments) -> Run:
+        """Answer a question, and show what becomes of its run.
+
+        QUESTION       the question, as `%dive inbox` names it
+        ANSWER         a text, yes or no, a number, data in YAML or JSON ({a: 1}): as %dive inbox says
+        --result JSON  with done: what the call returned
+        --as text|json how ANSWER is read; else as data where the question asks for data, and as text where not
+        --by NAME      who answers
+        -b, --background   return at once
+        --no-check     let the cell succeed although the run fails or is cancelled
+        --strict       fail the cell also if the run has to wait for an answer or a signal
+        --no-data      leave the data of the run out of the notebook
+        --store PATH   where its log is
+        """
+        from divebook.config.answers import typed_answer
+
+        if len(arguments.words) != 2:
+            raise UsageError("%dive answer needs the id of a question and an answer; %dive inbox lists the questions")
+        (name, response), options = arguments.words, arguments.options
+        given = arguments.data.get(1, response)
+        if isinstance(given, str):
+            given = typed_answer(given, options.get("as"), options.get("result"))
+        elif "as" in options or "result" in options:
+            raise UsageError(f"{response} is a {type(given).__name__} already; --as and --result are for texts")
+        return self._session.answer(name, given, by=options.get("by"), store=options.get("store"))
+
+    @command("signal ID NAME [PAYLOAD] [--background]", data_word=2)
+    def signal(self, arguments: Arguments) -> Run:
+        """Send a signal to an execution, and show what becomes of it.
+
+        ID             the execution; the beginning of its id is enough
+        NAME           the signal, as the step awaits it
+        PAYLOAD        in YAML; may be left out
+        --by NAME      who sends it
+        -b, --background   return at once
+        --no-check     let the cell succeed although the run fails or is cancelled
+        --strict       fail the cell also if the run has to wait for an answer or a signal
+        --no-data      leave the data of the run out of the notebook
+        --store PATH   where its log is
+        """
+        from divebook.workflow.yaml_value import value_typed
+
+        if len(arguments.words) not in (2, 3):
+            raise UsageError("%dive signal needs the id of an execution, the name of a signal, and perhaps a payload")
+        execution_id, name, *payload = arguments.words
+        given = arguments.data.get(2, value_typed(payload[0]) if payload else None)
+        options = arguments.options
+        return self._session.signal(execution_id, name, given, by=options.get("by"), store=options.get("store"))
+
+    @command("cancel ID")
+    def cancel(self, arguments: Arguments) -> Run:
+        """Cancel an execution; it can be resumed.
+
+        ID             the execution; the beginning of its id is enough
+        --store PATH   where its log is
+        """
+        return self._session.cancel(arguments.only_word("execution id"), store=arguments.options.get("store"))
+
+    @command("list")
     def list(self, _arguments: Arguments) -> None:
         """List the workflows, agents and actions that are defined."""
         from divebook.notebook.listing import contents
 
         tell(contents(self._session.environment))
 
+    @command("keys [PART]")
+    def keys(self, arguments: Arguments) -> None:
+        """List the keys that definitions can have: what each holds and means.
+
+        PART           such as Step, Agent or Each; without it, the names of the parts
+        """
+        from divebook.workflow.keys import TABLES, reference
+
+        if not arguments.words:
+            tell(f"parts of a definition: {', '.join(TABLES)}; %dive keys PART lists the keys of one")
+            return
+        label, lines = reference(arguments.words[0])
+        width = max(len(line.key) for line in lines)
+        tell("\n".join([label, *(f"  {line.key:{width}}  {line}" for line in lines)]))
+
+    @command("help [COMMAND]")
     def help(self, arguments: Arguments) -> None:
         """Explain a sub-command, or list all.
 
         COMMAND        the sub-command; `%dive COMMAND?` and `%dive COMMAND --help` do the same
         """
         if arguments.words:
-            _print_help(arguments.words[0])
+            tell(command_called(arguments.words[0], COMMANDS).whole_help)
             return
         width = max(len(entry.usage) for entry in COMMANDS.values())
         lines = [f"%dive {entry.usage:<{width}}  {entry.help.partition(chr(10))[0]}" for entry in COMMANDS.values()]
         tell("\n".join([OVERVIEW, "", *lines]))
 
 
-def _command_called(name: str) -> Command:
-    if name not in COMMANDS:
-        close = nearest(name, COMMANDS)
-        advice = f"did you mean %dive {close}?" if close else f"there are: {', '.join(COMMANDS)}"
-        raise UsageError(f"%dive {name} does not exist ({advice})")
-    return COMMANDS[name]
-
-
 def _spared(arguments: Arguments) -> dict[str, Any]:
     """Return the bounds and the answers up front that a line names."""
     from divebook.config.answers import answers_from, bounds_from
 
-    typed = filter(None, arguments.options.get("answer", "").split("\n"))
-    answers = answers_from(typed, arguments.options.get("answers"))
+    answers = answers_from(arguments.several("answer"), arguments.options.get("answers"))
     return {"bounds": bounds_from(arguments.options.get("bounds")), "answers": answers}
-
-
-def _tags(arguments: Arguments) -> list[str]:
-    return list(filter(None, arguments.options.get("tag", "").split("\n")))
 
 
 def _edited(arguments: Arguments) -> WhenEdited | None:
@@ -401,61 +376,6 @@ def _edited(arguments: Arguments) -> WhenEdited | None:
     return cast("WhenEdited | None", chosen)
 
 
-def _print_help(name: str) -> None:
-    command = _command_called(name)
-    tell(f"%dive {command.usage}\n\n{command.help}")
-
-
-def _check_words(name: str, command: Command, arguments: Arguments) -> None:
-    """Refuse words that would be ignored."""
-    extra = " ".join(arguments.words[command.most_words :])
-    if not extra:
-        return
-    if command.inputs:
-        raise UsageError(f"unexpected {extra!r}; write inputs as key=value, and texts with spaces in quotes")
-    if command.most_words:
-        raise UsageError(f"unexpected {extra!r} after %dive {name}; put texts with spaces in quotes")
-    raise UsageError(f"%dive {name} takes no words, found {extra!r}; %dive {name}? lists its options")
-
-
-HELP_OPTIONS = frozenset({"--help", "-h"})
-_STORE = {"--store": "store"}
-_SPARING = {**_STORE, "--bounds": "bounds", "--answer": "answer", "--answers": "answers"}
 _SAID_OF_A_RUN = ("store", "durability", "model", "note")
-_RUNNING = {**_SPARING} | {f"--{name}": name for name in ("durability", "model", "note", "tag", "changed")}
-_SENDING = {**_STORE, "--by": "by"}
-_ANSWERING = {**_SENDING, "--as": "as", "--result": "result"}
-_FLAGS = {"--background": "background", "-b": "background"} | {
-    f"--{name}": name for name in ("strict", "no-check", "no-data")
-}
-_STARTING = {**_FLAGS, "--new": "new"}
-_LISTING = {f"--{name}": name for name in ("status", "workflow", "tag", "origin", "notebook", "limit")} | {
-    "-n": "limit",
-    **_STORE,
-}
-_FINISHED = (DiveMagics.run, DiveMagics.resume, DiveMagics.answer, DiveMagics.signal)
-"""What returns a run that is waited for."""
 
-COMMANDS: dict[str, Command] = {
-    "run": Command(
-        "run [NAME] [KEY=VALUE ...] [--background]", DiveMagics.run, _STARTING, _RUNNING, inputs=True, most_words=1
-    ),
-    "runs": Command("runs [--status STATUS] [--limit N]", DiveMagics.runs, {}, _LISTING),
-    "show": Command("show ID", DiveMagics.show, {}, _STORE, most_words=1),
-    "open": Command("open [FILE] [ID]", DiveMagics.open, most_words=2),
-    "resume": Command("resume ID [--background]", DiveMagics.resume, _FLAGS, _SPARING, most_words=1),
-    "recover": Command(
-        "recover [ID] [--all]", DiveMagics.recover, {"--all": "all"}, {**_STORE, "--page": "page"}, most_words=1
-    ),
-    "inbox": Command("inbox", DiveMagics.inbox, {}, _STORE),
-    "answer": Command(
-        "answer QUESTION ANSWER [--background]", DiveMagics.answer, _FLAGS, _ANSWERING, most_words=2, data_word=1
-    ),
-    "signal": Command(
-        "signal ID NAME [PAYLOAD] [--background]", DiveMagics.signal, _FLAGS, _SENDING, most_words=3, data_word=2
-    ),
-    "cancel": Command("cancel ID", DiveMagics.cancel, {}, _STORE, most_words=1),
-    "list": Command("list", DiveMagics.list),
-    "keys": Command("keys [PART]", DiveMagics.keys, most_words=1),
-    "help": Command("help [COMMAND]", DiveMagics.help, most_words=1),
-}
+COMMANDS = {name: found for name, found in vars(DiveMagics).items() if isinstance(found, Command)}
