@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from divebook.cli.options import Json
+from divebook.cli.screen import columns, note, say, write
+from divebook.cli.text import as_json, one_line
 
 if TYPE_CHECKING:
     from divebook.agents.examination import Examined
@@ -32,8 +34,6 @@ def doctor(
     Keys are named, never shown. Exit code 1 if a model cannot be asked.
     """
     from divebook.agents.examination import examine
-    from divebook.cli.screen import columns, note, say, write
-    from divebook.cli.text import as_json, one_line
 
     rows = [_row(model, agents, examine(model), ping=ping) for model, agents in _models(file).items()]
     if json:

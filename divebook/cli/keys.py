@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from divebook.cli.options import Json
+from divebook.cli.screen import columns, say, write
+from divebook.cli.text import as_json
 
 
 def keys(
@@ -18,10 +21,6 @@ def keys(
     json: Json = False,
 ) -> None:
     """List the keys of definitions: what each holds and means."""
-    from dataclasses import asdict
-
-    from divebook.cli.screen import columns, say, write
-    from divebook.cli.text import as_json
     from divebook.workflow.keys import TABLES, page, reference
 
     if markdown:

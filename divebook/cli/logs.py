@@ -9,6 +9,10 @@ from typing import Annotated
 import typer
 
 from divebook.cli.options import ExecutionId, Store
+from divebook.cli.refusal import ending_damaged
+from divebook.cli.screen import DAMAGED, note, note_damage, write
+from divebook.cli.text import json_escaped
+from divebook.engine.lifecycle import TERMINAL
 from divebook.errors import SetupError
 
 STREAM = "-"
@@ -31,9 +35,6 @@ def export(
         _export_moving(execution_id, file, store, overwrite=force)
         return
     from divebook.cli.project import existing_store
-    from divebook.cli.refusal import ending_damaged
-    from divebook.cli.screen import DAMAGED, note, note_damage
-    from divebook.cli.text import json_escaped
     from divebook.store import jsonl
 
     events = existing_store(store)
@@ -54,7 +55,6 @@ def export(
 
 def _export_moving(execution_id: str, file: str, store: str | None, *, overwrite: bool) -> None:
     from divebook.cli.project import existing_store
-    from divebook.cli.screen import note
     from divebook.environment import Environment
 
     if file == STREAM:
@@ -66,8 +66,6 @@ def _export_moving(execution_id: str, file: str, store: str | None, *, overwrite
 
 
 def _note_unended(status: str) -> None:
-    from divebook.cli.screen import note
-    from divebook.engine.lifecycle import TERMINAL
 
     if status not in TERMINAL:
         note(f"it has not ended ({status}): its import is a picture that cannot go on; --move takes it along", "yellow")
@@ -84,7 +82,6 @@ def import_(
 
     Either the whole log arrives or nothing. What has not ended arrives as a picture, which cannot go on.
     """
-    from divebook.cli.screen import note, write
     from divebook.store import jsonl, open_store
 
     log = jsonl.read(sys.stdin.buffer if file == STREAM else file)

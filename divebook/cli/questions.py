@@ -6,6 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from divebook.cli.options import Json, Store
+from divebook.cli.screen import note, say, write
+from divebook.cli.text import as_json, one_line, secrets
+from divebook.errors import StoreError
+from divebook.questions.wording import address_of, example_answer, schema_in_words, wanted_answer
+from divebook.text.commands import in_shell
+from divebook.text.times import local_time
 
 if TYPE_CHECKING:
     from divebook.engine.waiting import AwaitedSignal
@@ -17,8 +23,6 @@ if TYPE_CHECKING:
 def inbox(store: Store = None, *, json: Json = False) -> None:
     """List what waits for a person: questions, and signals."""
     from divebook.cli.project import existing_store
-    from divebook.cli.screen import note, say, write
-    from divebook.cli.text import as_json, secrets
     from divebook.environment import Environment
 
     waiting = list(_readable(Environment(store=existing_store(store))))
@@ -43,9 +47,6 @@ def inbox(store: Store = None, *, json: Json = False) -> None:
 
 def _readable(environment: Environment) -> Iterator[Execution]:
     """Give what has not ended; a damaged execution is named, and hides no other."""
-    from divebook.cli.screen import note
-    from divebook.errors import StoreError
-
     for record in environment.store.unended():
         try:
             execution = environment.execution(record.execution_id)
@@ -59,16 +60,12 @@ def _readable(environment: Environment) -> Iterator[Execution]:
 
 
 def _facts(execution_id: str, question: Question) -> dict[str, Any]:
-    from divebook.questions.wording import address_of
 
     names = {"execution": execution_id, "interrupt_id": question.id, "address": address_of(execution_id, question)}
     return {**names, **question._asdict()}
 
 
 def _described(execution_id: str, question: Question) -> Iterator[str]:
-    from divebook.cli.text import as_json, one_line
-    from divebook.questions.wording import schema_in_words
-    from divebook.text.times import local_time
 
     yield f"{question.id}  {question.kind}  {execution_id}, step {one_line(question.step, 60)}"
     yield f"  {one_line(question.question, 400)}"
@@ -101,8 +98,6 @@ def ways_on(execution: Execution, again: Sequence[str]) -> Iterator[str]:
     again
         What the command needs besides: a file of definitions, options.
     """
-    from divebook.questions.wording import address_of, example_answer, wanted_answer
-
     if execution.state.is_over:
         return
     for question in execution.interrupts:
@@ -114,8 +109,6 @@ def ways_on(execution: Execution, again: Sequence[str]) -> Iterator[str]:
 
 def command(verb: str, words: Sequence[str], again: Sequence[str]) -> str:
     """Return a command that takes the same file and options as the present one."""
-    from divebook.text.commands import in_shell
-
     files = [] if not again or again[0].startswith("-") else [again[0]]
     payload = ["null"] if verb == "signal" and files else []  # the file comes after it
     return in_shell(verb, [*words, *payload, *files], again[len(files) :])

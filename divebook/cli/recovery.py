@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from divebook.cli.interrupts import INTERRUPTED, Interrupts
 from divebook.cli.options import Actions, Json, Store
+from divebook.cli.screen import columns, note, say, status_text, write
+from divebook.cli.text import as_json, one_line
 from divebook.errors import DivebookError
+from divebook.text.times import local_time
 
 if TYPE_CHECKING:
     from divebook.environment import Environment
@@ -39,7 +43,6 @@ def recover(
     Exit code 1 if one failed or cannot go on, 3 if one waits.
     """
     from divebook.cli.project import existing_store, open_environment, take_in
-    from divebook.cli.screen import note
     from divebook.config.recovery import interrupted
 
     existing_store(store)
@@ -59,9 +62,6 @@ def _worst(codes: Sequence[int]) -> int:
 
 
 def _list(records: Sequence[ExecutionRecord], page: int, *, json: bool) -> None:
-    from divebook.cli.screen import columns, note, status_text, write
-    from divebook.cli.text import as_json, one_line
-    from divebook.text.times import local_time
 
     if json:
         write(as_json([{"id": found.execution_id, "workflow": found.workflow_name} for found in records], indent=2))
@@ -85,10 +85,7 @@ def _list(records: Sequence[ExecutionRecord], page: int, *, json: bool) -> None:
 
 def _take_up(environment: Environment, record: ExecutionRecord) -> int:
     """Resume one execution and wait for its end; return the exit code that it means."""
-    from divebook.cli.interrupts import INTERRUPTED, Interrupts
     from divebook.cli.result import EXIT_CODES
-    from divebook.cli.screen import note, say, status_text
-    from divebook.cli.text import one_line
 
     try:
         with Interrupts(note) as interrupts:

@@ -10,6 +10,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from divebook.cli.screen import DAMAGED, note
 from divebook.cli.text import secrets
 from divebook.documents.policy import VARIABLE, Policy
 from divebook.errors import CorruptStoreError, DefinitionError, DivebookError, ExecutionNotFoundError, SetupError
@@ -83,8 +84,6 @@ def _partition(args: list[str]) -> tuple[list[str], list[str], list[str]]:
 @contextmanager
 def ending_damaged() -> Iterator[None]:
     """End a command that shows what is sound of a log with the exit code of damage where nothing is sound."""
-    from divebook.cli.screen import DAMAGED
-
     try:
         yield
     except CorruptStoreError as error:
@@ -94,8 +93,6 @@ def ending_damaged() -> Iterator[None]:
 
 def report(error: DivebookError) -> None:
     """Print an error on stderr: a line for each thing that is wrong."""
-    from divebook.cli.screen import note
-
     for line in _lines(error):
         note(f"error: {line}", "bold red")
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from divebook.cli.interrupts import INTERRUPTED, Interrupts
 from divebook.cli.options import (
     Actions,
     Agents,
@@ -26,6 +27,9 @@ from divebook.cli.options import (
     Strict,
     Tags,
 )
+from divebook.cli.questions import command, ways_on
+from divebook.cli.screen import note
+from divebook.cli.text import secrets
 from divebook.dialects import OWN, Dialect
 from divebook.errors import (
     ConcurrentAppendError,
@@ -36,6 +40,7 @@ from divebook.errors import (
     NotFoundError,
     SetupError,
 )
+from divebook.events.catalog import WAITING
 
 STRICT, WAITS = 1, 3
 """Exit codes of what has to wait: where it may not, and where it may."""
@@ -79,7 +84,6 @@ def run(
     """
     from divebook.cli.progress import make_progress
     from divebook.cli.project import choose_workflow, inputs_from, open_environment, take_in
-    from divebook.cli.text import secrets
     from divebook.config.answers import answers_from, bounds_from
 
     given, limits = inputs_from(inputs or ()), bounds_from(bounds)
@@ -205,8 +209,6 @@ def _carry_on(
     """Send something to an execution, wait for what becomes of it and print that."""
     from divebook.cli.progress import make_progress
     from divebook.cli.project import existing_store, open_environment, take_in
-    from divebook.cli.questions import command
-    from divebook.cli.screen import note
 
     existing_store(store)
     again = [*([] if file is None else [str(file)]), *_again(actions, store)]
@@ -253,9 +255,6 @@ def _finish(
     start: Callable[[], Execution], environment: Environment, progress: Progress, answers: Answers | None = None
 ) -> tuple[Execution, bool]:
     """Start an execution and wait for its end; return whether somebody pressed Ctrl-C as well."""
-    from divebook.cli.interrupts import Interrupts
-    from divebook.cli.text import secrets
-
     progress.watch(environment.store)
     with Interrupts(progress.print) as interrupts:
         execution = start()
@@ -299,11 +298,7 @@ def _conclude(
     strict: bool = False,
 ) -> None:
     """Print the result, and how to go on if there is something to go on with; leave with the exit code."""
-    from divebook.cli.interrupts import INTERRUPTED
-    from divebook.cli.questions import command, ways_on
     from divebook.cli.result import print_result
-    from divebook.cli.screen import note
-    from divebook.events.catalog import WAITING
 
     code = print_result(execution, json=json)
     is_kept = execution.store.keeps

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from divebook.cli.options import ExecutionId, Json, Store
+from divebook.cli.refusal import ending_damaged
+from divebook.cli.screen import DAMAGED, columns, note, note_damage, say, status_text, write
+from divebook.cli.text import as_json, one_line, secrets
 from divebook.errors import ConcurrentAppendError, StoreError
+from divebook.events.catalog import ExecutionStarted
+from divebook.text.durations import between
+from divebook.text.shown import size
+from divebook.text.times import json_time, local_time
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -38,8 +45,6 @@ def runs(
 ) -> None:
     """List executions, newest first."""
     from divebook.cli.project import existing_store
-    from divebook.cli.screen import columns, note, write
-    from divebook.cli.text import as_json
 
     logs = existing_store(store)
     records = logs.records(status, workflow, limit, tag=tag, origin=origin, notebook=notebook)
@@ -58,9 +63,6 @@ def runs(
 
 def _learn_inputs(store: EventStore, execution_id: str) -> None:
     """Take note of the secrets among the inputs of an execution: its error may repeat them."""
-    from divebook.cli.text import secrets
-    from divebook.events.catalog import ExecutionStarted
-
     with suppress(StoreError):  # a damaged log has none that could be shown
         for event in store.read(execution_id, 0, 1):
             if isinstance(event.data, ExecutionStarted):
@@ -79,9 +81,7 @@ def show(
     In place of an ID it takes an exported file, NAME.jsonl. Of a damaged log the sound beginning is shown, with exit
     code 1.
     """
-    from divebook.cli.refusal import ending_damaged
     from divebook.cli.result import print_details
-    from divebook.cli.screen import DAMAGED, note_damage
 
     is_file = execution_id.endswith((".jsonl", ".json"))
     whole_id, environment, fault = _in_file(execution_id) if is_file else (execution_id, _environment(store), None)
@@ -113,8 +113,6 @@ def cancel(execution_id: ExecutionId, store: Store = None) -> None:
 
     If another process runs it, it stops there before its next step.
     """
-    from divebook.cli.screen import say, status_text
-
     execution = _cancelled(_environment(store), execution_id)
     say(status_text(execution.status), execution.id)
 
@@ -137,7 +135,6 @@ def _environment(store: str | None) -> Environment:
 
 
 def _facts(record: ExecutionRecord) -> dict[str, str | int | list[str] | None]:
-    from divebook.text.times import json_time
 
     return {
         "id": record.execution_id,
@@ -160,11 +157,6 @@ def _facts(record: ExecutionRecord) -> dict[str, str | int | list[str] | None]:
 
 
 def _cells(record: ExecutionRecord) -> tuple[Text | str, ...]:
-    from divebook.cli.screen import status_text
-    from divebook.cli.text import one_line
-    from divebook.text.durations import between
-    from divebook.text.shown import size
-    from divebook.text.times import local_time
 
     took = between(record.started_at, record.ended_at)
     name = one_line(record.workflow_name, 40)
@@ -175,7 +167,6 @@ def _cells(record: ExecutionRecord) -> tuple[Text | str, ...]:
 
 def _note_relaxed(records: Sequence[ExecutionRecord]) -> None:
     """Name the executions of which a power failure may take the end."""
-    from divebook.cli.screen import note
     from divebook.store.durability import RELAXED
 
     relaxed = [record.execution_id for record in records if record.durability == RELAXED]

@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from divebook.cli.options import Actions, Json, Store
+from divebook.cli.screen import columns, say, section
+from divebook.cli.text import as_json
+from divebook.dialects import OWN
+from divebook.errors import InputError
 
 if TYPE_CHECKING:
     from divebook.config.schedules import Due
@@ -33,8 +37,6 @@ def schedule(
     from another process. Of due times that were missed, while the machine was off, only the latest one is made up for.
     Times are local.
     """
-    from divebook.errors import InputError
-
     is_run = len(words) == 2 and words[0] == RUN
     if len(words) != 1 + is_run:
         raise InputError(f"unexpected {' '.join(words)!r}; {USAGE}")
@@ -47,10 +49,7 @@ def schedule(
 
 def _list(file: Path, now: datetime, *, json: bool) -> None:
     from divebook.cli.project import read
-    from divebook.cli.screen import columns, say, section
-    from divebook.cli.text import as_json
     from divebook.config.schedules import coming
-    from divebook.dialects import OWN
 
     due = coming(read(file, OWN), now)
     rows = [
@@ -76,9 +75,7 @@ def _list(file: Path, now: datetime, *, json: bool) -> None:
 
 def _start(file: Path, now: datetime, actions: list[str] | tuple[()], store: str | None) -> None:
     from divebook.cli.project import open_environment, read
-    from divebook.cli.screen import say
     from divebook.config.schedules import latest
-    from divebook.dialects import OWN
 
     definitions = read(file, OWN)
     environment = open_environment(store, actions, say)
@@ -91,8 +88,6 @@ def _start(file: Path, now: datetime, actions: list[str] | tuple[()], store: str
 
 def _begin(environment: Environment, due: Due) -> int:
     """Start one due time and wait for its end; what was started before is left alone."""
-    from divebook.cli.screen import say
-
     if any(record.key == due.key for record in environment.store.records(workflow=due.workflow)):
         return 0
     execution = environment.start(due.workflow, key=due.key, note=f"due {due.at.isoformat()}").wait()

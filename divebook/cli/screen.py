@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-
-from rich.console import Console
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING
 
 from divebook.cli.text import secrets
 from divebook.text.shown import visible
+
+if TYPE_CHECKING:  # rich is loaded by what prints: --help is instant
+    from rich.console import Console
+    from rich.text import Text
 
 STATUS_STYLES = {
     "completed": "green",
@@ -31,6 +31,8 @@ DAMAGED = 1
 
 def console(*, error: bool = False) -> Console:
     """Return stdout, or stderr, for writing; what is not a terminal gets lines of any length."""
+    from rich.console import Console
+
     stream = sys.stderr if error else sys.stdout
     width = None if stream.isatty() else _UNLIMITED
     return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
@@ -38,7 +40,7 @@ def console(*, error: bool = False) -> Console:
 
 def note(text: str, style: str = "") -> None:
     """Print a line on stderr."""
-    console(error=True).print(Text(visible(secrets.text(text)), style), soft_wrap=True)
+    console(error=True).print(styled(visible(secrets.text(text)), style), soft_wrap=True)
 
 
 def note_damage(readable: int, events: int | None, damage: Exception) -> None:
@@ -47,14 +49,21 @@ def note_damage(readable: int, events: int | None, damage: Exception) -> None:
     note(f"damaged: this is what the first {readable}{of_all} events say. {damage}", "bold red")
 
 
+def styled(text: str, style: str = "") -> Text:
+    """Return a text of rich's."""
+    from rich.text import Text
+
+    return Text(text, style)
+
+
 def status_text(status: str) -> Text:
     """Return a status in its colour."""
-    return Text(status, STATUS_STYLES.get(status, ""))
+    return styled(status, STATUS_STYLES.get(status, ""))
 
 
 def say(*parts: Text | str) -> None:
     """Print parts on stdout, two spaces apart."""
-    line = Text("  ").join(_clean(part) for part in parts if part)
+    line = styled("  ").join(_clean(part) for part in parts if part)
     console().print(line, soft_wrap=True)
 
 
@@ -67,19 +76,23 @@ def section(title: str, rows: Sequence[tuple[str, str]]) -> None:
     """Print named values under a title, those of several lines below their name; print nothing if there are none."""
     if not rows:
         return
+    from rich.padding import Padding
+
     out = console()
-    out.print(Text(title, "bold"))
+    say(styled(title, "bold"))
     for name, whole in rows:
         value = secrets.text(whole)
         if "\n" in value:
-            out.print(Text(f"  {name}:", "cyan"), soft_wrap=True)
-            out.print(Padding(Text(value), (0, 0, 0, 4)))
+            say(styled(f"  {name}:", "cyan"))
+            out.print(Padding(styled(value), (0, 0, 0, 4)))
         else:
-            out.print(Text.assemble((f"  {name}: ", "cyan"), value), soft_wrap=True)
+            out.print(styled("").join([styled(f"  {name}: ", "cyan"), styled(value)]), soft_wrap=True)
 
 
 def columns(titles: Iterable[str], rows: Iterable[Sequence[Text | str]], *, whole: Iterable[str] = ()) -> None:
     """Print a table; the columns named in `whole` are never cut."""
+    from rich.table import Table
+
     never_cut = set(whole)
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for title in titles:
@@ -90,4 +103,4 @@ def columns(titles: Iterable[str], rows: Iterable[Sequence[Text | str]], *, whol
 
 
 def _clean(part: Text | str) -> Text:
-    return part if isinstance(part, Text) else Text(secrets.text(part))
+    return styled(secrets.text(part)) if isinstance(part, str) else part

@@ -10,7 +10,10 @@ from typing import Annotated
 import typer
 
 from divebook.cli.options import Json, Store
+from divebook.cli.screen import DAMAGED, note, say, write
+from divebook.cli.text import as_json
 from divebook.text.durations import parse_duration
+from divebook.text.shown import visible
 
 
 def check(store: Store = None, *, json: Json = False) -> None:
@@ -19,11 +22,8 @@ def check(store: Store = None, *, json: Json = False) -> None:
     Says what is damaged and what can still be read; changes nothing. Exit code 1 if anything is damaged.
     """
     from divebook.cli.project import existing_store
-    from divebook.cli.screen import DAMAGED, note, say, write
-    from divebook.cli.text import as_json
     from divebook.engine.evolve import fold
     from divebook.store.check import check as check_store
-    from divebook.text.shown import visible
 
     report = check_store(existing_store(store), fold=lambda events: fold(events[0].execution_id, events))
     damages = report.all_damages()
@@ -53,7 +53,6 @@ def backup(
     The copy has every event acknowledged before it began. To copy the file itself is safe only while nobody writes.
     """
     from divebook.cli.project import existing_path
-    from divebook.cli.screen import note, say
     from divebook.store.sqlite import back_up
 
     written = back_up(existing_path(store), destination.expanduser())
@@ -77,7 +76,6 @@ def gc(
     Without --older-than and --keep-last no execution is deleted.
     """
     from divebook.cli.project import existing_store
-    from divebook.cli.screen import say
     from divebook.store.retention import gc as collect
 
     age = None if older_than is None else _age(older_than)
