@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 from divebook.engine.instructions import Fact
 from divebook.engine.state import ExecutionState
@@ -16,28 +17,23 @@ EXPIRED = "expired"
 """Key of the payload that claims a question for nobody: its time is up. The first claim of a question wins."""
 
 
-class InboxMessage(Protocol):
-    """What the rules need of `divebook.store.messages.Message`."""
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Something sent to an execution from outside, waiting to be taken into its log."""
 
-    @property
-    def kind(self) -> str:
-        """`ANSWER` or `SIGNAL`."""
-
-    @property
-    def key(self) -> str:
-        """Id of the question, or of the signal itself."""
-
-    @property
-    def payload(self) -> Any:
-        """What it says; see `answer_payload` and `signal_payload`."""
-
-    @property
-    def source(self) -> str:
-        """Who sent it."""
-
-    @property
-    def number(self) -> int:
-        """Its place in the order of all messages."""
+    execution_id: str
+    kind: str
+    """`ANSWER` or `SIGNAL`."""
+    key: str
+    """Unique with execution and kind: the question's id, or the signal's own id."""
+    payload: Any
+    """Plain data, as an event may hold it; see `answer_payload` and `signal_payload`."""
+    source: str
+    """Who sent it: ``user@host:pid`` or a given name."""
+    posted_at: int
+    """Microseconds since 1970."""
+    number: int = 0
+    """Given by the store: it grows from message to message and is never given again."""
 
 
 def answer_payload(response: Mapping[str, Any], by: str) -> dict[str, Any]:
@@ -50,7 +46,7 @@ def signal_payload(name: str, payload: Any) -> dict[str, Any]:
     return {"name": name, "payload": payload}
 
 
-def questions_of(state: ExecutionState, messages: Iterable[InboxMessage]) -> dict[str, Question]:
+def questions_of(state: ExecutionState, messages: Iterable[Message]) -> dict[str, Question]:
     """Return every question ever asked, by id, oldest first, as it stands once the log has taken these messages in.
 
     An answer that is kept counts, though nobody drives the execution and its log has not heard of it yet.
@@ -64,12 +60,12 @@ def questions_of(state: ExecutionState, messages: Iterable[InboxMessage]) -> dic
     return questions
 
 
-def facts_of(state: ExecutionState, messages: Iterable[InboxMessage]) -> list[Fact]:
+def facts_of(state: ExecutionState, messages: Iterable[Message]) -> list[Fact]:
     """Return the facts that messages, in their order, add to a log; those it has taken already add nothing."""
     return [fact for message in messages if message.number > state.taken for fact in _facts(state, message)]
 
 
-def _facts(state: ExecutionState, message: InboxMessage) -> Iterable[Fact]:
+def _facts(state: ExecutionState, message: Message) -> Iterable[Fact]:
     if message.kind == SIGNAL:
         yield Fact(
             catalog.SignalReceived(message.payload["name"], message.payload["payload"], message.source, message.number)

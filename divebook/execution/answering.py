@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from divebook.engine.inbox import ANSWER, EXPIRED, SIGNAL, answer_payload, signal_payload
+from divebook.engine.inbox import ANSWER, EXPIRED, SIGNAL, Message, answer_payload, signal_payload
 from divebook.engine.lifecycle import FINAL, WAY_ON
 from divebook.errors import (
     DefinitionError,
@@ -25,7 +25,6 @@ from divebook.execution.schemas import FITTING
 from divebook.questions import Question, checked_answer
 from divebook.questions.kinds import PENDING
 from divebook.questions.wording import EXPIRED_ALREADY, address_of, already_answered
-from divebook.store.messages import Message
 
 
 class Answering:

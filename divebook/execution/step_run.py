@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from divebook.engine.inbox import InboxMessage
+from divebook.engine.inbox import Message
 from divebook.engine.instructions import RunStep
 from divebook.engine.operations import Place
 from divebook.engine.state import OpenStep
@@ -43,7 +43,7 @@ class Services:
     evaluate_condition: Callable[[str, Mapping[str, Any]], Awaitable[bool]]
     """A condition and the names it may use to its truth."""
     evaluate_items: EvaluateItems
-    inbox: Callable[[str, int], Iterable[InboxMessage]]
+    inbox: Callable[[str, int], Iterable[Message]]
     """The messages of an execution with numbers above one, ascending."""
     claim_expired: Callable[[str, str], object]
     """Claims a question of an execution whose time is up; the claim lies in its inbox, unless it was answered first."""

@@ -1,11 +1,11 @@
 """Where events rest: append, read, follow, export."""
 
+from divebook.engine.inbox import Message
 from divebook.store.base import EventStore
 from divebook.store.batches import Batch
 from divebook.store.follow import follow
 from divebook.store.leases import Lease
 from divebook.store.memory import MemoryStore
-from divebook.store.messages import Message
 from divebook.store.owner import Owner
 from divebook.store.records import ExecutionRecord
 from divebook.store.registry import open_store

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from divebook.engine.inbox import Message
 from divebook.engine.lifecycle import TERMINAL
 from divebook.errors import ConcurrentAppendError, InvalidEventError, SealedError, StartKeyTakenError, StoreError
 from divebook.events.catalog import RUNNING, WAITING
@@ -22,7 +23,6 @@ from divebook.store.checkpoints import check_reached
 from divebook.store.durability import FULL, Durability
 from divebook.store.leases import Lease, Moment
 from divebook.store.log import Refusal, first_sorted
-from divebook.store.messages import Message
 from divebook.store.owner import Owner
 from divebook.store.records import Beginning, ExecutionRecord, Wanted
 from divebook.store.upkeep import StoredBlob, StoredEvent, StoredLog

@@ -9,33 +9,13 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
-from divebook.engine.inbox import ANSWER, SIGNAL
+from divebook.engine.inbox import ANSWER, SIGNAL, Message
 from divebook.events.codec import encode, storable
 from divebook.store.codec import Sealing
 
 KINDS = (ANSWER, SIGNAL)
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """Something sent to an execution from outside, waiting to be taken into its log."""
-
-    execution_id: str
-    kind: str
-    """``answer`` or ``signal``."""
-    key: str
-    """Unique with execution and kind: the question's id, or the signal's own id."""
-    payload: Any
-    """Plain data, as an event may hold it."""
-    source: str
-    """Who sent it: ``user@host:pid`` or a given name."""
-    posted_at: int
-    """Microseconds since 1970."""
-    number: int = 0
-    """Given by the store: it grows from message to message and is never given again."""
 
 
 class Mailbox(ABC):

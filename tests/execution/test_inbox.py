@@ -5,10 +5,9 @@ import threading
 import pytest
 
 from divebook import Environment, Step, Workflow
-from divebook.engine.inbox import ANSWER, EXPIRED, answer_payload
+from divebook.engine.inbox import ANSWER, EXPIRED, Message, answer_payload
 from divebook.events import catalog
 from divebook.store import MemoryStore
-from divebook.store.messages import Message
 from tests.execution.test_expiring import HOUR, Watch
 from tests.execution.worlds import Gate
 

@@ -5,10 +5,9 @@ from dataclasses import replace
 import pytest
 
 from divebook import Environment, Step, Workflow
-from divebook.engine.inbox import ANSWER, answer_payload
+from divebook.engine.inbox import ANSWER, Message, answer_payload
 from divebook.errors import InterruptError, KeptError, NotFoundError
 from divebook.store import MemoryStore
-from divebook.store.messages import Message
 from tests.execution.worlds import Calls
 
 PATIENCE = 20

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from divebook.engine.evolve import fold
-from divebook.engine.inbox import ANSWER, SIGNAL, answer_payload, signal_payload
+from divebook.engine.inbox import ANSWER, SIGNAL, Message, answer_payload, signal_payload
 from divebook.engine.instructions import Fact
 from divebook.engine.state import COMPLETED, FAILED, WAITING, ExecutionState
 from divebook.engine.waiting import awaited_signals
@@ -30,7 +30,6 @@ from divebook.steps.function import FunctionStep
 from divebook.steps.wait import wait_step
 from divebook.store.follow import follow
 from divebook.store.leases import LEASE_SECONDS, Lease
-from divebook.store.messages import Message
 from divebook.store.owner import Owner
 from divebook.workflow.definition import Workflow
 from tests.simulation.audit import Audit

@@ -4,10 +4,10 @@ from typing import get_args
 
 import pytest
 
+from divebook.engine.inbox import Message
 from divebook.errors import NotFoundError
 from divebook.store import Batch, Owner, SqliteStore
 from divebook.store.durability import Durability
-from divebook.store.messages import Message
 from divebook.workflow.resources import DURABILITIES
 from tests.store.logs import ONE, TWO, log, step
 

@@ -7,11 +7,11 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from divebook.engine.inbox import Message
 from divebook.errors import CorruptStoreError, SealedError
 from divebook.events.codec import decode
 from divebook.store.checksums import of_row
 from divebook.store.codec import Sealing
-from divebook.store.messages import Message
 
 _SELECT = """
 SELECT executions.id, messages.kind, messages.name, payload, source, posted_at, number, messages.checksum

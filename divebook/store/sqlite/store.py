@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from divebook.engine.inbox import Message
 from divebook.errors import (
     CorruptStoreError,
     ReadOnlyStoreError,
@@ -23,7 +24,6 @@ from divebook.store.checkpoints import check_reached
 from divebook.store.durability import FULL, RELAXED, Durability
 from divebook.store.leases import Lease, Moment
 from divebook.store.log import MAX_CANDIDATES, Refusal
-from divebook.store.messages import Message
 from divebook.store.owner import Owner
 from divebook.store.records import ExecutionRecord, Wanted
 from divebook.store.sqlite import blobs, checkpoints, deletion, leases, messages, questions
