@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 
-from divebook.events import Event
-from divebook.history.formatter import Steps
 from divebook.history.spans import Span
 
 KEPT = 200
@@ -13,7 +11,7 @@ KEPT = 200
 
 
 class Board:
-    """The steps of all executions that it is given, or whose events it sees."""
+    """The steps of all executions that it is given."""
 
     def __init__(self) -> None:
         self.finished: deque[Span] = deque(maxlen=KEPT)
@@ -21,14 +19,6 @@ class Board:
         """Steps finished so far."""
         self.running: dict[int, Span] = {}
         """By identity, oldest first."""
-        self._steps = Steps()
-
-    def see(self, event: Event) -> Span | None:
-        """Take in an event; return the step that has just begun or ended."""
-        span = self._steps.see(event)
-        if span is not None:
-            self.take(span)
-        return span
 
     def take(self, span: Span) -> None:
         """Take in a step that has just begun or ended."""

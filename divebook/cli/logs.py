@@ -54,12 +54,11 @@ def export(
 
 
 def _export_moving(execution_id: str, file: str, store: str | None, *, overwrite: bool) -> None:
-    from divebook.cli.project import existing_store
-    from divebook.environment import Environment
+    from divebook.cli.project import existing_environment
 
     if file == STREAM:
         raise SetupError("--move needs a FILE: the log must be on disk before the execution ends here")
-    environment = Environment(store=existing_store(store))
+    environment = existing_environment(store)
     moved = environment.store.resolve(execution_id)
     count = environment.export_log(moved, file, overwrite=overwrite, move=True)
     note(f"moved {moved} to {file} ({count} events): it goes on where that is imported; import it once only")

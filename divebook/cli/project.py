@@ -119,6 +119,11 @@ def existing_store(location: str | None) -> EventStore:
     return open_store(existing_path(location))
 
 
+def existing_environment(location: str | None) -> Environment:
+    """Return an environment without definitions over a store that is there already."""
+    return Environment(store=existing_store(location))
+
+
 def existing_path(location: str | None) -> Path:
     """Return where a store is that is there already, without opening it."""
     path = Path(location or os.environ.get(VARIABLE) or DEFAULT).expanduser()

@@ -22,10 +22,9 @@ if TYPE_CHECKING:
 
 def inbox(store: Store = None, *, json: Json = False) -> None:
     """List what waits for a person: questions, and signals."""
-    from divebook.cli.project import existing_store
-    from divebook.environment import Environment
+    from divebook.cli.project import existing_environment
 
-    waiting = list(_readable(Environment(store=existing_store(store))))
+    waiting = list(_readable(existing_environment(store)))
     for execution in waiting:
         secrets.learn(execution.state.inputs)
     if json:

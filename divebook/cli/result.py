@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from rich.text import Text
@@ -10,7 +9,6 @@ from rich.text import Text
 from divebook.cli.questions import awaited_signals_of
 from divebook.cli.screen import columns, note, say, section, status_text, write
 from divebook.cli.text import as_json, one_line, pairs, secrets, shown
-from divebook.engine.state import PathState
 from divebook.events import Event, catalog
 from divebook.events.codec import event_to_dict
 from divebook.execution import Execution
@@ -45,8 +43,9 @@ def print_details(execution: Execution, *, json: bool, events: bool, damage: Exc
     secrets.learn(execution.state.inputs, execution.state.variables)
     if json:
         history = {"events": [event_to_dict(event) for event in execution.history()]} if events else {}
+        paths = [path.to_dict() for path in execution.paths.values()]
         fault = {"damage": str(damage)} if damage is not None else {}
-        write(as_json({**facts(execution), "paths": _path_facts(execution), **history, **fault}, indent=2))
+        write(as_json({**facts(execution), "paths": paths, **history, **fault}, indent=2))
         return
     _print_heading(execution)
     section("inputs", pairs(execution.state.inputs))
@@ -56,7 +55,10 @@ def print_details(execution: Execution, *, json: bool, events: bool, damage: Exc
     say(Text("paths", "bold"))
     columns(
         ("id", "status", "step", "took"),
-        [(path.id, status_text(path.status), one_line(path.current_step), _took(path)) for path in _paths(execution)],
+        [
+            (path.id, status_text(path.status), one_line(path.current_step), between(path.started_at, path.ended_at))
+            for path in execution.paths.values()
+        ],
     )
     section("questions", _questions(execution))
     section("waits for", _signals(execution))
@@ -112,7 +114,7 @@ def _print_error(execution: Execution) -> None:
 def last_outputs(execution: Execution) -> dict[str, str]:
     """Return what the last step of each path put out, by step, where it is stored in no variable."""
     stored = {step.name for step in execution.workflow.steps if step.store}
-    ends = [path for path in _paths(execution) if path.status == catalog.COMPLETED and not path.children]
+    ends = [path for path in execution.paths.values() if path.status == catalog.COMPLETED and not path.children]
     told = {path.last_step: path.step_outputs.get(path.last_step, "") for path in ends if path.last_step is not None}
     return {step: text for step, text in told.items() if text and step not in stored}
 
@@ -123,18 +125,6 @@ def _signals(execution: Execution) -> list[tuple[str, str]]:
 
 def _questions(execution: Execution) -> list[tuple[str, str]]:
     return [(question.id, visible(question.question)) for question in execution.interrupts]
-
-
-def _paths(execution: Execution) -> list[PathState]:
-    return list(execution.paths.values())
-
-
-def _path_facts(execution: Execution) -> list[Mapping[str, Any]]:
-    return [path.to_dict() for path in _paths(execution)]
-
-
-def _took(path: PathState) -> str:
-    return between(path.started_at, path.ended_at)
 
 
 def _print_events(execution: Execution) -> None:

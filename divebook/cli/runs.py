@@ -81,10 +81,14 @@ def show(
     In place of an ID it takes an exported file, NAME.jsonl. Of a damaged log the sound beginning is shown, with exit
     code 1.
     """
+    from divebook.cli.project import existing_environment
     from divebook.cli.result import print_details
 
-    is_file = execution_id.endswith((".jsonl", ".json"))
-    whole_id, environment, fault = _in_file(execution_id) if is_file else (execution_id, _environment(store), None)
+    is_file, whole_id, fault = execution_id.endswith((".jsonl", ".json")), execution_id, None
+    if is_file:
+        whole_id, environment, fault = _in_file(execution_id)
+    else:
+        environment = existing_environment(store)
     with ending_damaged():
         execution = environment.execution(whole_id)
         damage = fault or execution.damage
@@ -113,7 +117,9 @@ def cancel(execution_id: ExecutionId, store: Store = None) -> None:
 
     If another process runs it, it stops there before its next step.
     """
-    execution = _cancelled(_environment(store), execution_id)
+    from divebook.cli.project import existing_environment
+
+    execution = _cancelled(existing_environment(store), execution_id)
     say(status_text(execution.status), execution.id)
 
 
@@ -125,13 +131,6 @@ def _cancelled(environment: Environment, execution_id: str) -> Execution:
         except ConcurrentAppendError:
             continue
     return environment.cancel(execution_id).wait()
-
-
-def _environment(store: str | None) -> Environment:
-    from divebook.cli.project import existing_store
-    from divebook.environment import Environment
-
-    return Environment(store=existing_store(store))
 
 
 def _facts(record: ExecutionRecord) -> dict[str, str | int | list[str] | None]:

@@ -13,6 +13,7 @@ from divebook.events.catalog import CANCELLED, FAILED, ORIGINS, PENDING, RUNNING
 from divebook.notebook.arguments import REPEATED, Arguments, parse, split
 from divebook.notebook.cell_completion import NOTHING, Candidate, Found, matching
 from divebook.questions.wording import address_of
+from divebook.text.commands import quoted
 from divebook.workflow.resources import DURABILITIES
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def _no_words(_arguments: Arguments, _names: Surroundings) -> Iterator[Candidate
 
 def _run(arguments: Arguments, names: Surroundings) -> Iterator[Candidate]:
     if not (arguments.words or arguments.inputs):
-        yield from (Candidate(_quoted(name), "workflow") for name in names.workflows())
+        yield from (Candidate(quoted(name), "workflow") for name in names.workflows())
     for entry in _inputs(arguments, names):
         if entry.name not in arguments.inputs:
             yield Candidate(f"{entry.name}=", entry.type or "input")
@@ -158,12 +159,7 @@ def _answer(arguments: Arguments, names: Surroundings) -> Iterator[Candidate]:
         named = arguments.words[0].partition("@")[0]
         asked = next((question for _, question in names.questions() if question.id == named), None)
         choices = (asked.data or {}).get("choices") or () if asked is not None else ()
-        yield from (Candidate(_quoted(choice), "answer") for choice in choices if isinstance(choice, str))
-
-
-def _quoted(word: str) -> str:
-    """Return a word as the line takes it: one with spaces in quotes."""
-    return "'" + word.replace("'", "''") + "'" if any(map(str.isspace, word)) else word
+        yield from (Candidate(quoted(choice), "answer") for choice in choices if isinstance(choice, str))
 
 
 _WORDS: Mapping[str, Callable[[Arguments, Surroundings], Iterator[Candidate]]] = {

@@ -25,8 +25,7 @@ from divebook.notebook.frontend import shows_widgets
 from divebook.text.durations import seconds
 from divebook.text.shown import cut, one_line, plural, visible
 from divebook.text.times import local_time
-from divebook.widgets.protocol import QuestionView, Recording, StateView
-from divebook.widgets.protocol import SavedRun as Packed
+from divebook.widgets.protocol import PackedRun, QuestionView, Recording, StateView
 from divebook.widgets.recording import RecordedPositions
 from divebook.widgets.saved import MIME, read_saved
 
@@ -43,7 +42,7 @@ class SavedRun(FramedLog):
     `open_notebook` makes them. It cannot be resumed or answered: that needs the store, which `store` names.
     """
 
-    def __init__(self, packed: Packed, recording: Recording) -> None:
+    def __init__(self, packed: PackedRun, recording: Recording) -> None:
         self._packed, self._recording = packed, recording
         self._positions = RecordedPositions(recording, one_line(packed["store"], 200))
 

@@ -33,7 +33,6 @@ from divebook.notebook.reattach import (
     whose,
 )
 from divebook.notebook.run import Run
-from divebook.questions import Question
 from divebook.starting import StartOptions
 from divebook.text.shown import plural
 from divebook.workflow.definition import Definitions, Problem, Workflow
@@ -294,10 +293,6 @@ class Session:
         """Send a signal; its run goes on if it waited for that."""
         environment = self.over(store)
         return Run(environment.signal(execution_id, name, payload, by), environment)
-
-    def inbox(self, *, store: str | None = None) -> list[Question]:
-        """Return the questions that wait for an answer, those of the newest run first."""
-        return [question for _, question in self.over(store).interrupts()]
 
     def cancel(self, execution_id: str, *, store: str | None = None) -> Run:
         """Cancel a run of this process, or one that nobody drives any more."""

@@ -27,11 +27,11 @@ def in_notebook(verb: str, words: Sequence[str], options: Sequence[str] = ()) ->
     >>> in_notebook("signal", ["exec_1", "it's on"], ["--store", "my runs.db"])
     "%dive signal exec_1 'it''s on' --store 'my runs.db'"
     """
-    quoted = [*map(_quoted, words), *(word if word.startswith("--") else _quoted(word) for word in options)]
-    return " ".join(["%dive", verb, *quoted])
+    parts = [*map(quoted, words), *(word if word.startswith("--") else quoted(word) for word in options)]
+    return " ".join(["%dive", verb, *parts])
 
 
-def _quoted(word: str) -> str:
+def quoted(word: str) -> str:
     """Return a word as the line of a magic takes it: what would be taken apart is quoted."""
     needs = not word or word.startswith(_NEEDS_QUOTES) or any(map(str.isspace, word))
     return "'" + word.replace("'", "''") + "'" if needs else word

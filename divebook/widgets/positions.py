@@ -29,7 +29,7 @@ from divebook.widgets.protocol import (
     StateAnswer,
     StateView,
 )
-from divebook.widgets.rows import Names
+from divebook.widgets.rows import BlockNames
 
 T = TypeVar("T")
 
@@ -205,7 +205,7 @@ def _path_view(path: PathState, state: ExecutionState, budget: Budget) -> PathVi
 
 def block_of(events: Sequence[Event], texts: Iterable[str], origin_us: int, first: int) -> EventBlock:
     """Return events as columns, with what `summary_of` says of each, or what is left of that."""
-    names = Names()
+    names = BlockNames()
     place = names.place
     block = EventBlock(
         first=first,

@@ -467,7 +467,7 @@ class Recording(TypedDict):
     """For each event in `events`, what changed: part, name in it (or ""), and the new value; none if it went away."""
 
 
-class SavedRun(TypedDict):
+class PackedRun(TypedDict):
     """``application/vnd.divebook.run+json``: a recording as a saved notebook holds it, and what is known without it."""
 
     format: int

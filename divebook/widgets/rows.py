@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import cast
 
 from divebook.events.readable import readable
 from divebook.history.spans import Span
@@ -28,7 +29,7 @@ def label_of(span: Span) -> str:
     return one_line(found, LABEL_WIDTH)
 
 
-class Names:
+class BlockNames:
     """The texts of one block of columns, each once, short and on one line."""
 
     def __init__(self) -> None:
@@ -50,9 +51,9 @@ class Names:
 
 def block_of(spans: Iterable[tuple[Span, str]], origin_us: int) -> SpanBlock:
     """Return spans, each with its label, as columns; times count from `origin_us`."""
-    names = Names()
+    names = BlockNames()
     place = names.place
-    block = empty_block()
+    block = cast("SpanBlock", {name: [] for name in SpanBlock.__annotations__})
     for span, label in spans:
         block["id"].append(span.index)
         block["kind"].append(place(span.kind))
@@ -72,25 +73,3 @@ def block_of(spans: Iterable[tuple[Span, str]], origin_us: int) -> SpanBlock:
         block["sequence"].append(span.sequences[0])
     block["names"] = names.listed()
     return block
-
-
-def empty_block() -> SpanBlock:
-    """Return a block without spans."""
-    return SpanBlock(
-        names=[""],
-        id=[],
-        kind=[],
-        path=[],
-        step=[],
-        type=[],
-        label=[],
-        status=[],
-        note=[],
-        start=[],
-        end=[],
-        iteration=[],
-        visit=[],
-        attempts=[],
-        tokens=[],
-        sequence=[],
-    )

@@ -21,7 +21,7 @@ from divebook.questions import InterruptStatus
 from divebook.text.redaction import Redactor
 from divebook.text.shown import one_line, size
 from divebook.widgets.checking import checked
-from divebook.widgets.protocol import Recording, SavedRun, SpanBlock
+from divebook.widgets.protocol import PackedRun, Recording, SpanBlock
 from divebook.widgets.recording import MAX_EVENTS, PARTS, WHOLE, CleanRun
 
 MIME = "application/vnd.divebook.run+json"
@@ -44,7 +44,7 @@ def saved_run(
     *,
     next_step: str = "",
     max_bytes: int = MAX_BYTES,
-) -> SavedRun:
+) -> PackedRun:
     """Return a run as a notebook holds it: as much as fits into `max_bytes`, the newest events first to stay.
 
     Secrets are left out as `divebook.text.redaction` says. What does not fit is cut in this order: long texts
@@ -71,8 +71,8 @@ def _attempts(total: int) -> Iterator[tuple[int, int]]:
         yield TEXTS[-1], events
 
 
-def _without_recording(execution: Execution, redactor: Redactor, next_step: str) -> SavedRun:
-    return SavedRun(
+def _without_recording(execution: Execution, redactor: Redactor, next_step: str) -> PackedRun:
+    return PackedRun(
         format=FORMAT,
         execution_id=execution.id,
         workflow=one_line(redactor.text(execution.workflow.name), NAME),
@@ -95,7 +95,7 @@ def pack(recording: Recording) -> str | None:
 # --- from a notebook -----------------------------------------------------------------------------------------------
 
 
-def read_saved(data: Any) -> tuple[SavedRun, Recording]:
+def read_saved(data: Any) -> tuple[PackedRun, Recording]:
     """Return a run that a notebook holds, checked.
 
     Raises
@@ -105,7 +105,7 @@ def read_saved(data: Any) -> tuple[SavedRun, Recording]:
     """
     if isinstance(data, dict) and isinstance(data.get("format"), int) and data["format"] > FORMAT:
         raise SavedRunError(f"it has format {data['format']}, this divebook reads {FORMAT}; upgrade divebook")
-    saved = cast("SavedRun", checked(data, SavedRun))
+    saved = cast("PackedRun", checked(data, PackedRun))
     if not saved["recording"]:
         where = one_line(saved["store"], 2 * NAME)
         raise SavedRunError(f"run {saved['execution_id'][:60]} was too large to be saved; its log is in {where}")

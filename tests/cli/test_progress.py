@@ -7,6 +7,7 @@ from divebook import Environment, Step, Workflow
 from divebook.cli.board import KEPT, Board
 from divebook.cli.progress import LineProgress, LiveProgress, Progress
 from divebook.execution.engine_thread import ENGINE
+from divebook.history.formatter import Steps
 from tests.execution.worlds import held_up
 
 STEPS = [
@@ -14,6 +15,19 @@ STEPS = [
     Step("double", each="$(state.xs)", script="2"),
     Step("odd \x1b[2J", script="1 / 0"),
 ]
+
+
+class Fed(Board):
+    """A board that hears of steps as progress does."""
+
+    def __init__(self):
+        super().__init__()
+        self.steps = Steps()
+
+    def see(self, event):
+        span = self.steps.see(event)
+        if span is not None:
+            self.take(span)
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +38,7 @@ def log():
 
 @pytest.fixture
 def board(log):
-    board = Board()
+    board = Fed()
     for event in log:
         board.see(event)
     return board
@@ -45,7 +59,7 @@ def test_a_row_tells_how_long_its_step_took(log, board):
 
 
 def test_running_steps_come_before_finished_ones_where_room_is_short(log):
-    board = Board()
+    board = Fed()
     for event in log:
         board.see(event)
         if event.event_type == "iteration_started":
@@ -56,7 +70,7 @@ def test_running_steps_come_before_finished_ones_where_room_is_short(log):
 
 def test_a_step_that_waits_for_a_timer_says_so():
     workflow = Workflow("w", [Step("rest", seconds=0)])
-    board, seen = Board(), []
+    board, seen = Fed(), []
     for event in Environment(store="memory:").start(workflow).wait().history():
         board.see(event)
         seen += [row.shown_status for row in board.running.values()]
@@ -68,14 +82,14 @@ def test_a_board_forgets_old_steps_and_still_counts_them():
     workflow = Workflow(
         "w", [Step("s", script="state.get('n', 0) + 1", store="n", next=[("s", f"state.n < {KEPT + 5}")])]
     )
-    board = Board()
+    board = Fed()
     for event in Environment(store="memory:").start(workflow).wait().history():
         board.see(event)
     assert (board.count, len(board.finished)) == (KEPT + 5, KEPT)
 
 
 def test_executions_that_run_side_by_side_do_not_hide_each_other():
-    environment, board = Environment(store="memory:"), Board()
+    environment, board = Environment(store="memory:"), Fed()
     runs = [environment.start(Workflow(name, [Step(name, script="1")])).wait() for name in ("one", "other")]
     for both in zip(*(run.history() for run in runs), strict=True):
         for event in both:

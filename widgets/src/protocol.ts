@@ -414,7 +414,7 @@ export interface Recording {
 }
 
 /** ``application/vnd.divebook.run+json``: a recording as a saved notebook holds it, and what is known without it. */
-export interface SavedRun {
+export interface PackedRun {
   format: number;
   execution_id: string;
   workflow: string;

@@ -1,6 +1,6 @@
 // A run out of a saved notebook: unpacked within a size, and refused with a sentence unless every part is as it must be.
 
-import type { EventBlock, Recording, SavedRun, SpanBlock } from "../protocol";
+import type { EventBlock, Recording, PackedRun, SpanBlock } from "../protocol";
 import { anything, having, isObject, listOf, number, orNull, tableOf, text, truth } from "./check";
 
 export const MIME = "application/vnd.divebook.run+json";
@@ -46,14 +46,14 @@ function change(value: unknown, where: string): void {
 }
 
 /** Returns what a notebook says about a run; throws a sentence. */
-export function checkSaved(data: unknown): SavedRun {
+export function checkSaved(data: unknown): PackedRun {
   if (isObject(data) && typeof data["format"] === "number" && data["format"] > FORMAT) throw new Error("it was saved by a newer divebook; update this one");
   SAVED(data, "run");
-  return data as SavedRun;
+  return data as PackedRun;
 }
 
 /** Returns the recording of a saved run; rejects with a sentence. */
-export async function decode(saved: SavedRun): Promise<Recording> {
+export async function decode(saved: PackedRun): Promise<Recording> {
   if (saved.recording === "") throw new Error("it was too large to be saved");
   const data: unknown = JSON.parse(await unpacked(saved.recording));
   RECORDING(data, "run");

@@ -1,6 +1,6 @@
 // A saved run to look at and to step through: the live view's parts over a recording in place of a kernel.
 
-import type { Ack, Detail, QuestionView as Question, Recording, SavedRun } from "../protocol";
+import type { Ack, Detail, QuestionView as Question, Recording, PackedRun } from "../protocol";
 import { h, longText, type View } from "../shared/dom";
 import { Model } from "../shared/model";
 import { oneLine } from "../shared/text";
@@ -32,7 +32,7 @@ export async function savedRun(data: unknown, plain: unknown): Promise<View> {
 }
 
 /** A run that had not ended when it was saved: the live view, if there is one, stands above it. */
-function folded(saved: SavedRun, recording: Recording): View {
+function folded(saved: PackedRun, recording: Recording): View {
   let view: View | null = null;
   const told = `${oneLine(saved.workflow, 80)}: ${oneLine(saved.status, 20)} when its cell ended`;
   const element = h("details", { class: "db-saved db-folded" }, h("summary", {}, told), h("p", { class: "db-origin" }, ...goingOn(saved)));
@@ -52,7 +52,7 @@ function refused(data: unknown, why: string, plain: string): View {
   return { element, destroy: () => undefined };
 }
 
-function opened(saved: SavedRun, recording: Recording): View {
+function opened(saved: PackedRun, recording: Recording): View {
   const model = new Model();
   const host = new RecordedHost(recording);
   const root = h("div", { class: "db-root db-saved", "data-lm-suppress-shortcuts": "true" });
@@ -74,7 +74,7 @@ function opened(saved: SavedRun, recording: Recording): View {
   return { element: root, destroy };
 }
 
-function origin(saved: SavedRun, { events }: Recording): string {
+function origin(saved: PackedRun, { events }: Recording): string {
   const cut = events.first > 1 ? ` Only its last ${events.type.length.toLocaleString("en")} of ${saved.total.toLocaleString("en")} events were saved; the others were in ${oneLine(saved.store, 200)}.` : "";
   return `Shown from the notebook itself: no kernel is needed.${cut}`;
 }
@@ -86,7 +86,7 @@ async function details(host: RecordedHost, sequences: number[], id: number): Pro
 }
 
 /** What to type in order to go on, where there is a kernel and the store. */
-function goingOn({ next }: SavedRun): Node[] {
+function goingOn({ next }: PackedRun): Node[] {
   return next === "" ? [] : [document.createTextNode(" To look again or go on: "), h("code", {}, oneLine(next, 200))];
 }
 
