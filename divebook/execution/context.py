@@ -106,6 +106,11 @@ class StepContext:
         return {**variables, **self.local} if self.local else variables
 
     @property
+    def is_limited(self) -> bool:
+        """Whether the time of its calls is limited."""
+        return self.step.timeout is not None
+
+    @property
     def names(self) -> dict[str, Any]:
         """What templates and scripts see: ``inputs``, ``state``, and the item under its own name."""
         return {"inputs": self.inputs, "state": self.variables, **self.local}

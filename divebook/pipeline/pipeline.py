@@ -30,7 +30,7 @@ from divebook.pipeline.order import ready_stages
 from divebook.pipeline.reflection import question_inside, reflect, state_of
 from divebook.pipeline.stage import AgentStage
 from divebook.pipeline.stages import StageFunctions, progress, stage_step
-from divebook.pipeline.stages.functions import StageFunction
+from divebook.pipeline.stages.functions import EnvelopeFunction
 from divebook.pipeline.stages.handler import slots_from, slots_to
 from divebook.pipeline.streaming import LAST, StageOutput, outputs_of
 from divebook.questions import checked_answer
@@ -81,10 +81,10 @@ class Pipeline:
         self,
         config: PipelineConfig | Mapping[str, Any],
         *,
-        services: Mapping[str, StageFunction] | None = None,
-        mocks: Mapping[str, StageFunction | Mapping[str, Any]] | None = None,
-        before: Mapping[str, StageFunction] | None = None,
-        after: Mapping[str, StageFunction] | None = None,
+        services: Mapping[str, EnvelopeFunction] | None = None,
+        mocks: Mapping[str, EnvelopeFunction | Mapping[str, Any]] | None = None,
+        before: Mapping[str, EnvelopeFunction] | None = None,
+        after: Mapping[str, EnvelopeFunction] | None = None,
         save: Callable[[dict[str, Any]], Any] | None = None,
         environment: Environment | None = None,
         agents: Iterable[Agent] = (),

@@ -1,6 +1,7 @@
 """The one way to call a person's function from a step: approved, tried again, limited in time, and recorded once.
 
-Action steps, functions made with ``@step``, and whatever else hands arguments to such a function come through `call`.
+Action steps, functions made with ``@step``, those of a pipeline's stages, and whatever else hands arguments to such a
+function come through `call`.
 """
 
 from __future__ import annotations
@@ -40,7 +41,13 @@ class CallContext:
 
 
 async def call(
-    context: StepContext, function: UserFunction, arguments: Mapping[str, Any], key: str | None = None
+    context: StepContext,
+    function: UserFunction,
+    arguments: Mapping[str, Any],
+    key: str | None = None,
+    *,
+    recorded: tuple[str, Mapping[str, Any]] | None = None,
+    kept: Callable[[Any], Any] | None = None,
 ) -> Any:
     """Call a function with arguments by name, and return the recorded form of its result.
 
@@ -48,6 +55,10 @@ async def call(
     ----------
     key
         Name of the call within the step, where there are several; by default calls are numbered.
+    recorded
+        What the log says of the call, where that is not its arguments: its kind and its parameters.
+    kept
+        Makes of the result what the log keeps.
 
     Raises
     ------
@@ -58,14 +69,19 @@ async def call(
     """
     if function.approval:
         arguments = await _approved(context, function, arguments, "approval" if key is None else f"{key}-approval")
-    operation_type, recorded = _recorded(function, arguments)
+    operation_type, parameters = recorded or _recorded(function, arguments)
     place = context.place(key)
-    make = functools.partial(invoke, context, function, arguments, place.key if key is None else key)
+    invoked = functools.partial(invoke, context, function, arguments, place.key if key is None else key)
+
+    async def made() -> Any:
+        return kept(await invoked())  # type: ignore[misc]
+
+    make = invoked if kept is None else made
 
     async def attempt(failures: int) -> Any:
         return await context.operation(
             operation_type,
-            recorded,
+            parameters,
             make,
             key=place.key,
             repeatable=function.is_repeatable,
@@ -107,10 +123,11 @@ async def invoke(context: StepContext, function: UserFunction, arguments: Mappin
     try:
         if _is_coroutine_function(function.function):
             return await function.function(*args, **kwargs)
-        is_limited = function.timeout is not None or context.step.timeout is not None
+        is_limited = function.timeout is not None or context.is_limited
         task = Task(f"{context.execution_id}/{context.path}/{key}", function.function, args, kwargs, is_limited)
-        compute = Threads() if isinstance(given.get(CONTEXT), CallContext) else context.compute
-        return await compute.run(task)
+        stays_here = function.stays_here or isinstance(given.get(CONTEXT), CallContext)
+        result = await (Threads() if stays_here else context.compute).run(task)
+        return await result if inspect.isawaitable(result) else result
     finally:
         CURRENT.reset(token)
 

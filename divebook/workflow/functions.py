@@ -62,6 +62,8 @@ class UserFunction:
     timeout: float | None = None
     """Seconds that a call may take."""
     kind: ClassVar[str] = "function"
+    stays_here: ClassVar[bool] = False
+    """Whether it changes what it is given, so that it must run in this process."""
 
     def __post_init__(self) -> None:
         if self.timeout is not None and not 0 < self.timeout < float("inf"):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import anyio.to_thread
+from divebook.workflow.functions import UserFunction
 
-StageFunction = Callable[..., Any]
+EnvelopeFunction = Callable[..., Any]
 """Takes an envelope, which it may change; a coroutine function or an ordinary one, which runs in a thread."""
 
 
@@ -30,13 +29,13 @@ class StageFunctions:
     recorded with their result.
     """
 
-    services: Mapping[str, StageFunction] = field(default_factory=dict)
+    services: Mapping[str, EnvelopeFunction] = field(default_factory=dict)
     """``f(envelope)`` returns the output, or a `StageResult`."""
-    mocks: Mapping[str, StageFunction | Mapping[str, Any]] = field(default_factory=dict)
+    mocks: Mapping[str, EnvelopeFunction | Mapping[str, Any]] = field(default_factory=dict)
     """Outputs, or functions of an envelope, in place of whatever else a stage does; they count no model call."""
-    before: Mapping[str, StageFunction] = field(default_factory=dict)
+    before: Mapping[str, EnvelopeFunction] = field(default_factory=dict)
     """``f(envelope)`` runs in front of a stage's work."""
-    after: Mapping[str, StageFunction] = field(default_factory=dict)
+    after: Mapping[str, EnvelopeFunction] = field(default_factory=dict)
     """``f(envelope, output)`` runs once the output is in its slot."""
     save: Callable[[dict[str, Any]], Any] | None = None
     """``f(state)`` receives the envelope's state when a stage, or batch, has ended; what it raises is logged only."""
@@ -50,9 +49,14 @@ class StageFunctions:
 NO_FUNCTIONS = StageFunctions()
 
 
-async def called(function: StageFunction, *arguments: Any) -> Any:
-    """Call a function where it belongs: a coroutine function here, any other in a thread."""
-    if inspect.iscoroutinefunction(function):
-        return await function(*arguments)
-    told = await anyio.to_thread.run_sync(lambda: function(*arguments), abandon_on_cancel=True)
-    return await told if inspect.isawaitable(told) else told
+class StageFunction(UserFunction):
+    """A function of a stage, called with an envelope, and a hook behind the work with the output as well."""
+
+    __slots__ = ()
+    kind = "stage"
+    stays_here = True
+    takes_key = takes_context = False
+
+    def bound(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        """Return the arguments by position: a person may call them as they like."""
+        return tuple(arguments.values()), {}

@@ -32,9 +32,10 @@ from divebook.pipeline.envelope.contents import END
 from divebook.pipeline.envelope.interrupt import as_question, parts_of
 from divebook.pipeline.stage import AgentStage
 from divebook.pipeline.stages import progress
-from divebook.pipeline.stages.functions import NO_FUNCTIONS, StageFunctions, called
+from divebook.pipeline.stages.functions import NO_FUNCTIONS, StageFunction, StageFunctions
 from divebook.pipeline.stages.visit import Ended, Ticker, Visit
 from divebook.pipeline.stages.work import Work
+from divebook.steps.call import invoke
 from divebook.text.logs import logger
 from divebook.workflow.definition import Problem, Workflow
 from divebook.workflow.step import STAGE
@@ -259,7 +260,8 @@ class _Run:
         if self._functions.save is None:
             return
         try:
-            await called(self._functions.save, envelope.to_state_dict())
+            function = StageFunction("save", self._functions.save)
+            await invoke(self._context, function, {"state": envelope.to_state_dict()}, "save")
         except Exception:  # noqa: BLE001 - a function of the person, which may raise anything
             _log.exception("the state of %s could not be saved", envelope.envelope_id)
 

@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 import functools
+import itertools
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import datetime
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 import anyio
 
 from divebook.engine.bounds import NANODOLLARS
-from divebook.engine.operations import ACTION_EXECUTION, AGENT_RESPONSE, RunOperation, StreamedCall, Write
+from divebook.engine.operations import ACTION_EXECUTION, AGENT_RESPONSE, StreamedCall
 from divebook.errors import BoundExceededError, StageTimeoutError, StepError
 from divebook.execution.context import StepContext
 from divebook.pipeline.envelope import Envelope
 from divebook.pipeline.stage import AgentStage
-from divebook.pipeline.stages.functions import StageFunction, StageResult, called
+from divebook.pipeline.stages.functions import EnvelopeFunction, StageFunction, StageResult
+from divebook.steps.call import call
 from divebook.workflow.policies import Retry
 
 STAGE_CALL = "stage_call"
 """A function of a stage."""
 BEFORE, WORK, AFTER = "before", "work", "after"
+FIRST_DELAY, FACTOR, LONGEST_DELAY = 1.0, 2.0, 30.0
+"""Seconds between the attempts at a stage."""
 
 
-class Trial:
-    """An attempt: an envelope of its own, and calls that are recorded once.
+def policy_of(stage: AgentStage) -> Retry:
+    """Return how a stage is tried again."""
+    return Retry(stage.max_retries + 1, FIRST_DELAY, FACTOR, LONGEST_DELAY, jitter=0.0)
+
+
+class Trial(StepContext):
+    """An attempt: the context of its step with an envelope of its own, whose calls have the time of the attempt.
 
     Parameters
     ----------
@@ -38,20 +48,30 @@ class Trial:
     def __init__(
         self, context: StepContext, stage: AgentStage, envelope: Envelope, number: int, seconds: float | None
     ) -> None:
-        self.context, self.stage, self.envelope = context, stage, envelope.clone()
-        self.llm_calls = 0
+        vars(self).update(vars(context))
+        # A stage that may be retried is tried again as a whole; both together would multiply the calls.
+        self.step = replace(context.step, retry=policy_of(stage)) if stage.max_retries else context.step
+        self.stage, self.envelope = stage, envelope.clone()
+        self.said_calls = 0
+        """Model calls that a function says it made."""
+        self._requests: Counter[str | int] = Counter()
         self._number, self._seconds, self._began = number, seconds, anyio.current_time()
-        self._calls = 0
+        self._numbered = itertools.count(1)
 
     @property
     def has_asked(self) -> bool:
         """Whether it raised a question."""
         return self.envelope.has_pending_interrupt()
 
-    async def now(self) -> datetime:
-        """Return the time, recorded."""
-        self._calls += 1
-        return await self.context.now(f"{self.stage.name}-{self._number}-time-{self._calls}")
+    @property
+    def llm_calls(self) -> int:
+        """How many model calls it made."""
+        return self.said_calls + self._requests.total()
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether the time of its calls is limited."""
+        return self._seconds is not None
 
     async def operation(
         self,
@@ -59,66 +79,45 @@ class Trial:
         parameters: Mapping[str, Any],
         call: Callable[[], Awaitable[Any]],
         *,
-        key: str | None = None,
+        key: str | int | None = None,
         usage: Callable[[Any], Mapping[str, int]] | None = None,
+        attempt: int | None = None,
         streamed: StreamedCall | None = None,
         **options: Any,
     ) -> Any:
-        """Make a call within the time of the attempt: recorded once, answered from the log ever after."""
-        key = key or self._next_key()
-        self.llm_calls += operation_type == AGENT_RESPONSE
-
-        async def limited() -> Any:
-            return await self._in_time(call, is_tool=operation_type == ACTION_EXECUTION)
-
+        """Make a call within the time of the attempt, and count what it consumes."""
+        key, failures = self._next_key() if key is None else key, attempt or 0
+        is_tool = operation_type == ACTION_EXECUTION
+        if operation_type == AGENT_RESPONSE:
+            self._requests[key] = failures + 1  # also those of a process that has died
         try:
-            result = await self.context.operation(
+            result = await super().operation(
                 operation_type,
                 parameters,
-                limited,
+                functools.partial(self._in_time, call, is_tool=is_tool),
                 key=key,
                 usage=usage,
-                attempt=self._number,
-                streamed=None if streamed is None else functools.partial(self._stream_in_time, streamed),
+                attempt=self._number + failures,
+                streamed=streamed and functools.partial(self._in_time, streamed, is_tool=is_tool),
                 **options,
             )
         except BoundExceededError:
-            self.llm_calls -= operation_type == AGENT_RESPONSE  # it was not made
+            if operation_type == AGENT_RESPONSE:
+                self._requests[key] = failures  # it was not made
             raise
         if usage is not None:
             self._count(usage(result))
         return result
 
-    def tried_again(self, policy: Retry) -> RunOperation:
-        """Return `operation`, with a further one for each attempt that the policy allows; all of them count."""
-
-        async def operation(
-            operation_type: str, parameters: Mapping[str, Any], call: Callable[[], Awaitable[Any]], **options: Any
-        ) -> Any:
-            key, before = self._next_key(), self.llm_calls
-
-            async def attempt(failures: int) -> Any:
-                self.llm_calls = before + failures  # also those of a process that has died
-                name = f"{key}-again-{failures}" if failures else key
-                return await self.operation(operation_type, parameters, call, key=name, **options)
-
-            return await self.context.retried(f"{key}-requests", policy, attempt)
-
-        return operation
-
     def _next_key(self) -> str:
-        self._calls += 1
-        return f"{self.stage.name}-{self._calls}"
+        return f"{self.stage.name}-{next(self._numbered)}"
 
-    async def _stream_in_time(self, streamed: StreamedCall, write: Write) -> Any:
-        return await self._in_time(lambda: streamed(write), is_tool=False)
-
-    async def _in_time(self, call: Callable[[], Awaitable[Any]], *, is_tool: bool) -> Any:
+    async def _in_time(self, call: Callable[..., Awaitable[Any]], *arguments: Any, is_tool: bool) -> Any:
         if self._seconds is None:
-            return await call()
+            return await call(*arguments)
         left = max(0.0, self._seconds - (anyio.current_time() - self._began))
         with anyio.move_on_after(left):
-            return await call()
+            return await call(*arguments)
         cause = TimeoutError("a tool may have taken effect") if is_tool else None
         raise StageTimeoutError(self.stage.name, self._seconds) from cause
 
@@ -126,19 +125,25 @@ class Trial:
         self.envelope.token_count += used.get("input_tokens", 0) + used.get("output_tokens", 0)
         self.envelope.cost += Decimal(used.get("cost", 0)) / NANODOLLARS
 
-    async def run(self, function: StageFunction, part: str, *arguments: Any, repeatable: bool) -> StageResult:
+    async def run(
+        self, function: EnvelopeFunction, part: str, *, repeatable: bool, output: Mapping[str, Any] | None = None
+    ) -> StageResult:
         """Call a function of the stage with the envelope; what it changes there is recorded with what it returns."""
-        before = self.envelope.to_state_dict()
+        before, twin, name = self.envelope.to_state_dict(), self.envelope.clone(), self.stage.name
 
-        async def call() -> dict[str, Any]:
-            twin = self.envelope.clone()
-            told = await called(function, twin, *arguments)
+        def kept(told: Any) -> dict[str, Any]:
             after = twin.to_state_dict()
             changes = {key: value for key, value in after.items() if value != before[key]}
-            return {**_plain(self.stage.name, part, told), "changes": changes}
+            return {**_plain(name, part, told), "changes": changes}
 
-        parameters = {"stage": self.stage.name, "part": part}
-        recorded = await self.operation(STAGE_CALL, parameters, call, repeatable=repeatable)
+        recorded = await call(
+            self,
+            StageFunction(name, function, idempotent=repeatable),
+            {"envelope": twin} if output is None else {"envelope": twin, "output": output},
+            self._next_key(),
+            recorded=(STAGE_CALL, {"stage": name, "part": part}),
+            kept=kept,
+        )
         if recorded["changes"]:
             self.envelope.take_over({**before, **recorded["changes"]})
         return StageResult(recorded["output"], recorded["llm_calls"])

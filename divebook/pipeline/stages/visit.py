@@ -17,12 +17,9 @@ from divebook.pipeline.envelope.plain import to_text
 from divebook.pipeline.stage import AgentStage
 from divebook.pipeline.stages.functions import StageFunctions
 from divebook.pipeline.stages.progress import question_id
-from divebook.pipeline.stages.trial import AFTER, BEFORE, Trial
+from divebook.pipeline.stages.trial import AFTER, BEFORE, Trial, policy_of
 from divebook.pipeline.stages.work import Work
-from divebook.workflow.policies import Retry
 
-FIRST_DELAY, FACTOR, LONGEST_DELAY = 1.0, 2.0, 30.0
-"""Seconds between the attempts at a stage."""
 PROCESSING_ERROR = "ProcessingError"
 STAGE_ATTEMPT = "stage_attempt"
 """What an attempt that failed has spent."""
@@ -138,14 +135,10 @@ class Visit:
         StageError
             The last one failed, or failed after it had asked a person.
         """
-        outcome = await self._context.retried(f"{self._stage.name}-attempts", self._policy, self._try)
+        outcome = await self._context.retried(f"{self._stage.name}-attempts", policy_of(self._stage), self._try)
         if isinstance(outcome, StageError):
             raise outcome from outcome.cause
         return outcome
-
-    @property
-    def _policy(self) -> Retry:
-        return Retry(self._stage.max_retries + 1, FIRST_DELAY, FACTOR, LONGEST_DELAY, jitter=0.0)
 
     async def _try(self, failures: int) -> Trial | StageError:
         """Return an attempt that succeeded, or why it is the last; raise where another may follow."""
@@ -156,7 +149,7 @@ class Visit:
         except (StoreError, DivergenceError):
             raise
         except Exception as error:
-            is_last = retry_delay(self._policy, failures + 1, Failure.of(error, text_of(error)), 0.0) is None
+            is_last = retry_delay(policy_of(self._stage), failures + 1, Failure.of(error, text_of(error)), 0.0) is None
             if is_last or trial.has_asked:
                 self._llm_calls += trial.llm_calls
                 return StageError(trial, error, is_model=self._is_at_work and self._stage.has_llm)
@@ -205,4 +198,4 @@ class Visit:
             raise StepError(f"stage {stage.name!r} returned no {', '.join(missing)}, which it must")
         trial.envelope.set_output(stage.output_key, output)
         if stage.name in functions.after:
-            await trial.run(functions.after[stage.name], AFTER, output, repeatable=repeatable)
+            await trial.run(functions.after[stage.name], AFTER, repeatable=repeatable, output=output)

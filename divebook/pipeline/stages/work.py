@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from divebook.agents import Agent
-from divebook.engine.operations import ACTION_EXECUTION
 from divebook.engine.retries import text_of
 from divebook.errors import (
     BoundExceededError,
@@ -25,10 +23,9 @@ from divebook.pipeline.stages.answers import object_in
 from divebook.pipeline.stages.functions import StageFunctions, StageResult
 from divebook.pipeline.stages.trial import WORK, Trial
 from divebook.steps.actions import Action
-from divebook.steps.approval import approved
-from divebook.steps.call import invoke
+from divebook.steps.asking_agents import ask_agent
+from divebook.steps.call import call
 from divebook.steps.evaluation import render_texts
-from divebook.workflow.functions import IDEMPOTENCY_KEY
 
 THROUGH = (BoundExceededError, DivergenceError, StageTimeoutError, StoreError, UnstorableValueError)
 """Errors of a tool call that are not the tool's own."""
@@ -70,26 +67,21 @@ class Work:
     @staticmethod
     async def _serve(trial: Trial, functions: StageFunctions) -> dict[str, Any]:
         stage = trial.stage
-        trial.llm_calls = int(stage.has_llm)
+        trial.said_calls = int(stage.has_llm)
         repeatable = stage.has_llm or stage.max_retries > 0
         result: StageResult = await trial.run(functions.services[stage.name], WORK, repeatable=repeatable)
         if result.llm_calls is not None:
-            trial.llm_calls = result.llm_calls
+            trial.said_calls = result.llm_calls
         return dict(result.output)
 
     # --- a model ---------------------------------------------------------------------------------------------------
 
     async def _ask(self, trial: Trial, config: PipelineConfig) -> dict[str, Any]:
         stage = trial.stage
-        agent = (
-            self._find_agent(stage.model_role)
-            .with_model(trial.context.model)
-            .with_settings(temperature=stage.temperature, max_tokens=stage.max_tokens)
+        agent = self._find_agent(stage.model_role).with_settings(
+            temperature=stage.temperature, max_tokens=stage.max_tokens
         )
-        prompt = await prompt_of(config, stage.prompt_key, trial.envelope)
-        # A stage that may be retried is tried again as a whole; both together would multiply the requests.
-        operation = trial.operation if stage.max_retries else trial.tried_again(agent.retry)
-        return object_in(await agent.respond(prompt, operation, date=trial.context.started_at))
+        return object_in(await ask_agent(trial, agent, await prompt_of(config, stage.prompt_key, trial.envelope)))
 
     # --- tools -----------------------------------------------------------------------------------------------------
 
@@ -128,16 +120,7 @@ class Work:
             raise NotFoundError("action", tool, known, f"tool {tool!r} not found")
         if not isinstance(parameters, dict):
             raise StepError(f"parameters of {tool} must be a mapping, not {parameters!r:.100}")
-        action = known[tool]
-        if action.approval:
-            told, key = action.description, f"approval-{number}"
-            parameters = await approved(trial.context, "action", action.name, parameters, description=told, key=key)
-        arguments = dict(parameters)
-        if action.takes_key:
-            arguments.setdefault(IDEMPOTENCY_KEY, f"{trial.context.idempotency_key()}-{number}")
-        call = functools.partial(invoke, trial.context, action, arguments, number)
-        recorded = {"action_name": action.name, "params": parameters}
-        return await trial.operation(ACTION_EXECUTION, recorded, call, repeatable=action.is_repeatable)
+        return await call(trial, known[tool], parameters, f"{stage.name}-tool-{number}")
 
 
 async def prompt_of(config: PipelineConfig, key: str, envelope: Envelope) -> str:
