@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from divebook import extensions
-from divebook.engine.state import ExecutionState, PathState, Usage
+from divebook.engine.state import ExecutionState
 from divebook.engine.waiting import waits_for
 from divebook.errors import ExecutionCancelledError, ExecutionError, ExecutionFailedError, StoreError
 from divebook.events import Event, catalog
-from divebook.events.recorded import opened
 from divebook.execution.control import CANCELLED, PAUSED, Control
 from divebook.execution.driver import Driver
 from divebook.execution.engine_thread import ENGINE
+from divebook.execution.reading import ReadExecution
 from divebook.execution.streaming import TextListener
 from divebook.execution.threads import lending_place
-from divebook.history.framed import FramedLog
 from divebook.questions import Question
 from divebook.store.base import EventStore
 from divebook.store.durability import Durability
@@ -26,10 +24,10 @@ from divebook.text.redaction import shared
 from divebook.workflow.definition import Workflow
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 
-class Execution(FramedLog):
+class Execution(ReadExecution):
     """One run of a workflow.
 
     `divebook.Environment.start` makes live ones; `Environment.execution` looks up past ones. Everything it tells is
@@ -53,11 +51,6 @@ class Execution(FramedLog):
         return hash(self._driver)
 
     # --- what it is ------------------------------------------------------------------------------------------------
-
-    @property
-    def id(self) -> str:
-        """``exec_`` and 26 characters."""
-        return self.state.execution_id
 
     @property
     def workflow(self) -> Workflow:
@@ -90,62 +83,9 @@ class Execution(FramedLog):
         return self._driver.held_up
 
     @property
-    def status(self) -> str:
-        """One of pending, running, waiting, completed, failed, cancelled."""
-        return self.state.status
-
-    @property
-    def error(self) -> str | None:
-        """Why it failed or was cancelled."""
-        return self.state.error
-
-    @property
-    def continued_as(self) -> str | None:
-        """The execution as which it goes on; None if it does not."""
-        return self.state.continued_as
-
-    @property
-    def inputs(self) -> dict[str, Any]:
-        """The inputs, defaults included; a fresh copy each time."""
-        return _opened(self.state.inputs)
-
-    @property
-    def outputs(self) -> dict[str, Any]:
-        """The declared outputs, a fresh copy each time; empty until it has completed.
-
-        What this process cannot make again, since its class is not allowed here, stays in its recorded form.
-        """
-        return _opened(self.state.outputs)
-
-    @property
-    def variables(self) -> dict[str, Any]:
-        """The workflow's named values as they stand, sorted by name; a fresh copy each time, as of `outputs`."""
-        return _opened(dict(sorted(self.state.variables.items())))
-
-    @property
-    def paths(self) -> dict[str, PathState]:
-        """Its lines of progress by id, oldest first."""
-        return {path.id: path for path in sorted(self.state.paths.values(), key=lambda path: path.number)}
-
-    @property
-    def usage(self) -> Usage:
-        """What model calls have consumed."""
-        return self.state.usage
-
-    @property
     def envelope(self) -> Any:
         """The request as it stands, as `divebook.Envelope`: identity, bounds and what is spent, history, questions."""
         return extensions.extension(extensions.ENVELOPE)(self.state, [step.name for step in self.workflow.steps])
-
-    @property
-    def started_at(self) -> datetime | None:
-        """When it began, UTC."""
-        return self.state.started_at
-
-    @property
-    def ended_at(self) -> datetime | None:
-        """When it ended, UTC."""
-        return self.state.ended_at
 
     @property
     def is_live(self) -> bool:
@@ -166,13 +106,6 @@ class Execution(FramedLog):
     def asked(self) -> dict[str, Question]:
         """Every question ever asked, by id, oldest first; an answer that is kept counts before the log has it."""
         return self._driver.questions
-
-    @property
-    def questions(self) -> pd.DataFrame:
-        """What people were asked, what they answered and how long that took: one row per question."""
-        asked = ((self.id, question) for question in self.asked.values())
-        frame: pd.DataFrame = extensions.extension(extensions.FRAMES)("questions", asked)
-        return frame
 
     def _log(self) -> list[Event]:
         return self.history()
@@ -308,7 +241,3 @@ class Execution(FramedLog):
         if self.status == catalog.CANCELLED:
             raise ExecutionCancelledError(self.id)
         return self
-
-
-def _opened(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: opened(value, lenient=True) for name, value in values.items()}

@@ -8,21 +8,19 @@ from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Self
 
-from divebook.engine.state import PathState, Usage
+from divebook.engine.state import ExecutionState
 from divebook.engine.waiting import awaited_signals
 from divebook.environment import Environment
 from divebook.errors import ExecutionWaitingError
 from divebook.events import Event
 from divebook.events.catalog import WAITING
 from divebook.execution import Execution
-from divebook.history.framed import FramedLog
+from divebook.execution.reading import ReadExecution
 from divebook.notebook.frontend import shows_widgets
 from divebook.questions import Question
 from divebook.text.shown import one_line
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from divebook.config.answers import Answers
     from divebook.widgets.live import LiveView
     from divebook.widgets.replay import ReplayView
@@ -31,7 +29,7 @@ TICK = 0.1
 """Seconds between two looks of whoever awaits: an idle event loop does not see that its kernel is interrupted."""
 
 
-class Run(FramedLog):
+class Run(ReadExecution):
     """One execution of a workflow, live or past, that shows itself in notebooks and terminals.
 
     `divebook.run` and ``%dive run`` make them. Waiting works the same in a cell and in a script.
@@ -65,44 +63,14 @@ class Run(FramedLog):
         return self._execution
 
     @property
-    def id(self) -> str:
-        """``exec_`` and 26 characters."""
-        return self._execution.id
+    def state(self) -> ExecutionState:
+        """The fold of its log so far; an immutable snapshot."""
+        return self._execution.state
 
     @property
-    def status(self) -> str:
-        """One of pending, running, waiting, completed, failed, cancelled."""
-        return self._execution.status
-
-    @property
-    def error(self) -> str | None:
-        """Why it failed or was cancelled."""
-        return self._execution.error
-
-    @property
-    def inputs(self) -> dict[str, Any]:
-        """The inputs, defaults included."""
-        return self._execution.inputs
-
-    @property
-    def outputs(self) -> dict[str, Any]:
-        """The declared outputs; empty until it has completed."""
-        return self._execution.outputs
-
-    @property
-    def variables(self) -> dict[str, Any]:
-        """The workflow's named values as they stand."""
-        return self._execution.variables
-
-    @property
-    def paths(self) -> dict[str, PathState]:
-        """Its lines of progress by id, oldest first."""
-        return self._execution.paths
-
-    @property
-    def usage(self) -> Usage:
-        """What model calls have consumed."""
-        return self._execution.usage
+    def asked(self) -> dict[str, Question]:
+        """Every question ever asked, by id, oldest first."""
+        return self._execution.asked
 
     @property
     def interrupts(self) -> list[Question]:
@@ -111,11 +79,6 @@ class Run(FramedLog):
 
     def _log(self) -> list[Event]:
         return self._execution.history()
-
-    @property
-    def questions(self) -> pd.DataFrame:
-        """What people were asked, answered and how long that took: `divebook.analysis.listings.questions_frame`."""
-        return self._execution.questions
 
     # --- what to do with it ----------------------------------------------------------------------------------------
 
