@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from divebook.events import Event
 from divebook.execution.streaming import TextDelta
 from divebook.history.spans import Span, Spans
-from divebook.widgets.positions import Budget
+from divebook.widgets.positions import Budget, detail_of
 from divebook.widgets.protocol import Delta, Detail, DetailEvent, Header, History, QuestionView, Welcome
 from divebook.widgets.rows import block_of, label_of
 from divebook.widgets.source import Source, shown
@@ -201,5 +201,4 @@ def _differ(header: Header, before: Header | None) -> bool:
 
 
 def _detail_event(event: Event, budget: Budget) -> DetailEvent:
-    data = budget.shortened(shown(event.data.to_data()))
-    return DetailEvent(sequence=event.sequence, event_type=event.event_type, recorded_us=event.recorded_at, data=data)
+    return detail_of(event, budget.shortened(shown(event.data.to_data())))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 from divebook.engine.evolve import evolve
 from divebook.engine.state import ExecutionState, PathState
@@ -17,6 +17,7 @@ from divebook.errors import DivebookError, UnstorableValueError
 from divebook.events import Event
 from divebook.events.catalog import StateMutated
 from divebook.events.codec import encode
+from divebook.questions import Question
 from divebook.text.shown import cut
 from divebook.widgets.protocol import (
     DetailEvent,
@@ -115,17 +116,7 @@ class Positions:
         if not 1 <= sequence <= self.total:
             raise IndexError(f"there is no event {sequence}: the log has {self.total} events")
         event = self._events[sequence - 1]
-        data = json.loads(encode(event.data.to_data()))
-        return DetailEvent(
-            sequence=sequence,
-            event_type=event.event_type,
-            recorded_us=event.recorded_at,
-            data=Budget(MAX_VALUES).shortened(data),
-        )
-
-    def reply(self, message: Mapping[str, Any]) -> ReplayToBrowser | None:
-        """Return the answer to a message of a view that steps; None if it is no such message."""
-        return reply_of(self, message)
+        return detail_of(event, Budget(MAX_VALUES).shortened(json.loads(encode(event.data.to_data()))))
 
     def block(self, after: int = 0, stop: int | None = None) -> EventBlock:
         """Return the events that follow `after`, up to and with `stop`, as columns of short texts."""
@@ -158,26 +149,16 @@ def _tried(read: Callable[[int], T], sequence: int) -> tuple[T | None, str]:
 def view_of(state: ExecutionState) -> StateView:
     """Return a state as plain JSON of bounded size."""
     budget = Budget(MAX_VALUES)
-    pending = [
-        PendingView(
-            interrupt_id=asked.interrupt_id,
-            kind=asked.kind,
-            question=cut(asked.question, MAX_TEXT),
-            path=asked.path,
-            step=asked.step,
-        )
-        for asked in state.pending_interrupts()
-    ]
     return StateView(
         sequence=state.last_sequence,
         status=state.status,
         inputs=budget.plain(state.inputs),
         outputs=budget.plain(state.outputs),
         variables=budget.plain(state.variables),
-        paths=[_path_view(path, state, budget) for path in shown_paths(state)],
+        paths=[path_view(path_cell(path, state.variables), _cut, budget.plain) for path in shown_paths(state)],
         usage=state.usage.to_dict(),
-        pending=pending,
-        error=cut(state.error or "", MAX_TEXT),
+        pending=[pending_view(asked, _cut) for asked in state.pending_interrupts()],
+        error=_cut(state.error or ""),
     )
 
 
@@ -190,17 +171,41 @@ def shown_paths(state: ExecutionState) -> Sequence[PathState]:
     return sorted([*active, *(over[-room:] if room else [])], key=lambda path: path.number)
 
 
-def _path_view(path: PathState, state: ExecutionState, budget: Budget) -> PathView:
-    own = path.open is not None and path.variables != state.variables
+def path_cell(path: PathState, shared: Mapping[str, Any]) -> PathView:
+    """Return what is to be shown of a path, as recorded; `shared` are the variables that need not be shown again."""
     return PathView(
         id=path.id,
         status=path.status,
         phase=path.phase,
         step=path.current_step,
         visits=path.visits.get(path.current_step, 0),
-        variables=budget.plain(path.variables) if own else None,
-        error=cut(path.error or "", MAX_TEXT),
+        variables=cast("Any", path.variables) if path.open is not None and path.variables != shared else None,
+        error=path.error or "",
     )
+
+
+def path_view(
+    cell: PathView, text: Callable[[str], str], values: Callable[[Mapping[str, Any]], dict[str, Any]]
+) -> PathView:
+    """Return a path as plain JSON, its texts and values made fit to be shown by two functions."""
+    own = None if cell["variables"] is None else values(cell["variables"])
+    return PathView(**{**cell, "variables": own, "error": text(cell["error"])})
+
+
+def pending_view(asked: Question, text: Callable[[str], str]) -> PendingView:
+    """Return an open question as plain JSON."""
+    return PendingView(
+        interrupt_id=asked.id, kind=asked.kind, question=text(asked.question or ""), path=asked.path, step=asked.step
+    )
+
+
+def detail_of(event: Event, data: Any) -> DetailEvent:
+    """Return an event with its data, which is fit to be shown."""
+    return DetailEvent(sequence=event.sequence, event_type=event.event_type, recorded_us=event.recorded_at, data=data)
+
+
+def _cut(text: str) -> str:
+    return cut(text, MAX_TEXT)
 
 
 def block_of(events: Sequence[Event], texts: Iterable[str], origin_us: int, first: int) -> EventBlock:

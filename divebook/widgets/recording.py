@@ -13,12 +13,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from divebook.engine.evolve import evolve
-from divebook.engine.state import ExecutionState, PathState
+from divebook.engine.state import ExecutionState
 from divebook.events import Event
 from divebook.execution import Execution
 from divebook.history.spans import Span, spans_of
 from divebook.text.redaction import Redactor
-from divebook.widgets.positions import Budget, block_of, is_short, shown_paths, summary_of
+from divebook.widgets.positions import (
+    Budget,
+    block_of,
+    is_short,
+    path_cell,
+    path_view,
+    pending_view,
+    shown_paths,
+    summary_of,
+)
 from divebook.widgets.protocol import DetailEvent, EventBlock, Header, PathView, PendingView, Recording, StateView
 from divebook.widgets.rows import block_of as spans_block
 from divebook.widgets.rows import label_of
@@ -143,26 +152,13 @@ class CleanRun:
             case "usage":
                 return source.to_dict()
             case "paths":
-                return self._path(source)
+                return path_view(source, text, self._values)
             case "pending":
-                kind, question = source.kind, text(source.question or "")
-                return PendingView(
-                    interrupt_id=source.interrupt_id, kind=kind, question=question, path=source.path, step=source.step
-                )
+                return pending_view(source, text)
         return self._redactor.under(name, shown(source))
 
-    def _path(self, cell: tuple[Any, ...]) -> PathView:
-        path, status, phase, step, visits, variables, error = cell
-        own = None if variables is None else {n: self._redactor.under(n, shown(v)) for n, v in variables.items()}
-        return PathView(
-            id=path,
-            status=status,
-            phase=phase,
-            step=step,
-            visits=visits,
-            variables=own,
-            error=self._redactor.text(error),
-        )
+    def _values(self, variables: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: self._redactor.under(name, shown(value)) for name, value in variables.items()}
 
 
 def _states(execution_id: str, log: Sequence[Event], first: int) -> Iterator[ExecutionState]:
@@ -198,16 +194,10 @@ def _cells(part: str, state: ExecutionState) -> dict[str, Any]:
         case "error":
             return {"": state.error or ""}
         case "paths":
-            return {path.id: _path_cell(path, state.variables) for path in shown_paths(state)}
+            return {path.id: path_cell(path, state.variables) for path in shown_paths(state)}
         case "pending":
             return {asked.interrupt_id: asked for asked in state.pending_interrupts()}
     return dict(sorted(getattr(state, part).items()))
-
-
-def _path_cell(path: PathState, shared: Mapping[str, Any]) -> tuple[Any, ...]:
-    own = path.variables if path.open is not None and path.variables != shared else None
-    visits = path.visits.get(path.current_step, 0)
-    return path.id, path.status, path.phase, path.current_step, visits, own, path.error or ""
 
 
 def _differs(part: str, before: Any, now: Any) -> bool:

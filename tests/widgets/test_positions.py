@@ -7,7 +7,7 @@ import pytest
 
 from divebook.engine.evolve import evolve, fold
 from divebook.events import catalog
-from divebook.widgets.positions import KEPT_EVERY, MAX_VALUES, Positions, view_of
+from divebook.widgets.positions import KEPT_EVERY, MAX_VALUES, Positions, reply_of, view_of
 from tests.engine.history import begun, events, step
 
 
@@ -123,11 +123,11 @@ def test_a_position_outside_of_the_log_is_refused(sequence):
 
 def test_messages_of_a_view_are_answered_and_troubles_told():
     positions = Positions("exec_1", a_log(1))
-    events_answer = positions.reply({"type": "events", "view": "v", "after": 0, "stop": 3})
+    events_answer = reply_of(positions, {"type": "events", "view": "v", "after": 0, "stop": 3})
     assert (events_answer["total"], len(events_answer["events"]["type"])) == (5, 3)
-    assert positions.reply({"type": "state", "view": "v", "sequence": 2})["state"] == positions.state_at(2)
-    assert positions.reply({"type": "event", "view": "v", "sequence": 2})["event"] == positions.event_at(2)
-    missing = positions.reply({"type": "state", "view": "v", "sequence": 9})
+    assert reply_of(positions, {"type": "state", "view": "v", "sequence": 2})["state"] == positions.state_at(2)
+    assert reply_of(positions, {"type": "event", "view": "v", "sequence": 2})["event"] == positions.event_at(2)
+    missing = reply_of(positions, {"type": "state", "view": "v", "sequence": 9})
     assert (missing["state"], missing["error"]) == (None, "there is no position 9: the log has 5 events")
-    assert positions.reply({"type": "event", "view": "v", "sequence": 0})["event"] is None
-    assert positions.reply({"type": "strange"}) is None
+    assert reply_of(positions, {"type": "event", "view": "v", "sequence": 0})["event"] is None
+    assert reply_of(positions, {"type": "strange"}) is None
