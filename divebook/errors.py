@@ -109,6 +109,12 @@ def nearest(name: str, candidates: Iterable[str]) -> str | None:
     return by_folded[matches[0]] if matches else None
 
 
+def did_you_mean(name: str, candidates: Iterable[str]) -> str | None:
+    """Return a hint that names the candidate most like `name`, or None if none is close."""
+    match = nearest(name, candidates)
+    return f"did you mean {match!r}?" if match else None
+
+
 class DivebookError(Exception):
     """Root of everything divebook raises on purpose."""
 

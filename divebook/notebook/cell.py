@@ -9,7 +9,7 @@ from typing import cast
 from IPython.core.error import UsageError
 
 from divebook.dialects import MANNERS, OWN, Dialect
-from divebook.errors import nearest
+from divebook.errors import did_you_mean
 from divebook.notebook.arguments import parse, split
 from divebook.notebook.cards import problem_text
 from divebook.notebook.expressions import Names
@@ -59,9 +59,7 @@ def parse_cell(line: str, text: str, lines_above: int = 1, scope: Names | None =
         raise UsageError(f"unknown dialect {dialect!r}; one of {', '.join(DIALECTS)}")
     kind, *names = arguments.words or ("file",)
     if kind != "file" and kind not in BODIES:
-        close = nearest(kind, BODIES)
-        advice = f"did you mean {close!r}?" if close else f"write {USAGE}"
-        raise UsageError(f"%%dive cannot begin with {kind!r} ({advice})")
+        raise UsageError(f"%%dive cannot begin with {kind!r} ({did_you_mean(kind, BODIES) or f'write {USAGE}'})")
     if len(names) > 1 or (kind == "file" and names):
         raise UsageError(f"one name is enough, found {' '.join(names)}; put a name with spaces in quotes")
     return Cell(text, cast("Body", kind), names[0] if names else None, dialect, lines_above)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any
 
-from divebook.errors import ScriptError, ScriptLimitError, ScriptSyntaxError, nearest
+from divebook.errors import ScriptError, ScriptLimitError, ScriptSyntaxError, did_you_mean
 from divebook.scripting.contexts import Limits
 from divebook.scripting.program import Program
 
@@ -85,6 +85,5 @@ def _with_nearest_key(text: str, names: Mapping[str, Any]) -> str:
     if match is None or not isinstance(value, Mapping):
         return text
     keys = [str(key) for key in value]
-    near = nearest(match["key"], keys)
-    hint = f"did you mean {near!r}?" if near else f"keys: {', '.join(keys[:10]) or 'none'}"
+    hint = did_you_mean(match["key"], keys) or f"keys: {', '.join(keys[:10]) or 'none'}"
     return text.replace(match[0], f"{match['before']} ({hint})")

@@ -8,7 +8,7 @@ import symtable
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal
 
-from divebook.errors import ScriptSyntaxError, UndefinedVariableError, nearest
+from divebook.errors import ScriptSyntaxError, UndefinedVariableError, did_you_mean
 
 Keys = frozenset[str | int] | None
 """The keys of a mapping that a script can reach; None when it may reach all."""
@@ -194,5 +194,4 @@ def _hint(name: str, names: Mapping[str, Any], offered: Collection[str]) -> str 
         return _IMPORTS.get(name, f"write 'import {name}' first")
     if name in _SYSTEM:
         return "scripts are sandboxed: no files, processes or network"
-    near = nearest(name, {*names, *offered})
-    return f"did you mean {near!r}?" if near else None
+    return did_you_mean(name, {*names, *offered})

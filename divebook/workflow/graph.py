@@ -9,7 +9,7 @@ import keyword
 from collections.abc import Container, Iterable, Mapping, Sequence
 
 from divebook.dialects import Manner
-from divebook.errors import Place, Problem, Severity, nearest
+from divebook.errors import Place, Problem, Severity, did_you_mean
 from divebook.workflow.rules import bare_names, step_problems
 from divebook.workflow.step import Step, chained
 
@@ -81,12 +81,6 @@ def duplicate_names(kind: str, names: Iterable[str], place: Place = (), severity
             problems.append(Problem(message, key="Name", severity=severity, place=where))
         seen.add(name)
     return problems
-
-
-def did_you_mean(name: str, candidates: Iterable[str]) -> str | None:
-    """Return a hint that names the nearest of some names, or None if none is near."""
-    match = nearest(name, candidates)
-    return f"did you mean {match!r}?" if match else None
 
 
 def _dangling(steps: Sequence[Step]) -> Iterable[Problem]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from divebook.errors import InputError, nearest
+from divebook.errors import InputError, did_you_mean
 from divebook.workflow.definition import InputDefinition, Workflow
 from divebook.workflow.kinds import INPUT_TYPES
 
@@ -30,8 +30,7 @@ def bind_inputs(workflow: Workflow, given: Mapping[str, Any], *, coerce_text: bo
     declared = {definition.name: definition for definition in workflow.inputs}
     for name in given:
         if name not in declared:
-            close = nearest(name, declared)
-            known = f"did you mean {close!r}?" if close else f"declared: {', '.join(declared) or 'none'}"
+            known = did_you_mean(name, declared) or f"declared: {', '.join(declared) or 'none'}"
             raise InputError(f'unknown input "{name}" for workflow "{workflow.name}" ({known})', name)
     return {name: _bound(workflow, definition, given, coerce_text=coerce_text) for name, definition in declared.items()}
 

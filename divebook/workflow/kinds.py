@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from divebook.errors import Place, nearest
+from divebook.errors import Place, did_you_mean
 from divebook.text.durations import parse_duration
 from divebook.workflow.located import Mapping, Node, Scalar, Sequence, kind_of
 from divebook.workflow.reading import Reading
@@ -81,8 +81,7 @@ class Text(Plain):
             return mismatch("a text", node, place, reading, self.hint)
         text = node.text.strip() if self.trimmed else node.text
         if self.choices and text and text not in self.choices:
-            match = nearest(text, self.choices)
-            hint = f"did you mean {match!r}?" if match else f"one of {', '.join(self.choices)}"
+            hint = did_you_mean(text, self.choices) or f"one of {', '.join(self.choices)}"
             reading.add(self.complaint.format(text), node.start, place, key=_key_of(place), hint=hint)
             return INVALID
         return text
@@ -96,8 +95,7 @@ class InputType(Plain):
         text = Text().read(node, place, reading)
         if text is INVALID or not reading.strict or not text or text.lower() in INPUT_TYPES:
             return text
-        match = nearest(text, INPUT_TYPES)
-        hint = f"did you mean {match!r}?" if match else f"one of {', '.join(INPUT_TYPES)}; without Type everything fits"
+        hint = did_you_mean(text, INPUT_TYPES) or f"one of {', '.join(INPUT_TYPES)}; without Type everything fits"
         reading.add(f"unknown type of input: {text!r}", node.start, place, key="Type", hint=hint)
         return INVALID
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from divebook.bounds import Bounds
 from divebook.dialects import dive
-from divebook.errors import BoundsError, DefinitionError, Place, Problem, Severity, nearest
+from divebook.errors import BoundsError, DefinitionError, Place, Problem, Severity, did_you_mean
 from divebook.workflow.ask import Ask
 from divebook.workflow.content import EXACTLY_ONE, ContentEntry
 from divebook.workflow.definition import (
@@ -187,8 +187,7 @@ def _unknown_tools(made: Made, severity: Severity) -> Iterator[Problem]:
     for number, found in enumerate(made.values.get("agents", ())):
         for index, name in enumerate(found.tools):
             if isinstance(name, str) and name not in known:
-                match = nearest(name, known)
-                hint = f"did you mean {match!r}?" if match else f"known are {', '.join(known)}"
+                hint = did_you_mean(name, known) or f"known are {', '.join(known)}"
                 place = (*made.place, "Agents", number, "Tools", index)
                 yield Problem(f"unknown tool: {name}", key=name, severity=severity, hint=hint, place=place)
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 
-from divebook.errors import Problem
+from divebook.errors import Problem, did_you_mean
 from divebook.workflow.definition import Workflow
-from divebook.workflow.graph import did_you_mean
 
 
 def missing_agents(workflow: Workflow, known: Iterable[str], among: Container[str] | None = None) -> list[Problem]:

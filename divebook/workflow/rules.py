@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 
 from divebook.dialects import Manner
-from divebook.errors import Place, Problem, Severity, nearest
+from divebook.errors import Place, Problem, Severity, did_you_mean
 from divebook.workflow.step import NEEDED, ON_ITEM_ERROR, STAGE, STEP_TYPES, USED, Each, Step
 
 SETTINGS = {field: key for used in USED.values() for field, key in used.items()}
@@ -39,9 +39,8 @@ def _type(step: Step) -> Iterator[Problem]:
     message = f'unsupported step type "{step.type}" in step "{step.name}"'
     if step.type in STEP_TYPES:
         return
-    match = nearest(step.type, STEP_TYPES)
     written = (name for name in STEP_TYPES if name != STAGE)
-    hint = f"did you mean {match!r}?" if match else f"use one of {', '.join(written)}"
+    hint = did_you_mean(step.type, STEP_TYPES) or f"use one of {', '.join(written)}"
     if not step.type:
         hint = "give it a Prompt, a Script, an Action, a question (Ask) or Seconds"
     yield Problem(message, key="Type", hint=hint, place=("Type",))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
-from divebook.errors import Place, nearest
+from divebook.errors import Place, did_you_mean
 from divebook.workflow import kinds, located
 from divebook.workflow.kinds import INVALID, Kind, mismatch
 from divebook.workflow.located import Node, Scalar, Sequence
@@ -166,8 +166,8 @@ class Table:
         names = [key.name for key in self.keys]
         if text in self.advice:
             return self.advice[text]
-        match = nearest(text, names) or nearest(text.replace("_", ""), names)
-        return f"did you mean {match!r}?" if match else f"{self.label} has {', '.join(names)}"
+        near = did_you_mean(text, names) or did_you_mean(text.replace("_", ""), names)
+        return near or f"{self.label} has {', '.join(names)}"
 
     def _is_new(self, key: Key, node: Scalar, given: dict[str, Scalar], place: Place, reading: Reading) -> bool:
         earlier = given.setdefault(key.name, node)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from divebook.errors import EnvelopeError, nearest
+from divebook.errors import EnvelopeError, did_you_mean
 from divebook.questions.kinds import Word
 
 
@@ -44,6 +44,5 @@ def merge_state(existing: Any, value: Any, strategy: str) -> Any:
     if strategy == MergeStrategy.MERGE_DICT:
         both = isinstance(existing, Mapping) and isinstance(value, Mapping)
         return {**existing, **value} if both else value
-    near = nearest(str(strategy), [str(known) for known in MergeStrategy])
-    hint = f"did you mean {near!r}?" if near else f"there are {', '.join(MergeStrategy)}"
+    hint = did_you_mean(str(strategy), map(str, MergeStrategy)) or f"there are {', '.join(MergeStrategy)}"
     raise EnvelopeError(f"merge strategy {strategy!r} does not exist; {hint}")

@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from divebook.bounds import DEFAULT_BOUNDS, Bounds
-from divebook.errors import nearest
+from divebook.errors import did_you_mean
 from divebook.pipeline.envelope.enums import ProcessingStatus, TerminalReason
 from divebook.pipeline.envelope.interrupt import FlowInterrupt
 from divebook.pipeline.envelope.plain import UNREADABLE, EnvelopePart, PlainReading, plain, types_of
@@ -204,7 +204,7 @@ def _strangers(state: Mapping[Any, Any]) -> list[str]:
     """Return what is wrong with the version, and keys that nobody knows."""
     version = state.get("schema_version", "missing")
     problems = [] if version == SCHEMA_VERSION else [f"schema_version: {SCHEMA_VERSION} wanted, not {version!r:.60}"]
-    for key in state.keys() - {*STATE_KEYS, "schema_version"}:
-        near = nearest(str(key), STATE_KEYS)
-        problems.append(f"{key!r:.60}: unknown" + (f"; did you mean {near!r}?" if near else ""))
+    strangers = state.keys() - {*STATE_KEYS, "schema_version"}
+    found = {key: did_you_mean(str(key), STATE_KEYS) for key in strangers}
+    problems += [f"{key!r:.60}: unknown" + (f"; {hint}" if hint else "") for key, hint in found.items()]
     return sorted(problems)

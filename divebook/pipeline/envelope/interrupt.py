@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from divebook.errors import InterruptError, nearest
+from divebook.errors import InterruptError, did_you_mean
 from divebook.events.event import to_datetime
 from divebook.pipeline.envelope.enums import InterruptKind
 from divebook.pipeline.envelope.plain import SPARSE, EnvelopePart, copied_map, deep_copy, plain_part
@@ -140,8 +140,7 @@ _PART_TYPES = {"text": str, "approved": bool, "decision": str, "data": dict}
 
 def _check_part(interrupt_id: str, key: str, value: Any) -> None:
     if key not in _PART_TYPES:
-        near = nearest(str(key), _PART_TYPES)
-        advice = f"did you mean {near!r}?" if near else f"known are {', '.join(_PART_TYPES)}"
+        advice = did_you_mean(str(key), _PART_TYPES) or f"known are {', '.join(_PART_TYPES)}"
         raise InterruptError(interrupt_id, f"an answer has no part {key!r}; {advice}")
     if value is not None and not isinstance(value, _PART_TYPES[key]):
         raise InterruptError(interrupt_id, f"{key} must be a {_PART_TYPES[key].__name__}, not {value!r}")
