@@ -9,7 +9,7 @@ from typing import Any, TypeVar, overload
 from divebook.documents import DocumentRepository
 from divebook.errors import DivebookError, SetupError, StepError
 from divebook.workflow.code import source_of
-from divebook.workflow.functions import UserFunction, described
+from divebook.workflow.functions import UserFunction, decorated
 from divebook.workflow.policies import Retry
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -69,23 +69,17 @@ def action(
     >>> shout("hi")
     'HI'
     """
-    if callable(name):
-        return _register(name, Action(name.__name__, name, described(name)))
-    policy = None if retry is None else Retry.of(retry)
-
-    def decorate(function: F) -> F:
-        own = name or function.__name__
-        return _register(function, Action(own, function, described(function), idempotent, approval, policy, timeout))
-
-    return decorate
+    said = {"retry": retry, "timeout": timeout, "idempotent": idempotent, "approval": approval}
+    found: F | Callable[[F], F] = decorated(name, _register, Action, said)
+    return found
 
 
-def _register(function: F, made: Action) -> F:
+def _register(made: Action) -> Callable[..., Any]:
     if not made.name:
         raise SetupError("action name is required")
     REGISTERED[made.name] = made
-    source_of(function)
-    return function
+    source_of(made.function)
+    return made.function
 
 
 REGISTERED: dict[str, Action] = {}

@@ -286,20 +286,23 @@ def step(
     approval
         A person must approve every call first, and may change its arguments; else ApprovalDeniedError is raised.
     """
-    if callable(name):
-        return _make_step(StepFunction(name.__name__, name, described(name)))
-    policy = None if retry is None else Retry.of(retry)
-
-    def decorate(function: F) -> Any:
-        own = name or function.__name__
-        return _make_step(StepFunction(own, function, described(function), idempotent, approval, policy, timeout))
-
-    return decorate
+    said = {"retry": retry, "timeout": timeout, "idempotent": idempotent, "approval": approval}
+    return decorated(name, _make_step, StepFunction, said)
 
 
-def described(function: Callable[..., Any]) -> str:
-    """Return what a function says of itself."""
-    return inspect.getdoc(function) or ""
+U = TypeVar("U", bound=UserFunction)
+
+
+def decorated(name: Any, made: Callable[[U], Any], kind: type[U], said: Mapping[str, Any]) -> Any:
+    """Return a decorator that hands a function on as one of a kind; or what it returns for `name`, if that is one."""
+    retry = said["retry"]
+    options = {**said, "retry": None if retry is None else Retry.of(retry)}
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        own = function.__name__ if name is function else name or function.__name__
+        return made(kind(own, function, inspect.getdoc(function) or "", **options))
+
+    return decorate(name) if callable(name) else decorate
 
 
 def _make_step(made: StepFunction) -> Callable[..., Any]:
