@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from divebook.errors import DefinitionError, Problem
 from divebook.pipeline.envelope.contents import END
-from divebook.pipeline.stage import RESERVED, AgentStage, EdgeLimit, chosen, counted, read, records, unknown
+from divebook.pipeline.stage import RESERVED, AgentStage, EdgeLimit, chosen, counted, unknown
 from divebook.workflow.record import Record
 
 RunMode = Literal["sequential", "parallel"]
@@ -63,17 +63,12 @@ class PipelineConfig(Record):
 
     def __post_init__(self) -> None:
         put = object.__setattr__
-        stages = sorted(records(AgentStage, self.agents), key=lambda stage: stage.stage_order)
+        stages = sorted(map(AgentStage.of, self.agents), key=lambda stage: stage.stage_order)
         put(self, "agents", tuple(stages))
-        put(self, "edge_limits", records(EdgeLimit, self.edge_limits))
+        put(self, "edge_limits", tuple(map(EdgeLimit.of, self.edge_limits)))
         problems = _problems_of(self)
         if problems:
             raise DefinitionError(problems, f"pipeline {self.name!r}")
-
-    @classmethod
-    def of(cls, value: PipelineConfig | Mapping[str, Any]) -> PipelineConfig:
-        """Return `value` as a pipeline; a mapping has the fields' names as keys."""
-        return value if isinstance(value, PipelineConfig) else read(cls, value)
 
     @property
     def order(self) -> list[str]:

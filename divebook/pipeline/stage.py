@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, fields
-from typing import Any, Literal, Self, TypeVar, cast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Self
 
-from divebook.errors import DefinitionError, Problem, nearest
+from divebook.errors import Problem, did_you_mean
 from divebook.pipeline.envelope.contents import END
-from divebook.workflow.record import Record, json_value
-
-R = TypeVar("R", bound=Record)
+from divebook.workflow.record import Record, as_record, json_value
 
 CLARIFICATION, CONFIRMATION = "clarification", "confirmation"
 ASKING = (CLARIFICATION, CONFIRMATION)
@@ -46,10 +44,11 @@ class EdgeLimit(Record):
     max_count: int = 0
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Make a limit; its ends may also be written as ``from`` and ``to``."""
+    def of(cls, value: Any) -> Self:
+        """Return what a person wrote as a limit; its ends may also be written as ``from`` and ``to``."""
         named = {"from": "source", "to": "target"}
-        return cls(**_arguments(cls, {named.get(key, key): value for key, value in data.items()}))
+        is_mapping = isinstance(value, Mapping)
+        return as_record(cls, {named.get(key, key): item for key, item in value.items()} if is_mapping else value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +99,7 @@ class AgentStage(Record):
     def __post_init__(self) -> None:
         for name in ("requires", "after", "allowed_tools", "required_output_fields"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
-        object.__setattr__(self, "routing_rules", records(RoutingRule, self.routing_rules))
+        object.__setattr__(self, "routing_rules", tuple(map(RoutingRule.of, self.routing_rules)))
         object.__setattr__(self, "output_key", self.output_key or self.name)
 
     def next_stage(self, output: Mapping[str, Any]) -> str:
@@ -139,8 +138,7 @@ class AgentStage(Record):
 
 def unknown(message: str, name: str, known: Sequence[str]) -> Problem:
     """Return the problem that a name is not among those that are known."""
-    near = nearest(name, known)
-    return Problem(f"{message} {name!r}", hint=f"did you mean {near!r}?" if near else None)
+    return Problem(f"{message} {name!r}", hint=did_you_mean(name, known))
 
 
 def chosen(record: object, choices: Mapping[str, tuple[str, ...]], of: str) -> Iterator[Problem]:
@@ -157,38 +155,6 @@ def counted(record: object, keys: tuple[str, ...], of: str) -> Iterator[Problem]
         value = getattr(record, key)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
             yield Problem(f"{key} of {of} must be a number of at least 0, not {value!r}", key=key)
-
-
-def read(record: type[R], data: Mapping[str, Any]) -> R:
-    """Return what a person wrote as a record; a key that it does not have is a `DefinitionError`."""
-    if not isinstance(data, Mapping):
-        raise DefinitionError([Problem(f"{record.__name__} must be a mapping, not {data!r:.60}")])
-    return record.from_dict(data) if record is EdgeLimit else record(**_arguments(record, data))
-
-
-def records(record: type[R], given: Iterable[R | Mapping[str, Any]]) -> tuple[R, ...]:
-    """Return records, some of which may be written as mappings."""
-    return tuple(
-        entry if isinstance(entry, record) else read(record, cast("Mapping[str, Any]", entry)) for entry in given
-    )
-
-
-def _arguments(record: type[Record], data: Mapping[str, Any]) -> dict[str, Any]:
-    known = {entry.name: entry for entry in fields(record)}
-    for key in data:
-        if key not in known:
-            near = nearest(str(key), known)
-            hint = f"did you mean {near!r}?" if near else f"known are {', '.join(known)}"
-            raise DefinitionError([Problem(f"{record.__name__} has no key {key!r}", key=str(key), hint=hint)])
-    data = {key: value for key, value in data.items() if value is not None or _is_mandatory(known[key])}
-    missing = [name for name, entry in known.items() if name not in data and _is_mandatory(entry)]
-    if missing:
-        raise DefinitionError([Problem(f"{missing[0]} is required in {record.__name__}", key=missing[0])])
-    return dict(data)
-
-
-def _is_mandatory(entry: Field[Any]) -> bool:
-    return entry.default is MISSING and entry.default_factory is MISSING
 
 
 def _is_same(left: Any, right: Any) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from divebook.errors import DefinitionError, Problem, nearest
+from divebook.errors import DefinitionError, Problem, did_you_mean
 from divebook.questions.kinds import DEFINABLE
 from divebook.text.durations import parse_duration
 from divebook.workflow import kinds
@@ -24,6 +24,7 @@ class Ask(Record):
     7200.0
     """
 
+    short = (str,)
     question: Annotated[str, Key("What is asked; a template.", required="Ask needs a Question")]
     kind: Annotated[str, Key("What is asked for, such as an approval or a text.")] = "clarification"
     """One of `divebook.questions.kinds.DEFINABLE`."""
@@ -46,8 +47,7 @@ class Ask(Record):
             set_field(self, name, json_value(getattr(self, name), name))
         set_field(self, "has_default", self.has_default or self.default is not None)
         if self.kind not in DEFINABLE:
-            match = nearest(self.kind, DEFINABLE)
-            hint = f"did you mean {match!r}?" if match else f"use one of {', '.join(DEFINABLE)}"
+            hint = did_you_mean(self.kind, DEFINABLE) or f"use one of {', '.join(DEFINABLE)}"
             raise DefinitionError([Problem(f"unknown kind of question: {self.kind!r}", key="Kind", hint=hint)])
         if not self.question.strip():
             raise DefinitionError([Problem("a question needs a text", key="Question", hint="write Question")])
@@ -55,13 +55,6 @@ class Ask(Record):
         if self.has_default and self.expires_in is None:
             hint = "add ExpiresIn, or remove Default"
             raise DefinitionError([Problem("Default only holds once a question has expired", key="Default", hint=hint)])
-
-    @classmethod
-    def of(cls, value: Ask | str | Mapping[str, Any]) -> Ask:
-        """Return `value` as a question; a text is asked as a clarification."""
-        if isinstance(value, Ask):
-            return value
-        return cls(value) if isinstance(value, str) else cls.from_dict(value)
 
 
 def _seconds(value: float | str | None) -> float | None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from divebook.errors import DefinitionError, Problem
-from divebook.workflow.record import Record
+from divebook.workflow.record import Record, as_record
 from divebook.workflow.table import Key
 
 SOURCES = {
@@ -31,6 +31,7 @@ class ContentEntry(Record):
     'path'
     """
 
+    short = (str,)
     text: Annotated[str | None, Key("A text.")] = None
     path: Annotated[
         str | None, Key("A file, or files by a pattern such as `**/*.md`, below the definition's folder.")
@@ -45,16 +46,12 @@ class ContentEntry(Record):
     """What the source held when the definitions were made ready; None as long as it is not read."""
 
     @classmethod
-    def of(cls, value: ContentEntry | str | Mapping[str, Any]) -> ContentEntry:
-        """Return `value` as an entry; a plain text is a text entry. More or less than one source is an error."""
-        entry = value if isinstance(value, ContentEntry) else cls._from(value)
+    def of(cls, value: Any) -> Self:
+        """Return what a person wrote as an entry; more or less than one source is an error."""
+        entry = as_record(cls, value)
         if not entry.is_complete:
             raise DefinitionError([Problem(EXACTLY_ONE)])
         return entry
-
-    @classmethod
-    def _from(cls, value: str | Mapping[str, Any]) -> ContentEntry:
-        return cls(text=value) if isinstance(value, str) else cls.from_dict(value)
 
     @property
     def given(self) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from divebook.workflow import kinds
 from divebook.workflow.content import ContentEntry
 from divebook.workflow.fingerprint import fingerprint_of
 from divebook.workflow.graph import check_workflow, reachable_from
-from divebook.workflow.record import Record, arguments, json_value, require_text
+from divebook.workflow.record import Record, arguments, defaults, json_value, require_text
 from divebook.workflow.resources import (
     NO_TOOLS,
     AgentDefinition,
@@ -72,6 +72,7 @@ FORMS: Sequence[Change] = ()
 class InputDefinition(Record):
     """An input of a workflow. It must be given unless it has a default or `required` is False."""
 
+    short = (str,)
     name: Annotated[str, Key("The name, as in `inputs.name`.", required="input name is required")]
     type: Annotated[str | None, Key("What it must be; without it everything fits.", kind=kinds.InputType())] = None
     description: Annotated[str, Key("What it is, for people and in the error that asks for it.")] = ""
@@ -85,18 +86,12 @@ class InputDefinition(Record):
         object.__setattr__(self, "default", json_value(self.default, "default"))
         object.__setattr__(self, "has_default", self.has_default or self.default is not None)
 
-    @classmethod
-    def of(cls, value: InputDefinition | str | Mapping[str, Any]) -> InputDefinition:
-        """Return `value` as an input; a plain text is the name of a mandatory one."""
-        if isinstance(value, InputDefinition):
-            return value
-        return cls(value) if isinstance(value, str) else cls.from_dict(value)
-
 
 @dataclass(frozen=True, slots=True)
 class OutputDefinition(Record):
     """An output of a workflow: the variable of that name when the execution ends."""
 
+    short = (str,)
     name: Annotated[str, Key("The variable it shows.")]
     type: Annotated[str | None, Key("What it is, for people.")] = None
     description: Annotated[str, Key("What it is, for people.")] = ""
@@ -110,13 +105,6 @@ class OutputDefinition(Record):
     def __post_init__(self) -> None:
         object.__setattr__(self, "default", json_value(self.default, "default"))
         object.__setattr__(self, "has_default", self.has_default or self.default is not None)
-
-    @classmethod
-    def of(cls, value: OutputDefinition | str | Mapping[str, Any]) -> OutputDefinition:
-        """Return `value` as an output; a plain text is its name."""
-        if isinstance(value, OutputDefinition):
-            return value
-        return cls(value) if isinstance(value, str) else cls.from_dict(value)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -210,15 +198,7 @@ class Workflow(Record):
         name = data.get("name")
         data = walked(dict(data), data.get(FORM, 0), FORMS, f"the definition of workflow {name!r}")
         workflow = object.__new__(cls)
-        defaults = {"description": "", "inputs": (), "outputs": (), "steps": (), "triggers": (), "source": ""}
-        given: dict[str, Any] = {
-            **defaults,
-            "continue_on_failure": False,
-            "bounds": None,
-            "dialect": OWN,
-            **arguments(cls, data),
-        }
-        workflow._fill(**given)
+        workflow._fill(**{**defaults(cls), **arguments(cls, data)})
         return workflow
 
     def to_dict(self) -> dict[str, Any]:

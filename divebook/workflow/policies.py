@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from divebook.errors import DefinitionError, Problem
 from divebook.workflow.record import Record
@@ -21,6 +21,7 @@ class Retry(Record):
     1.5
     """
 
+    short = (int,)
     attempts: Annotated[int, Key("How often it is tried at most, the first time included; 3 by default.")] = 3
     seconds: Annotated[float, Key("The pause before the second attempt.")] = 1.0
     factor: Annotated[float, Key("By how much each further pause grows.")] = 2.0
@@ -39,13 +40,6 @@ class Retry(Record):
             value = getattr(self, name)
             _require(0 <= value < float("inf"), f"{name} of Retry must be 0 or more, not {value!r}", name)
 
-    @classmethod
-    def of(cls, value: Retry | int | Mapping[str, Any]) -> Retry:
-        """Return `value` as a policy; a number is the number of attempts."""
-        if isinstance(value, Retry):
-            return value
-        return cls(value) if isinstance(value, int) else cls.from_dict(value)
-
     def delay(self, failures: int) -> float:
         """Return the seconds to wait after that many failures, without jitter."""
         return min(self.max_seconds, self.seconds * self.factor ** max(0, failures - 1))
@@ -55,19 +49,13 @@ class Retry(Record):
 class Catch(Record):
     """Go to another step when this one has failed for good."""
 
+    short = (str,)
     step: Annotated[str, Key("The step to go to.", required="Catch needs a Step to go to")]
     errors: Annotated[tuple[str, ...], Key("Exceptions, or parts of messages, that are caught; all by default.")] = ()
     store: Annotated[str | None, Key("The variable that takes the error: its type, message, step and attempts.")] = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "errors", tuple(self.errors))
-
-    @classmethod
-    def of(cls, value: Catch | str | Mapping[str, Any]) -> Catch:
-        """Return `value` as a policy; a text is the step to go to."""
-        if isinstance(value, Catch):
-            return value
-        return cls(value) if isinstance(value, str) else cls.from_dict(value)
 
 
 def catches(value: Catch | str | Sequence[Catch | str]) -> tuple[Catch, ...]:

@@ -9,9 +9,9 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from types import NoneType, UnionType
-from typing import Any, ClassVar, Self, TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Self, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from divebook.errors import DefinitionError, Problem, UnstorableValueError
+from divebook.errors import DefinitionError, Problem, UnstorableValueError, did_you_mean
 from divebook.events.values import normalize
 
 Reader: TypeAlias = Callable[[Any], Any]
@@ -53,6 +53,8 @@ class Record:
 
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    short: ClassVar[tuple[type, ...]] = ()
+    """Types of which a value stands for a record with that as its first field."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON from which `from_dict` makes an equal record; fields at their default are left out."""
@@ -63,6 +65,11 @@ class Record:
                 continue
             stored[name] = plain(value)
         return stored
+
+    @classmethod
+    def of(cls, value: Any) -> Self:
+        """Return what a person wrote as a record: a mapping of its fields, or what is `short` for one."""
+        return as_record(cls, value)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -105,6 +112,38 @@ def _form(cls: type[Record]) -> _Form:
     if cls not in _FORMS:
         _FORMS[cls] = _Form(cls)
     return _FORMS[cls]
+
+
+R = TypeVar("R", bound=Record)
+
+
+def as_record(cls: type[R], value: Any) -> R:
+    """Return what a person wrote as a record; see `Record.of`."""
+    if isinstance(value, cls):
+        return value
+    if isinstance(value, cls.short):
+        return cls(value)  # type: ignore[call-arg]
+    if not isinstance(value, Mapping):
+        raise DefinitionError([Problem(f"{cls.__name__} must be a mapping, not {value!r:.60}")])
+    return cls(**_written(cls, value))
+
+
+def defaults(cls: type[Record]) -> dict[str, Any]:
+    """Return the stored fields that have a default."""
+    return {name: default for name, default, _ in _form(cls).defaults if default is not MISSING}
+
+
+def _written(cls: type[Record], data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that a person gave by name; raises `DefinitionError` for one that is unknown or missing."""
+    mandatory = {name: default is MISSING for name, default, _ in _form(cls).defaults}
+    for key in data.keys() - mandatory.keys():
+        hint = did_you_mean(str(key), mandatory) or f"known are {', '.join(mandatory)}"
+        raise DefinitionError([Problem(f"{cls.__name__} has no key {key!r}", key=str(key), hint=hint)])
+    given = {key: value for key, value in data.items() if value is not None or mandatory[key]}
+    missing = [name for name, is_mandatory in mandatory.items() if is_mandatory and name not in given]
+    if missing:
+        raise DefinitionError([Problem(f"{missing[0]} is required in {cls.__name__}", key=missing[0])])
+    return given
 
 
 def without_none(hint: Any) -> Any:

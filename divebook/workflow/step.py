@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from divebook.errors import DefinitionError, Problem
 from divebook.workflow import kinds
 from divebook.workflow.ask import Ask
 from divebook.workflow.content import ContentEntry
 from divebook.workflow.policies import Catch, Retry, catches
-from divebook.workflow.record import Record, json_value, require_text
+from divebook.workflow.record import Record, as_record, json_value, require_text
 from divebook.workflow.table import Key
 
 STAGE = "stage"
@@ -55,6 +55,7 @@ ON_ITEM_ERROR = (FAIL, KEEP, SKIP)
 class Edge(Record):
     """A way to another step, taken whenever it has no condition or its condition is true."""
 
+    short = (str,)
     step: Annotated[str, Key("The step to go to.", required="Next entry without a step")]
     condition: Annotated[str | None, Key("Python; without it the edge is always taken.")] = None
 
@@ -62,16 +63,9 @@ class Edge(Record):
         object.__setattr__(self, "condition", self.condition or None)
 
     @classmethod
-    def of(cls, value: Edge | str | Sequence[str | None] | Mapping[str, Any]) -> Edge:
-        """Return `value` as an edge: ``"b"``, ``("b", "$(state.ok)")`` or an `Edge`."""
-        if isinstance(value, Edge):
-            return value
-        if isinstance(value, str):
-            return cls(value)
-        if isinstance(value, Mapping):
-            return cls.from_dict(value)
-        step, condition = value
-        return cls(str(step), condition)
+    def of(cls, value: Any) -> Self:
+        """Return what a person wrote as an edge; a pair is a step and a condition: ``("b", "$(state.ok)")``."""
+        return cls(*value) if isinstance(value, tuple | list) else as_record(cls, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +78,7 @@ class Each(Record):
     '$(state.files)'
     """
 
+    short = (str, int, float, list)
     items: Annotated[Any, Key("A list, or an expression such as `$(state.rows)`.")] = None
     as_: Annotated[str | None, Key("The name of the item, as in `state.name`.")] = None
     parallel: Annotated[int, Key("How many items run at the same time; 1 by default.", extension=True)] = 1
@@ -102,13 +97,9 @@ class Each(Record):
         object.__setattr__(self, "items", json_value(items, "items"))
 
     @classmethod
-    def of(cls, value: Each | str | Iterable[Any] | Mapping[str, Any]) -> Each:
-        """Return `value` as a loop: an `Each`, an expression, or the items themselves."""
-        if isinstance(value, Each):
-            return value
-        if isinstance(value, Mapping):
-            return cls.from_dict(value)
-        return cls(value if isinstance(value, str | int | float) else list(value))
+    def of(cls, value: Any) -> Self:
+        """Return what a person wrote as a loop; a list, or whatever gives items, is the items."""
+        return as_record(cls, value if isinstance(value, Each | Mapping | str | int | float) else list(value))
 
 
 PROMPT = kinds.Text(

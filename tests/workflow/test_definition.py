@@ -286,3 +286,18 @@ def test_secrets_do_not_show_in_the_printed_form():
 def test_the_yaml_library_is_loaded_on_first_use_only():
     code = "import sys, divebook.workflow, divebook.config; sys.exit('ruamel' in ' '.join(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"retry": {"atempts": 3}}, "Retry has no key 'atempts' (did you mean 'attempts'?)"),
+        ({"retry": "often"}, "Retry must be a mapping, not 'often'"),
+        ({"catch": [{"errors": ["ValueError"]}]}, "step is required in Catch"),
+        ({"ask": {"kind": "confirmation"}}, "question is required in Ask"),
+    ],
+)
+def test_a_mapping_in_place_of_a_record_is_read_strictly(given, message):
+    with pytest.raises(DefinitionError) as caught:
+        Step("a", **given)
+    assert message in str(caught.value)
