@@ -179,8 +179,8 @@ class Environment(Holdings, Executions):
             self._handlers,
             condition_holds,
             items_of,
-            control.store.inbox,
-            control.answering.claim_expired,
+            control.inbox,
+            control.claim_expired,
             control.texts,
             self._compute,
         )
@@ -328,7 +328,7 @@ class Environment(Holdings, Executions):
         found, opening, durability = self._opening_of(asked, origin=catalog.RUN, key=f"continues/{asked.parent}")
         driver = self._control.create(found, opening, durability)
         try:
-            self._control.start(driver)
+            await self._control.begin(driver)
         except StartKeyTakenError as taken:  # before the process that started it had recorded that
             return taken.execution_id
         return driver.id

@@ -28,6 +28,7 @@
     │   ├── FencedError            somebody else has taken this execution over
     │   ├── LeaseHeldError         somebody else drives this execution
     │   ├── StoreBusyError         it cannot be written just now: locked, or the disk is full
+    │   │   └── ConnectionLostError  its server is out of reach, perhaps in the middle of a commit
     │   ├── StoreClosedError
     │   ├── ReadOnlyStoreError
     │   ├── CorruptStoreError
@@ -391,6 +392,13 @@ class StoreBusyError(StoreError):
     """Nothing can be written just now, and may be later: another process holds the lock, or the disk is full.
 
     A run that this happens to waits for it; see `Execution.held_up`.
+    """
+
+
+class ConnectionLostError(StoreBusyError):
+    """The server of the store is out of reach; whether the commit that was under way was made is not known.
+
+    A run waits for the server and then settles it by the end of its log (`divebook.store.Batch.again`).
     """
 
 

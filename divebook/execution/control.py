@@ -7,7 +7,8 @@ Whoever wants to change one acquires its lease first and looks at it then: what 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Iterable, Mapping
+import functools
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import suppress
 from dataclasses import replace
@@ -16,7 +17,7 @@ from typing import Any, TypeAlias
 from divebook.bounds import Bounds
 from divebook.engine.ahead import steps_ahead
 from divebook.engine.evolve import fold
-from divebook.engine.inbox import facts_of
+from divebook.engine.inbox import Message, facts_of
 from divebook.engine.instructions import Fact
 from divebook.engine.lifecycle import FINAL, WAY_ON
 from divebook.engine.state import WAITING, ExecutionState
@@ -31,19 +32,17 @@ from divebook.errors import (
 )
 from divebook.events import catalog
 from divebook.execution.answering import Answering
-from divebook.execution.busy_store import until_written
 from divebook.execution.children import running_children, workflows_to_begin
 from divebook.execution.clock import MICROSECONDS, Chance, Clock, Ids
 from divebook.execution.driver import Driver, Means
-from divebook.execution.engine_thread import ENGINE, STOP_SECONDS
+from divebook.execution.engine_thread import ENGINE, STOP_SECONDS, Desk
 from divebook.execution.forks import copied
-from divebook.execution.journal import FIRST_TOKEN
 from divebook.execution.leases import HANDS
 from divebook.execution.register import Register
 from divebook.execution.step_run import Services
 from divebook.execution.streaming import TextStreams
 from divebook.store import EventStore, ExecutionRecord, Lease
-from divebook.store.batches import Batch
+from divebook.store.batches import FIRST_TOKEN, Batch
 from divebook.store.durability import Durability
 from divebook.store.owner import Owner
 from divebook.text.logs import logger
@@ -116,12 +115,21 @@ class Control:
         if driver.opening is None or driver.was_driven:
             raise ExecutionError(f"execution {driver.id} is {driver.status}; only a pending one can be started")
         self._register.enter(driver)
+        if ENGINE.is_current() and not self.store.local:
+            raise ExecutionError(
+                f"start() on the engine's own thread would hold up every execution until {self.store.location} has "
+                "answered; call it in another one: await asyncio.to_thread(execution.start)"
+            )
         begun = ENGINE.call(lambda: driver.begin(self._means))
         if not ENGINE.is_current():
             begun.result()
         elif (commit := ENGINE.desk(self.store).commit).held_up is None:
             commit.commit_now()  # on the engine's own thread nothing can be waited for
             driver.require_log()
+
+    async def begin(self, driver: Driver) -> None:
+        """Begin a pending execution; return once its beginning is in the store. Call it on the engine's loop."""
+        await asyncio.wrap_future(driver.begin(self._means))
 
     def fork(
         self, old: Driver, opening: catalog.ExecutionStarted, until: int, durability: Durability | None = None
@@ -136,16 +144,17 @@ class Control:
         if refusal is not None:
             raise refusal
         driver = self._register.load(execution_id)
-        self._begin(driver, Lease(execution_id, FIRST_TOKEN, owner, expires_at=0))
+        self._drive(driver, Lease(execution_id, FIRST_TOKEN, owner, expires_at=0))
         return driver
 
-    def _begin(
+    def _drive(
         self, driver: Driver, lease: Lease, bounds: Mapping[str, Any] | None = None, recovery: int | None = None
     ) -> None:
-        """Drive an execution on."""
-        resumed = catalog.ExecutionResumed(driver.status, bounds, recovery)
+        """Drive an execution on under a lease."""
+        state = driver.newest()
+        resumed = catalog.ExecutionResumed(state.status, bounds, recovery)
         self._register.enter(driver)
-        ENGINE.call(lambda: driver.go_on(self._means, resumed, lease))
+        ENGINE.call(lambda: driver.go_on(self._means, resumed, lease, state))
 
     def find(self, execution_id: str) -> Driver:
         """Return an execution, live or past; the beginning of an id is enough where it is unique."""
@@ -164,7 +173,7 @@ class Control:
         self._require_means(driver)
         with HANDS.taking(self.store, driver.id) as lease:
             _refuse_final(driver.refresh(), "meanwhile ")
-            self._begin(driver, lease, None if bounds is None else bounds.to_dict(), recovery)
+            self._drive(driver, lease, None if bounds is None else bounds.to_dict(), recovery)
         return driver
 
     def _require_means(self, driver: Driver) -> None:
@@ -183,7 +192,7 @@ class Control:
             self._require_means(driver)
             with HANDS.taking(self.store, driver.id) as lease:
                 if self._can_go_on(driver.refresh(), again=again):
-                    self._begin(driver, lease)
+                    self._drive(driver, lease)
                 else:
                     self.store.release(lease)
         return driver
@@ -191,17 +200,19 @@ class Control:
     def _delivered(self, driver: Driver) -> bool:
         """Hand over what lies in the inbox, if this process drives the execution, or is about to look there itself."""
         if ENGINE.is_current():
-            return self._hand_over(driver)
+            ENGINE.keep(self._desk.mailroom.deliver(driver.id))
+            return driver.look_again()
 
         async def hand_over() -> bool:
-            delivered = self._hand_over(driver)
+            delivered = await self._desk.mailroom.deliver(driver.id) or driver.look_again()
             await driver.durable()
             return delivered
 
         return ENGINE.call(lambda: ENGINE.promise(hand_over())).result()
 
-    def _hand_over(self, driver: Driver) -> bool:
-        return ENGINE.desk(self.store).mailroom.deliver(driver.id) or driver.looks_again
+    @property
+    def _desk(self) -> Desk:
+        return ENGINE.desk(self.store)
 
     def _can_go_on(self, driver: Driver, *, again: bool) -> bool:
         state = driver.state
@@ -213,6 +224,14 @@ class Control:
     def _waiting_facts(self, state: ExecutionState) -> list[Fact]:
         """Return what the inbox holds for an execution that its log has not taken in."""
         return facts_of(state, self.store.inbox(state.execution_id, state.taken))
+
+    async def inbox(self, execution_id: str, after: int) -> Sequence[Message]:
+        """Return the messages of an execution with numbers above one; on the loop."""
+        return await self._desk.calls.patiently(lambda: self.store.inbox(execution_id, after))
+
+    async def claim_expired(self, execution_id: str, interrupt_id: str) -> None:
+        """Claim a question whose time is up for nobody; on the loop."""
+        await self._desk.calls.patiently(lambda: self.answering.claim_expired(execution_id, interrupt_id))
 
     # --- coming to rest ----------------------------------------------------------------------------------------------
 
@@ -229,28 +248,36 @@ class Control:
         while (left := due - self.clock.now()) > 0:
             await self.clock.sleep(left / MICROSECONDS)
         if not self.store.closed:
-            driver = self._register.find(execution_id)
-            if not driver.looks_again and driver.state.wake_at == due:
-                await until_written(lambda: self.go_on(driver))
+            await self._desk.calls.work(lambda: self._go_on_if_due(execution_id, due))
+
+    def _go_on_if_due(self, execution_id: str, due: int) -> None:
+        driver = self._register.find(execution_id)
+        if not driver.is_driving and driver.state.wake_at == due:
+            self.go_on(driver)
 
     async def _ended(self, driver: Driver) -> None:
         """Send word to the execution that started one, and cancel those that it started itself."""
+        work, parent = self._desk.calls.work, driver.state.parent
         for child in running_children(driver.state):
             with suppress(DivebookError):  # it ends at this moment, or never began
-                if self._register.find(child).state.parent == driver.id:  # a copy of its parent only waits for it
-                    await until_written(lambda child=child: self.cancel(child, _orphaned(driver)))  # type: ignore[misc]
-        if driver.state.parent is not None:
-            await self._send_word(driver.state.parent, driver)
+                await work(functools.partial(self._cancel_child, child, driver))
+        if parent is not None:
+            try:
+                await work(lambda: self._send_word(parent, driver))
+            except DivebookError as error:  # without what it needs in this process it is taken up in another one
+                _log.warning(
+                    "execution %s waits for %s, which has ended, and cannot go on: %s", parent, driver.id, error
+                )
 
-    async def _send_word(self, parent_id: str, child: Driver) -> None:
-        try:
-            parent = self._register.find(parent_id)
-            if parent.state.is_over:
-                return
-            await until_written(lambda: self.answering.send_word(parent_id, child))
-            await until_written(lambda: self.go_on(parent))
-        except DivebookError as error:  # without what it needs in this process it is taken up in another one
-            _log.warning("execution %s waits for %s, which has ended, and cannot go on: %s", parent_id, child.id, error)
+    def _cancel_child(self, child: str, parent: Driver) -> None:
+        if self._register.find(child).state.parent == parent.id:  # a copy of its parent only waits for it
+            self.cancel(child, _orphaned(parent))
+
+    def _send_word(self, parent_id: str, child: Driver) -> None:
+        parent = self._register.find(parent_id)
+        if not parent.state.is_over:
+            self.answering.send_word(parent_id, child)
+            self.go_on(parent)
 
     # --- executions that others start --------------------------------------------------------------------------------
 
@@ -260,22 +287,23 @@ class Control:
         With `again` one that failed or was cancelled is taken up as well. One that cannot go on in this process rests,
         and with it whoever waits for its end. Call it on the engine's loop.
         """
+        work = self._desk.calls.work
         try:
-            driver = self._register.find(child)
+            driver = await work(lambda: self._register.find(child))
         except ExecutionNotFoundError:
             workflow, started, durability = opening()
             driver = self.create(workflow, started, durability, child)
             driver.begin(self._means)
         if not driver.is_live:
             try:
-                await until_written(lambda: self.go_on(driver, again=again))
+                await work(lambda: self.go_on(driver, again=again))
             except (DefinitionError, NotFoundError, SetupError) as error:
                 if driver.state.is_over:
                     raise
                 _log.warning("execution %s rests until another process takes it up: %s", child, error)
         if driver.is_live:
             await asyncio.shield(asyncio.wrap_future(driver.driving()))
-        return driver.refresh().state
+        return (await work(driver.refresh)).state
 
     # --- ending ----------------------------------------------------------------------------------------------------
 
@@ -289,7 +317,8 @@ class Control:
         _refuse_over(driver.refresh())
         with HANDS.taking(self.store, driver.id, by_force=True) as lease:
             _refuse_over(driver.refresh(), "meanwhile ")
-            ENGINE.call(lambda: driver.begin_cancellation(self._means, reason, lease))
+            state = driver.newest()
+            ENGINE.call(lambda: driver.begin_cancellation(self._means, reason, lease, state))
         return driver
 
     def pause(self, driver: Driver, reason: str = PAUSED) -> None:

@@ -11,6 +11,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,17 +20,18 @@ from divebook.engine.inbox import facts_of, questions_of
 from divebook.engine.state import ExecutionState
 from divebook.errors import ExecutionError, LeaseHeldError, StoreError
 from divebook.events import catalog
-from divebook.execution.busy_store import until_written
 from divebook.execution.clock import Chance, Clock, Ids
 from divebook.execution.context import STRAND
 from divebook.execution.engine_thread import ENGINE, Desk
 from divebook.execution.farewell import FAREWELL
-from divebook.execution.journal import FIRST_TOKEN, Journal
+from divebook.execution.journal import Journal
 from divebook.execution.leases import HANDS
 from divebook.execution.runner import Runner
 from divebook.execution.step_run import Services
+from divebook.execution.store_calls import StoreCalls
 from divebook.questions import Question
 from divebook.store.base import EventStore
+from divebook.store.batches import FIRST_TOKEN
 from divebook.store.durability import Durability
 from divebook.store.leases import Lease
 from divebook.store.owner import Owner
@@ -70,6 +72,8 @@ class Driver:
         self._future: Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_driving = False
+        self._is_asked = False
+        """Whether it is to look into its inbox before it rests."""
         self._process = os.getpid()
         self._cancel_reason: str | None = None
         self._pause_reason: str | None = None
@@ -96,6 +100,11 @@ class Driver:
     def is_live(self) -> bool:
         """Whether this process is driving it now."""
         return self._future is not None and not self.was_forked and not self._future.done()
+
+    @property
+    def is_driving(self) -> bool:
+        """Whether this process still drives it, or looks whether it is to go on."""
+        return self._is_driving
 
     @property
     def was_driven(self) -> bool:
@@ -149,10 +158,10 @@ class Driver:
     def refresh(self) -> Driver:
         """Read on in the log if another process has written to it."""
         if not self.is_live:
-            self._state, self._is_stored = self._newest(), True
+            self._state, self._is_stored = self.newest(), True
         return self
 
-    def _newest(self) -> ExecutionState:
+    def newest(self) -> ExecutionState:
         """Return the state up to the last event of the store."""
         known = self._state if self._is_stored else ExecutionState(self.id)
         is_pending = self._is_stored and not known.last_sequence
@@ -180,8 +189,9 @@ class Driver:
         self._set_going(self._run(given, journal, held, begun), held)
         return begun
 
-    def go_on(self, given: Means, resumed: catalog.ExecutionResumed, lease: Lease) -> None:
-        """Drive an execution that the store knows from now on."""
+    def go_on(self, given: Means, resumed: catalog.ExecutionResumed, lease: Lease, state: ExecutionState) -> None:
+        """Drive an execution from now on that the store knows, from the state that was read under the lease."""
+        self._state, self._is_stored = state, True
         journal = self._open_journal(given, lease)
         self._record_resumption(given, journal, resumed)
         self._set_going(self._run(given, journal, lease), lease)
@@ -190,8 +200,9 @@ class Driver:
         code = given.code_of(self.workflow)
         journal.record(resumed if code == dict(journal.state.code) else replace(resumed, code=code))
 
-    def begin_cancellation(self, given: Means, reason: str, lease: Lease) -> None:
-        """Record that an execution which this process does not drive is cancelled."""
+    def begin_cancellation(self, given: Means, reason: str, lease: Lease, state: ExecutionState) -> None:
+        """Record that an execution is cancelled which this process does not drive; `state` as for `go_on`."""
+        self._state, self._is_stored = state, True
         journal = self._open_journal(given, lease)
         self._set_going(self._record_cancellation(given, journal, reason, lease), lease)
 
@@ -204,7 +215,7 @@ class Driver:
     def cancel(self, reason: str) -> bool:
         """Stop it; return False if this process drives it no more."""
         if self._is_driving and not self.was_forked:
-            self._cancel_reason = self._cancel_reason or reason
+            self._cancel_reason, self._is_asked = self._cancel_reason or reason, True
             self._pass_on()
         return self._is_driving
 
@@ -220,9 +231,9 @@ class Driver:
         if self._is_driving and self._task is not None:
             self._task.cancel()
 
-    @property
-    def looks_again(self) -> bool:
-        """Whether it will look into its inbox once more, or takes what comes at once."""
+    def look_again(self) -> bool:
+        """Have it look into its inbox once more; return False if it does that no more. Call it on the engine's loop."""
+        self._is_asked = True
         return self._is_driving
 
     def _pass_on(self) -> None:
@@ -257,10 +268,12 @@ class Driver:
         try:
             if begun is not None:
                 await _durable(journal, begun)
-            desk.mailroom.admit(self.id, self._runner)
+            await desk.mailroom.admit(self.id, self._runner)
             await self._runner.run()
         finally:
             desk.mailroom.dismiss(self.id)
+            with suppress(StoreError):  # it is the journal's, and ends the execution here
+                await journal.durable()  # what it recorded until it was left
             self._settle(journal)
             await self._give_back(desk, held)
 
@@ -274,31 +287,48 @@ class Driver:
         if self._is_stored and self._state.is_over:
             desk.keeper.forget(held)
         else:
-            await until_written(lambda: desk.keeper.release(held))
+            await desk.keeper.release(held)
         HANDS.rest(held)
 
     async def _taken_up_again(self) -> Lease | None:
-        """Take the lease again if there is something to do that came after the last look."""
-        if not self._has_come():
+        """Take the lease again if there is something to do that came after the last look.
+
+        Between the last look and the end nothing is awaited, so that all who send something and find it driven are
+        right: it looks once more (test_nothing_that_comes_at_the_end_is_forgotten).
+        """
+        lease: Lease | None = None
+        self._is_asked = True
+        while self._is_asked and lease is None:
+            self._is_asked = False
+            lease = await self._lease_for_news()
+        return lease
+
+    async def _lease_for_news(self) -> Lease | None:
+        calls = self._present_desk().calls
+        if not await self._has_come(calls):
             return None
         try:
-            lease = await until_written(lambda: HANDS.take(self.store, self.id))
+            lease = await calls.patiently(lambda: HANDS.take(self.store, self.id))
         except LeaseHeldError:  # who sent it takes care of it
             return None
         HANDS.drive(lease)
-        self._state = self._newest()
-        if self._has_come():
+        self._state = await calls.patiently(self.newest)
+        if await self._has_come(calls):
             return lease
-        await until_written(lambda: self.store.release(lease))
+        await calls.patiently(lambda: self.store.release(lease))
         HANDS.rest(lease)
+        self._is_asked = True  # others who sent something found the lease held
         return None
 
-    def _has_come(self) -> bool:
-        if self._state.is_over or not self._is_stored:
+    async def _has_come(self, calls: StoreCalls) -> bool:
+        state = self._state
+        if state.is_over or not self._is_stored:
             return False
         if self._cancel_reason is not None:
             return True
-        return not self._state.paused and bool(facts_of(self._state, self.store.inbox(self.id, self._state.taken)))
+        return not state.paused and bool(
+            facts_of(state, await calls.patiently(lambda: self.store.inbox(self.id, state.taken)))
+        )
 
     async def _record_cancellation(self, given: Means, journal: Journal, reason: str, held: Lease) -> None:
         try:
@@ -315,7 +345,7 @@ class Driver:
     def _open_journal(self, given: Means, lease: Lease | None) -> Journal:
         token = None if lease is None else lease.token
         commit, ids = self._present_desk().commit, Ids(given.clock, given.chance)
-        self._journal = Journal(self._newest(), commit, given.clock, ids, token=token, durability=self.durability)
+        self._journal = Journal(self._state, commit, given.clock, ids, token=token, durability=self.durability)
         return self._journal
 
     def _present_desk(self) -> Desk:

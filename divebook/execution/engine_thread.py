@@ -16,6 +16,7 @@ from divebook.errors import ExecutionError
 from divebook.execution.journal import GroupCommit
 from divebook.execution.leases import HANDS, LeaseKeeper
 from divebook.execution.mailroom import Mailroom
+from divebook.execution.store_calls import StoreCalls
 from divebook.store.base import EventStore
 
 T = TypeVar("T")
@@ -29,7 +30,9 @@ class Desk:
 
     def __init__(self, store: EventStore) -> None:
         self.store = store
-        self.commit, self.keeper, self.mailroom = GroupCommit(store), LeaseKeeper(store), Mailroom(store)
+        self.calls = StoreCalls(store)
+        self.commit, self.keeper = GroupCommit(self.calls), LeaseKeeper(self.calls)
+        self.mailroom = Mailroom(self.calls)
 
 
 class EngineThread:

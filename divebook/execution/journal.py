@@ -5,8 +5,10 @@ writes everything that all executions have recorded in one turn of the event loo
 journal.durable()` returns when all that was recorded so far is on disk; it stands before every call to the outside, so
 that a call's intent, and every result it may depend on, are safe before it is made.
 
-Commits are made on the engine's loop, once per turn, for all executions of a store together: handing them to a thread
-that writes would cost more than the commit (``benchmarks/floor.py``), and group commit comes by itself.
+Commits are made once per turn of the engine's loop, for all executions of a store together. A store on this machine
+is written to where the loop stands: handing a commit to a thread would cost more than the commit
+(``benchmarks/floor.py``). Any other is written to from a thread, one commit at a time; what is recorded meanwhile makes
+up the next one (``tests/execution/test_journal.py``).
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import anyio.lowlevel
@@ -23,19 +25,16 @@ from divebook.engine.checkpoint import dump_state
 from divebook.engine.evolve import evolve
 from divebook.engine.instructions import Fact
 from divebook.engine.state import ExecutionState
-from divebook.errors import DivebookError, StoreBusyError
+from divebook.errors import ConnectionLostError, DivebookError, StoreBusyError, StoreError
 from divebook.events import Event
 from divebook.events.catalog import Payload
-from divebook.execution.busy_store import SHORTEST, longer
 from divebook.execution.clock import Clock, Ids
-from divebook.store.base import EventStore
-from divebook.store.batches import Batch
+from divebook.execution.store_calls import SHORTEST, StoreCalls, longer
+from divebook.store.batches import FIRST_TOKEN, Batch
 from divebook.store.durability import Durability
 from divebook.store.owner import Owner
 from divebook.text.logs import logger
 
-FIRST_TOKEN = 1
-"""The token of the lease that comes with the first events."""
 CHECKPOINT_EVENTS = 2000
 """Events after which the state is kept as well, so that a reader need not fold the log from its beginning."""
 CHECKPOINT_BYTES = 100
@@ -64,16 +63,18 @@ class Standstill(NamedTuple):
 class GroupCommit:
     """Writes what the executions of one store recorded, once per turn of the loop.
 
-    It lives on one event loop and commits there: handing each commit to a thread would cost more than the commit. A
-    path that had the latest turn for itself does not wait for the end of its turn: it commits at once, a few
-    times in a row, so that everybody else on the loop still gets their turn.
+    It lives on one event loop. A path that had the latest turn for itself does not wait for the end of its turn where
+    commits are made on the loop: it commits at once, a few times in a row, so that everybody else on the loop still
+    gets their turn.
 
-    While the store is busy (its lock is held by another process, or the disk is full) everything stays in memory and is
-    tried again, in ever longer pauses: no run ends of it, and nothing begins that is not written.
+    While the store is busy (its lock is held by another process, the disk is full, the connection is lost) all that was
+    recorded stays in memory and is tried again, in ever longer pauses: no run ends because of it, and nothing begins
+    that is not written.
     """
 
-    def __init__(self, store: EventStore) -> None:
-        self.store = store
+    def __init__(self, calls: StoreCalls) -> None:
+        self.calls, self.store = calls, calls.store
+        self._under_way: asyncio.Task[None] | None = None
         self._dirty: dict[Journal, None] = {}
         self._waiting: list[asyncio.Future[None]] = []
         self._is_scheduled = False
@@ -99,10 +100,11 @@ class GroupCommit:
     @property
     def is_alone(self) -> bool:
         """Whether waiting for the end of the turn would most likely bring no company."""
-        return self._was_alone and not self._waiting and self._in_a_row < MOST_IN_A_ROW and self.held_up is None
+        is_alone = self._was_alone and not self._waiting and self._in_a_row < MOST_IN_A_ROW
+        return is_alone and self.held_up is None and self.calls.are_direct
 
     def commit_now(self) -> None:
-        """Write what is pending, unless the store is busy."""
+        """Write what is pending, on the loop, unless the store is busy."""
         self._in_a_row += 1
         if self.held_up is None:
             self._write()
@@ -111,38 +113,74 @@ class GroupCommit:
         self._is_scheduled = False
         self._was_alone = len(self._waiting) <= 1 and len(self._dirty) <= 1
         self._in_a_row = 0
-        waiting, self._waiting = self._waiting, []
-        try:
+        if self.calls.are_direct:
             self._write()
-        finally:
-            for done in waiting:
-                if not done.done():  # a cancelled path waits no longer
-                    done.set_result(None)
+        elif self._under_way is None:
+            self._under_way = asyncio.get_running_loop().create_task(self._write_elsewhere(), name="divebook-commit")
 
     def _write(self) -> None:
-        journals = list(self._dirty)
-        if not journals:
-            return
-        self._dirty = {}
-        batches = [journal.take_batch() for journal in journals]
-        outcomes: Sequence[Exception | None]
-        try:
-            outcomes = self.store.append_all(batches)
-        except StoreBusyError as error:
-            # Nothing was written, so the batches stay the first to be written, before what was recorded since
-            # (test_a_busy_store_ends_no_run_and_nothing_is_done_twice).
-            for journal, batch in zip(journals, batches, strict=True):
-                journal.put_back(batch)
-            self._try_later(journals, error)
-            return
-        except Exception as error:  # noqa: BLE001 - it is raised again by everyone who waits for the write
-            outcomes = [error] * len(journals)
-        self._go_on()
-        for journal, outcome in zip(journals, outcomes, strict=True):
-            journal.committed(outcome)
+        if self._dirty:
+            batches = self._take()
+            self._end(batches, self._append(batches.values()))
+            for journal in batches:
+                if journal.is_checkpoint_due:
+                    journal.put_checkpoint()
+        self._wake()
 
-    def _try_later(self, journals: Sequence[Journal], error: StoreBusyError) -> None:
-        self._dirty = dict.fromkeys(journals)
+    async def _write_elsewhere(self) -> None:
+        """Write what is pending, and what is recorded meanwhile, until nothing is left."""
+        try:
+            while self._dirty:
+                batches = self._take()
+                self._end(batches, await self._appended(batches))
+                self._wake()
+                if self.held_up is not None:
+                    return
+                for journal in batches:
+                    if journal.is_checkpoint_due:
+                        await self.calls.once(journal.put_checkpoint)
+        finally:
+            self._under_way = None
+            self._wake()
+
+    def _take(self) -> dict[Journal, Batch]:
+        journals, self._dirty = self._dirty, {}
+        return {journal: journal.take_batch() for journal in journals}
+
+    def _append(self, batches: Iterable[Batch]) -> Sequence[Exception | None]:
+        batches = list(batches)
+        try:
+            return self.store.append_all(batches)
+        except Exception as error:  # noqa: BLE001 - it is raised again by everyone who waits for the write
+            return [error] * len(batches)
+
+    async def _appended(self, batches: Mapping[Journal, Batch]) -> Sequence[Exception | None]:
+        try:
+            return await self.calls.once(lambda: self._append(batches.values()))
+        except asyncio.CancelledError:
+            stopped = StoreError("the engine was stopped during a commit; what the store holds can be resumed")
+            self._end(batches, [stopped] * len(batches))
+            raise
+
+    def _end(self, batches: Mapping[Journal, Batch], outcomes: Sequence[Exception | None]) -> None:
+        """Tell the journals what came of their batches; what could not be written yet is written first, and later."""
+        for (journal, batch), outcome in zip(batches.items(), outcomes, strict=True):
+            journal.committed(batch, outcome)
+        busy = outcomes[0]
+        if isinstance(busy, StoreBusyError):  # it is that of them all
+            self._try_later(batches, busy)
+        else:
+            self._go_on()
+
+    def _wake(self) -> None:
+        """Let those look again who wait for a write; some may wait for the next one."""
+        waiting, self._waiting = self._waiting, []
+        for done in waiting:
+            if not done.done():  # a cancelled path waits no longer
+                done.set_result(None)
+
+    def _try_later(self, journals: Iterable[Journal], error: StoreBusyError) -> None:
+        self._dirty = {**dict.fromkeys(journals), **self._dirty}
         loop, before = asyncio.get_running_loop(), self.held_up
         self.held_up = Standstill(str(error), loop.time() if before is None else before.since)
         if not self._is_said and loop.time() - self.held_up.since >= PATIENCE_SECONDS:
@@ -188,6 +226,10 @@ class Journal:
         self.error: Exception | None = None
         self._ids, self._commit, self._token, self._durability = ids, commit, token, durability
         self._pending: list[Event] = []
+        self._batch: tuple[Batch, ExecutionState] | None = None
+        """What was handed over last, and the state after it."""
+        self._is_in_doubt = False
+        """Whether what is written next may be in the log already."""
         self._next_checkpoint = _checkpoint_after(state.last_sequence)
 
     @property
@@ -219,8 +261,9 @@ class Journal:
 
     def event(self, sequence: int) -> Event:
         """Return one event of the log, also one that is not written yet."""
-        pending = next((event for event in self._pending if event.sequence == sequence), None)
-        return pending or self._commit.store.read(self.execution_id, sequence - 1, 1)[0]
+        under_way = () if self._batch is None else self._batch[0].events
+        known = next((event for event in (*under_way, *self._pending) if event.sequence == sequence), None)
+        return known or self._commit.store.read(self.execution_id, sequence - 1, 1)[0]
 
     def record_all(self, facts: Sequence[Fact]) -> None:
         """Append several facts."""
@@ -260,37 +303,46 @@ class Journal:
             wake_at=state.wake_at,
             taken=state.taken,
             durability=self._durability,
+            again=self._is_in_doubt,
         )
         if owner is not None:
             self._token = FIRST_TOKEN
-        self._pending = []
+        self._pending, self._batch = [], (batch, state)
         return batch
 
-    def put_back(self, batch: Batch) -> None:
-        """Take back what could not be written yet, to be written before what was recorded since; for `GroupCommit`."""
-        self._pending = [*batch.events, *self._pending]
-        if batch.acquire is not None:
-            self._token = None
+    def committed(self, batch: Batch, outcome: Exception | None) -> None:
+        """Hear what came of a batch, while more may have been recorded; for `GroupCommit`."""
+        if isinstance(outcome, StoreBusyError):
+            # It stays the first to be written, before what was recorded since
+            # (test_a_busy_store_ends_no_run_and_nothing_is_done_twice).
+            self._pending = [*batch.events, *self._pending]
+            self._is_in_doubt = self._is_in_doubt or isinstance(outcome, ConnectionLostError)
+            if batch.acquire is not None:
+                self._token = None
+        elif outcome is not None:
+            self.error = outcome
+        else:
+            self.written, self._is_in_doubt = batch.expected_sequence + len(batch.events), False
 
-    def committed(self, error: Exception | None) -> None:
-        """Hear how the write went; for `GroupCommit`."""
-        if error is not None:
-            self.error = error
+    @property
+    def is_checkpoint_due(self) -> bool:
+        """Whether the state is to be kept now."""
+        return self.written >= self._next_checkpoint
+
+    def put_checkpoint(self) -> None:
+        """Keep the state as of the latest batch. Nothing depends on it: an execution goes on where that fails."""
+        if self._batch is None:
             return
-        self.written = self.state.last_sequence
-        if self.written >= self._next_checkpoint:
-            self._put_checkpoint()
-
-    def _put_checkpoint(self) -> None:
-        """Keep the state, which nothing depends on: an execution goes on where that fails."""
+        state = self._batch[1]
         try:
-            dumped = dump_state(self.state)
+            dumped = dump_state(state)
             if dumped is not None:
-                self._commit.store.put_checkpoint(self.execution_id, self.written, dumped)
-            self._next_checkpoint = _checkpoint_after(self.written, len(dumped or b""))
+                self._commit.store.put_checkpoint(self.execution_id, state.last_sequence, dumped)
+            self._next_checkpoint = _checkpoint_after(state.last_sequence, len(dumped or b""))
         except DivebookError as error:
             self._next_checkpoint = NEVER  # a state only grows
-            _log.warning("execution %s has no checkpoint at event %s: %s", self.execution_id, self.written, error)
+            place = self.execution_id, state.last_sequence
+            _log.warning("execution %s has no checkpoint at event %s: %s", *place, error)
 
 
 def _checkpoint_after(sequence: int, size: int = 0) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from divebook.errors import DivebookError, LeaseHeldError, StoreBusyError
+from divebook.execution.store_calls import StoreCalls
 from divebook.store.base import EventStore
 from divebook.store.leases import LEASE_SECONDS, Lease
 from divebook.store.owner import Owner
@@ -124,8 +125,8 @@ class LeaseKeeper:
     events, and the execution ends with that error in this process.
     """
 
-    def __init__(self, store: EventStore) -> None:
-        self._store = store
+    def __init__(self, calls: StoreCalls) -> None:
+        self._calls, self._store = calls, calls.store
         self._held: dict[str, Lease] = {}
         self._heartbeat: asyncio.Task[None] | None = None
 
@@ -135,16 +136,14 @@ class LeaseKeeper:
         if self._heartbeat is None or self._heartbeat.done():
             self._heartbeat = asyncio.get_running_loop().create_task(self._beat(), name="divebook-leases")
 
-    def release(self, lease: Lease) -> None:
-        """Give a lease back, so that others need not wait until it expires.
+    async def release(self, lease: Lease) -> None:
+        """Give a lease back, so that others need not wait until it expires; it is renewed until that could be done."""
 
-        Raises
-        ------
-        StoreBusyError
-            Not now; it is renewed until it could be given back.
-        """
-        if lease.execution_id in self._held and not self._store.closed:
-            self._store.release(lease)
+        def give_back() -> None:
+            if lease.execution_id in self._held and not self._store.closed:
+                self._store.release(lease)
+
+        await self._calls.patiently(give_back)
         self.forget(lease)
 
     def forget(self, lease: Lease) -> None:
@@ -159,14 +158,14 @@ class LeaseKeeper:
             await asyncio.sleep(HEARTBEAT_SECONDS)
             if self._store.closed:
                 return
-            self._renew(list(self._held.values()))
+            await self._renew(list(self._held.values()))
 
-    def _renew(self, held: list[Lease]) -> None:
+    async def _renew(self, held: list[Lease]) -> None:
         try:
-            renewed = self._store.renew(held)
+            renewed = await self._calls.once(lambda: self._store.renew(held))
         except StoreBusyError as error:  # nobody else can write either, so nobody can take them yet
             _log.info("leases could not be renewed: %s", error)
             return
         for lease, is_held in zip(held, renewed, strict=True):
-            if not is_held:
-                self._held.pop(lease.execution_id, None)
+            if not is_held and self._held.get(lease.execution_id) is lease:
+                del self._held[lease.execution_id]

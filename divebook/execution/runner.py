@@ -55,20 +55,26 @@ class Runner:
             self._pause_reason = reason
             self._recorder.pause(self._scope.cancel)
 
-    def take(self) -> bool:
+    async def take(self) -> bool:
         """Record what lies in the inbox and let those paths go on that waited for it; call it on the engine's loop.
 
         All of it, in its order: a message taken ahead of an earlier one would hide that one for good.
         Return False if this runner has come to its end: whoever drives the execution next takes it.
         """
-        if self._tasks is None or self._scope.cancel_called:
+        if not self._may_take():
             return False
-        facts = facts_of(self.journal.state, self._services.inbox(self.journal.execution_id, self.journal.state.taken))
+        messages = await self._services.inbox(self.journal.execution_id, self.journal.state.taken)
+        if not self._may_take():  # it came to its end meanwhile
+            return False
+        facts = facts_of(self.journal.state, messages)  # another call may have taken some of them meanwhile
         if facts:
             before = self.journal.state.paths
             self.journal.record_all(facts)
             self._wake(path.id for path in self.journal.state.active_paths() if path.woken != before[path.id].woken)
         return True
+
+    def _may_take(self) -> bool:
+        return self._tasks is not None and not self._scope.cancel_called
 
     def _wake(self, paths: Iterable[str]) -> None:
         for path in paths:
@@ -117,7 +123,7 @@ class Runner:
             try:
                 async with anyio.create_task_group() as tasks:
                     self._tasks = tasks
-                    self.take()
+                    await self.take()
                     for path_state in self.journal.state.active_paths():
                         tasks.start_soon(self._drive, path_state.id)
             finally:
@@ -135,10 +141,11 @@ class Runner:
         questions = self.journal.state.pending_interrupts()
         expired = [found for found in questions if found.expires_us is not None and found.expires_us <= deadline]
         for question in expired:
-            self._services.claim_expired(self.journal.execution_id, question.interrupt_id)
+            await self._services.claim_expired(self.journal.execution_id, question.interrupt_id)
         if expired:
-            self.take()
-        self._wake((path,))
+            await self.take()
+        if self._tasks is not None:
+            self._wake((path,))
 
     def _end(self) -> None:
         """Record how the execution ended, after every task has."""

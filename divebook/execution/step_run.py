@@ -43,9 +43,9 @@ class Services:
     evaluate_condition: Callable[[str, Mapping[str, Any]], Awaitable[bool]]
     """A condition and the names it may use to its truth."""
     evaluate_items: EvaluateItems
-    inbox: Callable[[str, int], Iterable[Message]]
+    inbox: Callable[[str, int], Awaitable[Iterable[Message]]]
     """The messages of an execution with numbers above one, ascending."""
-    claim_expired: Callable[[str, str], object]
+    claim_expired: Callable[[str, str], Awaitable[object]]
     """Claims a question of an execution whose time is up; the claim lies in its inbox, unless it was answered first."""
     texts: TextStreams = field(default_factory=TextStreams)
     """Who hears what models write."""

@@ -24,6 +24,8 @@ from divebook.store.leases import LEASE_SECONDS, Lease, Moment
 from divebook.store.owner import Owner
 from divebook.store.records import Beginning
 
+FIRST_TOKEN = 1
+"""The token of the lease that comes with the first events."""
 _QUESTIONS = (InterruptRaised, InterruptResolved, InterruptExpired)
 
 
@@ -38,7 +40,7 @@ class Batch:
     token: int | None = None
     """The writer's fencing token; None for an execution that never had a lease."""
     acquire: Owner | None = None
-    """Who gets the first lease (token 1, `LEASE_SECONDS` long) of the execution that the batch begins."""
+    """Who gets the first lease (`FIRST_TOKEN`, `LEASE_SECONDS` long) of the execution that the batch begins."""
     status: str | None = None
     """The execution's status after the events: running or waiting, which they do not tell by themselves.
 
@@ -50,6 +52,19 @@ class Batch:
     """Number of the last message that is in the log; it never goes down."""
     durability: Durability | None = None
     """How the batch is written; the first one settles what the record says. None: as the store does by default."""
+    again: bool = False
+    """Whether its first events may be in the log already, since the connection was lost when they were written."""
+
+    def without(self, count: int) -> Batch:
+        """Return what is left of it where the log has so many of its events."""
+        token = FIRST_TOKEN if count and self.acquire is not None else self.token
+        return replace(
+            self,
+            expected_sequence=self.expected_sequence + count,
+            events=self.events[count:],
+            token=token,
+            acquire=None if count else self.acquire,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +200,7 @@ def _first_lease(batch: Batch, owner: Owner) -> Lease:
         )
     # The wall clock is the writer's, as it stands in the events.
     moment = Moment(getattr(batch.events[-1], "recorded_at", 0), Moment.at(None).uptime)
-    return moment.plus(LEASE_SECONDS).lease(batch.execution_id, 1, owner)
+    return moment.plus(LEASE_SECONDS).lease(batch.execution_id, FIRST_TOKEN, owner)
 
 
 def _standing(batch: Batch, turn: Turn | None) -> tuple[Turn | None, str | None]:

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import takewhile
 from typing import TypeAlias
 
 from divebook.engine.lifecycle import STATUSES
@@ -73,14 +74,33 @@ class EventLogs(ABC):
         """Append many batches in one transaction; return, for each, why it was refused, or None.
 
         A refused batch does not hold up the others. If the transaction itself fails (disk full, read-only) it raises,
-        and nothing is written. A batch without events is not looked at.
+        and nothing is written; with `ConnectionLostError` all of it may be, and a later attempt with the same events
+        says so (`Batch.again`) and finds out. A batch without events is not looked at.
         """
         self._check_open()
-        checked = [_prepare_or_refuse(batch, self.sealing) if batch.events else None for batch in batches]
+        left = [self._left_of(batch) if batch.again else batch for batch in batches]
+        checked = [_prepare_or_refuse(batch, self.sealing) if batch.events else None for batch in left]
         accepted = [entry for entry in checked if isinstance(entry, PreparedBatch)]
         answers = self._write_and_tell(accepted) if accepted else []
         remaining = iter(answers)
         return [next(remaining) if isinstance(entry, PreparedBatch) else entry for entry in checked]
+
+    def _left_of(self, batch: Batch) -> Batch:
+        """Return a batch without those of its events that the log has, of which listeners hear now.
+
+        Ids are never given twice, so the end of the log is an exact answer
+        (test_a_batch_whose_commit_nobody_knows_of_is_written_once).
+        """
+        try:
+            found = self._read(batch.execution_id, batch.expected_sequence, len(batch.events))
+        except ExecutionNotFoundError:
+            return batch
+        pairs = zip(batch.events, found, strict=False)
+        written = len(list(takewhile(lambda pair: pair[0].id == pair[1].id, pairs)))
+        if written:
+            with self._lock:
+                self._subscribers.tell(batch.execution_id, batch.events[:written])
+        return batch.without(written)
 
     def _write_and_tell(self, batches: Sequence[PreparedBatch]) -> list[Refusal | None]:
         with self._lock:

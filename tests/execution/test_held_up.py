@@ -21,9 +21,9 @@ PAYING = Workflow("w", [Step("pay", action="gate", store="paid"), Step("after", 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    monkeypatch.setattr("divebook.execution.busy_store.LONGEST", 0.001)
+    monkeypatch.setattr("divebook.execution.store_calls.LONGEST", 0.001)
     monkeypatch.setattr(journal, "SHORTEST", 0.001)
-    monkeypatch.setattr("divebook.execution.busy_store.SHORTEST", 0.001)
+    monkeypatch.setattr("divebook.execution.store_calls.SHORTEST", 0.001)
 
 
 @pytest.mark.parametrize("refusals", [1, 2, 7, 40])

@@ -8,6 +8,7 @@ from divebook.events import catalog
 from divebook.execution import journal as journals
 from divebook.execution.clock import Ids, SystemChance, SystemClock
 from divebook.execution.journal import MOST_IN_A_ROW, GroupCommit, Journal
+from divebook.execution.store_calls import StoreCalls
 from divebook.store import MemoryStore
 
 
@@ -36,7 +37,7 @@ def signal(journal):
 def test_a_path_without_company_does_not_wait_for_the_end_of_its_turn():
     async def main():
         store = CountingStore()
-        journal = begun(GroupCommit(store))
+        journal = begun(GroupCommit(StoreCalls(store)))
         await journal.durable()
         turned = []
         signal(journal)
@@ -49,7 +50,7 @@ def test_a_path_without_company_does_not_wait_for_the_end_of_its_turn():
 
 def test_everybody_else_still_gets_a_turn():
     async def main():
-        journal = begun(GroupCommit(CountingStore()))
+        journal = begun(GroupCommit(StoreCalls(CountingStore())))
         await journal.durable()
         turned = []
         asyncio.get_running_loop().call_soon(turned.append, True)
@@ -64,7 +65,7 @@ def test_everybody_else_still_gets_a_turn():
 def test_those_who_write_in_one_turn_share_a_commit():
     async def main():
         store = CountingStore()
-        commit = GroupCommit(store)
+        commit = GroupCommit(StoreCalls(store))
         both = [begun(commit, "exec_1"), begun(commit, "exec_2")]
         for _ in range(3):
             await asyncio.gather(*(journal.durable() for journal in both))
@@ -81,7 +82,7 @@ def test_a_checkpoint_that_cannot_be_written_stops_nothing(monkeypatch, logs):
             raise StoreError("no room")
 
     async def main():
-        journal = begun(GroupCommit(WithoutCheckpoints()))
+        journal = begun(GroupCommit(StoreCalls(WithoutCheckpoints())))
         for _ in range(4):
             signal(journal)
             await journal.durable()

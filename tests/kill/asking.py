@@ -19,7 +19,7 @@ from divebook.events import catalog
 from divebook.execution.control import Control
 from divebook.execution.journal import Journal
 from divebook.steps.actions import Action
-from divebook.store import SqliteStore
+from divebook.store import Batch, SqliteStore
 
 PATHS, ITEMS = 10, 10
 ANSWERERS = ("ann", "bob", "eve")
@@ -84,8 +84,8 @@ def _die_after_commit(limits: dict[type, int]) -> None:
                 counts[type(event.data)] += 1
         return batch
 
-    def die(journal: Journal, error: Exception | None) -> None:
-        committed(journal, error)
+    def die(journal: Journal, batch: Batch, outcome: Exception | None) -> None:
+        committed(journal, batch, outcome)
         if any(counts[kind] >= limit for kind, limit in limits.items()):
             os.kill(os.getpid(), signal.SIGKILL)
 

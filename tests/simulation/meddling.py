@@ -12,6 +12,7 @@ from divebook.errors import StoreError
 from divebook.events import catalog
 from divebook.execution.clock import Ids
 from divebook.execution.journal import GroupCommit, Journal
+from divebook.execution.store_calls import StoreCalls
 from divebook.store.owner import Owner
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.machine import Machine
@@ -47,7 +48,7 @@ def cancel_elsewhere(execution_id: str, disk: SimulatedDisk, machine: Machine) -
         if state.is_over:
             disk.release(lease)
             return
-        journal = Journal(state, _Aside(disk), machine, Ids(machine, machine), token=lease.token)
+        journal = Journal(state, _Aside(StoreCalls(disk)), machine, Ids(machine, machine), token=lease.token)
         for path in state.active_paths():
             journal.record(catalog.PathCancelled("elsewhere"), path.id)
         journal.record(catalog.ExecutionCancelled("elsewhere"))

@@ -17,17 +17,18 @@ from divebook.engine.waiting import awaited_signals
 from divebook.errors import CorruptStoreError, ExecutionError, ExecutionNotFoundError, LeaseHeldError, StoreError
 from divebook.events import Event, catalog
 from divebook.events.catalog import Payload
-from divebook.execution.busy_store import until_written
 from divebook.execution.clock import Ids
-from divebook.execution.journal import FIRST_TOKEN, GroupCommit, Journal
+from divebook.execution.journal import GroupCommit, Journal
 from divebook.execution.leases import LeaseKeeper
 from divebook.execution.recovery import next_attempt
 from divebook.execution.runner import Runner
 from divebook.execution.schemas import FITTING
 from divebook.execution.step_run import Handler, Services
+from divebook.execution.store_calls import StoreCalls
 from divebook.questions import Question, checked_answer
 from divebook.steps.function import FunctionStep
 from divebook.steps.wait import wait_step
+from divebook.store.batches import FIRST_TOKEN
 from divebook.store.follow import follow
 from divebook.store.leases import LEASE_SECONDS, Lease
 from divebook.store.owner import Owner
@@ -86,7 +87,7 @@ class Subject:
             "function": FunctionStep(no_child, no_child, no_child),
         }
 
-        def never_expires(_execution_id: str, interrupt_id: str) -> None:
+        async def never_expires(_execution_id: str, interrupt_id: str) -> None:
             raise NotImplementedError(f"simulated questions do not expire: {interrupt_id}")
 
         return Services(handlers, self.world.condition_holds, self.world.items_of, inbox.above, never_expires)
@@ -98,7 +99,7 @@ class Inbox:
     def __init__(self) -> None:
         self._messages: list[Message] = []
 
-    def above(self, _execution_id: str, after: int) -> list[Message]:
+    async def above(self, _execution_id: str, after: int) -> list[Message]:
         """Return the messages with higher numbers."""
         return [message for message in self._messages if message.number > after]
 
@@ -177,7 +178,7 @@ class Process:
         main.cancel()
 
     async def _main(self, life: Life) -> None:
-        commit, keeper = GroupCommit(self._disk), LeaseKeeper(self._disk)
+        commit, keeper = GroupCommit(StoreCalls(self._disk)), LeaseKeeper(StoreCalls(self._disk))
         disturb(self._disturbances(life))
         begun = self._machine.uptime
         try:
@@ -288,7 +289,7 @@ class Process:
             self._check_ended(subject, journal)  # before others have it
         finally:
             if not self.is_dead:
-                await until_written(lambda: keeper.release(held))
+                await keeper.release(held)
             del self._runners[subject.id]
             await _stopped(others)
         subject.audit.live = lambda: None
@@ -319,13 +320,13 @@ class Process:
             if self._random.random() < 0.2 and runner.journal.error is None:
                 inbox.signal(runner.journal.state)
                 with suppress(StoreError):
-                    runner.take()
+                    await runner.take()
             for question in runner.journal.state.pending_interrupts():
                 if self._random.random() < 0.3 and runner.journal.error is None:
                     resolution = self._resolution(subject, question)
                     with suppress(StoreError):
                         inbox.answer(runner.journal.state, question.interrupt_id, resolution.response)
-                        runner.take()
+                        await runner.take()
 
     def _resolution(self, subject: Subject, question: Question) -> catalog.InterruptResolved:
         response = checked_answer(question, self._response(subject, question), FITTING, self._machine.now())
