@@ -10,6 +10,8 @@ from typing import Any
 
 ENVELOPE = "envelope"
 """Function from the state of an execution, and the names of its steps, to its envelope."""
+CODE_CELLS = "code cells"
+"""Function that runs code cells of a notebook, and returns what they have defined."""
 FRAMES = "frames"
 """Function that makes a DataFrame: from which one (``events``, ``steps`` ...) and what it is of."""
 STEP_TYPES = "step types"

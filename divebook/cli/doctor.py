@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from divebook.cli.options import Json
+from divebook.cli.options import Code, Json
 from divebook.cli.screen import columns, note, say, write
 from divebook.cli.text import as_json, one_line
 
@@ -27,6 +27,7 @@ def doctor(
     ping: Annotated[
         bool, typer.Option("--ping", help="Make one small request to each model; it may cost a little.")
     ] = False,
+    code: Code = False,
     json: Json = False,
 ) -> None:
     """Say what each model still needs: a library, a key, a price.
@@ -35,7 +36,7 @@ def doctor(
     """
     from divebook.agents.examination import examine
 
-    rows = [_row(model, agents, examine(model), ping=ping) for model, agents in _models(file).items()]
+    rows = [_row(model, agents, examine(model), ping=ping) for model, agents in _models(file, code=code).items()]
     if json:
         write(as_json(rows, indent=2))
     elif not rows:
@@ -50,7 +51,7 @@ def doctor(
         raise typer.Exit(UNUSABLE)
 
 
-def _models(file: Path | None) -> dict[str, str]:
+def _models(file: Path | None, *, code: bool) -> dict[str, str]:
     """Return the models to look at, each with the agents that use it."""
     from divebook.agents.models import DEFAULT_MODELS
     from divebook.cli.project import take_in
@@ -59,7 +60,7 @@ def _models(file: Path | None) -> dict[str, str]:
     if file is None:
         return {f"{provider}:{model}": "" for provider, model in DEFAULT_MODELS.items()}
     environment = Environment(store="memory:")
-    take_in(environment, file)
+    take_in(environment, file, code=code)
     found: dict[str, list[str]] = {}
     for agent in environment.agents.values():
         found.setdefault(agent.model_name, []).append(agent.name)

@@ -60,6 +60,9 @@ Actions = Annotated[
     list[str] | None,
     typer.Option("--actions", "-a", metavar="MODULE|FILE.py", help="Python that defines actions; may be repeated."),
 ]
+Code = Annotated[
+    bool, typer.Option("--code", help="Run the cells of a notebook that define in Python, and those they need.")
+]
 Agents = Annotated[
     Path | None,
     typer.Argument(

@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,10 +15,13 @@ from divebook.agents import Agent
 from divebook.cli.screen import note
 from divebook.config import Sources, load, resolve_content
 from divebook.config.answers import json_of
+from divebook.config.loader import NOTEBOOK, text_of
+from divebook.config.notebooks import cells_named, definitions_of_notebook, python_of_notebook
 from divebook.dialects import OWN, Dialect
 from divebook.documents import FileDocuments
 from divebook.environment import Environment
 from divebook.errors import InputError, SetupError, StoreError
+from divebook.extensions import CODE_CELLS, extension
 from divebook.store import EventStore, open_store
 from divebook.store.registry import DEFAULT, VARIABLE
 from divebook.workflow.definition import Definitions, Workflow
@@ -33,7 +36,10 @@ def open_environment(store: str | None, actions: Sequence[str], printer: Callabl
 
 def read(path: Path, dialect: Dialect) -> Definitions:
     """Return the definitions of a file or folder with their content in them; prints their warnings."""
-    definitions = load(path, dialect=dialect)
+    return _resolved(load(path, dialect=dialect), path)
+
+
+def _resolved(definitions: Definitions, path: Path) -> Definitions:
     for warning in definitions.warnings:
         note(warning.describe(str(path)), "yellow")
     documents = FileDocuments()
@@ -44,12 +50,35 @@ def read(path: Path, dialect: Dialect) -> Definitions:
     return resolve_content(definitions, Sources(folder, lambda name: documents.get(name).content))
 
 
-def take_in(environment: Environment, path: Path, dialect: Dialect = OWN) -> None:
-    """Let an environment have what a file or folder defines; of a Python file, all that its module holds."""
-    if path.suffix != ".py":
+def take_in(environment: Environment, path: Path, dialect: Dialect = OWN, *, code: bool = False) -> None:
+    """Let an environment have what a file or folder defines; of a Python file, all that its module holds.
+
+    Parameters
+    ----------
+    code
+        Run what a notebook defines in Python as well.
+    """
+    if code and path.suffix.lower() != NOTEBOOK:
+        raise SetupError(f"--code runs code cells of a notebook, and {path} is none; leave --code out")
+    if code:
+        _take_in_notebook(environment, path)
+    elif path.suffix == ".py":
+        _take_in_held(environment, vars(import_actions(str(path), "definitions")).values())
+    else:
         environment.define(read(path, dialect))
-        return
-    held = vars(import_actions(str(path), "definitions")).values()
+
+
+def _take_in_notebook(environment: Environment, path: Path) -> None:
+    """Let an environment have what a notebook defines, its code included, which is run here."""
+    text = text_of(path)
+    cells = python_of_notebook(text, str(path))
+    environment.define(_resolved(definitions_of_notebook(text, str(path), code_runs=True), path))
+    if cells:
+        note(f"running {cells_named(cells)} of {path}", "yellow")
+        _take_in_held(environment, extension(CODE_CELLS)(cells.items(), path))
+
+
+def _take_in_held(environment: Environment, held: Collection[Any]) -> None:
     environments = [found for found in held if isinstance(found, Environment)]
     for found in [*held, *(part for other in environments for part in (*other.agents.values(), *other.own_workflows))]:
         if isinstance(found, Agent):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from divebook.cli.interrupts import INTERRUPTED, Interrupts
-from divebook.cli.options import Actions, Json, Store
+from divebook.cli.options import Actions, Code, Json, Store
 from divebook.cli.screen import columns, note, say, status_text, write
 from divebook.cli.text import as_json, one_line
 from divebook.errors import DivebookError
@@ -34,6 +34,7 @@ def recover(
         Path | None,
         typer.Option("--definitions", "-d", metavar="FILE|FOLDER", help="The agents that the workflows need."),
     ] = None,
+    code: Code = False,
     actions: Actions = None,
     store: Store = None,
     json: Json = False,
@@ -48,7 +49,7 @@ def recover(
     existing_store(store)
     environment = open_environment(store, actions or (), note)
     if definitions is not None:
-        take_in(environment, definitions)
+        take_in(environment, definitions, code=code)
     records = interrupted(environment, execution_id)
     if every or execution_id is not None:
         raise typer.Exit(_worst([_take_up(environment, record) for record in records]))

@@ -17,6 +17,7 @@ from divebook.cli.options import (
     AnswersFile,
     BoundsText,
     By,
+    Code,
     Durability,
     ExecutionId,
     Json,
@@ -63,6 +64,7 @@ def run(
         list[str] | None,
         typer.Option("--input", "-v", metavar="KEY=VALUE", help="An input; KEY:=JSON for lists and maps."),
     ] = None,
+    code: Code = False,
     actions: Actions = None,
     store: Store = None,
     durability: Durability = None,
@@ -91,7 +93,7 @@ def run(
     known = answers_from(answer or (), answers)
     with make_progress(quiet=quiet) as progress:
         environment = open_environment(store, actions or (), progress.print)
-        take_in(environment, file, dialect)
+        take_in(environment, file, dialect, code=code)
         chosen = choose_workflow(environment, workflow)
         options: StartOptions = {
             "coerce_text": True,
@@ -103,7 +105,7 @@ def run(
         }
         started = partial(environment.start, chosen, given, **options)
         ended = _finish(started, environment, progress, known)
-    _conclude(*ended, [str(file), *_again(actions, store)], json=json, strict=strict)
+    _conclude(*ended, [str(file), *_again(actions, store, code=code)], json=json, strict=strict)
 
 
 def resume(
@@ -112,6 +114,7 @@ def resume(
     actions: Actions = None,
     store: Store = None,
     *,
+    code: Code = False,
     bounds: BoundsText = None,
     answer: Answer = None,
     answers: AnswersFile = None,
@@ -133,12 +136,12 @@ def resume(
         environment = open_environment(store, actions or (), progress.print)
         if file is not None:
             recorded = environment.execution(execution_id).workflow
-            take_in(environment, file, recorded.dialect)
+            take_in(environment, file, recorded.dialect, code=code)
             _tell_of_changes(environment, recorded, progress)
         resumed = partial(_resumed, environment, execution_id, limits, has_file=file is not None)
         ended = _finish(resumed, environment, progress, known)
     names = [] if file is None else [str(file)]
-    _conclude(*ended, [*names, *_again(actions, store)], json=json, strict=strict)
+    _conclude(*ended, [*names, *_again(actions, store, code=code)], json=json, strict=strict)
 
 
 def answer(
@@ -156,6 +159,7 @@ def answer(
         typer.Option("--as", help="How ANSWER is read; auto: as data where the question asks for data, else as text."),
     ] = "auto",
     by: By = None,
+    code: Code = False,
     actions: Actions = None,
     store: Store = None,
     json: Json = False,
@@ -169,7 +173,7 @@ def answer(
     def send(environment: Environment) -> Execution:
         return environment.answer(question, given, by=by)
 
-    _carry_on(send, file, actions, store, json=json, quiet=quiet)
+    _carry_on(send, file, actions, store, code=code, json=json, quiet=quiet)
 
 
 def signal(
@@ -181,6 +185,7 @@ def signal(
     file: Agents = None,
     *,
     by: By = None,
+    code: Code = False,
     actions: Actions = None,
     store: Store = None,
     json: Json = False,
@@ -194,7 +199,7 @@ def signal(
     def send(environment: Environment) -> Execution:
         return environment.signal(execution_id, name, given, by)
 
-    _carry_on(send, file, actions, store, json=json, quiet=quiet)
+    _carry_on(send, file, actions, store, code=code, json=json, quiet=quiet)
 
 
 def _carry_on(
@@ -203,6 +208,7 @@ def _carry_on(
     actions: list[str] | None,
     store: str | None,
     *,
+    code: bool,
     json: bool,
     quiet: bool,
 ) -> None:
@@ -211,12 +217,12 @@ def _carry_on(
     from divebook.cli.project import existing_store, open_environment, take_in
 
     existing_store(store)
-    again = [*([] if file is None else [str(file)]), *_again(actions, store)]
+    again = [*([] if file is None else [str(file)]), *_again(actions, store, code=code)]
     try:
         with make_progress(quiet=quiet) as progress:
             environment = open_environment(store, actions or (), progress.print)
             if file is not None:
-                take_in(environment, file)
+                take_in(environment, file, code=code)
             ended = _finish(lambda: send(environment), environment, progress)
     except KeptError as kept:
         note(str(kept), "yellow")
@@ -283,9 +289,10 @@ def _as_recorded(environment: Environment, execution: Execution) -> Execution:
     return Environment(store=environment.store).execution(execution.id)
 
 
-def _again(actions: Sequence[str] | None, store: str | None) -> list[str]:
+def _again(actions: Sequence[str] | None, store: str | None, *, code: bool) -> list[str]:
     """Return the options that a resumption needs again."""
-    named = [part for source in actions or () for part in ("--actions", source)]
+    named = ["--code"] if code else []
+    named += [part for source in actions or () for part in ("--actions", source)]
     return [*named, *(("--store", store) if store else ())]
 
 

@@ -36,8 +36,8 @@ def load(path: str | Path, *, dialect: Dialect = OWN, sources: Sources | None = 
 def load_file(path: Path, *, dialect: Dialect = OWN) -> Definitions:
     """Read one definition file, or the ``%%dive`` cells of a notebook; its suffix tells its format."""
     if path.suffix.lower() == NOTEBOOK:
-        return definitions_of_notebook(_text_of(path), str(path))
-    found = read_definitions(_text_of(path), source_name=str(path), dialect=dialect, format=_format_of(path))
+        return definitions_of_notebook(text_of(path), str(path))
+    found = read_definitions(text_of(path), source_name=str(path), dialect=dialect, format=_format_of(path))
     problems = syntax_problems(found)  # here, where it is known which file they stand in
     if problems:
         raise DefinitionError(problems, str(path))
@@ -87,7 +87,8 @@ def _format_of(path: Path) -> Format:
         raise _unreadable(path, f"unsupported file extension: {path.suffix}", hint) from None
 
 
-def _text_of(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """Return the text of a definition file; raises DefinitionError."""
     try:
         if path.stat().st_size > 4 * MAX_TEXT:
             raise _unreadable(path, f"failed to read file {path}: it has more than {4 * MAX_TEXT} bytes")

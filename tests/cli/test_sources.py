@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 
 from tests.cli.conftest import write
 
@@ -70,3 +71,83 @@ def test_a_notebook_that_defines_nothing_says_why(divebook, folder, text, messag
     result = divebook("run", write(folder / "report.ipynb", text))
     assert result.exit_code == 2
     assert message in " ".join(result.stderr.split())
+
+
+# --- code cells ----------------------------------------------------------------------------------------------------
+
+CODE = (
+    "FACTOR = 21",
+    "raise SystemExit('not needed')",
+    "from divebook.workflow import step, workflow\n@step\ndef times(n: int) -> int:\n    return n * FACTOR",
+    "%matplotlib_of_nobody\nprint('seen')",
+    "@workflow\nasync def total(ctx, n: int = 2):\n    return [await ctx.ask('Who?'), await times(n)]\nprint('made')",
+)
+
+
+@pytest.fixture
+def own_shell():
+    """Let the command have a shell of its own, and leave none behind."""
+    known = InteractiveShell.initialized()
+    yield
+    if known:
+        InteractiveShell.instance().reset(new_session=False)
+    else:
+        InteractiveShell.clear_instance()
+
+
+@pytest.fixture
+def report(folder):
+    return write(folder / "report.ipynb", notebook(*CODE, CELL))
+
+
+def test_code_is_run_only_when_asked_and_the_cells_are_named(divebook, report):
+    result = divebook("run", report, "-w", "told", "-q")
+    assert result.exit_code == 0
+    assert "warning: code cells 3, 5 define in Python, and code is run only when asked" in result.stderr
+    assert f"divebook run {report} --code" in result.stderr
+    only_python = divebook("run", write(report.with_name("python.ipynb"), notebook(*CODE)))
+    assert (only_python.exit_code, only_python.stdout) == (2, "")
+    assert "no cell begins with %%dive, and code cells 3, 5 define in Python" in only_python.stderr
+
+
+@pytest.mark.usefixtures("own_shell")
+def test_what_a_notebook_defines_in_python_is_run_answered_and_resumed(divebook, report):
+    waiting = divebook("run", report, "-w", "total", "--code", "--json")
+    assert waiting.exit_code == 3, waiting.stderr
+    assert json.loads(waiting.stdout)["status"] == "waiting"
+    assert waiting.stderr.startswith(f"running code cells 1, 3, 5 of {report}\nmade\n")
+    assert f"TEXT {report} --code" in waiting.stderr
+    question = json.loads(divebook("inbox", "--json").stdout)[0]["interrupt_id"]
+    answered = divebook("answer", question, "ann", report, "--code", "--json", "-q")
+    assert json.loads(answered.stdout)["outputs"] == {"result": ["ann", 42]}
+
+
+@pytest.mark.usefixtures("own_shell")
+def test_cells_in_yaml_are_there_beside_the_code(divebook, report):
+    assert divebook("run", report, "-w", "told", "--code", "-q").exit_code == 0
+
+
+@pytest.mark.usefixtures("own_shell")
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        (
+            "flow = Workflow('w', steps)",
+            "code cell 1 of report.ipynb, line 1: NameError: name 'Workflow' is not defined",
+        ),
+        ("\nx = [1][2]\nAgent(x)", "code cell 1 of report.ipynb, line 2: IndexError: list index out of range"),
+        ("1", "report.ipynb: no cell begins with %%dive"),
+    ],
+)
+def test_code_that_cannot_be_run_names_its_cell_and_line(divebook, folder, cell, message):
+    write(folder / "report.ipynb", notebook(cell))
+    result = divebook("run", "report.ipynb", "--code")
+    assert result.exit_code == 2
+    assert f"error: {message}" in result.stderr
+    assert "Traceback" not in result.stderr + result.stdout
+
+
+def test_only_notebooks_have_code_cells(divebook, hello):
+    result = divebook("run", hello, "--code")
+    assert result.exit_code == 2
+    assert f"--code runs code cells of a notebook, and {hello} is none" in result.stderr

@@ -14,6 +14,7 @@ from divebook.errors import (
 )
 from divebook.notebook.magics import COMMANDS
 from divebook.steps.actions import REGISTERED, Action
+from divebook.workflow.keys import TABLES
 
 SUM = """\
 %%dive workflow sum
@@ -410,3 +411,18 @@ def test_a_run_may_be_less_durable_and_says_so(cell):
     assert (frame["bytes"] > 100).all()
     with pytest.raises(NotFoundError, match="durability not found: fast"):
         cell("%dive run sum --durability fast")
+
+
+def test_the_keys_of_every_part_are_listed(cell):
+    _, parts = cell("%dive keys")
+    assert parts == f"parts of a definition: {', '.join(TABLES)}; %dive keys PART lists the keys of one\n"
+    for label, table in TABLES.items():
+        head, *lines = cell(f"%dive keys '{label}'")[1].splitlines()
+        assert head == label
+        assert [line.split()[0] for line in lines] == [key.name for key in table.keys]
+        assert all(key.means in line for key, line in zip(table.keys, lines, strict=True))
+
+
+def test_keys_of_an_unknown_part_name_the_nearest(cell):
+    with pytest.raises(NotFoundError, match="did you mean 'step'"):
+        cell("%dive keys Stpe")

@@ -13,7 +13,8 @@ from divebook.environment import Environment
 from divebook.errors import DefinitionError
 from divebook.store import MemoryStore
 from divebook.workflow import schema
-from divebook.workflow.reader import read_definitions
+from divebook.workflow.kinds import Flag, FreeMapping, Number, Text, Texts
+from divebook.workflow.reader import definitions_from, read_definitions
 from divebook.workflow.table import Many, One
 from tests.workflow.test_schema import TABLES
 
@@ -156,6 +157,41 @@ def test_what_is_refused_is_read_by_nothing_and_has_a_reason(place):
     label, name = place
     [key] = [key for table, _ in TABLES if table.label == label for key in table.keys if key.name == name]
     assert key.ignored or label in INSIDE_REFUSED
+
+
+STEPS = [{"Name": "s", "Script": "1"}]
+AROUND = {
+    "definition": lambda entry: entry,
+    "Config": lambda entry: {"Config": entry},
+    "provider": lambda entry: {"Config": {"Providers": [{"Name": "openai", **entry}]}},
+    "document": lambda entry: {"Documents": [{"Name": "d", **entry}]},
+    "agent": lambda entry: {"Agents": [{"Name": "a", **entry}]},
+    "ModelSettings": lambda entry: {"Agents": [{"Name": "a", "ModelSettings": entry}]},
+    "input": lambda entry: {"Workflows": [{"Name": "w", "Steps": STEPS, "Inputs": [{"Name": "i", **entry}]}]},
+    "output": lambda entry: {"Workflows": [{"Name": "w", "Steps": STEPS, "Output": {"Name": "o", **entry}}]},
+    "trigger": lambda entry: {"Workflows": [{"Name": "w", "Steps": STEPS, "Triggers": [{"Name": "t", **entry}]}]},
+}
+"""Around a mapping of each name that has keys without effect: the rest of a definition."""
+IGNORED = [(table.label, key) for table, _ in TABLES for key in table.keys if key.ignored]
+
+
+def something(kind):
+    """Return a value that a key of that kind takes."""
+    if isinstance(kind, Text):
+        return kind.choices[0] if kind.choices else "x"
+    samples = {Flag: True, Number: 1, Texts: ["x"], FreeMapping: {"x": 1}, Many: [{"Name": "x"}]}
+    return samples[type(kind)]
+
+
+@pytest.mark.parametrize(("label", "key"), IGNORED, ids=lambda part: getattr(part, "name", part))
+def test_a_key_without_effect_is_refused_here_and_a_warning_in_the_old_dialect(label, key):
+    definition = {"Workflows": [{"Name": "w", "Steps": STEPS}], **AROUND[label]({key.name: something(key.kind)})}
+    message = f"{key.name} has no effect"
+    with pytest.raises(DefinitionError) as refused:
+        definitions_from(definition)
+    assert [message in problem.message for problem in refused.value.problems].count(True) == 1
+    warned = definitions_from(definition, dialect="dive").warnings
+    assert [problem.severity for problem in warned if message in problem.message] == ["warning"]
 
 
 def test_unknown_tools_are_named_and_known_ones_are_not():
