@@ -10,6 +10,8 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import repeat
+from operator import add
 from typing import Any, NamedTuple, Self
 
 from immutables import Map
@@ -60,7 +62,7 @@ class Usage(NamedTuple):
 
     def plus(self, more: Mapping[str, int]) -> Usage:
         """Return the sum with another usage in plain form."""
-        return Usage(*(own + more.get(name, 0) for name, own in zip(self._fields, self, strict=True)))
+        return Usage(*map(add, self, map(more.get, self._fields, repeat(0)))) if more else self
 
     def to_dict(self) -> dict[str, int]:
         """Return the parts that are not zero."""

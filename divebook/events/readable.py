@@ -18,5 +18,7 @@ def readable(value: Any, *, indent: int | None = None) -> str:
     """
     if isinstance(value, str):
         return visible(value)
+    if type(value) is int:
+        return str(value)
     data = json.loads(encode_shown(normalize(value)))
     return visible(data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, indent=indent))

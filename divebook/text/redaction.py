@@ -30,6 +30,8 @@ MAX_KNOWN = 500
 MAX_REMEMBERED = 200
 """Characters up to which a text that comes again is not looked at again."""
 _FOLDERS = ("PWD", "OLDPWD")
+_BARE = (str, int, float, type(None))
+"""Values without parts, of which a log has more than of all others: they are passed over quickly."""
 _IN_BASE64 = re.compile(r"[A-Za-z0-9+/]{40}")
 
 
@@ -57,9 +59,9 @@ class Redactor:
     def learn(self, value: Any) -> None:
         """Take note of the secrets in plain data: they are hidden from then on."""
         for name, inner in _named(value):
-            if looks_secret(name):
+            if name and looks_secret(name):
                 self._keep_all(inner)
-            else:
+            elif not isinstance(inner, _BARE):
                 self.learn(inner)
 
     def _keep_all(self, value: Any) -> None:
@@ -116,6 +118,8 @@ class Redactor:
         """Return plain data without the secrets in it."""
         if isinstance(value, str):
             return self.text(value)
+        if isinstance(value, _BARE):
+            return value
         match value:
             case {"key": str(name), "value": inner} | {"name": str(name), "value": inner}:
                 return {**{key: self.under(key, part) for key, part in value.items()}, "value": self.under(name, inner)}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import Any, TypeAlias
 
 from divebook.engine.evolve import evolve
@@ -49,6 +50,13 @@ WHOLE: Mapping[str, Any] = {"status": str, "error": str, "usage": dict[str, int]
 """Parts that every state has, with what they are."""
 PARTS: Mapping[str, Any] = {**WHOLE, **dict.fromkeys(_TABLES, Any), "paths": PathView, "pending": PendingView}
 """All parts of states, with what they, or what stands in them under a name, are."""
+_MADE_OF = {part: (part,) for part in (*WHOLE, *_TABLES)} | {
+    "paths": ("paths", "variables"),
+    "pending": ("interrupts",),
+}
+"""The fields of a state that each part shows."""
+_FIELDS = tuple(sorted({field for fields in _MADE_OF.values() for field in fields}))
+_FIELDS_OF = operator.attrgetter(*_FIELDS)
 _MADE_BY_THE_ENGINE = frozenset(
     ["operation_id", "operation_type", "parameters_hash", "iteration_index", "duration", "usage", "reserved", "visit"]
 )
@@ -125,15 +133,18 @@ class CleanRun:
 
     def _changes_of(self, states: Iterable[ExecutionState]) -> Iterator[list[Change]]:
         """Yield the whole first state, and what each event changed; parts that are the same objects are passed over."""
-        known: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {}
+        known: dict[str, dict[str, Any]] = dict.fromkeys(_MADE_OF, {})
+        before: Iterable[Any] = repeat(known)  # unlike any field
         for state in states:
             changes: list[Change] = []
-            for part, sources in _sources(state).items():
-                before, cells = known.get(part, ((), {}))
-                if len(before) == len(sources) and all(map(operator.is_, before, sources)):
+            now = _FIELDS_OF(state)
+            differing = {name for name, old, new in zip(_FIELDS, before, now, strict=False) if old is not new}
+            before = now
+            for part, fields in _MADE_OF.items():
+                if differing.isdisjoint(fields):
                     continue
-                present = _cells(part, state)
-                known[part] = (sources, present)
+                cells, present = known[part], _cells(part, state)
+                known[part] = present
                 changes += [[part, name] for name in cells if name not in present]
                 changes += [
                     [part, name, self._clean(part, name, source)]
@@ -170,20 +181,6 @@ def _states(execution_id: str, log: Sequence[Event], first: int) -> Iterator[Exe
     for event in log[first:]:
         state = evolve(state, event)
         yield state
-
-
-def _sources(state: ExecutionState) -> dict[str, tuple[Any, ...]]:
-    """Return what each part of a state is made of."""
-    return {
-        "status": (state.status,),
-        "error": (state.error,),
-        "usage": (state.usage,),
-        "inputs": (state.inputs,),
-        "outputs": (state.outputs,),
-        "variables": (state.variables,),
-        "paths": (state.paths, state.variables),
-        "pending": (state.interrupts,),
-    }
 
 
 def _cells(part: str, state: ExecutionState) -> dict[str, Any]:
