@@ -36,6 +36,7 @@
     │   ├── NewerStoreError        written by a newer divebook
     │   └── ExecutionNotFoundError
     └── ExecutionError             a run went wrong
+        ├── EditedError            functions that a cell's run has called were edited since (choices, begin)
         ├── StepError              a step cannot be carried out
         │   ├── ItemFailedError    one item of a step's `Each` failed (index, item, results so far)
         │   ├── StageTimeoutError  an attempt at a stage of a pipeline took longer than it may
@@ -59,10 +60,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 Severity = Literal["error", "warning"]
 Place = tuple[str | int, ...]
@@ -435,6 +436,25 @@ class ExecutionNotFoundError(StoreError, NotFoundError):
 
 class ExecutionError(DivebookError):
     """A run went wrong."""
+
+
+class EditedError(ExecutionError):
+    """Functions that a cell's run has called were edited since, and a person must say what is done about it.
+
+    Parameters
+    ----------
+    told
+        What has changed.
+    choices
+        What can be done, and what comes of it, by the word that chooses it.
+    begin
+        Does what a word says, and returns the run.
+    """
+
+    def __init__(self, told: str, choices: Mapping[str, str], begin: Callable[[str], Any]) -> None:
+        self.told, self.choices, self.begin = told, dict(choices), begin
+        ways = ", ".join(f"--changed {word} ({outcome})" for word, outcome in choices.items())
+        super().__init__(f"{told} Add one of: {ways}")
 
 
 class StepError(ExecutionError):

@@ -14,7 +14,7 @@ const LIMIT = 100_000; // bytes that travel with each widget, or are loaded with
 const common = { absWorkingDir: here, bundle: true, minify: true, target: "es2022", charset: "utf8", legalComments: "none" };
 
 async function widgets() {
-  const entryPoints = { live: "src/live/index.ts", inbox: "src/inbox/index.ts", replay: "src/replay/index.ts" };
+  const entryPoints = { live: "src/live/index.ts", inbox: "src/inbox/index.ts", offer: "src/offer/index.ts", replay: "src/replay/index.ts" };
   const { metafile } = await build({ ...common, entryPoints, outdir: join(python, "widgets", "static"), format: "esm", metafile: true });
   for (const name of Object.keys(entryPoints)) {
     const files = Object.keys(metafile.outputs).filter((path) => path.includes(`/${name}.`));

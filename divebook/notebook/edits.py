@@ -6,10 +6,11 @@ the change can reach, and goes on from there as a run of its own; the old one st
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from divebook.errors import ExecutionError
+from divebook.errors import EditedError
 from divebook.execution.forks import calls_in, epochs_of, first_reached, quiet_before
 from divebook.steps.code import ChangedFunction, changed_since
 from divebook.text.shown import plural
@@ -17,10 +18,13 @@ from divebook.text.shown import plural
 if TYPE_CHECKING:
     from divebook.environment import Environment
     from divebook.execution import Execution
+    from divebook.notebook.run import Run
 
 WhenEdited: TypeAlias = Literal["ask", "again", "keep"]
 """What to do about it: let a person say, run again from the first call that it reaches, or keep the old run."""
-CHOICES = ("again", "keep")
+AGAIN: Final = "again"
+KEEP: Final = "keep"
+CHOICES = (AGAIN, KEEP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +38,13 @@ class Edit:
     calls: int
     """How many calls have completed in them."""
 
-    @property
-    def offer(self) -> ExecutionError:
-        """What is wrong where a person must choose."""
+    def offer(self, begin: Callable[[str], Run]) -> EditedError:
+        """Return what is wrong where a person must choose."""
         reused = (
             f"from the first call that this can reach, and reuses {self._calls}" if self.until else "from its start"
         )
-        return ExecutionError(
-            f"{self._changed} since this cell's run {self.execution_id}, which is not shown as its result. Add one of: "
-            f"--changed again (runs it {reused}), --changed keep (keeps the old one)"
-        )
+        told = f"{self._changed} since this cell's run {self.execution_id}, which is not shown as its result."
+        return EditedError(told, {AGAIN: f"runs it {reused}", KEEP: "shows the old one as it is"}, begin)
 
     def note(self, new: str) -> str:
         """Return what is said beside the run that takes its place."""

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from divebook.errors import DivebookError, ExecutionPausedError, InterruptError
 from divebook.notebook.frontend import FrontEnd
@@ -33,7 +33,7 @@ async def finish_awaited(run: Run, front_end: FrontEnd) -> Run:
                 await run
             if not _waits_for_people(run):
                 return run
-            if await _greeted(output):
+            if await greeted(output):
                 await _answered_in_view(run)
             elif not (front_end.takes_input and _answered_here(run)):
                 return run
@@ -99,7 +99,15 @@ def _rests(run: Run) -> bool:
     return not execution.is_live and not execution.state.is_over and execution.status == "waiting"
 
 
-async def _greeted(output: LiveOutput | None) -> bool:
+class Watched(Protocol):
+    """An output with a view in it."""
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether a browser shows the view, and its messages arrive."""
+
+
+async def greeted(output: Watched | None) -> bool:
     """Return whether a browser shows the view and its messages arrive; a view needs a moment to come up."""
     if output is None:
         return False

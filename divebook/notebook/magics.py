@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class, needs_local_scope, no_var_expand
 
+from divebook.errors import EditedError
 from divebook.notebook.awaiting import AWAIT
 from divebook.notebook.caller import line_in_cell
 from divebook.notebook.commands import HELP_OPTIONS, Command, command, command_called
-from divebook.notebook.finishing import finish_blocking
-from divebook.notebook.frontend import notebook_of, present_front_end
+from divebook.notebook.frontend import FrontEnd, notebook_of, present_front_end
 from divebook.notebook.printed import tell
 from divebook.notebook.variables import own_variables
-from divebook.notebook.verdict import at_once, checked, finish_in_cell, in_background
+from divebook.notebook.verdict import at_once, finish_here, finish_in_cell, in_background
 
 if TYPE_CHECKING:
     from divebook.notebook.arguments import Arguments
@@ -95,13 +95,20 @@ class DiveMagics(Magics):
             return called.method(self, arguments)
         front_end = present_front_end(self.shell)
         self._session.streams_text = front_end.shows_widgets
-        run = called.method(self, arguments)
-        run.keeps_data = False if arguments.has("no-data") else None
-        if arguments.has("background"):
-            return in_background(run, front_end, awaited=awaited)
-        if awaited:
-            return finish_in_cell(run, arguments, front_end)
-        return checked(finish_blocking(run, front_end), arguments, front_end)
+        begun = self._begun(called, arguments, front_end)
+        if arguments.has("background") and not isinstance(begun, EditedError):
+            return in_background(begun, front_end, awaited=awaited)
+        return (finish_in_cell if awaited else finish_here)(begun, arguments, front_end)
+
+    def _begun(self, called: Command, arguments: Arguments, front_end: FrontEnd) -> Run | EditedError:
+        """Return a run; or what a person must say first, where somebody sits there who can."""
+        try:
+            run: Run = called.method(self, arguments)
+        except EditedError as error:
+            if not front_end.shows_widgets or arguments.has("background") or arguments.has("strict"):
+                raise
+            return error
+        return run
 
     @property
     def _session(self) -> Session:
@@ -123,7 +130,7 @@ class DiveMagics(Magics):
         --strict       fail the cell also if the run has to wait for an answer or a signal
         --new          begin afresh, where this cell has begun a run before
         --changed again|keep   where functions were edited since: again runs from the first call that this can reach,
-                       and reuses what comes before it; keep shows the old run
+                       and reuses what comes before it; keep shows the old run; without it the cell offers both
         --tag TAG      a word by which the run is found again (%dive runs --tag TAG), also several
         --note TEXT    what you want to remember of it
         --no-data      leave the data of the run out of the notebook; only text, table and picture are saved

@@ -19,7 +19,7 @@ from divebook.environment import Environment
 from divebook.errors import ExecutionError, LeaseHeldError, SetupError
 from divebook.events.catalog import COMPLETED
 from divebook.execution.engine_thread import ENGINE
-from divebook.notebook.edits import WhenEdited, edit_of
+from divebook.notebook.edits import KEEP, WhenEdited, edit_of
 from divebook.notebook.printed import tell
 from divebook.notebook.reattach import (
     CELL,
@@ -202,8 +202,9 @@ class Session:
         Raises
         ------
         ExecutionError
-            Its last run has not ended, and the definition or the inputs have changed since; or functions have changed
-            that it called, and `edited` is ``ask``.
+            Its last run has not ended, and the definition or the inputs have changed since.
+        EditedError
+            Functions have changed that its last run called, and `edited` is ``ask``.
         """
         environment = self.over(store)
         earlier = None if anew else earlier_run(environment, workflow, inputs, place)
@@ -216,15 +217,19 @@ class Session:
         if earlier.changed:
             raise _changed_meanwhile(earlier)
         execution = environment.execution(earlier.record.execution_id)
-        edit = None if edited == "keep" else edit_of(environment, execution)
-        if edit is None:
-            return self._go_on_with(Run(execution, environment, answers), earlier)
-        if edited == "ask":
-            raise edit.offer
-        begun = environment.fork(edit.execution_id, edit.until, **options) if edit.until else None
-        run = Run(begun or environment.start(workflow, inputs, **options), environment, answers)
-        run.note = edit.note(run.id)
-        return run
+        edit = edit_of(environment, execution)
+
+        def begin(chosen: str) -> Run:
+            if edit is None or chosen == KEEP:
+                return self._go_on_with(Run(execution, environment, answers), earlier)
+            begun = environment.fork(edit.execution_id, edit.until, **options) if edit.until else None
+            run = Run(begun or environment.start(workflow, inputs, **options), environment, answers)
+            run.note = edit.note(run.id)
+            return run
+
+        if edit is not None and edited == "ask":
+            raise edit.offer(begin)
+        return begin(edited)
 
     def _go_on_with(self, run: Run, earlier: Earlier) -> Run:
         """Show what a cell has begun, and take it up where it has not completed."""

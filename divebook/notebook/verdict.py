@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from divebook.errors import ExecutionCancelledError, ExecutionFailedError
-from divebook.notebook.finishing import finish_awaited, show_live
+from divebook.errors import EditedError, ExecutionCancelledError, ExecutionFailedError
+from divebook.notebook.finishing import finish_awaited, finish_blocking, show_live
 from divebook.notebook.frontend import FrontEnd
 from divebook.notebook.printed import tell
 
@@ -29,15 +29,25 @@ async def at_once(value: Any) -> Any:
     return value
 
 
-def finish_in_cell(run: Run, arguments: Arguments, front_end: FrontEnd) -> Coroutine[Any, Any, Run]:
+def finish_in_cell(begun: Run | EditedError, arguments: Arguments, front_end: FrontEnd) -> Coroutine[Any, Any, Run]:
     """Return what a cell awaits: the run, once it has ended or has to wait, as `checked` returns it."""
     from divebook.notebook.cards import short_errors
+    from divebook.notebook.choosing import chosen_awaited
 
     async def finish() -> Run:
         with short_errors():
+            run = await chosen_awaited(begun) if isinstance(begun, EditedError) else begun
             return checked(await finish_awaited(run, front_end), arguments, front_end)
 
     return finish()
+
+
+def finish_here(begun: Run | EditedError, arguments: Arguments, front_end: FrontEnd) -> Run:
+    """Block until a run has ended or has to wait, where a cell cannot await it."""
+    from divebook.notebook.choosing import chosen_blocking
+
+    run = chosen_blocking(begun) if isinstance(begun, EditedError) else begun
+    return checked(finish_blocking(run, front_end), arguments, front_end)
 
 
 def checked(run: Run, arguments: Arguments, front_end: FrontEnd) -> Run:

@@ -18,7 +18,7 @@ from divebook.text.redaction import shared
 from divebook.widgets.audience import Audience
 from divebook.widgets.checking import refusal, refused
 from divebook.widgets.intents import Handlers, Intents
-from divebook.widgets.protocol import Answer, Control, InboxToBrowser, ToBrowser, ToKernel
+from divebook.widgets.protocol import Answer, Control, InboxToBrowser, OfferToBrowser, ToBrowser, ToKernel
 from divebook.widgets.publisher import Publisher
 
 STATIC = Path(__file__).parent / "static"
@@ -115,7 +115,7 @@ class FollowingView(anywidget.AnyWidget):
         if self._is_retired:
             self.retire()
 
-    def _reply(self, make: Callable[[], ToBrowser | InboxToBrowser], *, urgent: bool) -> None:
+    def _reply(self, make: Callable[[], ToBrowser | InboxToBrowser | OfferToBrowser], *, urgent: bool) -> None:
         self._publisher.post(lambda: self.send(make()), urgent=urgent)
 
     # --- from the browser, on whatever thread the kernel likes -------------------------------------------------------

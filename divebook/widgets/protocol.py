@@ -259,6 +259,27 @@ class InboxDelta(TypedDict):
     """Those that are new or changed."""
 
 
+class Choice(TypedDict):
+    """One of the things that can be done."""
+
+    name: str
+    """What an `Answer` that chooses it responds."""
+    label: str
+    told: str
+    """What comes of it."""
+
+
+class Offer(TypedDict):
+    """What a person must choose before a cell can go on."""
+
+    type: Literal["offer"]
+    view: str
+    id: str
+    """What an `Answer` to it names."""
+    text: str
+    choices: list[Choice]
+
+
 # --- from the browser ----------------------------------------------------------------------------------------------
 
 
@@ -322,6 +343,7 @@ class Control(TypedDict):
 
 ToBrowser: TypeAlias = Welcome | Delta | History | Detail | Ack
 InboxToBrowser: TypeAlias = Inbox | InboxDelta | Ack
+OfferToBrowser: TypeAlias = Offer | Ack
 ToKernel: TypeAlias = Hello | Alive | Bye | Range | DetailRequest | Answer | Control
 
 

@@ -133,7 +133,7 @@ class CleanRun:
 
     def _changes_of(self, states: Iterable[ExecutionState]) -> Iterator[list[Change]]:
         """Yield the whole first state, and what each event changed; parts that are the same objects are passed over."""
-        known: dict[str, dict[str, Any]] = dict.fromkeys(_MADE_OF, {})
+        known: dict[str, dict[str, Any]] = {part: {} for part in _MADE_OF}
         before: Iterable[Any] = repeat(known)  # unlike any field
         for state in states:
             changes: list[Change] = []

@@ -1,5 +1,7 @@
 """Runs in a browser: what moves, what is answered where, and what outlasts reloading the page."""
 
+import pytest
+
 WORKFLOW = """\
 %%dive workflow held
 Steps:
@@ -163,3 +165,54 @@ def test_the_view_is_dark_in_a_dark_theme(lab):
     notebook.see(2, "Publish it?")
     paper = notebook.output(2).locator(".db-root").evaluate("(root) => getComputedStyle(root).backgroundColor")
     assert max(int(part) for part in paper.removeprefix("rgb(").removesuffix(")").split(",")) < 80
+
+
+def edit_in(notebook, index, old, new):
+    """Change the text of a cell."""
+    change = "([index, old, other]) => { const cell = inLab.panel().content.widgets[index].model.sharedModel;"
+    change += " cell.setSource(cell.getSource().replace(old, other)); }"
+    notebook.page.evaluate(change, [index, old, new])
+
+
+FUNCTIONS = """\
+from divebook.workflow import step, workflow
+
+@step
+async def fetch(x):
+    return await call("fetch") and x
+
+@step
+async def add(x):
+    return await call("add") and x + 1
+
+@workflow
+async def edited(ctx):
+    return await add(await fetch(1))
+"""
+
+
+@pytest.mark.parametrize("key", ["Enter", "Tab"])
+def test_after_an_edit_buttons_run_it_again_or_keep_the_old_run(lab, looks, key):
+    """With the keyboard alone: Enter presses the first button, Tab goes to the second."""
+    notebook = lab(FUNCTIONS, "%dive run edited", "print('later')")
+    for cell in (1, 2):
+        notebook.run_through(cell)
+    edit_in(notebook, 1, "x + 1", "x + 100")
+    notebook.run_through(1)
+    notebook.run(2)
+    card = notebook.output(2).locator(".divebook-offer")
+    card.get_by_text("step add changed since this cell's run").wait_for()
+    again = card.get_by_role("button", name="Run again", exact=True)
+    keep = card.get_by_role("button", name="Keep the old run", exact=True)
+    looks.at(notebook, "offer", card)
+    notebook.run(3)  # waits for the choice, like every later cell of Run All
+    again.focus()
+    if key == "Tab":
+        notebook.page.keyboard.press("Tab")
+        assert keep.evaluate("(one) => one === document.activeElement")
+    notebook.page.keyboard.press("Enter")
+    notebook.see(3, "later")
+    card.wait_for(state="detached")
+    notebook.wait_idle()
+    notebook.see(2, "101" if key == "Enter" else "was not run again")
+    assert notebook.calls("ended") == ["fetch", "add", *(["add"] if key == "Enter" else [])]

@@ -1,9 +1,12 @@
 """A cell that is run again after its functions were edited shows no old result, and repeats nothing else."""
 
+from types import SimpleNamespace
+
 import pytest
 from IPython.core.error import UsageError
 
-from divebook.errors import ExecutionError
+from divebook.errors import EditedError, ExecutionError
+from divebook.notebook import choosing, magics
 from divebook.notebook.frontend import FrontEnd, notebook_of, present_front_end
 from divebook.notebook.reattach import CellPlace
 from divebook.notebook.session import current_session
@@ -101,6 +104,70 @@ def test_a_person_is_offered_both(edit, shell):
     assert made(shell) == []
     assert start(edited="keep").id == old.id
     assert start(edited="again").outputs["result"] == 101
+
+
+class Page:
+    """A browser that presses one button in each offer, or interrupts, or is not there."""
+
+    def __init__(self, monkeypatch, presses):
+        self.offered = []
+        monkeypatch.setattr(choosing, "OfferOutput", self._shown)
+        monkeypatch.setattr(choosing, "GREETING", 0.0)
+        self._presses = presses
+
+    def _shown(self, error):
+        self.offered.append(error)
+        output = SimpleNamespace(chosen=self._presses or "", is_watched=bool(self._presses), leave=lambda: None)
+        output.view = SimpleNamespace(greeted=SimpleNamespace(wait=lambda _: bool(self._presses)))
+        if self._presses is KeyboardInterrupt:
+            output.view.greeted.wait = self._interrupt
+        return output
+
+    def _interrupt(self, _seconds):
+        raise KeyboardInterrupt
+
+
+@pytest.fixture
+def edited(edit, shell, monkeypatch):
+    """Return a run whose function was edited, in a cell of a front end that shows widgets."""
+    front_end = FrontEnd(has_kernel=True, takes_input=True, cell=HERE.cell, count=7)
+    old = start()
+    edit("return x + 1", "return x + 100")
+    monkeypatch.setattr(magics, "present_front_end", lambda _shell: front_end)
+    monkeypatch.setattr(magics, "finish_here", lambda begun, *_: choosing.chosen_blocking(begun))
+    return old
+
+
+@pytest.mark.parametrize(("pressed", "result"), [("again", 101), ("keep", 2)])
+def test_pressing_a_button_does_what_it_says(edited, shell, monkeypatch, capsys, pressed, result):
+    page = Page(monkeypatch, pressed)
+    run = shell.run_line_magic("dive", "run flow n=1").wait(20)
+    assert (run.outputs["result"], run.id == edited.id) == (result, pressed == "keep")
+    (error,) = page.offered
+    assert error.told.endswith(
+        f"function helper changed since this cell's run {edited.id}, which is not shown as its result."
+    )
+    assert list(error.choices) == ["again", "keep"]
+    assert f"run {edited.id}" in capsys.readouterr().out or pressed == "keep"
+
+
+@pytest.mark.parametrize("presses", [None, KeyboardInterrupt])
+@pytest.mark.parametrize("option", ["", "--strict", "--background"])
+def test_where_no_button_is_pressed_the_cell_fails_and_names_the_commands(edited, shell, monkeypatch, presses, option):
+    page = Page(monkeypatch, presses)
+    with pytest.raises(EditedError, match=r"Add one of: --changed again \(.*\), --changed keep"):
+        shell.run_line_magic("dive", f"run flow n=1 {option}")
+    assert len(page.offered) == (not option)
+    assert made(shell) == []
+
+
+def test_an_offer_is_understood_without_a_kernel(edited):
+    with pytest.raises(EditedError) as caught:
+        start(edited="ask")
+    bundle = choosing.static_bundle(caught.value)
+    assert "<code>--changed again</code>: runs it from the first call that this can reach" in bundle["text/html"]
+    assert "<code>--changed keep</code>: shows the old one as it is" in bundle["text/html"]
+    assert bundle["text/plain"] == str(caught.value)
 
 
 def test_a_run_that_failed_is_mended_where_it_is(edit, shell):

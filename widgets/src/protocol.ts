@@ -231,6 +231,25 @@ export interface InboxDelta {
   asked: Asked[];
 }
 
+/** One of the things that can be done. */
+export interface Choice {
+  /** What an `Answer` that chooses it responds. */
+  name: string;
+  label: string;
+  /** What comes of it. */
+  told: string;
+}
+
+/** What a person must choose before a cell can go on. */
+export interface Offer {
+  type: "offer";
+  view: string;
+  /** What an `Answer` to it names. */
+  id: string;
+  text: string;
+  choices: Choice[];
+}
+
 /** A view begins, or has missed something. */
 export interface Hello {
   type: "hello";
@@ -285,6 +304,8 @@ export interface Control {
 export type ToBrowser = Welcome | Delta | History | Detail | Ack;
 
 export type InboxToBrowser = Inbox | InboxDelta | Ack;
+
+export type OfferToBrowser = Offer | Ack;
 
 export type ToKernel = Hello | Alive | Bye | Range | DetailRequest | Answer | Control;
 

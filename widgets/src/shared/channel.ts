@@ -1,6 +1,6 @@
 // What every view says to the kernel: hello until welcomed, that it is still there, and intents until acknowledged.
 
-import type { Ack, InboxToBrowser, ToBrowser, ToKernel } from "../protocol";
+import type { Ack, InboxToBrowser, OfferToBrowser, ToBrowser, ToKernel } from "../protocol";
 import type { Connected } from "./model";
 
 const HELLO_EVERY = 500;
@@ -12,7 +12,7 @@ const ALIVE_EVERY = 10_000; // the kernel forgets views after much more: diveboo
 /** A message; or the kernel that knew this widget is gone. */
 type Signal = "msg:custom" | "comm_live_update";
 /** What a kernel says besides acknowledging. */
-type Told = Exclude<ToBrowser | InboxToBrowser, Ack>;
+type Told = Exclude<ToBrowser | InboxToBrowser | OfferToBrowser, Ack>;
 
 /** The part of anywidget's model that is used; a test brings its own. */
 export interface Wire<T extends Told> {

@@ -1,0 +1,98 @@
+"""Buttons in a cell whose run was made by code that has changed since: the cell waits until one of them is pressed.
+
+Where no browser shows them, and where the kernel is interrupted, the cell fails instead, and names the commands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from divebook.errors import EditedError
+from divebook.notebook.edits import AGAIN, KEEP
+from divebook.notebook.finishing import GREETING, TICK, greeted
+from divebook.notebook.output import NOTHING, WIDGET_VIEW, display_bundle
+from divebook.notebook.printed import tell
+from divebook.widgets.offer import OfferView
+from divebook.widgets.protocol import Choice, Offer
+
+if TYPE_CHECKING:
+    from divebook.notebook.run import Run
+
+LABELS = {AGAIN: "Run again", KEEP: "Keep the old run"}
+
+
+class OfferOutput:
+    """What a person can choose, in the present cell."""
+
+    def __init__(self, error: EditedError) -> None:
+        self.chosen = ""
+        choices = [Choice(name=name, label=LABELS[name], told=told) for name, told in error.choices.items()]
+        self.view = OfferView(Offer(type="offer", view="", id="edited", text=error.told, choices=choices), self._choose)
+        shown = {"version_major": 2, "version_minor": 0, "model_id": self.view.model_id}
+        self._output = display_bundle({**static_bundle(error), WIDGET_VIEW: shown})
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether a browser shows the buttons, and its messages arrive."""
+        return self.view.greeted.is_set()
+
+    def _choose(self, name: str) -> None:
+        self.chosen = self.chosen or name
+
+    def leave(self) -> None:
+        """Take the buttons away: what was chosen, or why nothing was, is shown in their place."""
+        self._output.update(NOTHING, raw=True)
+        self.view.retire()
+
+
+def static_bundle(error: EditedError) -> dict[str, str]:
+    """Return what a page shows that has no kernel: the same as text, with the commands."""
+    ways = "".join(
+        f"<li><code>--changed {html.escape(name)}</code>: {html.escape(told)}</li>"
+        for name, told in error.choices.items()
+    )
+    told = f"<p style='margin:6px 0'>{html.escape(error.told)} To go on, add to its line:</p>"
+    return {"text/plain": str(error), "text/html": f"<div>{told}<ul style='margin:0'>{ways}</ul></div>"}
+
+
+async def chosen_awaited(error: EditedError) -> Run:
+    """Await what a person chooses, and return the run that comes of it."""
+    with _offered(error) as output:
+        if not await greeted(output):
+            raise error
+        while not output.chosen:  # noqa: ASYNC110 - an idle loop does not see interrupts
+            await asyncio.sleep(TICK)
+    return _begun(error, output)
+
+
+def chosen_blocking(error: EditedError) -> Run:
+    """Wait for what a person chooses, and return the run that comes of it."""
+    with _offered(error) as output:
+        if not output.view.greeted.wait(GREETING):
+            raise error
+        while not output.chosen:
+            time.sleep(TICK)
+    return _begun(error, output)
+
+
+@contextmanager
+def _offered(error: EditedError) -> Iterator[OfferOutput]:
+    output = OfferOutput(error)
+    try:
+        yield output
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        raise error from None
+    finally:
+        output.leave()
+
+
+def _begun(error: EditedError, output: OfferOutput) -> Run:
+    run: Run = error.begin(output.chosen)
+    if run.note:
+        tell(run.note)
+    return run
