@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -21,6 +22,7 @@ from divebook.workflow.policies import Retry
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
+DURABLE = "divebook.agents.durable"
 MODEL_RETRY = Retry(
     seconds=0.5,
     max_seconds=8.0,
@@ -157,8 +159,10 @@ class Agent:
         date
             What to take for today.
         """
-        # pydantic-ai takes half a second to load: in a thread, so that other paths go on meanwhile
-        durable = await anyio.to_thread.run_sync(importlib.import_module, "divebook.agents.durable")
+        durable = sys.modules.get(DURABLE)
+        if durable is None:
+            # pydantic-ai takes half a second to load: in a thread, so that other paths go on meanwhile
+            durable = await anyio.to_thread.run_sync(importlib.import_module, DURABLE)
         message = durable.Request(prompt, content, context, self.instructions(date))
         answer: str = await durable.respond(self.definition, self._model, self.model_name, message, operation)
         return answer

@@ -7,6 +7,7 @@ so that a client per request is slow and uses up file descriptors (``tests/agent
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -35,6 +36,8 @@ class ModelClients:
         self._open = AsyncExitStack()
         self._users: WeakSet[object] = WeakSet()
         self._making = anyio.Lock()
+        self._environ: tuple[Mapping[Any, Any], int] = ({}, 0)
+        """The environ as it was last seen, and its hash."""
 
     def join(self, user: object) -> None:
         """Count a user, such as an environment; clients stay open as long as there is one."""
@@ -54,13 +57,24 @@ class ModelClients:
         SetupError
             Its provider is not known, its library is not installed, or it has no key.
         """
-        key = (os.getpid(), hash(frozenset(os.environ.items())), name)
+        key = (os.getpid(), self._environ_hash(), name)
+        if key not in self._models:
+            await self._add(key)
+        return self._models[key]
+
+    def _environ_hash(self) -> int:
+        # `_data` holds it encoded: decoding all of it for each request would take longer than looking up what it is for
+        environ = getattr(os.environ, "_data", os.environ)
+        if environ != self._environ[0]:
+            self._environ = (dict(environ), hash(frozenset(environ.items())))
+        return self._environ[1]
+
+    async def _add(self, key: tuple[int, int, str]) -> None:
         async with self._making:
             if key not in self._models:
                 # loading a provider's library takes up to a second: in a thread, so that other paths go on meanwhile
                 self._models[key] = await anyio.to_thread.run_sync(self._make, key)
                 await self._enter_new()
-        return self._models[key]
 
     def _make(self, key: tuple[int, int, str]) -> Model:
         from pydantic_ai.exceptions import UserError

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.operations import Reserved
@@ -65,24 +66,58 @@ def _price(
     model: str, provider: str | None, written: int, answered: int, *, cache_read: int = 0, cache_write: int = 0
 ) -> int | None:
     """Return the price in nanodollars; None where none is known."""
-    from genai_prices import Usage
-
     found = _found(model, provider)
     if found is None:
         return None
-    usage = Usage(
-        input_tokens=written, output_tokens=answered, cache_read_tokens=cache_read, cache_write_tokens=cache_write
-    )
-    seller, priced = found
-    return int(priced.calc_price(usage, seller, genai_request_timestamp=datetime.now(UTC)).total_price * NANODOLLARS)
+    rates, fresh = found.rates, written - cache_read - cache_write
+    if rates is None or fresh < 0:
+        return int(found.price(written, answered, cache_read, cache_write))
+    fresh_rate, answered_rate, read_rate, write_rate = rates
+    return int(fresh * fresh_rate + answered * answered_rate + cache_read * read_rate + cache_write * write_rate)
+
+
+class _Priced(NamedTuple):
+    """A model and who sells it."""
+
+    seller: Provider
+    model: ModelInfo
+    rates: tuple[Decimal, Decimal, Decimal, Decimal] | None
+    """Nanodollars of a token that is read anew, answered, read from a cache, written to one.
+
+    None where the price depends on the time or on the length: genai-prices is asked each time then, which takes longer
+    than all else here (test_rates_give_the_prices_that_genai_prices_gives).
+    """
+
+    def price(self, written: int, answered: int, cache_read: int, cache_write: int) -> Decimal:
+        """Return what genai-prices says of a request now, in nanodollars."""
+        from genai_prices import Usage
+
+        usage = Usage(
+            input_tokens=written, output_tokens=answered, cache_read_tokens=cache_read, cache_write_tokens=cache_write
+        )
+        priced = self.model.calc_price(usage, self.seller, genai_request_timestamp=datetime.now(UTC))
+        return priced.total_price * NANODOLLARS
+
+    def rated(self) -> _Priced:
+        """Return it with its rates, if it has any."""
+        from genai_prices.types import ModelPrice
+
+        fixed = isinstance(self.model.prices, ModelPrice)
+        if not fixed or not all(isinstance(price, Decimal) for price in vars(self.model.prices).values()):
+            return self
+        many = 10**6
+        parts = ((many, 0, 0, 0), (0, many, 0, 0), (many, 0, many, 0), (many, 0, 0, many))
+        fresh, answered, read, write = (self.price(*part) / many for part in parts)
+        return self._replace(rates=(fresh, answered, read, write))
 
 
 @lru_cache(maxsize=256)
-def _found(model: str, provider: str | None) -> tuple[Provider, ModelInfo] | None:
-    """Return who sells a model, and its prices; to search for them takes longer than all else of a request."""
+def _found(model: str, provider: str | None) -> _Priced | None:
+    """Return a model; to search for it takes longer than all else of a request."""
     from genai_prices.data_snapshot import get_snapshot
 
     try:
-        return get_snapshot().find_provider_model(model, None, provider, None)
+        seller, priced = get_snapshot().find_provider_model(model, None, provider, None)
     except LookupError:
         return None
+    return _Priced(seller, priced, None).rated()

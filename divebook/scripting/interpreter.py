@@ -12,7 +12,7 @@ from divebook.scripting.contexts import ACTIVITY_NAMES, DEFAULT_LIMITS, SAFE_NAM
 from divebook.scripting.failures import FailureKind, SandboxError, forked, script_error
 from divebook.scripting.host import Host, HostAnswers
 from divebook.scripting.prelude import prelude
-from divebook.scripting.program import Program, compile_expression, compile_script, select
+from divebook.scripting.program import NO_ATOM, Program, compile_expression, compile_script, select
 from divebook.scripting.values import plain, sendable
 
 if TYPE_CHECKING:
@@ -138,8 +138,13 @@ class Interpreter:
         programs = [compile_expression(expression) for expression in expressions]
         for program in programs:
             program.require(names, SAFE_NAMES)
-        if not programs:
-            return []
+        referred = [program.referred(names) for program in programs]
+        asked = [program for program, found in zip(programs, referred, strict=True) if found is NO_ATOM]
+        values = iter(self._asked(asked, names)) if asked else iter(())
+        return [next(values) if found is NO_ATOM else found for found in referred]
+
+    def _asked(self, programs: Sequence[Program], names: Mapping[str, Any]) -> list[Any]:
+        """Return what the sandbox says."""
         code = f"[{','.join([program.code for program in programs])}]"
         try:
             value = self._evaluate(code, select(programs, names))

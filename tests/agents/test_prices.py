@@ -1,0 +1,51 @@
+"""What requests cost."""
+
+from datetime import UTC, datetime
+
+import pytest
+from genai_prices import Usage
+from genai_prices.data_snapshot import get_snapshot
+from hypothesis import given
+from hypothesis import strategies as st
+
+from divebook.agents.prices import _found, _price, is_priced
+from divebook.engine.bounds import NANODOLLARS
+
+TOKENS = st.integers(0, 3_000_000)
+SOLD = [(provider.id, model.id) for provider in get_snapshot().providers for model in provider.models]
+
+
+def asked(model, provider, written, answered, read=0, write=0):
+    """Return what genai-prices itself says."""
+    try:
+        seller, priced = get_snapshot().find_provider_model(model, None, provider, None)
+    except LookupError:  # some ids of its own stand for several models
+        return None
+    usage = Usage(input_tokens=written, output_tokens=answered, cache_read_tokens=read, cache_write_tokens=write)
+    found = priced.calc_price(usage, seller, genai_request_timestamp=datetime.now(UTC))
+    return int(found.total_price * NANODOLLARS)
+
+
+@given(sold=st.sampled_from(SOLD), fresh=TOKENS, read=TOKENS, write=TOKENS, answered=TOKENS)
+def test_rates_give_the_prices_that_genai_prices_gives(sold, fresh, read, write, answered):
+    provider, name = sold
+    written = fresh + read + write
+    assert _price(name, provider, written, answered, cache_read=read, cache_write=write) == asked(
+        name, provider, written, answered, read, write
+    )
+
+
+def test_most_models_have_rates_and_those_whose_price_depends_on_more_have_none():
+    assert _found("gpt-4o-mini", "openai").rates is not None
+    tiered = "gemini-2.5-pro", "google"
+    assert _found(*tiered).rates is None
+    assert _price(*tiered, 300_000, 0) > 3 * _price(*tiered, 100_000, 0)
+
+
+def test_a_model_that_nobody_knows_has_no_price():
+    assert not is_priced("no such model", "openai")
+
+
+def test_more_read_from_the_cache_than_read_at_all_is_told():
+    with pytest.raises(ValueError, match="cannot exceed"):
+        _price("gpt-4o-mini", "openai", 1, 0, cache_read=2)
