@@ -198,7 +198,7 @@ class Environment(Holdings, Executions):
         that are to end. A store that it was given, or that another environment uses, stays open.
         """
         if ENGINE.is_current():
-            raise ExecutionError("close() on the engine's own thread would wait for itself; close it in another thread")
+            raise ExecutionError("close() on the engine's own thread would wait for itself; call it in another thread")
         if self._is_closed:
             return
         self._is_closed = True

@@ -10,7 +10,7 @@
     ├── SetupError                 an environment's settings contradict each other or miss something
     ├── InvalidEventError          an event or its payload breaks its own rules
     ├── EnvelopeError              an envelope, or what it is made from, makes no sense
-    │   ├── BoundsError            a bound that nobody knows, or with a value that is none
+    │   ├── BoundsError            a bound that does not exist, or has no usable value
     │   ├── InvalidEnvelopeError   an envelope or its written form breaks its own rules (problems)
     │   └── UncopyableValueError   a value that a copy of an envelope cannot hold, with its path
     ├── UnstorableValueError       a value that the log cannot hold, with its path (``outputs.rows[3].when``)
@@ -47,10 +47,10 @@
         ├── OutcomeUnknownError    raise it from an action that cannot tell whether it took effect
         ├── InterruptError         an answer does not fit its question, or comes second
         ├── KeptError              an answer is kept, and its execution cannot go on in this process
-        ├── InterruptExpiredError  nobody answered in time, and the question has no default
+        ├── InterruptExpiredError  a question expired without an answer, and it has no default
         ├── ApprovalDeniedError    a person said no
         ├── BoundExceededError     a bound of the execution does not allow what was to come
-        ├── ExecutionFailedError   raised to whoever waits with ``check=True``
+        ├── ExecutionFailedError   raised by ``wait(check=True)``
         ├── ExecutionCancelledError
         ├── ExecutionPausedError
         ├── ExecutionWaitingError  it has to wait for an answer or a signal, where it may not
@@ -206,7 +206,7 @@ class EnvelopeError(DivebookError):
 
 
 class BoundsError(EnvelopeError):
-    """A bound that nobody knows, or with a value that is none.
+    """A bound that does not exist, or has no usable value.
 
     Parameters
     ----------
@@ -541,11 +541,11 @@ class KeptError(ExecutionError):
 
 
 class InterruptExpiredError(ExecutionError):
-    """Nobody answered a question in time, and it has no default."""
+    """A question expired without an answer, and it has no default."""
 
     def __init__(self, interrupt_id: str, question: str) -> None:
         self.interrupt_id, self.question = interrupt_id, question
-        super().__init__(f"nobody answered in time: {question}")
+        super().__init__(f"the question expired without an answer: {question} (give it a Default, or more time)")
 
 
 class ApprovalDeniedError(ExecutionError):
@@ -624,6 +624,6 @@ class DivergenceError(ExecutionError):
         what = f" ({'; '.join(self.changes)})" if self.changes else ""
         super().__init__(
             f"history and definition disagree at {place}: recorded {recorded}, now asked for {requested}{what}. "
-            "What is recorded there is not used for it. Put the code back as it was and resume the execution, or start "
+            "The recorded result is not used. Put the code back as it was and resume the execution, or start "
             "a new one; put changes into `if await ctx.version(...)` where executions that began before must go on"
         )

@@ -74,7 +74,7 @@ def _row(model: str, agents: str, found: Examined, *, ping: bool) -> dict[str, A
         "agents": agents,
         "library": found.library or "installed",
         "key": key,
-        "price": "known" if found.has_price else "unknown: max_cost cannot be kept",
+        "price": "known" if found.has_price else "unknown: max_cost cannot be enforced",
         "hint": found.hint,
         "usable": found.is_usable,
     }

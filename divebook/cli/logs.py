@@ -20,11 +20,13 @@ STREAM = "-"
 
 def export(
     execution_id: ExecutionId,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="Where to; - for stdout.")] = STREAM,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The file to write; - for stdout.")] = STREAM,
     store: Store = None,
     *,
-    force: Annotated[bool, typer.Option("--force", "-f", help="Overwrite a file that is there.")] = False,
-    move: Annotated[bool, typer.Option("--move", help="End it here; it goes on where FILE is imported.")] = False,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Overwrite an existing file.")] = False,
+    move: Annotated[
+        bool, typer.Option("--move", help="End it in this store; it goes on where FILE is imported.")
+    ] = False,
 ) -> None:
     """Write the log of an execution as JSON lines.
 
@@ -67,7 +69,7 @@ def _export_moving(execution_id: str, file: str, store: str | None, *, overwrite
 def _note_unended(status: str) -> None:
 
     if status not in TERMINAL:
-        note(f"it has not ended ({status}): its import is a picture that cannot go on; --move takes it along", "yellow")
+        note(f"it has not ended ({status}), so its import is a picture that cannot go on; to move it: --move", "yellow")
 
 
 def import_(

@@ -43,17 +43,17 @@ ModelName = Annotated[
 ]
 Tags = Annotated[
     list[str] | None,
-    typer.Option(
-        "--tag", metavar="TAG", help="A word by which it is found again (divebook runs --tag); may be repeated."
-    ),
+    typer.Option("--tag", metavar="TAG", help="A tag to find it by (divebook runs --tag); may be repeated."),
 ]
-Note = Annotated[str | None, typer.Option("--note", metavar="TEXT", help="What you want to remember of it.")]
+Note = Annotated[str | None, typer.Option("--note", metavar="TEXT", help="A note to keep with it.")]
 BoundsText = Annotated[
     str | None,
     typer.Option("--bounds", metavar="NAME=N,...", help="What it may spend: max_cost=2.50,max_llm_calls=40."),
 ]
-Strict = Annotated[bool, typer.Option("--strict", help="To have to wait for an answer is an error: exit code 1.")]
-By = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who says so; default: you@this-machine.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Fail, with exit code 1, if it has to wait for an answer.")]
+By = Annotated[
+    str | None, typer.Option("--by", metavar="NAME", help="Your name, for the log; default: you@this-machine.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 Actions = Annotated[

@@ -25,10 +25,10 @@ PAGE = 50
 
 def recover(
     execution_id: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="Take this one up; the beginning of its id is enough.")
+        str | None, typer.Argument(metavar="[ID]", help="Resume this one; the beginning of its id is enough.")
     ] = None,
     *,
-    every: Annotated[bool, typer.Option("--all", help="Take all of them up, one after the other.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Resume all of them, one after the other.")] = False,
     page: Annotated[int, typer.Option("--page", min=1, help="Which page of a long list.")] = 1,
     definitions: Annotated[
         Path | None,
@@ -94,7 +94,7 @@ def _take_up(environment: Environment, record: ExecutionRecord) -> int:
             interrupts.guard(execution)
             execution.wait()
     except DivebookError as error:
-        note(f"{record.execution_id} stays as it is: {one_line(str(error))}", "bold red")
+        note(f"{record.execution_id} was not resumed: {one_line(str(error))}", "bold red")
         return FAILED
     say(status_text(execution.status), one_line(execution.workflow.name), execution.id)
     if interrupts.count:

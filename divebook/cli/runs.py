@@ -33,14 +33,20 @@ _ATTEMPTS = 20
 
 
 def runs(
-    status: Annotated[Status | None, typer.Option("--status", "-s", help="Only those of this status.")] = None,
-    workflow: Annotated[str | None, typer.Option("--workflow", "-w", metavar="NAME", help="Only of this one.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="At most so many; 0 for all.")] = 20,
+    status: Annotated[Status | None, typer.Option("--status", "-s", help="Only executions of this status.")] = None,
+    workflow: Annotated[
+        str | None, typer.Option("--workflow", "-w", metavar="NAME", help="Only this workflow.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="At most N; 0 for all.")] = 20,
     store: Store = None,
     *,
-    tag: Annotated[str | None, typer.Option("--tag", "-t", metavar="TAG", help="Only those with this tag.")] = None,
-    origin: Annotated[Origin | None, typer.Option("--origin", help="Only those that came about so.")] = None,
-    notebook: Annotated[str | None, typer.Option("--notebook", metavar="PATH", help="Only those it began.")] = None,
+    tag: Annotated[
+        str | None, typer.Option("--tag", "-t", metavar="TAG", help="Only executions with this tag.")
+    ] = None,
+    origin: Annotated[Origin | None, typer.Option("--origin", help="Only executions of this origin.")] = None,
+    notebook: Annotated[
+        str | None, typer.Option("--notebook", metavar="PATH", help="Only executions that it began.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """List executions, newest first."""

@@ -59,13 +59,13 @@ def _list(file: Path, now: datetime, *, json: bool) -> None:
         say(as_json(rows, indent=2))
         return
     if not rows:
-        say("no schedule is in force; add Schedules: [{Name: ..., Cron: ..., Workflow: ...}]")
+        say("no schedule is active; add Schedules: [{Name: ..., Cron: ..., Workflow: ...}]")
         return
     columns(("schedule", "workflow", "due"), ([row["schedule"], row["workflow"], row["due"]] for row in rows))
     command = shlex.join([sys.executable, "-m", "divebook", "schedule", RUN, str(file.absolute())])
     place = shlex.quote(str(Path.cwd()))
     section(
-        "to have them kept",
+        "to start them when they are due",
         [
             ("cron", f"* * * * * cd {place} && {command}"),
             ("systemd", f"systemd-run --user --on-calendar=minutely --working-directory={place} {command}"),

@@ -64,10 +64,10 @@ def gc(
     store: Store = None,
     *,
     older_than: Annotated[
-        str | None, typer.Option("--older-than", metavar="DURATION", help="Delete what ended before: 30d, 12h.")
+        str | None, typer.Option("--older-than", metavar="DURATION", help="Delete what ended longer ago: 30d, 12h.")
     ] = None,
     keep_last: Annotated[
-        int | None, typer.Option("--keep-last", metavar="N", min=0, help="Spare the newest N of each workflow.")
+        int | None, typer.Option("--keep-last", metavar="N", min=0, help="Keep the newest N of each workflow.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
 ) -> None:

@@ -45,7 +45,9 @@ def alternatives(pattern: str) -> list[str]:
         else:
             waiting += [text[: group.start()] + choice + text[group.end() :] for choice in group[1].split(",")]
         if len(waiting) + len(done) > MAX_ALTERNATIVES:
-            raise SetupError(f"pattern {pattern!r} stands for more than {MAX_ALTERNATIVES} patterns")
+            raise SetupError(
+                f"pattern {pattern!r} stands for more than {MAX_ALTERNATIVES} patterns; name fewer alternatives"
+            )
     return done
 
 

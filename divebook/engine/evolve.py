@@ -68,7 +68,7 @@ def evolve(state: ExecutionState, event: Event) -> ExecutionState:
     """
     if event.sequence != state.last_sequence + 1:
         raise CorruptStoreError(
-            f"the log of {state.execution_id} goes from event {state.last_sequence} to {event.sequence}"
+            f"the log of {state.execution_id} jumps from event {state.last_sequence} to {event.sequence}"
         )
     change = _CHANGES.get(type(event.data))
     changes = {} if change is None else change(state, event, event.data)

@@ -45,12 +45,12 @@ class Standing:
 
     status: str
     brought_by: tuple[Kind, ...]
-    """The events after which it holds; without any, `told_by` says how it comes about."""
+    """The events after which it holds; without any, `explained` says how it comes about."""
     allows: tuple[Kind, ...] | None
     """The events that may follow; None for every event but execution_started."""
     writer: str
     """Who may append them."""
-    told_by: str = ""
+    explained: str = ""
     way_on: str = ""
     """Of an end: what there is to do for a person who wants it to go on."""
 
@@ -59,16 +59,16 @@ STANDINGS: tuple[Standing, ...] = (
     Standing(PENDING, (), (ExecutionStarted,), "who starts it", "nothing is recorded yet"),
     Standing(RUNNING, (ExecutionStarted, ExecutionResumed), None, _HOLDER),
     Standing(WAITING, (), None, _HOLDER, "who drives it says so with the events it appends"),
-    Standing(COMPLETED, (ExecutionCompleted,), (), "nobody", way_on=_ANEW),
+    Standing(COMPLETED, (ExecutionCompleted,), (), "-", way_on=_ANEW),
     Standing(FAILED, (ExecutionFailed,), (ExecutionResumed,), _RESUMER, way_on="resume it first"),
     Standing(CANCELLED, (ExecutionCancelled,), (ExecutionResumed,), _RESUMER, way_on="resume it first"),
-    Standing(MOVED, (ExecutionMoved,), (), "nobody", way_on="go on with it where the file that it left in is imported"),
-    Standing(CONTINUED, (ExecutionContinuedAsNew,), (), "nobody", way_on="go on with the execution that followed it"),
+    Standing(MOVED, (ExecutionMoved,), (), "-", way_on="go on with it where its file was imported"),
+    Standing(CONTINUED, (ExecutionContinuedAsNew,), (), "-", way_on="go on with the execution that followed it"),
     Standing(
         PICTURE,
         (ExecutionPictured,),
         (),
-        "nobody",
+        "-",
         way_on="go on with the original, bring that here (divebook export --move), or import the file as an execution "
         "of its own (divebook import --as-fork)",
     ),
@@ -110,7 +110,7 @@ def as_table() -> str:
     """Return the state machine as a table in Markdown."""
     rows = ["| status | comes with | may be appended then | by |", "|---|---|---|---|"]
     rows += [
-        f"| {standing.status} | {_named(standing.brought_by) or standing.told_by} | {_followers(standing.allows)} | "
+        f"| {standing.status} | {_named(standing.brought_by) or standing.explained} | {_followers(standing.allows)} | "
         f"{standing.writer} |"
         for standing in STANDINGS
     ]

@@ -175,7 +175,9 @@ class Instance(Recorded):
         """Make the instance again, without running its constructor."""
         cls = _required(self.cls)
         if kind_of(cls) != self.tag:
-            raise UnopenableValueError(self.cls, f"it was a {self.tag} when it was recorded and is one no more")
+            raise UnopenableValueError(
+                self.cls, f"it was a {self.tag} when it was recorded and is not one now; make it one again"
+            )
         return self._model(cls) if self.tag == "model" else self._dataclass(cls)
 
     def _dataclass(self, cls: Any) -> Any:
@@ -206,7 +208,7 @@ class Instance(Recorded):
         lost = [name for name in self.fields if name not in known]
         if lost:
             raise UnopenableValueError(
-                self.cls, f"the class has lost the field {lost[0]!r} since; give it back, or open the value's `fields`"
+                self.cls, f"the class no longer has the field {lost[0]!r}; give it back, or open the value's `fields`"
             )
         return {name: self._value(name, default) for name, default in known.items()}
 
@@ -214,9 +216,7 @@ class Instance(Recorded):
         if name in self.fields:
             return opened(self.fields[name])
         if default is None:
-            raise UnopenableValueError(
-                self.cls, f"the class has gained the field {name!r} since; give the field a default"
-            )
+            raise UnopenableValueError(self.cls, f"the class has the new field {name!r}; give the field a default")
         return default()
 
     def plain(self) -> Any:
@@ -277,7 +277,7 @@ class Member(Recorded):
             return cls.__members__[self.name]
         if not self.name and issubclass(cls, Flag):
             return cls(opened(self.value))
-        raise UnopenableValueError(self.cls, f"the enum has lost its member {self.name!r} since; give it back")
+        raise UnopenableValueError(self.cls, f"the enum no longer has the member {self.name!r}; give it back")
 
     def plain(self) -> Any:
         """Return the member's value."""

@@ -70,7 +70,7 @@ class Asking:
         journal = self._once.journal
         if journal.state.bounds.max_cost is not None and not reserved.is_priced:
             raise BoundExceededError(
-                "max_cost cannot be kept, since no price is known for this model; bound its tokens with max_tokens",
+                "max_cost cannot be enforced: no price is known for this model; bound its tokens with max_tokens",
                 "max_cost",
                 "max_cost_exceeded",
             )

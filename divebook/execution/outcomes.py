@@ -53,8 +53,8 @@ class UnknownOutcomes:
 
     def _ask(self, place: Place, record: OperationRecord, question_id: str, parameters: Any) -> None:
         question = (
-            f"Nobody knows whether {record.operation_type} of step {place.step!r} took effect: it began and has no "
-            "recorded outcome. Look, then say retry, done (with its result) or fail"
+            f"It is not known whether {record.operation_type} of step {place.step!r} took effect: it began and has no "
+            "recorded outcome. Look, then answer retry, done (with its result) or fail"
         )
         data = {"parameters": parameters, "choices": [RETRY, DONE, FAIL]}
         raised = catalog.InterruptRaised(

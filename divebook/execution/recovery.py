@@ -39,14 +39,14 @@ def next_attempt(store: EventStore, execution_id: str, now: int) -> int:
     made, since = latest
     if made >= len(PAUSES):
         raise NeedsPersonError(
-            f"execution {execution_id} needs a person: it was taken up {made} times by itself and was interrupted each "
-            "time before it got on. Look at what it does next, then resume it"
+            f"execution {execution_id} needs a person: it was resumed {made} times automatically and interrupted each "
+            "time before it made progress. Look at what it does next, then resume it"
         )
     left = PAUSES[made] - (now - since) / MICROSECONDS
     if left > 0:
         raise ExecutionError(
-            f"execution {execution_id} was taken up {made} times by itself and did not get on; it is tried again in "
-            f"{left:.0f} s, or at once when somebody resumes it"
+            f"execution {execution_id} was resumed {made} times automatically and made no progress; it is tried again "
+            f"in {left:.0f} s, or as soon as a person resumes it"
         )
     return made + 1
 

@@ -85,7 +85,7 @@ class TextStreams:
         try:
             entry[0](delta)
         except Exception:  # noqa: BLE001 - the run must not depend on who looks at it
-            _log.exception("a listener to the text of %s failed, and is told no more", execution_id)
+            _log.exception("a listener to the text of %s failed, and gets no more of it", execution_id)
             self._remove(execution_id, entry)
 
     def _remove(self, execution_id: str, entry: tuple[TextListener]) -> None:

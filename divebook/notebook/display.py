@@ -150,8 +150,8 @@ def _answers(execution: Execution) -> Iterable[tuple[str, str]]:
     latest = sorted(settled, key=lambda found: (found.settled_us or found.raised_us, found.id))[-MAX_VALUES:]
     for found in latest:
         what = readable(_said(found)) if found.response else "nothing"
-        by = "nobody in time" if found.status == EXPIRED else found.answered_by or "somebody"
-        yield one_line(found.question, MAX_CELL), f"{one_line(what, MAX_CELL)} (by {one_line(by, 60)})"
+        by = "it expired" if found.status == EXPIRED else f"by {one_line(found.answered_by or 'somebody', 60)}"
+        yield one_line(found.question, MAX_CELL), f"{one_line(what, MAX_CELL)} ({by})"
 
 
 def _said(found: Question) -> Any:

@@ -48,7 +48,7 @@ class Edit:
 
     def note(self, new: str) -> str:
         """Return what is said beside the run that takes its place."""
-        reused = f"reuses its first {self._calls}, and goes on with the code of now" if self.until else "is a new run"
+        reused = f"reuses its first {self._calls}, and goes on with the present code" if self.until else "is a new run"
         return (
             f"{self._changed} since this cell's run {self.execution_id}; {new} {reused}. To see the old one: "
             f"%dive show {self.execution_id}; to keep it as the result of this cell: --changed keep"

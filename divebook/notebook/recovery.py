@@ -90,7 +90,7 @@ def _taken_up(recovered: Recovered) -> list[str]:
 
 def lines_after_recovering(recovered: Recovered) -> list[str]:
     """Return what came of taking up what somebody asked for: the first of each kind, and how many more there are."""
-    kinds = ("resumed", resumed_lines(recovered)), ("stay as they are", refused_lines(recovered))
+    kinds = ("resumed", resumed_lines(recovered)), ("not resumed", refused_lines(recovered))
     return [line for kind, lines in kinds for line in _first(lines, kind)] or ["nothing to recover"]
 
 
@@ -110,7 +110,9 @@ def refused_lines(recovered: Recovered) -> list[str]:
     """Return a line for each execution that cannot go on, with the reason."""
     from divebook.text.shown import one_line
 
-    return [f"{record.execution_id} stays as it is: {one_line(str(error), 400)}" for record, error in recovered.refused]
+    return [
+        f"{record.execution_id} was not resumed: {one_line(str(error), 400)}" for record, error in recovered.refused
+    ]
 
 
 def listing(records: Sequence[ExecutionRecord], page: int = 1) -> str:

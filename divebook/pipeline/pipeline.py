@@ -233,7 +233,7 @@ class Pipeline:
     def _leave(self, execution: Execution) -> None:
         """Stop an execution in memory that nobody waits for any more, since nobody could ever find it again."""
         if not self._is_kept and execution.is_live:
-            execution.cancel("nobody waits for it any more")
+            execution.cancel("its caller no longer waits for it")
 
     def _carried(self, envelope: Envelope, execution: Execution) -> Envelope:
         """Bring an envelope up to what its execution has made of it; one in memory is forgotten if it is done with."""

@@ -106,7 +106,7 @@ def writing(file: str | Path | BinaryIO, *, overwrite: bool = False) -> Iterator
         return
     _check_path(file)
     if not overwrite and Path(file).exists():
-        raise StoreError(f"{file} exists already; name another file, or say that it is to be overwritten (--force)")
+        raise StoreError(f"{file} exists already; name another file, or overwrite it (--force, or overwrite=True)")
     with _replacing(Path(file)) as stream:
         yield LineWriter(stream)
 
@@ -236,7 +236,9 @@ def caveats(log: LogFile, *, as_fork: bool = False) -> list[str]:
     """Return what whoever imports a log should know of it."""
     found = []
     if not log.is_verified:
-        found.append("it has no hashes, as exports of older versions and other systems: nobody can tell if it is whole")
+        found.append(
+            "it has no hashes, like exports of older versions and other systems: whether it is whole is not known"
+        )
     if log.damage is not None:
         found.append(f"it is only the sound beginning of a damaged log: {log.damage}")
     if is_picture(log) and not as_fork:

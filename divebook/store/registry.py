@@ -69,7 +69,9 @@ def open_store(location: str | Path | None = None) -> EventStore:
     try:
         path = _resolved(rest if mark else text)
     except (OSError, RuntimeError, ValueError) as error:  # links in a circle, no such user, a NUL
-        raise StoreError(f"{text!r} is no path of a store: {error}; name a file, or {MemoryStore.location}") from error
+        raise StoreError(
+            f"{text!r} cannot be the path of a store: {error}; name a file, or {MemoryStore.location}"
+        ) from error
     return _shared(str(path), SqliteStore)
 
 

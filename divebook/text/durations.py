@@ -15,7 +15,7 @@ def parse_duration(value: str | float) -> float:
     Raises
     ------
     ValueError
-        `value` is no duration, or negative.
+        `value` is not a duration, or is negative.
     """
     if not isinstance(value, str):
         if not 0 <= value < float("inf"):

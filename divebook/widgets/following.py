@@ -150,4 +150,4 @@ class FollowingView(anywidget.AnyWidget):
 
     def _look_up(self, request: Mapping[str, Any]) -> None:
         """Answer a question of one view; there are none that all widgets understand."""
-        self._refuse(request, f"this view is asked nothing of the type {request['type']!r}")
+        self._refuse(request, f"this view takes no messages of the type {request['type']!r}")

@@ -164,7 +164,7 @@ def _check_sizes(recording: Recording) -> None:
 def _check_change(change: list[Any]) -> None:
     """Raise SavedRunError unless a change is of a part that states have, and leaves them whole."""
     if len(change) not in (2, 3) or not all(isinstance(part, str) for part in change[:2]):
-        raise SavedRunError("one of its changes is none")
+        raise SavedRunError("one of its changes has the wrong form")
     (part, name), value = change[:2], change[2:]
     if part in WHOLE and (name or not value):
         raise SavedRunError(f"one of its changes takes {part} away")

@@ -39,7 +39,7 @@ class Ask(Record):
     """Seconds, also written as ``30s``, ``2h``; without it the question never expires."""
     default: Annotated[Any, Key("The answer after that time.")] = None
     has_default: bool = False
-    optional: Annotated[bool | None, Key("Whether no answer is an answer.")] = None
+    optional: Annotated[bool | None, Key("Whether the person may leave it unanswered.")] = None
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__
@@ -64,7 +64,9 @@ def _seconds(value: float | str | None) -> float | None:
         return parse_duration(value) if isinstance(value, str) else _number(value)
     except ValueError:
         hint = "write 30s, 2h or a number of seconds"
-        raise DefinitionError([Problem(f"ExpiresIn is no duration: {value!r}", key="ExpiresIn", hint=hint)]) from None
+        raise DefinitionError(
+            [Problem(f"ExpiresIn is not a duration: {value!r}", key="ExpiresIn", hint=hint)]
+        ) from None
 
 
 def _number(value: float) -> float:

@@ -63,7 +63,7 @@ def _checked(item: Any) -> Block:
     is_complete = isinstance(item.get("text"), str) if item.get("type") == "text" else _has_source(item)
     if item.get("type") not in BLOCK_TYPES or not is_complete:
         expected = '{"type": "text", "text": ...} or {"type": "image" | "document", "source": {...}}'
-        raise ScriptError(f"unsupported script result type: {str(item)[:60]} is no block; write {expected}")
+        raise ScriptError(f"unsupported script result type: {str(item)[:60]} is not a block; write {expected}")
     return dict(item)
 
 

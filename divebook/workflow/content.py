@@ -36,7 +36,7 @@ class ContentEntry(Record):
     path: Annotated[
         str | None, Key("A file, or files by a pattern such as `**/*.md`, below the definition's folder.")
     ] = None
-    url: Annotated[str | None, Key("What stands at an address when the definition is read.")] = None
+    url: Annotated[str | None, Key("The page at an address, fetched when the definition is read.")] = None
     document: Annotated[str | None, Key("A document by name.")] = None
     dynamic: Annotated[str | None, Key("A script that gives the content when the step runs.")] = None
     dynamic_from: Annotated[

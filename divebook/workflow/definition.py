@@ -74,10 +74,10 @@ class InputDefinition(Record):
 
     short = (str,)
     name: Annotated[str, Key("The name, as in `inputs.name`.", required="input name is required")]
-    type: Annotated[str | None, Key("What it must be; without it everything fits.", kind=kinds.InputType())] = None
-    description: Annotated[str, Key("What it is, for people and in the error that asks for it.")] = ""
+    type: Annotated[str | None, Key("The type of its value; without it any value fits.", kind=kinds.InputType())] = None
+    description: Annotated[str, Key("A description for people; the error for a missing input shows it.")] = ""
     required: Annotated[bool | None, Key("Whether it must be given; by default yes, unless it has a Default.")] = None
-    default: Annotated[Any, Key("Its value where none is given.")] = None
+    default: Annotated[Any, Key("Its value if none is given.")] = None
     has_default: bool = False
     as_: Annotated[str | None, Key("Another name.", ignored="an input is known by its Name")] = None
     """Read in the dialect ``dive``, where it has no effect either."""
@@ -93,8 +93,8 @@ class OutputDefinition(Record):
 
     short = (str,)
     name: Annotated[str, Key("The variable it shows.")]
-    type: Annotated[str | None, Key("What it is, for people.")] = None
-    description: Annotated[str, Key("What it is, for people.")] = ""
+    type: Annotated[str | None, Key("Its type, for people.")] = None
+    description: Annotated[str, Key("A description for people.")] = ""
     format: Annotated[str | None, Key("How it is written, for people.")] = None
     default: Annotated[Any, Key("Its value where the variable does not exist.")] = None
     has_default: bool = False
@@ -121,7 +121,7 @@ class Workflow(Record):
     """
 
     name: Annotated[str, Key("The name to run it by.")]
-    description: Annotated[str, Key("What it is, for people.")] = ""
+    description: Annotated[str, Key("A description for people.")] = ""
     inputs: Annotated[tuple[InputDefinition, ...], Key("What it is given.")] = ()
     outputs: Annotated[
         tuple[OutputDefinition, ...], Key("Its results: the variables of these names.", extension=True)
@@ -247,17 +247,17 @@ def _plain_bounds(bounds: Bounds | Mapping[str, Any] | None) -> dict[str, Any] |
 class Definitions(Record):
     """Everything one cell, file or folder defines."""
 
-    name: Annotated[str, Key("The name of the whole.")] = ""
-    description: Annotated[str, Key("What it is, for people.")] = ""
-    version: Annotated[str, Key("Which edition it is, for people.")] = ""
-    config: Annotated[Config, Key("Settings that hold for everything.")] = field(default_factory=Config)
+    name: Annotated[str, Key("The name of the environment.")] = ""
+    description: Annotated[str, Key("A description for people.")] = ""
+    version: Annotated[str, Key("Its version, for people.")] = ""
+    config: Annotated[Config, Key("Settings of the whole environment.")] = field(default_factory=Config)
     tools: Annotated[tuple[ToolDefinition, ...], Key("Tools that agents may name.", ignored=NO_TOOLS)] = ()
     documents: Annotated[tuple[DocumentDefinition, ...], Key("Files that steps name without their paths.")] = ()
     agents: Annotated[
         tuple[AgentDefinition, ...],
-        Key("Models with a role; the first supervisor, else the first one, answers prompts that name none."),
+        Key("Models with a role. Prompts that name no agent go to the first supervisor, else to the first agent."),
     ] = ()
-    workflows: Annotated[tuple[Workflow, ...], Key("What can be run.")] = ()
+    workflows: Annotated[tuple[Workflow, ...], Key("The workflows that can be run.")] = ()
     triggers: Annotated[
         tuple[TriggerDefinition, ...],
         Key("Names that start workflows.", ignored="write it under the Triggers of each workflow"),

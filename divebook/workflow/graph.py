@@ -13,7 +13,7 @@ from divebook.errors import Place, Problem, Severity, did_you_mean
 from divebook.workflow.rules import bare_names, step_problems
 from divebook.workflow.step import Step, chained
 
-NAME_HINT = "write letters, digits and _, beginning with a letter, and no word of Python's own"
+NAME_HINT = "write letters, digits and _, beginning with a letter, that is not a keyword of Python"
 
 
 def reachable_from(steps: Mapping[str, Step], name: str) -> frozenset[str]:
@@ -51,7 +51,9 @@ def check_workflow(
 def _no_names(kind: str, names: Iterable[str], place: Place) -> Iterable[Problem]:
     for index, name in enumerate(names):
         if not is_name(name):
-            yield Problem(f"{kind} {name!r} is no name", key="Name", hint=NAME_HINT, place=(*place, index, "Name"))
+            yield Problem(
+                f"{kind} {name!r} is not a valid name", key="Name", hint=NAME_HINT, place=(*place, index, "Name")
+            )
 
 
 def _stores(steps: Sequence[Step]) -> Iterable[Problem]:
@@ -63,7 +65,9 @@ def _stores(steps: Sequence[Step]) -> Iterable[Problem]:
         for name, place in named:
             if name and not is_name(name):
                 key = str(place[-1])
-                yield Problem(f"{key} {name!r} is no name", key=key, hint=NAME_HINT, place=("Steps", index, *place))
+                yield Problem(
+                    f"{key} {name!r} is not a valid name", key=key, hint=NAME_HINT, place=("Steps", index, *place)
+                )
 
 
 def is_name(text: str) -> bool:

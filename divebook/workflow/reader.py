@@ -143,6 +143,6 @@ def _named(root: located.Mapping, reading: Reading, place: Place, name: str | No
             root, entries=((Scalar("Name", "Name", root.start), Scalar(name, name, root.start)), *root.entries)
         )
     if isinstance(written, Scalar) and written.value is not None and written.text.strip() != name:
-        message = f"Name is {written.text!r} here, but {name!r} was given outside"
+        message = f"Name is {written.text!r} here, but {name!r} was given as its name"
         reading.add(message, written.start, (*place, "Name"), key="Name", hint="remove Name")
     return root

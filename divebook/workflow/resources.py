@@ -35,7 +35,7 @@ class ModelSettings(Record):
     presence_penalty: Annotated[float | None, Key("How much new subjects are preferred.")] = None
     frequency_penalty: Annotated[float | None, Key("How much repeated words are avoided.")] = None
     reasoning_budget: Annotated[int | None, Key("Tokens for thinking.", ignored="write ReasoningEffort")] = None
-    reasoning_effort: Annotated[str | None, Key("How much it thinks, as its provider calls it.")] = None
+    reasoning_effort: Annotated[str | None, Key("How much it thinks, in the words of its provider.")] = None
     max_tokens: Annotated[int | None, Key("The most tokens of an answer.")] = None
     tool_choice: Annotated[Mapping[str, Any] | None, Key("Which tool it must call.", ignored=NO_TOOLS)] = None
     """``{"type": "auto" | "any" | "tool" | "none", "name": ...}``"""
@@ -51,7 +51,7 @@ class ModelSettings(Record):
 class ProviderSettings(Record):
     """What holds for every agent of one provider; an agent's own settings win."""
 
-    name: Annotated[str, Key("The provider they hold for.", required="provider name is required")]
+    name: Annotated[str, Key("The provider that these settings are for.", required="provider name is required")]
     caching: Annotated[bool | None, Key("Whether it caches prompts.", ignored=_NO_CACHING)] = None
     features: Annotated[tuple[str, ...], Key("Features to switch on.", ignored=_NO_FEATURES)] = ()
     request_headers: Annotated[
@@ -92,7 +92,7 @@ class Config(Record):
     recover: Annotated[
         str,
         Key(
-            "What becomes of executions that a dead process left, when a notebook loads.",
+            "What happens to executions whose process has died, when a notebook loads.",
             kind=kinds.Text(choices=RECOVERIES, complaint="invalid way to recover: {}"),
         ),
     ] = ""
@@ -118,13 +118,13 @@ class AgentDefinition(Record):
 
     name: Annotated[str, Key("The name that steps use.", kind=_TRIMMED)]
     goal: Annotated[str, Key("What it is to achieve; part of its instructions.", kind=_TRIMMED)] = ""
-    instructions: Annotated[str, Key("What it is told before each prompt.", kind=_TRIMMED)] = ""
+    instructions: Annotated[str, Key("Its instructions, sent before each prompt.", kind=_TRIMMED)] = ""
     is_supervisor: Annotated[bool, Key("Whether it answers prompts that name no agent.")] = False
     subordinates: Annotated[
         tuple[str, ...],
         Key("Agents it may hand work to.", ignored="agents do not hand work to each other yet; write a step for each"),
     ] = ()
-    provider: Annotated[str | None, Key("Who serves its model.")] = None
+    provider: Annotated[str | None, Key("The service that runs its model.")] = None
     model: Annotated[
         str | None, Key("Its model: `provider:model`, a name of its provider, or `scripted` (offline).")
     ] = None
@@ -143,9 +143,9 @@ class AgentDefinition(Record):
     tool_iteration_limit: Annotated[int, Key("How often it may call tools for one prompt.", ignored=NO_TOOLS)] = (
         DEFAULT_TOOL_ITERATIONS
     )
-    date_awareness: Annotated[bool, Key("Whether it is told today's date.")] = True
+    date_awareness: Annotated[bool, Key("Whether its instructions hold today's date.")] = True
     system_prompt: Annotated[str | None, Key("Its whole instructions, as a template over `agent`.")] = None
-    model_settings: Annotated[ModelSettings | None, Key("How its model is to answer.")] = None
+    model_settings: Annotated[ModelSettings | None, Key("Settings of its model.")] = None
     context: Annotated[tuple[ContentEntry, ...], Key("What every prompt begins with.")] = ()
 
 
@@ -164,7 +164,7 @@ class DocumentDefinition(Record):
 
     name: Annotated[str, Key("The name that steps use.", required="document name is required")]
     id: Annotated[str | None, Key("Another name.", ignored=_BY_NAME)] = None
-    description: Annotated[str, Key("What it is, for people.")] = ""
+    description: Annotated[str, Key("A description for people.")] = ""
     path: Annotated[str | None, Key("The file.")] = None
     content: Annotated[str | None, Key("Its text.", ignored="write it into a file, and the file's Path here")] = None
     content_type: Annotated[str | None, Key("Its media type.", ignored="the ending of its Path tells the type")] = None
@@ -188,7 +188,7 @@ class ScheduleDefinition(Record):
     name: Annotated[str, Key("Its name; part of the key of each start.", required="schedule name is required")]
     cron: Annotated[str | None, Key("When, in five fields: minute, hour, day of month, month, day of week.")] = None
     workflow: Annotated[str | None, Key("What is started.")] = None
-    enabled: Annotated[bool, Key("Whether it is in force.")] = True
+    enabled: Annotated[bool, Key("Whether it is active.")] = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,11 +203,11 @@ class TokenStoreDefinition(Record):
 class OAuthDefinition(Record):
     """How to obtain a token for an MCP server."""
 
-    client_id: Annotated[str | None, Key("Who asks.")] = None
-    client_secret: Annotated[str | None, Key("The secret of who asks.")] = field(default=None, repr=False)
-    redirect_uri: Annotated[str | None, Key("Where the browser is sent back to.")] = None
-    scopes: Annotated[tuple[str, ...], Key("What may be done.")] = ()
-    pkce_enabled: Annotated[bool | None, Key("Whether the exchange is protected by a proof.")] = None
+    client_id: Annotated[str | None, Key("The id of the OAuth client.")] = None
+    client_secret: Annotated[str | None, Key("The secret of the OAuth client.")] = field(default=None, repr=False)
+    redirect_uri: Annotated[str | None, Key("The address that the browser is sent back to.")] = None
+    scopes: Annotated[tuple[str, ...], Key("The permissions that are asked for.")] = ()
+    pkce_enabled: Annotated[bool | None, Key("Whether the exchange is protected by PKCE.")] = None
     token_store: Annotated[TokenStoreDefinition | None, Key("Where tokens are kept.")] = None
     extra_params: Annotated[Mapping[str, str], Key("More parameters.")] = field(default_factory=dict)
 

@@ -123,4 +123,4 @@ def bare_names(steps: Sequence[Step], inputs: Collection[str]) -> Iterator[Probl
                 if name in owners and not (step.each and step.each.as_ == name):
                     hint = f"write ${{{owners[name]}.{name}}}"
                     place: Place = ("Steps", index, *key.split(".", 1))
-                    yield Problem(f"${{{name}}} names nothing", key=key, severity="warning", hint=hint, place=place)
+                    yield Problem(f"${{{name}}} names no variable", key=key, severity="warning", hint=hint, place=place)

@@ -140,7 +140,7 @@ class Step(Record):
     each: Annotated[Each | None, Key("Repeats it for each item.")] = None
     edges: Annotated[
         tuple[Edge, ...],
-        Key("Where to go on: along every edge whose condition holds, at once if several.", name="Next"),
+        Key("The steps that follow: along every edge whose condition holds, in parallel if several.", name="Next"),
     ] = field(default=UNDECIDED, metadata={"always": True})
     end: Annotated[bool, Key("Whether the path ends here.")] = False
     seconds: Annotated[float | str | None, Key("How long to wait.", kind=kinds.Seconds())] = None
@@ -148,8 +148,10 @@ class Step(Record):
     join: Annotated[bool, Key("Whether it waits for all paths that can still come here.", extension=True)] = False
     retry: Annotated[Retry | None, Key("How it is tried again after a failure.", extension=True)] = None
     catch: Annotated[tuple[Catch, ...], Key("Where to go on after a failure.", extension=True)] = ()
-    ask: Annotated[Ask | None, Key("A question to a person, for whose answer it waits.", extension=True)] = None
-    signal: Annotated[str | None, Key("A message from outside, for which it waits.", extension=True)] = None
+    ask: Annotated[Ask | None, Key("A question to a person; the step waits for the answer.", extension=True)] = None
+    signal: Annotated[str | None, Key("The name of a message from outside; the step waits for it.", extension=True)] = (
+        None
+    )
     timeout: Annotated[
         float | None, Key("Seconds that one attempt at it, or at one item, may take with its calls.", extension=True)
     ] = None

@@ -32,7 +32,7 @@ def test_a_store_behind_links_in_a_circle_is_refused(divebook, hello, folder):
     (folder / "a.db").symlink_to(folder / "b.db")
     (folder / "b.db").symlink_to(folder / "a.db")
     result = divebook("run", hello, "--store", "a.db")
-    assert (result.exit_code, "is no path of a store" in result.stderr) == (2, True), result.stderr
+    assert (result.exit_code, "cannot be the path of a store" in result.stderr) == (2, True), result.stderr
 
 
 def test_answers_that_are_no_text_are_refused(divebook, hello, folder):

@@ -42,7 +42,7 @@ def test_all_are_taken_up_as_far_as_they_can_be(store, folder, divebook):
     done = divebook("recover", "--all")
     assert done.exit_code == 1
     assert f"completed  hello  {sound}" in done.stdout
-    assert f'{lacking} stays as it is: action "pay" of step "pay" not found' in done.stderr
+    assert f'{lacking} was not resumed: action "pay" of step "pay" not found' in done.stderr
     again = divebook("recover", "--all", "--actions", write(folder / "pay.py", ACTIONS))
     assert (again.exit_code, again.stdout) == (0, f"completed  paid  {lacking}\n")
     assert "nothing to recover" in divebook("recover").stderr

@@ -51,7 +51,9 @@ def test_each_attempt_waits_longer_than_the_one_before(made):
     world, name = world_after(*range(1, made + 1))
     world._clock.time = NOW + PAUSES[made] * MICROSECONDS - 1
     if made:
-        with pytest.raises(ExecutionError, match=f"taken up {made} times by itself and did not get on; it is tried"):
+        with pytest.raises(
+            ExecutionError, match=f"resumed {made} times automatically and made no progress; it is tried"
+        ):
             world.recover(name)
     world._clock.time = NOW + PAUSES[made] * MICROSECONDS
     recovered = world.recover(name).wait(20)
@@ -62,7 +64,7 @@ def test_each_attempt_waits_longer_than_the_one_before(made):
 def test_what_never_gets_on_needs_a_person_who_can_resume_it():
     world, name = world_after(1, 2, 3)
     world._clock.time = NOW + 10**6 * MICROSECONDS
-    with pytest.raises(NeedsPersonError, match=f"{name} needs a person: it was taken up 3 times by itself"):
+    with pytest.raises(NeedsPersonError, match=f"{name} needs a person: it was resumed 3 times automatically"):
         world.recover(name)
     assert world.resume(name).wait(20).status == "completed"
 

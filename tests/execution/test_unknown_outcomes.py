@@ -50,7 +50,7 @@ def test_a_call_that_may_have_taken_effect_is_not_made_again_but_asked_about():
     resumed = world.resume(execution_id).wait(20)
     (question,) = resumed.interrupts
     assert (resumed.status, bank.payments, question.kind) == ("waiting", 1, "outcome_unknown")
-    assert "Nobody knows whether action_execution of step 'pay' took effect" in question.question
+    assert "It is not known whether action_execution of step 'pay' took effect" in question.question
     assert question.data["parameters"]["params"] == {"amount": 5}
 
 

@@ -125,7 +125,7 @@ def test_the_magic_says_what_an_execution_lacks(usual, cell):
     lacking, sound = leave(usual, PAID), leave(usual)
     printed = cell("%dive recover --all")[1]
     assert f"resumed {sound}" in printed
-    assert f'{lacking} stays as it is: action "pay" of step "pay" not found' in printed
+    assert f'{lacking} was not resumed: action "pay" of step "pay" not found' in printed
 
 
 def test_what_was_not_interrupted_is_not_recovered(usual, cell):

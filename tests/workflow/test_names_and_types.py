@@ -21,9 +21,12 @@ STEPS = "Steps:\n  - {Name: s, Script: '1'}\n"
     ("text", "told"),
     [
         ("Inputs: [{Name: a, Type: integr}]\n" + STEPS, "cell:1:26: unknown type of input: 'integr' (did you mean"),
-        ("Inputs: [{Name: a b}]\n" + STEPS, "cell:1:17: input 'a b' is no name (write letters"),
-        ("Steps:\n  - {Name: s, Script: '1', Store: my-n}\n", "cell:2:35: Store 'my-n' is no name"),
-        ("Steps:\n  - {Name: s, Script: '1', Each: {Items: [1], As: class}}\n", "cell:2:51: As 'class' is no name"),
+        ("Inputs: [{Name: a b}]\n" + STEPS, "cell:1:17: input 'a b' is not a valid name (write letters"),
+        ("Steps:\n  - {Name: s, Script: '1', Store: my-n}\n", "cell:2:35: Store 'my-n' is not a valid name"),
+        (
+            "Steps:\n  - {Name: s, Script: '1', Each: {Items: [1], As: class}}\n",
+            "cell:2:51: As 'class' is not a valid name",
+        ),
         ("Steps:\n  - {Name: s, Script: 1 +}\n", "cell:2:23: Script of step 's': invalid syntax"),
         ("Steps:\n  - {Name: s, Script: '1', Each: {Items: $(a b)}}\n", "cell:2:42: Items of step 's': "),
         ("Steps:\n  - {Name: s, Prompt: 'a ${b +} c'}\n", "cell:2:23: Prompt of step 's': "),

@@ -478,7 +478,7 @@ def test_the_name_may_be_given_outside():
     text = "Steps: [{Name: s, Script: '1'}]"
     assert read_workflow(text, name="w").name == "w"
     assert read_workflow("Name: w\n" + text, name="w").name == "w"
-    with pytest.raises(DefinitionError, match="Name is 'v' here, but 'w' was given outside"):
+    with pytest.raises(DefinitionError, match="Name is 'v' here, but 'w' was given as its name"):
         read_workflow("Name: v\n" + text, name="w")
 
 

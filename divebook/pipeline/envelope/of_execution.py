@@ -142,7 +142,7 @@ def _slot(text: str) -> dict[str, Any]:
 
 
 def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")
 
 
 # --- stages --------------------------------------------------------------------------------------------------------

@@ -228,4 +228,4 @@ def expire(config: PipelineConfig, envelope: Envelope) -> None:
     envelope.interrupt_pending, envelope.interrupt_queue = False, []
     reason = _UNANSWERED.get(InterruptKind(interrupt.kind)) if interrupt.kind in _UNANSWERED else None
     asked = interrupt.question or interrupt.message or interrupt.kind
-    envelope.terminate(f"Nobody answered in time: {asked}", reason or TerminalReason.USER_CANCELLED)
+    envelope.terminate(f"The question expired without an answer: {asked}", reason or TerminalReason.USER_CANCELLED)
