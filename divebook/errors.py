@@ -428,10 +428,20 @@ class NewerStoreError(StoreError):
 
 
 class ExecutionNotFoundError(StoreError, NotFoundError):
-    """The store has no execution of that id."""
+    """The store has no execution of that id.
+
+    Parameters
+    ----------
+    available
+        Ids of executions that it has, the newest first.
+    """
 
     def __init__(self, execution_id: str, available: Iterable[str] = ()) -> None:
         NotFoundError.__init__(self, "execution", execution_id, available)
+
+    def _advice(self) -> str:
+        newest = ", ".join(self.available[:3])
+        return super()._advice() if self.suggestion or not newest else f" (the newest: {newest})"
 
 
 class ExecutionError(DivebookError):

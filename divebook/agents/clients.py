@@ -15,7 +15,8 @@ from weakref import WeakSet
 import anyio
 import anyio.to_thread
 
-from divebook.errors import SetupError
+from divebook.agents.models import DEFAULT_MODELS
+from divebook.errors import SetupError, nearest
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
@@ -92,7 +93,9 @@ class ModelClients:
         try:
             return infer_model(name, shared)
         except (UserError, ImportError, ValueError) as error:
-            raise SetupError(f"model {name!r} cannot be used: {error}") from error
+            close = nearest(name.partition(":")[0], DEFAULT_MODELS) if isinstance(error, ValueError) else None
+            advice = f"; did you mean {close}?" if close else ""
+            raise SetupError(f"model {name!r} cannot be used: {error}{advice}") from error
 
     async def _enter_new(self) -> None:
         """Take over the closing of clients that pydantic-ai would otherwise leave open."""

@@ -33,6 +33,7 @@ from divebook.execution.register import folded
 from divebook.history.framed import Framed
 from divebook.questions import Question
 from divebook.store import EventStore, ExecutionRecord
+from divebook.text.shown import plural
 
 
 class _Kept(NamedTuple):
@@ -182,6 +183,10 @@ class Frames(Framed):
         states = ((record.execution_id, _last_state(record, self.store)) for record in self.records)
         asked = [(name, question) for name, state in states if state for question in state.interrupts.values()]
         return questions_frame(asked)
+
+    def __repr__(self) -> str:
+        count = plural(len(self.records), "execution")
+        return f"<Frames of {count} in {self.store.location}: {', '.join(('runs', *_OF_ONE))}>"
 
     def _frame(self, kind: str) -> pd.DataFrame:
         if kind not in self._made:

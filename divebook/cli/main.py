@@ -56,7 +56,9 @@ def options(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     allow: Annotated[
         list[str] | None,
-        typer.Option("--allow", metavar="KIND", help="Let definitions reach: files, addresses, programs; see README."),
+        typer.Option(
+            "--allow", metavar="KIND", help="Let definitions reach: files, addresses, programs; see SECURITY.md."
+        ),
     ] = None,
     show_secrets: Annotated[bool, typer.Option("--show-secrets", help="Show what looks like a credential.")] = False,
 ) -> None:

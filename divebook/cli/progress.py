@@ -27,7 +27,7 @@ from divebook.history.formatter import Formatter, Formatting
 from divebook.history.spans import Span
 from divebook.store import EventStore
 from divebook.text.durations import seconds
-from divebook.text.shown import visible
+from divebook.text.shown import plural, visible
 
 _REDRAWS_PER_SECOND = 8
 _MOST_ROWS = 20
@@ -179,7 +179,7 @@ def _took(row: Span, now: int) -> Text:
 
 
 def _detail(row: Span) -> str:
-    return one_line(row.error, 100) if row.error else f"{row.items} items" if row.items else ""
+    return one_line(row.error, 100) if row.error else plural(row.items, "item") if row.items else ""
 
 
 def _line(row: Span) -> Text:

@@ -87,7 +87,7 @@ def _take_in_held(environment: Environment, held: Collection[Any]) -> None:
             environment.add_workflow(found, replace=True)
 
 
-def choose_workflow(environment: Environment, wanted: str | None) -> str:
+def choose_workflow(environment: Environment, wanted: str | None, file: Path) -> str:
     """Return the workflow to run: the one asked for, the default one, or the only one."""
     names = list(environment.workflows)
     chosen = wanted or environment.config.default_workflow
@@ -96,8 +96,8 @@ def choose_workflow(environment: Environment, wanted: str | None) -> str:
     if len(names) == 1:
         return names[0]
     if not names:
-        raise SetupError("there is no workflow in it; add one under Workflows")
-    raise SetupError(f"there are several workflows in it: {', '.join(names)}. Choose one with -w NAME")
+        raise SetupError(f"there is no workflow in {file}; add one (in YAML under Workflows)")
+    raise SetupError(f"there are several workflows in {file}: {', '.join(names)}. Choose one with -w NAME")
 
 
 def inputs_from(assignments: Iterable[str]) -> dict[str, Any]:

@@ -94,7 +94,7 @@ def run(
     with make_progress(quiet=quiet) as progress:
         environment = open_environment(store, actions or (), progress.print)
         take_in(environment, file, dialect, code=code)
-        chosen = choose_workflow(environment, workflow)
+        chosen = choose_workflow(environment, workflow, file)
         options: StartOptions = {
             "coerce_text": True,
             "durability": durability,
@@ -314,5 +314,7 @@ def _conclude(
         note(line, "yellow")
     if code and is_kept and not ways:
         note(f"to go on: {command('resume', [execution.id], again)}", "yellow")
-    code = STRICT if strict and execution.status == WAITING else code
+    if strict and execution.status == WAITING:
+        note("error: it has to wait for an answer or a signal, which --strict does not allow", "bold red")
+        code = STRICT
     raise typer.Exit(INTERRUPTED if code and interrupted else code)

@@ -44,11 +44,11 @@ class Arguments:
         """Return all values of an option that may be given several times."""
         return list(filter(None, self.options.get(name, "").split("\n")))
 
-    def only_word(self, what: str) -> str:
-        """Return the one word; UsageError if there is none, or another one."""
+    def only_word(self, what: str, advice: str = "") -> str:
+        """Return the one word; UsageError, which ends with the advice, if there is none, or another one."""
         if len(self.words) != 1:
             found = " ".join(self.words) or "nothing"
-            raise UsageError(f"one {what} is needed here, found {found}")
+            raise UsageError(f"one {what} is needed here, found {found}{advice}")
         return self.words[0]
 
 

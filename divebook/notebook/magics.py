@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 Result: TypeAlias = Any
 
+LISTED = "; %dive runs lists them"
 OVERVIEW = """\
 %%dive                   define agents and workflows, in YAML
 %%dive workflow NAME     define one workflow
@@ -190,7 +191,7 @@ class DiveMagics(Magics):
         ID             the execution; the beginning of its id is enough
         --store PATH   where its log is
         """
-        return self._session.run_of(arguments.only_word("execution id"), store=arguments.options.get("store"))
+        return self._session.run_of(arguments.only_word("execution id", LISTED), store=arguments.options.get("store"))
 
     @command("open [FILE] [ID]")
     def open(self, arguments: Arguments) -> SavedNotebook | SavedRun:
@@ -225,7 +226,7 @@ class DiveMagics(Magics):
         --answer STEP=VALUE         an answer up front, also several; `%dive run?` says more
         --answers FILE              answers up front: YAML that maps steps to answers
         """
-        execution_id, store = arguments.only_word("execution id"), arguments.options.get("store")
+        execution_id, store = arguments.only_word("execution id", LISTED), arguments.options.get("store")
         return self._session.resume(execution_id, store=store, **_spared(arguments))
 
     @command("recover [ID] [--all]")
@@ -250,7 +251,7 @@ class DiveMagics(Magics):
             return
         if arguments.words and arguments.has("all"):
             raise UsageError("%dive recover takes an execution id or --all, not both")
-        chosen = None if arguments.has("all") else arguments.only_word("execution id")
+        chosen = None if arguments.has("all") else arguments.only_word("execution id", LISTED)
         recovered = self._session.recover(chosen, store=store)
         tell("\n".join(lines_after_recovering(recovered)))
 
@@ -327,7 +328,7 @@ class DiveMagics(Magics):
         ID             the execution; the beginning of its id is enough
         --store PATH   where its log is
         """
-        return self._session.cancel(arguments.only_word("execution id"), store=arguments.options.get("store"))
+        return self._session.cancel(arguments.only_word("execution id", LISTED), store=arguments.options.get("store"))
 
     @command("list")
     def list(self, _arguments: Arguments) -> None:

@@ -243,7 +243,7 @@ class Session:
                 if run.refresh().status != COMPLETED:  # another kernel has brought it to its end
                     raise
             else:
-                run.note = f"{whose(earlier)} goes on where it was {earlier.record.status}; --new begins afresh"
+                run.note = f"{whose(earlier)} was {earlier.record.status} and goes on; --new starts a new run"
         if not run.note and run.status == COMPLETED:
             run.note = note_of(run.execution, earlier)
         return run
@@ -324,7 +324,7 @@ def _changed_meanwhile(earlier: Earlier) -> ExecutionError:
     execution_id, changed = earlier.record.execution_id, " and ".join(earlier.changed)
     return ExecutionError(
         f"this cell's last run {execution_id} is {earlier.record.status}, and its {changed} changed since. "
-        f"%dive resume {execution_id} goes on with it as it was; --new begins afresh"
+        f"%dive resume {execution_id} goes on with it as it was; --new starts a new run"
     )
 
 

@@ -215,8 +215,8 @@ def import_(
             raise refusal
     except ConcurrentAppendError as error:
         raise StoreError(
-            f"{store.location} already holds execution {batch.execution_id}; import it with rename to give it a new "
-            "id, or delete the one that is there"
+            f"{store.location} already holds execution {batch.execution_id}; import it with --rename (in Python: "
+            "rename=True) to give it a new id, or delete the one that is there"
         ) from error
     return batch.execution_id
 

@@ -41,7 +41,8 @@ def _bound(workflow: Workflow, definition: InputDefinition, given: Mapping[str, 
             return definition.default
         raise InputError(
             f'input "{definition.name}" is required (a required input of workflow "{workflow.name}"'
-            f"{f': {definition.description}' if definition.description else ''})",
+            f"{f': {definition.description}' if definition.description else ''}); give it a value: "
+            f"{definition.name}=...",
             definition.name,
         )
     value = given[definition.name]

@@ -149,9 +149,7 @@ class Step(Record):
     retry: Annotated[Retry | None, Key("How it is tried again after a failure.", extension=True)] = None
     catch: Annotated[tuple[Catch, ...], Key("Where to go on after a failure.", extension=True)] = ()
     ask: Annotated[Ask | None, Key("A question to a person; the step waits for the answer.", extension=True)] = None
-    signal: Annotated[str | None, Key("The name of a message from outside; the step waits for it.", extension=True)] = (
-        None
-    )
+    signal: Annotated[str | None, Key("The name of a message from outside that it waits for.", extension=True)] = None
     timeout: Annotated[
         float | None, Key("Seconds that one attempt at it, or at one item, may take with its calls.", extension=True)
     ] = None

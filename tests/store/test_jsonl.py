@@ -78,7 +78,7 @@ def test_blank_lines_are_skipped(lines):
 
 
 def test_an_existing_execution_is_refused(store, lines):
-    with pytest.raises(StoreError, match=f"already holds execution {ONE}; import it with rename"):
+    with pytest.raises(StoreError, match=f"already holds execution {ONE}; import it with --rename"):
         imported(lines, store)
 
 
