@@ -1,4 +1,4 @@
-"""What may be spent: one immutable value, shared by the envelope and the engine.
+"""Bounds on what may be spent: one immutable value, shared by the envelope and the engine.
 
 A bound is a number or None, which stands for no bound; 0 is a bound like any other. `Bounds.read` is for what a person
 wrote and is strict about it; the constructor trusts its caller.
@@ -39,7 +39,7 @@ class Bounds:
     max_cost: Decimal | None = None
     """US dollars."""
     max_seconds: float | None = None
-    """Seconds that pass while it runs; time in which it waits for people, or nobody runs it, does not count."""
+    """Seconds that pass while it runs; time in which it waits for people, or no process runs it, does not count."""
     edges: Mapping[str, int] = field(default_factory=dict, hash=False)
     """Passages of single edges, by ``"from->to"``; 0 permits none."""
     max_repeats: int | None = None

@@ -89,7 +89,7 @@ class Environment(Holdings, Executions):
     clock, chance
         Time and randomness; tests pass their own.
     compute
-        Where functions of actions and ``@step`` run that are no coroutine functions: any `concurrent.futures.Executor`,
+        Where functions of actions and ``@step`` run, coroutine functions excepted: any `concurrent.futures.Executor`,
         such as a ProcessPoolExecutor for work that keeps a processor busy; by default a thread for each call.
     formatter
         Hears, step by step, what its executions do; see `divebook.Formatter`.
@@ -235,7 +235,7 @@ class Environment(Holdings, Executions):
     def stream_text(self, *, always: bool) -> None:
         """Let models stream `always`, not only while somebody listens; see `Execution.subscribe_text`.
 
-        Whoever begins to listen a moment after the start then hears a text from its beginning.
+        A listener that begins a moment after the start then gets a text from its beginning.
         """
         self._control.texts.always = always
 

@@ -1,4 +1,4 @@
-"""What model calls cost, and what they may cost at most: the one door to genai-prices."""
+"""Prices of model calls, and the most that a call may cost: the one door to genai-prices."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def layout(
 
 
 def _without_doubles(spans: Sequence[Span]) -> list[Span]:
-    """Leave out items that are no more than their one operation."""
+    """Leave out items that consist of one operation."""
     operations: dict[tuple[str, str, int, int | None], int] = {}
     for span in spans:
         if span.kind == "operation":

@@ -1,4 +1,4 @@
-"""What runs are doing, step by step: the rows that progress shows."""
+"""The rows that progress shows: what runs are doing, step by step."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Text and data of models, users and logs as they may be shown in a terminal: what is there, but no secrets.
 
 Control characters could move the cursor, change colours or titles, or reorder what is read; here they become visible
-escapes. Rich's markup is no concern, since everything is printed as `rich.text.Text`, which knows none. Secrets are
+escapes. Rich's markup cannot do harm, since everything is printed as `rich.text.Text`, which knows none. Secrets are
 left out as `divebook.text.redaction` says, unless the command was given ``--show-secrets``: here before anything is
 cut, and in `divebook.cli.screen` once more from all that is printed.
 """

@@ -50,7 +50,7 @@ def backup(
 ) -> None:
     """Copy the store into a new file while others write to it.
 
-    The copy has every event acknowledged before it began. To copy the file itself is safe only while nobody writes.
+    The copy has every event acknowledged before it began. To copy the file itself is safe only while no process writes.
     """
     from divebook.cli.project import existing_path
     from divebook.store.sqlite import back_up

@@ -90,7 +90,7 @@ def answers_from(
     Raises
     ------
     InputError
-        A file or the variable holds no mapping, or what was typed is no assignment.
+        A file or the variable holds no mapping, or what was typed is not an assignment.
     """
     found: dict[str, Any] = {}
     if file is not None:

@@ -33,7 +33,7 @@ def definitions_of_notebook(text: str, source_name: str, *, code_runs: bool = Fa
     Raises
     ------
     DefinitionError
-        The text is no notebook, or something in a cell is wrong; the cell is named by its number from 1.
+        The text is not a notebook, or something in a cell is wrong; the cell is named by its number from 1.
     """
     cells = _code_cells(text, source_name)
     parts = [_read(cell, f"{source_name}, code cell {number}") for number, cell in cells.items() if _defines(cell)]

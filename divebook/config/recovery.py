@@ -52,12 +52,12 @@ def way_to_recover(config: Config | None = None) -> str:
 
 
 def take_up(environment: Environment, records: Sequence[ExecutionRecord]) -> Recovered:
-    """Resume executions as far as their definitions allow it; they go on at once, and nobody waits for them."""
+    """Resume executions as far as their definitions allow it; they go on at once, and are not waited for."""
     return _each(records, environment.resume, len(records))
 
 
 def take_up_by_itself(environment: Environment, records: Sequence[ExecutionRecord]) -> Recovered:
-    """Resume a number of executions that nobody has asked for; one that does not get on is left to a person."""
+    """Resume executions automatically; one that makes no progress is left to a person."""
     return _each(records, environment.recover, MOST_AT_ONCE)
 
 

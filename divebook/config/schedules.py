@@ -20,7 +20,7 @@ class Due:
 
     @property
     def key(self) -> str:
-        """The start key: whoever starts this due time again gets the execution that exists."""
+        """The start key: a second start for this due time gets the execution that exists."""
         return f"schedule/{self.schedule}/{self.at.astimezone(UTC).strftime('%Y-%m-%dT%H:%MZ')}"
 
 

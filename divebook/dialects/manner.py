@@ -21,7 +21,7 @@ class Manner:
     has_extensions: bool = True
     """Whether there are waits, questions, retries and whatever else the old system did not have."""
     keeps_text: bool = False
-    """Whether an action's result, and each item's, is stored as text, and errors are told without their place."""
+    """Whether an action's result, and each item's, is stored as text, and errors are reported without their place."""
     flattens_items: bool = False
     """Whether nested items of ``Each`` are flattened all the way down."""
     numbers_all_branches: bool = False

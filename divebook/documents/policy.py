@@ -1,8 +1,8 @@
 """What a definition may reach: it names files, addresses and programs, and may have been written by a stranger.
 
 Without further word these are files of its own folder, addresses of the public internet, and no programs. More is
-allowed by whoever runs it, never by the definition: ``Environment(policy=Policy("programs"))``, ``divebook run --allow
-programs``, or the variable ``DIVEBOOK_ALLOW=files,programs``.
+allowed by the person who runs it, never by the definition: ``Environment(policy=Policy("programs"))``, ``divebook run
+--allow programs``, or the variable ``DIVEBOOK_ALLOW=files,programs``.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def interrupt_resolved(state: ExecutionState, event: Event, data: catalog.Interr
 
 
 def interrupt_expired(state: ExecutionState, event: Event, data: catalog.InterruptExpired) -> Changes:
-    """Note that nobody answered in time; the default holds, if there is one."""
+    """Note that a question expired without an answer; its default holds, if there is one."""
     question = _open_question(state, data.interrupt_id)
     return _settled(state, event, question.expired(), data.message)
 

@@ -167,5 +167,5 @@ def facts_about(state: ExecutionState, found: Exhausted, path: str, step: str) -
 
 
 def fails_at_bounds(state: ExecutionState) -> bool:
-    """Whether a bound ends the execution and nobody is asked."""
+    """Whether a bound ends the execution without a question."""
     return state.bounds.on_exhausted == FAIL

@@ -1,4 +1,4 @@
-"""What happens next: the only code that chooses.
+"""Decides what happens next; no other code does.
 
 `decide` looks at a workflow and a state and returns instructions; it never acts. A driver that runs one task per path
 asks `decide_path` (one path), `decide_joins` (when a path waits or ends) and `decide_end` (when a path ends), which

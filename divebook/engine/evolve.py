@@ -1,4 +1,4 @@
-"""How each event changes the state: the only code that does.
+"""Changes the state, event by event; no other code does.
 
 `evolve` is total over the catalogue: events that change nothing but the sequence number have no entry in `_CHANGES`.
 The functions named there return only what changes, so that an event makes one new state and not one for each thing.
@@ -337,7 +337,7 @@ def _state_mutated(state: ExecutionState, event: Event, data: catalog.StateMutat
     path = state.paths.get(event.path)
     if path is None:
         return {"variables": variables}
-    alone = path.variables is state.variables  # nobody else has written since the step began
+    alone = path.variables is state.variables  # no other path has written since the step began
     own = variables if alone else _mutated(path.variables, data.mutations)
     return {**put(state, path, variables=own), "variables": variables}
 

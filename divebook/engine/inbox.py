@@ -14,7 +14,7 @@ from divebook.questions import Question
 ANSWER, SIGNAL = "answer", "signal"
 """Kinds of message."""
 EXPIRED = "expired"
-"""Key of the payload that claims a question for nobody: its time is up. The first claim of a question wins."""
+"""Key of the payload that claims a question because it has expired. The first claim of a question wins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def signal_payload(name: str, payload: Any) -> dict[str, Any]:
 def questions_of(state: ExecutionState, messages: Iterable[Message]) -> dict[str, Question]:
     """Return every question ever asked, by id, oldest first, as it stands once the log has taken these messages in.
 
-    An answer that is kept counts, though nobody drives the execution and its log has not heard of it yet.
+    An answer that the store keeps counts, even while no process drives the execution and its log does not have it yet.
     """
     questions = {asked.id: asked for asked in sorted(state.interrupts.values(), key=lambda asked: asked.order)}
     for fact in facts_of(state, messages):

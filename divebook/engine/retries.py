@@ -1,4 +1,4 @@
-"""What follows when a step has failed: pure."""
+"""What follows a failed step: another attempt, a Catch, or its failure for good; pure."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Failure:
     """Names of the classes of every error in the chain, and of their bases."""
     hopeless: bool = False
     retry_after: float = 0.0
-    """Seconds that whoever failed asked to wait."""
+    """Seconds to wait that the error itself asks for."""
     reason: str | None = None
     """The typed reason, where there is one."""
     called: str = ""

@@ -1,4 +1,4 @@
-"""What an execution looks like after some number of events.
+"""The state of an execution after some number of events.
 
 All of it is immutable and shares structure (`immutables.Map`), so that a snapshot costs nothing and a step costs the
 same whether it is the tenth or the ten-thousandth. Only `engine.evolve` makes new states.
@@ -253,7 +253,7 @@ class ExecutionState(Snapshot):
     last_us: int = 0
     """When the last event was recorded."""
     paused_us: int = 0
-    """How long it has waited for people, or nobody has driven it."""
+    """How long it has waited for people, or for a process to drive it."""
     identity: Mapping[str, Any] = EMPTY
     """Who asked for it."""
     continued_as: str | None = None
@@ -271,7 +271,7 @@ class ExecutionState(Snapshot):
     paused: str | None = None
     """Why nothing more begins until it is resumed, where somebody has paused it."""
     signals: Map[str, tuple[Any, ...]] = NO_SIGNALS
-    """Payloads of the signals that nobody has taken yet, by name, oldest first."""
+    """Payloads of the signals that no step has taken yet, by name, oldest first."""
     taken: int = 0
     """Number of the last message from the inbox that stands in the log."""
 
@@ -309,7 +309,7 @@ class ExecutionState(Snapshot):
 
     @property
     def wake_at(self) -> int | None:
-        """When a waiting execution has something to do though nobody answers; None for never.
+        """When a waiting execution has something to do even without an answer; None for never.
 
         One that sleeps has at any time: somebody must be there to wake it.
         """

@@ -1,4 +1,4 @@
-"""What an execution that rests waits for: pure."""
+"""What a waiting execution waits for: answers, signals, a time; pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happened: immutable facts, and how they are written down."""
+"""Events: immutable facts of what happened, and how they are written down."""
 
 from divebook.events.event import Event
 

@@ -112,7 +112,7 @@ class ExecutionStarted(Payload):
     code: Mapping[str, str] | None = None
     """Digests of the Python functions that it may call, by kind and name (`divebook.workflow.code`)."""
     model: str | None = None
-    """The model of all its agents, where whoever started it named one in place of theirs."""
+    """The model of all its agents, if the start named one in place of theirs."""
 
     @property
     def came_from(self) -> str:
@@ -127,7 +127,7 @@ class ExecutionResumed(Payload):
 
     previous_status: str = RUNNING
     bounds: Mapping[str, Any] | None = None
-    """New bounds, where whoever resumed it gave some."""
+    """New bounds, if the resumption gave some."""
     recovery: int | None = None
     """How many times in a row it was taken up by itself and did not get on; None where a person resumed it."""
     code: Mapping[str, str] | None = None
@@ -529,7 +529,7 @@ class InterruptResolved(Payload):
 @_event("interrupt_expired", "interrupt_id")
 @dataclass(frozen=True, slots=True)
 class InterruptExpired(Payload):
-    """Nobody answered in time; the question's default holds, if it has one."""
+    """A question expired without an answer; its default holds, if it has one."""
 
     interrupt_id: str = ""
     message: int | None = None

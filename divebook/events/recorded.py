@@ -34,7 +34,7 @@ class TaggedDict(dict[str, Any]):
 
 
 class Recorded(ABC):
-    """What the log holds of a value that is no plain data; `open` makes the value again."""
+    """What the log holds of a value that is not plain data; `open` makes the value again."""
 
     __slots__ = ()
     tag: ClassVar[str]

@@ -80,7 +80,7 @@ class Answering:
         return driver
 
     def claim_expired(self, execution_id: str, interrupt_id: str) -> None:
-        """Claim a question whose time is up for nobody; the first claim of a question counts."""
+        """Claim an expired question, so that no answer can; the first claim of a question counts."""
         payload = {EXPIRED: True}
         self._store.post(self._message(execution_id, ANSWER, interrupt_id, payload, "clock"))
 

@@ -65,7 +65,7 @@ class Asking:
         Raises
         ------
         BoundExceededError
-            They do not, and a person said stop, or nobody is to be asked.
+            They do not, and a person said stop, or no person is to be asked.
         """
         journal = self._once.journal
         if journal.state.bounds.max_cost is not None and not reserved.is_priced:

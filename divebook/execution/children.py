@@ -111,7 +111,7 @@ class Children:
         return Wanted.of(CHILD_WORKFLOW, {**wanted.parameters, "signal": self._ids.execution()})
 
     async def _ended(self, path: str, asked: Child, drive: DriveChild, *, is_new: bool) -> ExecutionState:
-        """Return the last state of a child; whoever drives it to its end sends a signal."""
+        """Return the last state of a child; the process that drives it to its end sends a signal."""
 
         def heard() -> int:
             return len(self._once.journal.state.signals.get(asked.id, ()))

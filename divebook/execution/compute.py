@@ -2,7 +2,7 @@
 
 The log stays with the process that drives the execution: the intent of a call is recorded before `Compute.run`, and
 what comes back after it. A backend must only be truthful about this: the result, the error that the code raised, or
-`OutcomeUnknownError` where the call may have begun and nobody knows how it ended. A call that may be made twice is then
+`OutcomeUnknownError` where the call may have begun and its end is not known. A call that may be made twice is then
 made again, for any other a person is asked.
 """
 
@@ -29,7 +29,7 @@ class Task:
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     is_limited: bool = False
-    """Whether the call has a time limit, after which nobody waits for it any more."""
+    """Whether the call has a time limit, after which it is no longer waited for."""
 
 
 class Compute(Protocol):

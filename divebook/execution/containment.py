@@ -17,7 +17,7 @@ async def contained(call: Awaitable[Any]) -> Any:
     ------
     OperationError
         The code called `sys.exit`, or raised KeyboardInterrupt or another error that derives from BaseException alone,
-        or a cancellation that nobody asked for.
+        or a cancellation that no code asked for.
     """
     task = asyncio.current_task()
     try:
@@ -29,7 +29,7 @@ async def contained(call: Awaitable[Any]) -> Any:
             raise
         raise OperationError("it was cancelled from inside: something it awaited was cancelled") from error
     except GeneratorExit as error:
-        if _running_task() is not task:  # nobody raised it: this very coroutine is being thrown away
+        if _running_task() is not task:  # it was not raised: this very coroutine is being thrown away
             raise
         raise _ending(error) from error
     except BaseExceptionGroup as group:

@@ -302,7 +302,7 @@ class StepContext:
         schema
             JSON schema of the value asked for.
         expires_in
-            Seconds after which nobody may answer any more.
+            Seconds after which the question can no longer be answered.
         default, has_default
             The answer that holds then, as a person would give it.
         optional
@@ -313,7 +313,7 @@ class StepContext:
         Raises
         ------
         InterruptExpiredError
-            Nobody answered in time, and there is no default.
+            The question expired without an answer, and has no default.
         """
         asked = Question(
             "default",  # what errors call it: only its default can be wrong before the log gives it an id

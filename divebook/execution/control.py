@@ -1,6 +1,6 @@
 """The executions over one store: started, found, resumed, answered, signalled, cancelled.
 
-Whoever wants to change one acquires its lease first and looks at it then: what it looked like before may be long past
+Code that changes one acquires its lease first and looks at it then: what it looked like before may be long past
 (test_what_has_ended_meanwhile_stays_as_it_is).
 """
 
@@ -182,7 +182,7 @@ class Control:
         self._check(driver.workflow, ahead, workflows_to_begin(driver.state, self.store))
 
     def go_on(self, driver: Driver, *, again: bool = False) -> Driver:
-        """Let an execution that rests do what there is to do; whoever drives it now may be another process.
+        """Let an execution that rests do what there is to do; its driver may now be another process.
 
         With `again` one that failed or was cancelled is taken up as well.
         """
@@ -244,7 +244,7 @@ class Control:
             alarm.add_done_callback(lambda done: self._alarms.pop(driver.id, done))
 
     async def _wake(self, execution_id: str, due: int) -> None:
-        """Let an execution go on when its time has come, though nobody drives it until then."""
+        """Let an execution go on when its time has come; no process drives it until then."""
         while (left := due - self.clock.now()) > 0:
             await self.clock.sleep(left / MICROSECONDS)
         if not self.store.closed:
@@ -285,7 +285,7 @@ class Control:
         """Begin an execution that another one asks for, or take it up; return its state once it has ended, or rests.
 
         With `again` one that failed or was cancelled is taken up as well. One that cannot go on in this process rests,
-        and with it whoever waits for its end. Call it on the engine's loop.
+        and with it the code that waits for its end. Call it on the engine's loop.
         """
         work = self._desk.calls.work
         try:

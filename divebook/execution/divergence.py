@@ -1,4 +1,4 @@
-"""What people read where code asks for something other than what the log has at the same place."""
+"""Errors for code that asks for something else than the log has at the same place, in words."""
 
 from __future__ import annotations
 

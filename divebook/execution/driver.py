@@ -207,7 +207,7 @@ class Driver:
         self._set_going(self._record_cancellation(given, journal, reason, lease), lease)
 
     def _set_going(self, work: Coroutine[Any, Any, None], held: Lease) -> None:
-        HANDS.drive(held)  # from here on in one piece: whoever finds the lease finds it driven
+        HANDS.drive(held)  # from here on without an await: code that finds the lease finds it driven
         self._task = ENGINE.keep(work)
         self._future, self._process, self._is_driving = ENGINE.promise_of(self._task), os.getpid(), True
         FAREWELL.mind(self)

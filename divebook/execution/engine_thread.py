@@ -79,7 +79,7 @@ class EngineThread:
             while not loop.is_closed() and loop is not self._stopped:
                 with contextlib.suppress(SystemExit, KeyboardInterrupt):
                     loop.run_forever()
-        except Exception as error:  # noqa: BLE001 - told to the log, and to everyone who waits
+        except Exception as error:  # noqa: BLE001 - logged, and raised for every waiting caller
             loop.call_exception_handler({"message": "the engine's event loop has died", "exception": error})
             loop.close()
             self._bury(loop, f"{type(error).__name__}: {error}")
@@ -88,7 +88,7 @@ class EngineThread:
             self._bury(loop, "it was closed")
 
     def _bury(self, loop: asyncio.AbstractEventLoop, cause: str) -> None:
-        """Tell whoever waits that nothing more will come of it; the next one gets a new loop."""
+        """Fail every waiting caller, since the loop is gone; the next caller gets a new loop."""
         with self._lock:
             if self._loop is loop:
                 self._loop = None
@@ -142,7 +142,7 @@ class EngineThread:
     def call(self, function: Callable[[], T]) -> T:
         """Return what a function returns that is called on the loop, from any thread.
 
-        Whoever waits may be interrupted: it has then been called to its end, or never will be.
+        A waiting caller may be interrupted: the function has then been called to its end, or never will be.
         """
         if self.is_current():
             return function()
@@ -202,7 +202,7 @@ class EngineThread:
         return None if standstill is None else str(standstill)
 
     def keep(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Run something that nobody waits for; call it on the loop."""
+        """Run something that is not waited for; call it on the loop."""
         task = asyncio.get_running_loop().create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)

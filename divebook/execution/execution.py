@@ -137,7 +137,7 @@ class Execution(ReadExecution):
         """Call `listener` with what models write, as it arrives; call the result to stop.
 
         Models are asked to stream only while somebody listens. The pieces are for showing: the log has the whole text
-        once it is complete. The listener is called on the engine's thread and must be quick; one that raises is told
+        once it is complete. The listener is called on the engine's thread and must be quick; one that raises gets
         no more. Of a text that is being written it first hears what there is.
 
         Examples

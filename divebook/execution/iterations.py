@@ -84,7 +84,7 @@ class Iterations:
         """Run items side by side; one that has to wait for an answer does not hold up the others.
 
         After a failure that ends the step no further item or attempt begins, and those under way are let end: what they
-        have called, and paid for, is kept for whoever resumes.
+        have called, and paid for, is kept for the resumption.
         """
         left = deque(index for index in range(len(self._items)) if index not in self._opened.iterations)
         suspended: list[Suspended] = []

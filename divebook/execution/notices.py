@@ -1,7 +1,7 @@
 """Calls a hook for every new question: a function, or a command that reads it as JSON.
 
 The process that records a question calls the hook once the question is durable, and no other process does: so it is
-called once, whichever processes look at the execution later. What it is told is without secrets. It runs beside the
+called once, whichever processes look at the execution later. What it is given is without secrets. It runs beside the
 execution and can neither hold it up nor break it; what goes wrong there is logged. A process that ends in between waits
 for it.
 """
@@ -53,13 +53,13 @@ class Notices:
                 self._executor.submit(self._tell, told)
 
     def close(self) -> None:
-        """Return when everybody has been told."""
+        """Return when every hook has been called."""
         self._executor.shutdown()
 
     def _tell(self, told: Mapping[str, Any]) -> None:
         try:
             self._hook(shared().value(told))
-        except Exception:  # noqa: BLE001 - the question stands whoever hears of it
+        except Exception:  # noqa: BLE001 - the question stands, whether the hook works or not
             _log.exception("the notify hook failed for question %s of %s", told["interrupt_id"], told["execution_id"])
 
 

@@ -59,7 +59,7 @@ class Runner:
         """Record what lies in the inbox and let those paths go on that waited for it; call it on the engine's loop.
 
         All of it, in its order: a message taken ahead of an earlier one would hide that one for good.
-        Return False if this runner has come to its end: whoever drives the execution next takes it.
+        Return False if this runner has come to its end: the next driver of the execution takes it.
         """
         if not self._may_take():
             return False
@@ -131,7 +131,7 @@ class Runner:
             alarms.cancel_scope.cancel()
 
     async def _look_again(self, path: str, deadline: int) -> None:
-        """Let a path go on at a certain time, and claim its questions that nobody has answered by then."""
+        """Let a path go on at a certain time, and claim its questions that have no answer by then."""
         left = deadline - self.journal.clock.now()
         while left > 0:
             await self.journal.clock.sleep(left / MICROSECONDS)

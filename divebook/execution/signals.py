@@ -38,7 +38,7 @@ class Signals:
             await clock.sleep(min(left, seconds))
 
     async def take(self, place: Place, name: str, within: float | None) -> Any:
-        """Return the payload of the next signal of that name that nobody has taken yet.
+        """Return the payload of the next signal of that name that no step has taken yet.
 
         Raises
         ------

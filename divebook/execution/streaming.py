@@ -1,4 +1,4 @@
-"""What models are writing now: handed to listeners as it arrives, never recorded.
+"""The text that models are writing now: handed to listeners as it arrives, never recorded.
 
 The log learns a text when it is complete. Until then its pieces are only for showing, and nothing may depend on them:
 a listener that fails is dropped, and a call that is made again begins its text anew.
@@ -41,7 +41,7 @@ class TextStreams:
 
     def __init__(self) -> None:
         self.always = False
-        """Whether models stream although nobody listens yet: who comes a moment later hears a text from its start."""
+        """Whether models stream before anyone listens: a listener that comes soon after gets a text from its start."""
         self._listeners: dict[str, tuple[tuple[TextListener], ...]] = {}
         self._texts: dict[str, dict[str, _Text]] = {}
         """By execution and operation."""
@@ -61,7 +61,7 @@ class TextStreams:
         return self.always or execution_id in self._listeners
 
     async def hand_on(self, execution_id: str, operation_id: str, call: StreamedCall) -> Any:
-        """Make a call, tell whoever listens what it writes meanwhile, and return its result."""
+        """Make a call, hand what it writes meanwhile to the listeners, and return its result."""
         text = _Text()
         with self._lock:
             self._texts.setdefault(execution_id, {})[operation_id] = text

@@ -30,7 +30,7 @@ class _Present(threading.local):
 
 _present = _Present()
 if hasattr(os, "register_at_fork"):
-    # The loop stays behind in the parent.
+    # The loop stays in the parent.
     os.register_at_fork(after_in_child=lambda: setattr(_present, "place", None))
 
 
@@ -42,7 +42,7 @@ async def in_thread(function: Callable[[], T], *, abandoned: bool = False) -> T:
     Raises
     ------
     OperationError
-        It raised GeneratorExit, with which asyncio would throw away whoever awaits it.
+        It raised GeneratorExit, with which asyncio would throw away the coroutine that awaits it.
     """
     try:
         limiter = _limiter.get()

@@ -32,7 +32,7 @@ class Arguments:
     options: Mapping[str, str] = field(default_factory=dict)
     """By long name; a flag has the value ``""``."""
     data: Mapping[int, Any] = field(default_factory=dict)
-    """By position: the values of words that were written as ``$expression``, and are no texts."""
+    """By position: the values of words that were written as ``$expression``, and are not texts."""
     names: Names = Names()
     """What expressions may use."""
 

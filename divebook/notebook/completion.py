@@ -39,7 +39,7 @@ class DiveMatcher:
 
         try:
             found = self._found(context)
-        except StoreError:  # told when the store is really used
+        except StoreError:  # reported when the store is really used
             found = None
         completions = [SimpleCompletion(entry.text, type=entry.type) for entry in found.candidates] if found else []
         fragment = found.fragment if found and completions else context.token

@@ -341,7 +341,7 @@ def _table_row(cells: Sequence[str]) -> str:
 
 
 def _breakable(text: str, longest: int = LONGEST) -> str:
-    """Return a text whose long words may be broken: styles that say so are taken away where there is no trust."""
+    """Return a text whose long words may be broken: untrusted notebooks lose styles that say so."""
     pieces = re.findall(rf"\S{{1,{longest}}}(?=\S)|.", text, re.DOTALL)
     return "".join(f"{_safe(piece)}<wbr>" if len(piece) == longest else _safe(piece) for piece in pieces)
 

@@ -94,7 +94,7 @@ def _waits_for_people(run: Run) -> bool:
 
 
 def _rests(run: Run) -> bool:
-    """Whether nobody has answered yet, neither here nor in another process."""
+    """Whether there is no answer yet, neither from here nor from another process."""
     execution = run.refresh().execution
     return not execution.is_live and not execution.state.is_over and execution.status == "waiting"
 

@@ -14,7 +14,7 @@ _TOLD_BY_VARIABLES = ("__vsc_ipynb_file__", "PAPERMILL_INPUT_PATH")
 
 @dataclass(frozen=True, slots=True)
 class FrontEnd:
-    """Whoever runs the present cell.
+    """The program that runs the present cell.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class FrontEnd:
 
 
 def shows_widgets() -> bool:
-    """Return whether whoever runs the present code shows widgets; true outside of IPython, as in marimo."""
+    """Return whether the front end that runs the present code shows widgets; true outside of IPython, as in marimo."""
     from IPython import get_ipython
 
     shell = get_ipython()

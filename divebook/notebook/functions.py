@@ -59,10 +59,10 @@ def run(
     store
         Where the execution rests, if not in the session's store.
     answers
-        Answers up front, for whoever waits for the run: by id, by step, or ``step:2`` for its second question; or the
-        path of a YAML file that holds them. Those in ``DIVEBOOK_ANSWERS`` hold as well.
+        Answers up front, used while the run is waited for: by id, by step, or ``step:2`` for its second question; or
+        the path of a YAML file that holds them. Those in ``DIVEBOOK_ANSWERS`` hold as well.
     strict
-        Let whoever waits for the run get an `ExecutionWaitingError` if it has to wait for an answer or a signal.
+        Raise an `ExecutionWaitingError` in the code that waits for the run if it has to wait for an answer or a signal.
     dialect
         How a file or text is read.
     options

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from divebook.widgets.replay import ReplayView
 
 TICK = 0.1
-"""Seconds between two looks of whoever awaits: an idle event loop does not see that its kernel is interrupted."""
+"""Seconds between two looks while a run is awaited: an idle event loop does not see that its kernel is interrupted."""
 
 
 class Run(ReadExecution):
@@ -53,7 +53,7 @@ class Run(ReadExecution):
         self.keeps_data: bool | None = None
         """Whether its output carries its data; None as ``DIVEBOOK_NOTEBOOK_DATA`` and the Config say."""
         self.strict = False
-        """Whether it is an error for whoever waits that it has to wait for an answer or a signal."""
+        """Whether waiting for it raises an error where it has to wait for an answer or a signal itself."""
 
     # --- what it is ------------------------------------------------------------------------------------------------
 

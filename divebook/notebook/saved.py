@@ -1,6 +1,6 @@
 """Runs out of a saved notebook, without kernel, store or the workflow that made them: to look at and to step through.
 
-What is in a file was written by whoever sent it: it is checked, shown as text, and never carried out.
+What is in a file was written by its sender: it is checked, shown as text, and never carried out.
 """
 
 from __future__ import annotations
@@ -235,12 +235,12 @@ class SavedNotebook(Sequence[SavedRun]):
 def open_notebook(path: Path | str) -> SavedNotebook:
     """Return the runs whose data a saved notebook holds; needs neither their store nor their workflow.
 
-    Nothing in the file is carried out. What cannot be read is told in ``problems``.
+    Nothing in the file is carried out. What cannot be read is named in ``problems``.
 
     Raises
     ------
     SavedRunError
-        The file is no notebook, or no run in it can be opened.
+        The file is not a notebook, or no run in it can be opened.
     """
     path = Path(path).expanduser()
     latest: dict[Any, Any] = {}

@@ -284,7 +284,7 @@ class Session:
         return take_up(environment, interrupted(environment, execution_id))
 
     def recover_by_itself(self) -> Recovered:
-        """Take up interrupted executions that nobody has asked for, as ``Recover: auto`` says."""
+        """Resume interrupted executions automatically, as ``Recover: auto`` says."""
         return take_up_by_itself(self.environment, interrupted(self.environment))
 
     def answer(self, interrupt_id: str, response: Any, *, by: str | None = None, store: str | None = None) -> Run:
@@ -300,7 +300,7 @@ class Session:
         return Run(environment.signal(execution_id, name, payload, by), environment)
 
     def cancel(self, execution_id: str, *, store: str | None = None) -> Run:
-        """Cancel a run of this process, or one that nobody drives any more."""
+        """Cancel a run of this process, or one that no process drives any more."""
         environment = self.over(store)
         return Run(environment.cancel(execution_id).wait(), environment)
 

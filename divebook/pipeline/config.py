@@ -57,7 +57,7 @@ class PipelineConfig(Record):
     on_exhausted: Literal["stop", "ask"] = "stop"
     """At a bound: stop and say which, or ask a person whether to raise it."""
     on_expired: Literal["terminate", "ask"] = "terminate"
-    """Where nobody answered in time: terminate, or ask again."""
+    """When a question expires without an answer: terminate, or ask again."""
     resume_checkpoints: bool = False
     """Whether questions of kind ``checkpoint`` are passed without waiting for anybody."""
 

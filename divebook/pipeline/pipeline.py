@@ -231,7 +231,7 @@ class Pipeline:
             self._leave(execution)
 
     def _leave(self, execution: Execution) -> None:
-        """Stop an execution in memory that nobody waits for any more, since nobody could ever find it again."""
+        """Stop an execution in memory whose caller no longer waits for it: no other code could ever find it again."""
         if not self._is_kept and execution.is_live:
             execution.cancel("its caller no longer waits for it")
 

@@ -69,7 +69,7 @@ class AgentStage(Record):
     has_tools: bool = False
     """The steps of the output ``plan`` are carried out with the environment's actions."""
     has_policies: bool = False
-    """Kept for whoever reads the definition."""
+    """For readers of the definition; it has no effect."""
     tool_access: Literal["none", "read", "write", "all"] = "none"
     """``none`` denies every tool, ``all`` allows every one, else `allowed_tools` decides."""
     allowed_tools: tuple[str, ...] = ()
@@ -150,7 +150,7 @@ def chosen(record: object, choices: Mapping[str, tuple[str, ...]], of: str) -> I
 
 
 def counted(record: object, keys: tuple[str, ...], of: str) -> Iterator[Problem]:
-    """Return the fields whose value is no number of at least 0."""
+    """Return the fields whose value is not a number of at least 0."""
     for key in keys:
         value = getattr(record, key)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):

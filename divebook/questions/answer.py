@@ -258,7 +258,7 @@ _READERS: dict[str, Callable[[Question, Any], dict[str, Any]]] = {
 
 
 def value_of(question: Question) -> Any:
-    """Return what an answer comes to for whoever asked: a truth value, a text, or data."""
+    """Return what an answer comes to for the code that asked: a truth value, a text, or data."""
     response = question.response or {}
     if question.kind == CONFIRMATION:
         return response.get("approved") is True

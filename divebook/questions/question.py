@@ -66,7 +66,7 @@ class Question(NamedTuple):
         return self._replace(status=RESOLVED, response=data.response, answered_by=data.answered_by)
 
     def expired(self) -> Question:
-        """Return it after nobody answered in time: its default, if there is one, is the answer."""
+        """Return the question as it is once it has expired: its default, if there is one, is the answer."""
         return self._replace(status=EXPIRED, response=self.default)
 
     @property

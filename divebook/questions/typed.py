@@ -12,7 +12,7 @@ from divebook.questions.question import Question
 
 
 class Fitting(NamedTuple):
-    """What it takes to read and check answers, and is no matter of rules: a schema checker and a reader of YAML."""
+    """The two tools for reading and checking answers that are not pure: a schema checker and a reader of YAML."""
 
     complaint: Callable[[Mapping[str, Any], Any], str | None]
     """Says what is wrong with a value by a JSON schema, or None."""

@@ -143,12 +143,12 @@ class WorkflowContext:
         answer
             What is asked for: a type, for example a pydantic model, or a JSON schema.
         expires_in, default
-            Seconds after which nobody may answer any more, and the answer that holds then.
+            Seconds after which the question can no longer be answered, and the answer that holds then.
 
         Raises
         ------
         InterruptExpiredError
-            Nobody answered in time, and there is no default.
+            The question expired without an answer, and has no default.
         """
         self.tasks.require_place("a question")
         with self.tasks:

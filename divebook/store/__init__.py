@@ -1,4 +1,4 @@
-"""Where events rest: append, read, follow, export."""
+"""Event stores: append, read, follow, export."""
 
 from divebook.engine.inbox import Message
 from divebook.store.base import EventStore

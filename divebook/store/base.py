@@ -54,7 +54,7 @@ class EventStore(EventLogs, LeaseBook, Mailbox, Checkpoints, Upkeep):
         self._closed = False
 
     def orphans(self, now: int | None = None) -> list[ExecutionRecord]:
-        """Return the executions that have something to do and that nobody drives, newest first.
+        """Return the executions that have something to do and that no process drives, newest first.
 
         One that waits has something to do once its time has come, or a message for it is there, or whoever drove it
         died before it had come to rest.

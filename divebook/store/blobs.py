@@ -1,8 +1,8 @@
 """Large values, stored once per content and referred to by their hash.
 
 In the payload of an event, the encoded JSON of a large value is replaced by the JSON of a reference, and put back on
-reading, so nobody outside the store ever meets one. A user's own data cannot look like a reference: a dict that has the
-key ``$type`` is itself written in tagged form.
+reading, so no code outside the store ever meets one. A user's own data cannot look like a reference: a dict that has
+the key ``$type`` is itself written in tagged form.
 """
 
 from __future__ import annotations

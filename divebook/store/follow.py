@@ -95,7 +95,7 @@ class _Inbox:
         self._deleted = not events
         if not self._announced:  # one wake-up, however much arrives before the reader's turn
             self._announced = True
-            with suppress(RuntimeError):  # the reader's loop is closed: there is nobody to wake
+            with suppress(RuntimeError):  # the reader's loop is closed: there is nothing to wake
                 self._loop.call_soon_threadsafe(self._news.set)
 
     async def wait(self, seconds: float | None) -> bool:

@@ -233,7 +233,7 @@ def is_picture(log: LogFile) -> bool:
 
 
 def caveats(log: LogFile, *, as_fork: bool = False) -> list[str]:
-    """Return what whoever imports a log should know of it."""
+    """Return what a person who imports a log should know of it."""
     found = []
     if not log.is_verified:
         found.append(

@@ -1,4 +1,4 @@
-"""Who drives which execution: leases that expire, with fencing tokens that only grow.
+"""Leases: which process may drive which execution. They expire, and their fencing tokens only grow.
 
 An execution's token grows by one with every acquisition. The store refuses events that come with another token than the
 present one, so that a process which lost its lease, and does not know it yet, cannot write.

@@ -2,7 +2,7 @@
 
 The hash is made of what a line says, not of its bytes: a file that was only laid out anew (another order of keys, one
 JSON array in place of lines) is still whole, and a file that says anything else is not (tests/store/test_exports.py).
-It finds accidents and edits; it is no signature.
+It finds accidents and edits; it is not a signature.
 """
 
 from __future__ import annotations

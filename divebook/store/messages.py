@@ -1,6 +1,6 @@
 """What is sent to executions from outside, kept until their logs take it in.
 
-A message is no event: an answer or signal may come from any process at any time, also while no process drives the
+A message is not an event: an answer or signal may come from any process at any time, also while no process drives the
 execution, so it waits here. The process that drives it next takes the messages above `ExecutionRecord.taken` into the
 log, in the order of their numbers, and writes with those events how far it has come (`Batch.taken`).
 """
@@ -57,7 +57,7 @@ class Mailbox(ABC):
     def new_messages(self, after: int) -> list[Message]:
         """Return the messages of all executions with numbers above `after`, ascending.
 
-        It may be called many times a second: while nobody else writes to the store it costs microseconds.
+        It may be called many times a second: while no other process writes to the store it costs microseconds.
         """
         self._check_open()
         with self._lock:

@@ -1,4 +1,4 @@
-"""Who holds a lease: one process of one machine, distinguished from a later process with the same number.
+"""The owner of a lease: one process of one machine, distinguished from a later process with the same number.
 
 A process number is used again, so its start time belongs to it; both mean something only inside one start of one
 machine and one container, which is what `Owner.boot` names.
@@ -30,7 +30,7 @@ class Owner:
     host: str
     pid: int
     started: int
-    """When the process began, in the kernel's clock ticks since the machine's start; 0 if that cannot be told."""
+    """When the process began, in the kernel's clock ticks since the machine's start; 0 if that is not known."""
     name: str
     """For people: the program."""
     boot: str = ""

@@ -97,7 +97,7 @@ class Upkeep(ABC):
         return self._faults()
 
     def discard(self, execution_ids: Sequence[str], now: int | None = None) -> list[str]:
-        """Delete, of some executions, those that have ended and that nobody has begun to resume; return which."""
+        """Delete, of some executions, those that have ended and that no process has begun to resume; return which."""
         self._check_open()
         with self._lock:
             discarded = self._discard(execution_ids, self._moment(now))

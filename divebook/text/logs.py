@@ -1,4 +1,4 @@
-"""Loggers of ours: what they are told is without secrets before any handler hears of it."""
+"""The project's loggers: each record is cleaned of secrets before any handler gets it."""
 
 from __future__ import annotations
 

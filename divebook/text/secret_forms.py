@@ -68,7 +68,7 @@ MARKED: tuple[tuple[str, str, int], ...] = (
     ("sl.", _MORE, 60),
     ("AAPK", _MORE, 40),
 )
-"""Credentials that begin with a mark, where no letter or digit stands before it and what follows is no plain words."""
+"""Credentials that begin with a mark, where no letter or digit stands before it and what follows is not plain words."""
 
 SHAPED: tuple[tuple[tuple[str, ...], str, str], ...] = (
     # one of these, in lower case, is in the text, and this after no letter or digit; or the pattern is not

@@ -61,7 +61,7 @@ _QUERY = frozenset(
         """
     )
 )
-"""Parameters of addresses that carry credentials, where what they hold is no words."""
+"""Parameters of addresses that carry credentials, where what they hold is not words."""
 
 
 @lru_cache(4096)
@@ -123,7 +123,7 @@ def assigned(text: str) -> str:
 
 
 def named_at(text: str, start: int) -> int | None:
-    """Return where behind `start` the name of a secret stands with what joins it to a value, or None."""
+    """Return where after `start` the name of a secret stands with what joins it to a value, or None."""
     matches = _NAMED.finditer(text, start)
     return next(
         (match.start() for match in matches if looks_secret(match[2 * ((match.lastindex or 2) // 2) - 1])), None

@@ -1,4 +1,4 @@
-"""Who looks at a widget: views that said hello, until they say bye or are silent for long.
+"""The open views of a widget: from the hello of each until its bye, or a long silence.
 
 Tabs close, and machines sleep, without a word; what is kept for such views would be kept for ever.
 """

@@ -68,7 +68,7 @@ def _is_whole(text: str) -> bool:
 
 
 def refused(message: Any, why: str) -> Ack:
-    """Return the answer to a message of a wrong shape, so that whoever sent it does not send it again and again."""
+    """Return the answer to a message of a wrong shape, so that its sender does not send it again and again."""
     given = message.get("id") if isinstance(message, Mapping) else None
     text = f"the kernel does not understand this message, and did nothing: {why}. Reload the page"
     return Ack(type="ack", id=given if isinstance(given, str) and _is_whole(given) else "", accepted=False, text=text)

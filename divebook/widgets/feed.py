@@ -43,7 +43,7 @@ class Feed:
         """All spans with their labels, by index."""
         self._streams = Streams(self._reader)
         self._last = self._framed = 0
-        """The last event that was taken, and the last that a frame told of."""
+        """The last event that was taken, and the last that a frame covered."""
         self._origin: int | None = None
         self._behind = True
         self._header: Header | None = None

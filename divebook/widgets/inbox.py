@@ -126,7 +126,7 @@ class InboxFeed:
             self._take(known)
 
     def _leave(self, execution: Execution) -> None:
-        """Take what an execution said last; what it still asks nobody will hear."""
+        """Take what an execution said last; what it still asks is not shown."""
         del self._followed[execution.id]
         with suppress(ExecutionNotFoundError):  # it was deleted
             self._take(execution.refresh())

@@ -125,7 +125,7 @@ class Positions:
 
 
 def reply_of(log: Steppable, message: Mapping[str, Any]) -> ReplayToBrowser | None:
-    """Return a log's answer to a message of a view that steps; None if it is no such message."""
+    """Return a log's answer to a message of a view that steps; None if it is another message."""
     match message:
         case {"type": "events", "view": str(view), "after": int(after), "stop": int(stop)}:
             block = log.block(max(0, after), min(stop, max(0, after) + EVENTS_PER_ANSWER))

@@ -158,7 +158,7 @@ class Welcome(TypedDict):
     type: Literal["welcome"]
     view: str
     since: int
-    """The event behind which the spans changed; 0 if a view must forget what it has."""
+    """The event after which the spans changed; 0 if a view must forget what it has."""
     last: int
     """Sequence number of the last event that is in it."""
     origin_us: Micros
@@ -393,7 +393,7 @@ class PendingView(TypedDict):
 
 
 class StateView(TypedDict):
-    """An execution as it stood behind an event; long texts are cut."""
+    """An execution as it stood after an event; long texts are cut."""
 
     sequence: int
     status: str
@@ -407,7 +407,7 @@ class StateView(TypedDict):
 
 
 class StateRequest(TypedDict):
-    """A view asks how the execution stood behind an event."""
+    """A view asks how the execution stood after an event."""
 
     type: Literal["state"]
     view: str
@@ -445,7 +445,7 @@ class EventAnswer(TypedDict):
 
 
 class EventRange(TypedDict):
-    """A view asks for events behind one sequence number, up to another."""
+    """A view asks for events after one sequence number, up to another."""
 
     type: Literal["events"]
     view: str
@@ -484,7 +484,7 @@ class Recording(TypedDict):
     data: list[dict[str, Any]]
     """For each event in `events`, what is recorded in it."""
     base: StateView
-    """The state behind the event before the first of `events`."""
+    """The state after the event before the first of `events`."""
     changes: list[list[list[Any]]]
     """For each event in `events`, what changed: part, name in it (or ""), and the new value; none if it went away."""
 

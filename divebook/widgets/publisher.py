@@ -1,4 +1,4 @@
-"""Who sends: one thread for each thing that is looked at, at most 30 messages a second to each view.
+"""The sender of live views: one thread for each thing that is looked at, at most 30 messages a second to each view.
 
 Servers cut off what sends more than 1,000 messages a second, the end of the cell included. `Publisher.turn` does at
 most one thing and says how long to wait for the next, so that it can be tested without a thread.
@@ -71,7 +71,7 @@ class Publisher(Generic[FeedT]):
     Parameters
     ----------
     feed
-        What is told.
+        What is sent.
     clock
         Seconds on a clock that never goes back.
     """
@@ -115,7 +115,7 @@ class Publisher(Generic[FeedT]):
     def _start(self) -> None:
         self._unsubscribe = self.feed.subscribe(self.wake)
         self.feed.look_again()
-        # in the context of whoever shows the view: kernels find the cell to send to there
+        # in the context of the code that shows the view: kernels find the cell to send to there
         run = contextvars.copy_context().run
         self._thread = threading.Thread(target=run, args=(self._publish,), name="divebook-publisher", daemon=True)
         self._thread.start()
@@ -191,7 +191,7 @@ class Publisher(Generic[FeedT]):
                 wait = self.turn()
             except StoreClosedError:  # as the kernel ends
                 self._listeners = ()
-            except StoreError:  # damaged: whoever writes to it says so where it is seen
+            except StoreError:  # damaged: the code that writes to it reports that where it is seen
                 _log.exception("a live view ends: its events cannot be read")
                 self._listeners = ()
             with self._lock:

@@ -1,6 +1,6 @@
 """Recordings as a saved notebook holds them: packed within a size, and unpacked with nothing taken on trust.
 
-Whoever sends a notebook wrote what is in it: unpacking checks every type and size before anything is used, imports
+What is in a notebook was written by its sender: unpacking checks every type and size before anything is used, imports
 nothing, and makes nothing but plain data.
 """
 

@@ -109,7 +109,7 @@ class Streams:
         return told
 
     def so_far(self) -> list[Streamed]:
-        """Return the ends of all texts as far as frames have told them."""
+        """Return the ends of all texts as far as frames have sent them."""
         told = []
         for operation_id, text in self._texts.items():
             span = self._builder.running_operation(operation_id)

@@ -1,4 +1,4 @@
-"""What should happen: definitions as plain data, read from text or written in Python."""
+"""Definitions of what should happen, as plain data: read from text, or written in Python."""
 
 from __future__ import annotations
 

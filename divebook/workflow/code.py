@@ -1,8 +1,8 @@
 """What a person's functions do, as digests: of their source, and of what they use of their own module or notebook.
 
 A function is followed into the functions and classes that its code names, as long as they belong to the same module; a
-notebook is one module. The values of plain constants count as part of whoever reads them. Comments and layout do not
-count. What cannot be read (C code, methods found through instances, other modules) is left out.
+notebook is one module. The values of plain constants count as part of the functions that read them. Comments and layout
+do not count. What cannot be read (C code, methods found through instances, other modules) is left out.
 (`tests/workflow/test_code.py`)
 """
 

@@ -268,7 +268,7 @@ class Definitions(Record):
         Key("Servers that offer tools.", ignored="MCP servers are not connected yet; " + NO_TOOLS),
     ] = ()
     warnings: tuple[Problem, ...] = field(default=(), compare=False, repr=False, metadata={"transient": True})
-    """What is doubtful but not wrong; shown by whoever asked for the definitions."""
+    """What is doubtful but not wrong; the caller shows it."""
     positions: Mapping[Place, tuple[int, int]] = field(
         default_factory=dict, compare=False, repr=False, metadata={"transient": True}
     )

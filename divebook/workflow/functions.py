@@ -72,7 +72,7 @@ class UserFunction:
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether it may simply be called again where nobody knows if a call took effect."""
+        """Whether it may simply be called again when it is not known if a call took effect."""
         return self.idempotent or self.takes_key
 
     @property
@@ -278,8 +278,8 @@ def step(
     retry
         Try a call that failed again.
     timeout
-        Seconds that a call may take; then it fails with a TimeoutError. A thread cannot be stopped: nobody waits for it
-        any more.
+        Seconds that a call may take; then it fails with a TimeoutError. A thread cannot be stopped; it is no
+        longer waited for.
     idempotent
         Calling it twice does no more than calling it once: it is then simply called again where a process died during
         the call. For any other a person is asked.

@@ -180,7 +180,7 @@ def mcp_server(made: Made, reading: Reading) -> Any:
 
 
 def _unknown_tools(made: Made, severity: Severity) -> Iterator[Problem]:
-    """Find tools of agents that nobody could know; those of a server are known only when it runs."""
+    """Find tools of agents that cannot exist; those of a server are known only when it runs."""
     if made.values.get("mcp_servers"):
         return
     known = [*dive.TOOLS, *(tool.name for tool in made.values.get("tools", ()))]

@@ -25,7 +25,7 @@ def yaml_of(text: str, source: str) -> Any:
 
 
 def value_typed(text: str) -> Any:
-    """Return what a value means in YAML; a word that is no scalar there (``*.py``, ``#1``) is text all the same."""
+    """Return what a value means in YAML; a word that is not a scalar there (``*.py``, ``#1``) is text all the same."""
     is_written_out = text[:1] in {*QUOTES, *BRACKETS}
     reading = Reading(text, "value")
     try:

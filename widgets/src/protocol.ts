@@ -136,7 +136,7 @@ export interface Asked {
 export interface Welcome {
   type: "welcome";
   view: string;
-  /** The event behind which the spans changed; 0 if a view must forget what it has. */
+  /** The event after which the spans changed; 0 if a view must forget what it has. */
   since: number;
   /** Sequence number of the last event that is in it. */
   last: number;
@@ -348,7 +348,7 @@ export interface PendingView {
   step: string;
 }
 
-/** An execution as it stood behind an event; long texts are cut. */
+/** An execution as it stood after an event; long texts are cut. */
 export interface StateView {
   sequence: number;
   status: string;
@@ -361,7 +361,7 @@ export interface StateView {
   error: string;
 }
 
-/** A view asks how the execution stood behind an event. */
+/** A view asks how the execution stood after an event. */
 export interface StateRequest {
   type: "state";
   view: string;
@@ -395,7 +395,7 @@ export interface EventAnswer {
   error: string;
 }
 
-/** A view asks for events behind one sequence number, up to another. */
+/** A view asks for events after one sequence number, up to another. */
 export interface EventRange {
   type: "events";
   view: string;
@@ -428,7 +428,7 @@ export interface Recording {
   events: EventBlock;
   /** For each event in `events`, what is recorded in it. */
   data: Record<string, unknown>[];
-  /** The state behind the event before the first of `events`. */
+  /** The state after the event before the first of `events`. */
   base: StateView;
   /** For each event in `events`, what changed: part, name in it (or ""), and the new value; none if it went away. */
   changes: unknown[][][];

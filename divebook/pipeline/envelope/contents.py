@@ -201,7 +201,7 @@ def read_state(contents: Contents, state: Any) -> list[str]:
 
 
 def _strangers(state: Mapping[Any, Any]) -> list[str]:
-    """Return what is wrong with the version, and keys that nobody knows."""
+    """Return what is wrong with the version, and unknown keys."""
     version = state.get("schema_version", "missing")
     problems = [] if version == SCHEMA_VERSION else [f"schema_version: {SCHEMA_VERSION} wanted, not {version!r:.60}"]
     strangers = state.keys() - {*STATE_KEYS, "schema_version"}

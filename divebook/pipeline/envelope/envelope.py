@@ -174,7 +174,7 @@ class Envelope(StagedContents):
         expires_in
             Seconds, or a timedelta. An expired question blocks like any other; who drives the envelope decides.
         data
-            Plain data for whoever answers.
+            Plain data for the person or program that answers.
         """
         now = self.clock()
         copied = None if data is None else copied_map(data, "interrupt.data")
@@ -191,7 +191,7 @@ class Envelope(StagedContents):
         Raises
         ------
         InterruptError
-            The answer has a part that nobody knows, or of the wrong type; the question stays pending.
+            The answer has an unknown part, or one of the wrong type; the question stays pending.
         """
         if self.interrupt is not None:
             self.interrupt.response = InterruptResponse.read(self.interrupt.id, response, self.clock())
@@ -247,7 +247,7 @@ class Envelope(StagedContents):
     ) -> Self:
         """Return the envelope that a state describes, sharing nothing with it.
 
-        What is missing or cannot be read keeps the value of a fresh envelope, and what nobody knows is ignored, unless
+        What is missing or cannot be read keeps the value of a fresh envelope, and unknown keys are ignored, unless
         `strict`.
 
         Raises

@@ -27,7 +27,7 @@ class InterruptResponse(EnvelopePart):
     """To a review: ``approve``, ``reject``, ``modify``, or whatever the asking stage understands."""
     data: dict[str, Any] | None = field(default=None, metadata=SPARSE)
     received_at: datetime | None = None
-    """Set by whoever receives the answer."""
+    """Set by the code that receives the answer."""
 
     @classmethod
     def read(cls, interrupt_id: str, given: InterruptResponse | Mapping[str, Any], now: datetime) -> InterruptResponse:
@@ -36,7 +36,7 @@ class InterruptResponse(EnvelopePart):
         Raises
         ------
         InterruptError
-            A part that nobody knows, or of the wrong type.
+            An unknown part, or one of the wrong type.
         """
         if isinstance(given, InterruptResponse):
             given = {part: getattr(given, part) for part in _PART_TYPES}

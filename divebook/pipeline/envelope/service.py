@@ -91,7 +91,7 @@ class InterruptRecord(FlowInterrupt):
 class InterruptService:
     """Keeps questions of many requests and lets each be answered once.
 
-    A question may be answered from several threads at the same time: exactly one answer counts, since whoever takes the
+    A question may be answered from several threads at the same time, and exactly one counts: the caller that takes the
     question out of the pending ones has it alone, and a dict gives each of its entries away only once.
 
     Parameters
@@ -146,7 +146,7 @@ class InterruptService:
         question, message
             What is shown: the question of a clarification, the message of any other kind.
         data
-            Plain data for whoever answers.
+            Plain data for the person or program that answers.
         ttl_seconds
             How long an answer counts; None, 0 and less leave it to the kind.
         origin
@@ -222,7 +222,7 @@ class InterruptService:
         Raises
         ------
         InterruptError
-            The answer has a part that nobody knows, or of the wrong type; the question stays pending.
+            The answer has an unknown part, or one of the wrong type; the question stays pending.
         """
         now = self._clock()
         record = self._pending.get(id)

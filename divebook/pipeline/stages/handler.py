@@ -131,7 +131,7 @@ class _Run:
         return _outcome(envelope, chosen)
 
     async def _ask(self, envelope: Envelope) -> bool:
-        """Ask the envelope's question and do what the answer, or its lack, means; return False if nobody is asked."""
+        """Ask the envelope's question and do what the answer, or its lack, means; return False if none is asked."""
         interrupt = envelope.interrupt
         assert interrupt is not None  # noqa: S101 - it is pending
         given = None if self._state else self._context.inputs.get(RESPONSE)
@@ -256,7 +256,7 @@ class _Run:
         progress.finish_at_end(envelope)
 
     async def _save(self, envelope: Envelope) -> None:
-        """Hand the state to whoever keeps it elsewhere; what goes wrong there does not concern the request."""
+        """Hand the state to the person's function that saves it; what goes wrong there does not concern the request."""
         if self._functions.save is None:
             return
         try:

@@ -211,7 +211,7 @@ def _jump(envelope: Envelope, target: str) -> None:
 
 
 def expire(config: PipelineConfig, envelope: Envelope) -> None:
-    """Do what the pipeline says about a question that nobody answered in time: terminate, or ask again."""
+    """Do what the pipeline says about a question that expired without an answer: terminate, or ask again."""
     interrupt = envelope.interrupt
     if interrupt is None:
         return

@@ -20,7 +20,7 @@ _PAUSE_SECONDS = 0.01
 
 
 def back_up(path: Path, destination: Path) -> Path:
-    """Copy a store into a new file and return that; nobody who writes meanwhile is held up or left half done.
+    """Copy a store into a new file and return that; writers are not held up, and no write is copied in part.
 
     The copy has every event acknowledged before it began, needs no other file beside it, and appears under its name
     only when all of it is on disk. Nothing in it is verified: that is for `divebook check`.
@@ -37,7 +37,7 @@ def back_up(path: Path, destination: Path) -> Path:
     StoreError
         There is no such store, or the destination exists already, or cannot be written.
     CorruptStoreError
-        The file is no store, or too damaged to be copied.
+        The file is not a store, or too damaged to be copied.
     """
     if not path.exists():
         raise StoreError(f"there is no store at {path}; nothing to back up")

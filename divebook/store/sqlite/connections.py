@@ -88,7 +88,7 @@ def _set_up_remote(connection: sqlite3.Connection, path: Path, network: str) -> 
         f"{path} is on a network file system ({network}): events are written with a rollback journal, which is safe "
         "there but slower, and only as reliable as that file system's locks. Keep the store on a local disk if you can",
         RuntimeWarning,
-        stacklevel=5,  # whoever made the store
+        stacklevel=5,  # the code that made the store
     )
 
 
@@ -109,7 +109,7 @@ def open_reader(path: Path, *, read_only: bool) -> sqlite3.Connection:
 
 
 def _open_immutable(path: Path) -> sqlite3.Connection:
-    # Where not even the WAL's index can be made, SQLite reads a file only if told that nobody changes it; it then
+    # Where not even the WAL's index can be made, SQLite reads a file only if told that no process changes it; it then
     # ignores the WAL, so there must be nothing in it.
     journal = path.with_name(f"{path.name}-wal")
     if journal.exists() and journal.stat().st_size:

@@ -32,7 +32,7 @@ def ended_before(cursor: sqlite3.Cursor, before: int) -> list[str]:
 
 
 def is_over(cursor: sqlite3.Cursor, execution_id: str, moment: Moment) -> bool:
-    """Return whether an execution has ended and nobody has begun to resume it."""
+    """Return whether an execution has ended and no process has begun to resume it."""
     row = cursor.execute(f"{RECORD} WHERE id = ?", (execution_id,)).fetchone()
     if row is None or load_line(row).status not in TERMINAL:
         return False

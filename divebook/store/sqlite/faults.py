@@ -51,7 +51,7 @@ def translated(location: str) -> Iterator[None]:
         raise translate(error, location) from error
     except OSError as error:
         raise StoreError(f"{location} cannot be used: {error}. Check the path and its permissions") from error
-    # What decoding raises for bytes, texts, numbers and dates that nobody wrote.
+    # What decoding raises for bytes, texts, numbers and dates that a store never writes.
     except (ValueError, TypeError, ArithmeticError) as error:
         raise CorruptStoreError(_CORRUPT.format(location, f"{type(error).__name__}: {error}")) from error
 

@@ -47,7 +47,7 @@ _NETWORK = frozenset(
 
 
 def network_type(path: Path) -> str | None:
-    """Return the kind of network file system that a path is on; None if it is local, or if that cannot be told."""
+    """Return the kind of network file system that a path is on; None if it is local, or if that is not known."""
     try:
         mounts = _MOUNTS.read_text(errors="surrogateescape")
     except OSError:  # not Linux

@@ -39,7 +39,7 @@ def _lease(*row: Any) -> Lease:
 
 
 def is_left(execution_id: str, columns: tuple[Any, ...], moment: Moment) -> bool:
-    """Return whether nobody keeps others from an execution; `columns` are its token and its lease, or nothing."""
+    """Return whether an execution has no live lease; `columns` are its token and its lease, or nothing."""
     return columns[1] is None or not _lease(execution_id, *columns).keeps_out(moment)
 
 

@@ -24,7 +24,7 @@ _INSERT = """
 INSERT INTO messages (key, kind, name, payload, source, posted_at, checksum) VALUES (?, ?, ?, ?, ?, ?, ?)
 RETURNING number
 """
-# Numbers of deleted messages count as well, so that whoever has seen them misses none of the later ones.
+# Numbers of deleted messages count as well, so that a reader that has seen them misses none of the later ones.
 _LAST = "SELECT ifnull(max(seq), 0) FROM sqlite_sequence WHERE name = 'messages'"
 _UNTAKEN = "SELECT DISTINCT id FROM messages JOIN executions USING (key) WHERE number > taken"
 _ADDRESSEES = "SELECT DISTINCT id FROM messages JOIN executions USING (key) WHERE kind = ? AND name = ?"

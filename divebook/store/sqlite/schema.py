@@ -142,7 +142,7 @@ _THIRD: Migration = (
 )
 
 # What an execution began with, for lists and their filters, and checksums of what had none: rows of executions,
-# messages, and with each checkpoint its sequence. The questions that are open, so that nobody need read logs for them.
+# messages, and with each checkpoint its sequence. The questions that are open, so that no log need be read for them.
 _FOURTH: Migration = (
     "ALTER TABLE executions ADD COLUMN start_key TEXT",
     "ALTER TABLE executions ADD COLUMN origin TEXT NOT NULL DEFAULT 'run'",

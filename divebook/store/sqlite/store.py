@@ -1,4 +1,4 @@
-"""The store on an SQLite file: one writing connection behind a lock, one reading connection per thread."""
+"""The store on an SQLite file: one writing connection with a lock, one reading connection per thread."""
 
 from __future__ import annotations
 

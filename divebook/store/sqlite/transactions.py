@@ -109,7 +109,7 @@ def _patience() -> float:
 
 
 class OpenFile:
-    """The file behind a connection, and whether it is still what its path leads to.
+    """The file that a connection has open, and whether its path still leads to it.
 
     SQLite goes on writing to a file that was deleted or replaced; what it writes is gone when the last process closes
     it. Asking costs 2 microseconds a transaction.
