@@ -183,7 +183,7 @@ def step_through(replay):
     forward = replay.get_by_role("button", name="One event forward")
     forward.click()
     forward.click()
-    replay.get_by_text("State behind event 2").wait_for()
+    replay.get_by_text("State after event 2").wait_for()
     replay.locator(".breakpoints > summary").click()
     replay.get_by_label("Break by").select_option("step")
     replay.get_by_label("Break at").select_option("flaky")
@@ -194,7 +194,7 @@ def step_through(replay):
     assert replay.locator(".event[aria-selected=true]").inner_text().split()[-1].endswith("flaky")
     stopped = int(replay.locator(".event[aria-selected=true] .number").inner_text())
     replay.get_by_role("button", name="One event back").click()
-    replay.get_by_text(f"State behind event {stopped - 1}").wait_for()
+    replay.get_by_text(f"State after event {stopped - 1}").wait_for()
 
 
 def test_cards_of_the_magics(lab, looks):

@@ -112,7 +112,7 @@ def test_of_several_workflows_one_must_be_chosen(divebook, folder):
     path = write(folder / "two.yaml", TWO)
     refused = divebook("run", path)
     assert refused.exit_code == 2
-    assert "several workflows in it: a, b. Choose one with -w NAME" in refused.stderr
+    assert "two.yaml: a, b. Choose one with -w NAME" in refused.stderr
     assert divebook("run", path, "-w", "b").exit_code == 0
 
 

@@ -1,4 +1,4 @@
-// Draws a laid out workflow as SVG. State is told by colour, by a sign and by the kind of line.
+// Draws a laid out workflow as SVG. Colour, a sign and the kind of line show the state.
 
 import type { GraphStep } from "../protocol";
 import { svg } from "../shared/svg";
@@ -86,7 +86,7 @@ function loop({ x, y }: Point): string {
   return `M ${x + 28} ${bottom} C ${x + 40} ${bottom + DEPTH} ${x - 40} ${bottom + DEPTH} ${x - 28} ${bottom + 5}`;
 }
 
-/** Returns the place for a condition: in the gap behind the step, on the way. */
+/** Returns the place for a condition: in the gap after the step, on the way. */
 function beside(from: Point, next: Point): Point {
   const [left, right] = [from.x + WIDTH / 2, next.x - WIDTH / 2];
   return { x: (left + right) / 2, y: (from.y + next.y) / 2 - 4 };

@@ -17,7 +17,7 @@ const DRAGGED = 4;
 const [LEAST_HIGH, MOST_HIGH] = [110, 420];
 const LEGEND: Lit[] = ["pending", "running", "waiting", "completed", "failed", "cancelled", "caught"];
 
-/** What the graph needs of whoever embeds it. */
+/** What the graph needs of the view that embeds it. */
 export interface GraphHost {
   /** A step was chosen, or none. */
   select: (step: string | null) => void;

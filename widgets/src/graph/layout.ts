@@ -1,7 +1,7 @@
 // Places the steps of a workflow in layers from left to right, the way it runs, and draws the ways between them.
 //
 // The classic method (Sugiyama, Tagawa, Toda 1981): turn edges that close a loop around, put each step into the layer
-// behind its farthest predecessor, let long edges pass through places in the layers between, order each layer by the
+// after its farthest predecessor, let long edges pass through places in the layers between, order each layer by the
 // middle of its neighbours, then move all towards their neighbours. Equal input gives an equal picture.
 
 import type { Graph, GraphEdge } from "../protocol";
@@ -51,7 +51,7 @@ interface Way {
   isBack: boolean;
 }
 
-/** Lays out a workflow; steps that edges name and nobody defined are left out. */
+/** Lays out a workflow; steps that edges name and that are not defined are left out. */
 export function layout({ steps, edges }: Graph): Layout {
   const names = steps.map(({ name }) => name);
   const known = new Set(names);
@@ -216,7 +216,7 @@ export function wordsOf({ kind, condition }: GraphEdge): string {
   return kind === "next" ? condition : `on failure${condition === "" ? "" : `: ${condition}`}`;
 }
 
-/** Returns the room behind each layer: enough for the conditions that stand there. */
+/** Returns the room after each layer: enough for the conditions that stand there. */
 function gapsOf(count: number, ways: Way[]): number[] {
   const gaps = Array<number>(count).fill(GAP_X);
   for (const { edge, cells, isBack } of ways) {

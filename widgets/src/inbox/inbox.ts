@@ -1,4 +1,4 @@
-// The questions of all executions as far as the kernel has told them, and the conversation about them.
+// The questions of all executions as far as the kernel has sent them, and the conversation about them.
 
 import type { Asked, Inbox, InboxDelta } from "../protocol";
 import { Channel, type Follower, type Wire } from "../shared/channel";

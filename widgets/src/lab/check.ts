@@ -29,7 +29,7 @@ export const truth: Check = (value, where) => {
 export function number(least = -LARGEST, most = LARGEST, whole = true): Check {
   return (value, where) => {
     const fits = typeof value === "number" && value >= least && value <= most && (!whole || Number.isInteger(value));
-    if (!fits) refuse(where, "a number that can be");
+    if (!fits) refuse(where, "a number within its limits");
   };
 }
 

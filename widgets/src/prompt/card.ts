@@ -143,7 +143,7 @@ export class Card {
     if (this.#state !== "open" || this.#away() !== "") return;
     const response = action.response();
     if (response === undefined) {
-      this.#say("Not sent: see what is marked.", true);
+      this.#say("Not sent: correct what is marked.", true);
       return;
     }
     this.#become("sending", "Sending…");

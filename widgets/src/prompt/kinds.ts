@@ -51,7 +51,7 @@ function subjectOf({ data }: Question): [string, unknown] | undefined {
   return key === undefined ? undefined : [key, data[key]];
 }
 
-/** Returns what is told of a question besides what may be edited. */
+/** Returns what is shown of a question besides what may be edited. */
 export function factsOf(question: Question): [string, unknown][] {
   const [subject] = EDITABLE.has(question.kind) ? (subjectOf(question) ?? [""]) : [""];
   return Object.entries(question.data).filter(([key]) => !TOLD.has(key) && key !== subject).slice(0, 40);

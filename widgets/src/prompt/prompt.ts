@@ -118,7 +118,7 @@ export class Prompt implements View {
     const waiting = open === 0 ? "No open question" : `${open} open question${open === 1 ? "" : "s"}`;
     setText(this.#count, shown < open ? `${shown} of ${waiting}` : waiting);
     this.#filter.hidden = open <= MANY && this.#filter.value === "";
-    setText(this.#closedCount, `${closed} answered or over`);
+    setText(this.#closedCount, `${closed} answered or expired`);
     this.#closedPart.hidden = closed === 0;
     if (open === 0) this.#closedPart.open = true;
     this.element.hidden = open === 0 && closed === 0;

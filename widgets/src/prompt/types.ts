@@ -1,4 +1,4 @@
-// What the prompt needs of whoever embeds it; nothing here knows of anywidget.
+// What the prompt needs of the view that embeds it; nothing here knows of anywidget.
 
 import type { Micros, QuestionView as Recorded } from "../protocol";
 

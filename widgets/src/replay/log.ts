@@ -66,7 +66,7 @@ export class Log {
     return [...found].sort();
   }
 
-  /** Returns the nearest event behind a position, or before it, that fits; undefined if there is none. */
+  /** Returns the nearest event after a position, or before it, that fits; undefined if there is none. */
   find(from: number, direction: 1 | -1, fits: (entry: Entry) => boolean): number | undefined {
     for (let sequence = from + direction; sequence >= 1 && sequence <= this.#length; sequence += direction) {
       const entry = this.at(sequence);

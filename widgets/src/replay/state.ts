@@ -36,7 +36,7 @@ export class StatePanel {
   showState(state: StateView): void {
     const facts = [state.status, ...Object.entries(state.usage).map(([name, value]) => `${value.toLocaleString("en")} ${name.replaceAll("_", " ")}`)];
     this.#state.fill(
-      `State behind event ${state.sequence}`,
+      `State after event ${state.sequence}`,
       h("p", {}, facts.join(" · ")),
       state.error !== "" && h("p", { class: "wrong" }, shown(state.error, 2000)),
       ...state.pending.map(({ question, path, step }) => h("p", {}, `? ${oneLine(question, 300)} (${oneLine(`${path} › ${step}`, 100)})`)),

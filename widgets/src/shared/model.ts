@@ -1,4 +1,4 @@
-// What all views of one page share: the state of one execution as far as the kernel has told it.
+// What all views of one page share: the state of one execution as far as the kernel has sent it.
 
 import type { Delta, Graph, Header, History, QuestionView as Question, SpanBlock, Streamed, Welcome } from "../protocol";
 import { Spans } from "./spans";

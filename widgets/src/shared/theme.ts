@@ -6,7 +6,7 @@ export const DARK = "#16181c";
 const PLAIN = ["paper", "ink", "faint", "line", "fold", "dim", "focus", "hatch"];
 const COLOURS = [...PLAIN, ...NAMES, ...NAMES.map((name) => `${name}-text`)];
 
-/** Returns the colours as they are now, by the names of their properties behind `--db-`. */
+/** Returns the colours as they are now, by the names of their properties after `--db-`. */
 export function paletteOf(element: Element): Record<string, string> {
   const style = getComputedStyle(element);
   return Object.fromEntries(COLOURS.map((name) => [name, style.getPropertyValue(`--db-${name}`).trim() || DARK]));

@@ -3,7 +3,7 @@
 import type { Spans } from "../shared/spans";
 
 export interface Kind {
-  /** Also the name of its colour, behind `--db-` in the style sheet. */
+  /** Also the name of its colour, after `--db-` in the style sheet. */
   key: string;
   name: string;
   letter: string;

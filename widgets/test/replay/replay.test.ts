@@ -139,7 +139,7 @@ test("stepping shows the state and what changed", async () => {
   expect(document.body.textContent).toContain("Changes since event 5");
   const changed = document.querySelector(".changed")?.closest("tr");
   expect([...(changed?.children ?? [])].map((cell) => cell.textContent)).toEqual(["≠", "variables.n", "5", "6"]);
-  expect(document.body.textContent).toContain("State behind event 6");
+  expect(document.body.textContent).toContain("State after event 6");
   press("Home");
   expect(document.querySelector(".place")?.textContent).toBe("0 of 100 events");
   press("End");
