@@ -163,7 +163,7 @@ class LeaseKeeper:
     async def _renew(self, held: list[Lease]) -> None:
         try:
             renewed = await self._calls.once(lambda: self._store.renew(held))
-        except StoreBusyError as error:  # nobody else can write either, so nobody can take them yet
+        except StoreBusyError as error:  # no other process can write either, so none can take them yet
             _log.info("leases could not be renewed: %s", error)
             return
         for lease, is_held in zip(held, renewed, strict=True):

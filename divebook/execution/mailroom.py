@@ -51,6 +51,6 @@ class Mailroom:
                 messages = await self._calls.once(lambda: self._store.new_messages(self._seen))
                 for execution_id in {message.execution_id for message in messages}:
                     await self.deliver(execution_id)
-            except StoreError:  # the store is busy or gone: whoever writes to it says so
+            except StoreError:  # the store is busy or gone: the code that writes to it says so
                 continue
             self._seen = max((message.number for message in messages), default=self._seen)
