@@ -178,12 +178,14 @@ def event_to_dict(event: Event) -> dict[str, Any]:
     return record
 
 
+_NEEDED = {"id": "event id", "execution_id": "execution id", "timestamp": "timestamp", "data": "data"}
+
+
 def event_from_dict(record: dict[str, Any]) -> Event:
     """Build an event from `event_to_dict`'s form, or from the seed's older keys ``path_id`` and ``step_name``."""
-    if not record.get("timestamp"):
-        raise InvalidEventError("timestamp is required")
-    if record.get("data") is None:
-        raise InvalidEventError("data is required")
+    for key, name in _NEEDED.items():
+        if not record.get(key) and record.get(key) != {}:
+            raise InvalidEventError(f"{name} is required")
     path, step = _place(record)
     try:
         event = Event(

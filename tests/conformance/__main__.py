@@ -8,8 +8,8 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.conformance.cases import Case, UnusableFileError, load
-from tests.conformance.report import check, describe, summary
+from tests.conformance.cases import Case, UnusableFileError, left_out, load
+from tests.conformance.report import check, describe, not_run, summary
 
 
 def passes(case: Case) -> bool:
@@ -36,6 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     failed = sum(not passes(case) for case in cases)
+    for line in not_run(left_out(options.file, options.group)):
+        print(line)
     print(summary(cases, failed))
     return 1 if failed else 0
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.conformance import loose
+from tests.conformance import facts, loose
 
 WHOLE = ("workflow", "condition", "template")
 """Groups of a plain list whose cases a machine can run, all of them."""
 
-GROUPS = (*WHOLE, *loose.RUN)
+GROUPS = (*WHOLE, *loose.RUN, *facts.RUN)
 """Groups with cases that a machine can run; the others of such a file are prose for ordinary tests."""
 
 SUBJECTS = ("Envelope",)
@@ -52,10 +52,7 @@ def load(path: Path, groups: Collection[str] = ()) -> list[Case]:
     UnusableFileError
         Not JSON, not a known format, or a group without runnable cases.
     """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UnusableFileError(f"{path}: {error}") from error
+    content = _content(path)
     entries = _entries(path, content)
     present = {entry["group"] for entry in entries}
     runnable = present if isinstance(content, Mapping) else set(GROUPS)
@@ -69,8 +66,27 @@ def load(path: Path, groups: Collection[str] = ()) -> list[Case]:
     return cases
 
 
+def left_out(path: Path, groups: Collection[str] = ()) -> list[Case]:
+    """Return the cases of a file, of the given groups or of all, that cannot be run."""
+    entries = _entries(path, _content(path))
+    return [
+        Case(entry["name"], entry["group"], entry)
+        for entry in entries
+        if not _is_data(entry) and (not groups or entry["group"] in groups)
+    ]
+
+
+def _content(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UnusableFileError(f"{path}: {error}") from error
+
+
 def _is_data(entry: Mapping[str, Any]) -> bool:
-    return entry["group"] not in loose.RUN or "action" in entry or loose.is_data(entry)
+    if "action" in entry or entry["group"] in WHOLE:
+        return True
+    return facts.is_data(entry) or loose.is_data(entry)
 
 
 def _entries(path: Path, content: Any) -> Sequence[Mapping[str, Any]]:

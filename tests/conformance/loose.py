@@ -6,14 +6,15 @@ A case of these groups whose `given` or `expect` holds prose is left to ordinary
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from divebook.agents import Agent, ScriptedModel
 from divebook.config import Sources, build_content, load, merge
 from divebook.config.fetch import Page
-from divebook.engine.operations import legacy_operation_id
+from divebook.config.files import has_wildcards
+from divebook.engine.operations import Place, legacy_operation_id
 from divebook.environment import Environment
 from divebook.errors import DivebookError
 from divebook.scripting.interpreter import default_interpreter
@@ -21,8 +22,8 @@ from divebook.store import MemoryStore
 from divebook.workflow import AgentDefinition
 from divebook.workflow.blocks import blocks_from_script_result
 from divebook.workflow.content import ContentEntry
-from divebook.workflow.definition import Definitions
-from divebook.workflow.reader import definitions_from, read_definitions
+from divebook.workflow.definition import Config, Definitions, Workflow
+from divebook.workflow.reader import definitions_from, read_definitions, read_workflow
 from divebook.workflow.settings import check_default_workflow, require_name
 from tests.conformance.compare import Difference, contains, same
 
@@ -132,11 +133,23 @@ def _dynamic(given: Given) -> dict[str, Any]:
 
 
 def _operation_id(given: Given) -> dict[str, Any]:
+    if "a" in given:
+        first, second = (Place(part["path"], part["step"], 1, None, part["type"]) for part in (given["a"], given["b"]))
+        return {"equal": first.operation_id == second.operation_id}  # those of the old formula are
     made = legacy_operation_id(given["type"], given["step"], given["path"], given["params"])
     return {"id": made, "prefix": made[:3], "length": len(made)}
 
 
 def _environment(given: Given) -> dict[str, Any]:
+    if "calls" in given:
+        return {"results": list(_results(given["calls"]))}
+    if "default_workflow" in given:
+        with MemoryStore() as store:
+            environment = Environment(store=store)
+            environment.define(Definitions(config=Config(default_workflow=given["default_workflow"])))
+            return {"default_workflow": environment.default_workflow}
+    if "subscribed" in given:
+        return _fired(given["subscribed"])
     agents = [entry if isinstance(entry, Mapping) else {"name": entry} for entry in given["agents"]]
     with MemoryStore() as store:
         environment = Environment(store=store)
@@ -147,24 +160,83 @@ def _environment(given: Given) -> dict[str, Any]:
         return {"default_agent": chosen and chosen.name}
 
 
+SAID = {"not found": "not found", "already present": "already registered"}
+"""What cases say of calls that are refused, and the words for it here."""
+
+
+def _results(calls: Iterable[str]) -> Iterator[str]:
+    """Add and get agents and workflows by name; return what comes of each call, in the words of the cases."""
+    kind = ""
+    with MemoryStore() as store:
+        environment = Environment(store=store)
+        for call in calls:
+            verb, name = call.split()
+            kind = kind or name.rpartition("-")[2]
+            try:
+                if verb == "get":
+                    yield getattr(environment, kind)(name).name
+                elif kind == "agent":
+                    environment.add_agent(Agent(name))
+                    yield "ok"
+                else:
+                    environment.add_workflow(_workflow(name))
+                    yield "ok"
+            except DivebookError as error:
+                said = [f"{kind} {shown}" for shown, words in SAID.items() if words in str(error)]
+                yield f"error: {' '.join(said) or error}"
+
+
+def _workflow(name: str, **more: Any) -> Workflow:
+    return read_workflow({"Name": name, "Steps": [{"Name": "s", "Script": "1"}], **more}, dialect="dive")
+
+
+def _fired(names: Iterable[str]) -> dict[str, Any]:
+    with MemoryStore() as store:
+        environment = Environment(store=store, workflows=[_workflow(n, Triggers=[{"Name": "t"}]) for n in names])
+        fired = environment.fire("t")
+        return {"executions": len(fired), "status": "".join({execution.status for execution in fired})}
+
+
+def _build_or_settings(given: Given) -> dict[str, Any]:
+    if "values" in given:
+        agents = [{"Name": f"a{n}", "ResponseTimeout": value} for n, value in enumerate(given["values"])]
+        read = definitions_from({"Agents": agents}, dialect="dive").agents
+        return {"seconds": [int(agent.response_timeout or 0) for agent in read]}
+    if "steps" in given:
+        _workflow("w", Steps=[{"Name": name, "Script": "1"} for name in given["steps"]])
+        return {}
+    return _config_build(given)
+
+
+def _content_or_path(given: Given) -> dict[str, Any]:
+    return {"wildcard": has_wildcards(given["path"])} if "path" in given else _content(given)
+
+
 RUN: Mapping[str, tuple[Callable[[Given], dict[str, Any]], tuple[frozenset[str], ...]]] = {
     "config": (_config, tuple(map(frozenset, (["yaml"], ["json"], ["files"], ["path"], ["base", "override"])))),
-    "config_build": (_config_build, (frozenset({"config"}),)),
-    "content": (_content, (frozenset({"entries"}), frozenset({"entries", "files"}))),
+    "config_build": (_build_or_settings, tuple(map(frozenset, (["config"], ["values"], ["steps"])))),
+    "content": (_content_or_path, tuple(map(frozenset, (["entries"], ["entries", "files"], ["path"])))),
     "dynamic_content": (_dynamic, (frozenset({"script"}), frozenset({"script", "globals"}))),
-    "operation_id": (_operation_id, (frozenset({"type", "step", "path", "params"}),)),
-    "environment": (_environment, (frozenset({"agents"}), frozenset({"name", "agents"}))),
+    "operation_id": (_operation_id, tuple(map(frozenset, (["type", "step", "path", "params"], ["a", "b"])))),
+    "environment": (
+        _environment,
+        tuple(map(frozenset, (["agents"], ["name", "agents"], ["calls"], ["default_workflow"], ["subscribed"]))),
+    ),
 }
 """By group: what runs a case, and the keys of `given` in its cases that are data."""
 
+REFUSED = {"valid": False, "ok": False, "status": "rejected", "stored": 0, "found": False, "body_runs": 0}
+"""What holds of what was refused."""
+PARTS = ("checkpoint", "restored")
+"""Mappings of which the listed keys count."""
 ERRORS = frozenset({"error", "error_contains", "non_empty"})
 UNDERSTOOD: Mapping[str, frozenset[str]] = {
     "config": frozenset({"Name", "Description", "Documents", "Agents", "Config", *ORDERS}),
-    "config_build": frozenset({"name", "description", "agents", "supervisors", "workflows", "step_names"}),
-    "content": frozenset({"count", "kinds", "texts", "all_contain", "source"}),
+    "config_build": frozenset({"seconds", "name", "description", "agents", "supervisors", "workflows", "step_names"}),
+    "content": frozenset({"wildcard", "count", "kinds", "texts", "all_contain", "source"}),
     "dynamic_content": frozenset({"count"}),
-    "operation_id": frozenset({"id", "prefix", "length"}),
-    "environment": frozenset({"default_agent"}),
+    "operation_id": frozenset({"id", "prefix", "length", "equal"}),
+    "environment": frozenset({"default_agent", "results", "executions", "status"}),
 }
 """Keys of `expect` that are data; the others of a case are prose, and not looked at."""
 
@@ -180,30 +252,39 @@ def is_data(case: Mapping[str, Any]) -> bool:
 def differences(case: Mapping[str, Any]) -> list[Difference]:
     """Run a case and return where what came of it differs from what is expected."""
     run, _ = RUN[case["group"]]
-    error: str | None = None
+    return compared(lambda: run(case["given"]), case["expect"], UNDERSTOOD[case["group"]])
+
+
+def compared(
+    run: Callable[[], Mapping[str, Any]], expect: Mapping[str, Any], understood: Collection[str]
+) -> list[Difference]:
+    """Run something and hold what it finds, or its error, against what is expected; other keys are not looked at."""
     try:
-        found = run(case["given"])
+        return list(_compared(expect, run(), None, understood))
     except DivebookError as raised:
-        found, error = {}, str(raised)
-    return list(_compared(case["group"], case["expect"], found, error))
+        return list(_compared(expect, REFUSED, str(raised), understood))
 
 
 def _compared(
-    group: str, expect: Mapping[str, Any], found: Mapping[str, Any], error: str | None
+    expect: Mapping[str, Any], found: Mapping[str, Any], error: str | None, understood: Collection[str]
 ) -> Iterator[Difference]:
-    if error is not None and not (expect.get("error") or "error_contains" in expect):
+    refusal = expect.get("error") or "error_contains" in expect or expect.get("valid") is False
+    if error is not None and not refusal:
         yield Difference("error", None, error)
         return
     for key, wanted in expect.items():
         got: Any
-        if key == "error":
+        if key == "error" and isinstance(wanted, str):
+            got = error or found.get(key)
+            met = contains(got, wanted)
+        elif key == "error":
             met, got = bool(wanted) == (error is not None), error
         elif key == "error_contains":
             met, got = contains(error, wanted), error
         elif key == "non_empty":
             names = [wanted] if isinstance(wanted, str) else wanted
             met, got = all(found.get(name) for name in names), found
-        elif key not in UNDERSTOOD[group]:
+        elif key not in understood:
             continue
         else:
             got = found.get(key)
@@ -213,10 +294,16 @@ def _compared(
 
 
 def _met(key: str, wanted: Any, got: Any) -> bool:
+    if key in PARTS and isinstance(got, Mapping):
+        return all(_met(name, value, got.get(name)) for name, value in wanted.items())
+    if key.startswith("min_"):
+        return bool(got >= wanted)
+    if key == "contains":
+        return str(got).endswith(wanted)
     if key in ORDERS:
         return sorted(wanted) == sorted(got)
     if key == "all_contain":
         return contains(got, wanted)
-    if key == "source":
+    if key == "source" and isinstance(wanted, Mapping):
         return all(same(value, got[name]) for name, value in wanted.items())
     return same(wanted, got)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
-from divebook.agents import Agent, ScriptedModel
+from divebook.agents import Agent
 from divebook.documents import MemoryDocuments
 from divebook.engine.evolve import evolve
 from divebook.engine.operations import legacy_operation_id
@@ -22,22 +22,10 @@ from divebook.workflow import AgentDefinition, read_workflow
 from tests.conformance.cases import Case
 from tests.conformance.compare import OLD_PARAMETERS
 from tests.conformance.outcome import REJECTED, Evaluation, ObservedEvent, Outcome
+from tests.conformance.overheard import OverheardModel
 
 TIMEOUT = 60.0
 """Seconds one case may take."""
-
-
-class OverheardModel(ScriptedModel):
-    """A scripted model whose calls are noted, in order, in a list it shares with others."""
-
-    def __init__(self, agent: str, overheard: list[Mapping[str, Any]], spec: Mapping[str, Any]) -> None:
-        super().__init__(list(spec.get("replies", ())), usage=spec.get("usage", {}), error=spec.get("error"))
-        self._agent, self._overheard = agent, overheard
-
-    def reply(self, prompt: str) -> str:
-        """Note the call and answer it."""
-        self._overheard.append({"agent": self._agent, "prompt": prompt})
-        return super().reply(prompt)
 
 
 def observe(case: Case) -> Outcome | Evaluation:
@@ -46,7 +34,7 @@ def observe(case: Case) -> Outcome | Evaluation:
         return _evaluate(case.data["given"]["condition"], case.data["given"]["globals"], evaluate_condition)
     if case.group == "template":
         return _evaluate(case.data["given"]["template"], case.data["given"]["globals"], render_template)
-    return _run(case.data)
+    return run_workflow(case.data)
 
 
 def _evaluate(text: str, names: Mapping[str, Any], evaluate: Any) -> Evaluation:
@@ -56,7 +44,8 @@ def _evaluate(text: str, names: Mapping[str, Any], evaluate: Any) -> Evaluation:
         return Evaluation(error=str(error))
 
 
-def _run(data: Mapping[str, Any]) -> Outcome:
+def run_workflow(data: Mapping[str, Any]) -> Outcome:
+    """Run the workflow that a case defines."""
     documents = MemoryDocuments(dict(data.get("documents", {})))
     printed: list[str] = []
     calls: list[Mapping[str, Any]] = []
