@@ -10,24 +10,12 @@ from dataclasses import dataclass
 
 from divebook import bounds
 from divebook.errors import NotFoundError
-from divebook.workflow import kinds, schema
+from divebook.workflow import schema
 from divebook.workflow.table import Key, Many, One, Table, snake_case
 
 TABLES: dict[str, Table] = {table.label: table for table in vars(schema).values() if isinstance(table, Table)}
 """Every mapping of a definition, by what it is called."""
 
-_WORDS = {
-    kinds.Text: "a text",
-    kinds.InputType: f"one of {', '.join(kinds.INPUT_TYPES)}",
-    kinds.Flag: "true or false",
-    kinds.Seconds: "seconds, or a template",
-    kinds.ResponseTimeout: "a duration: 30s, 1m30s, or seconds",
-    kinds.FreeMapping: "a mapping",
-    kinds.Anything: "anything",
-    kinds.TextMapping: "a mapping of texts",
-    kinds.Headers: "a mapping of texts",
-    kinds.Texts: "a list of texts",
-}
 INTRODUCTION = """\
 # Every key of a definition
 
@@ -111,16 +99,7 @@ def _line(key: Key) -> KeyLine:
 
 
 def _holds(key: Key) -> str:
-    kind = key.kind
-    if key.name == "Bounds":
-        return f"a mapping of {', '.join(bounds.KEYS)}"
-    if isinstance(kind, One | Many):
-        return f"a {'mapping' if isinstance(kind, One) else 'list'}, see {kind.table.label}"
-    if isinstance(kind, kinds.Number):
-        return "a whole number" if kind.whole else "a number"
-    if isinstance(kind, kinds.Text) and kind.choices:
-        return f"one of {', '.join(kind.choices)}"
-    return _WORDS[type(kind)]
+    return f"a mapping of {', '.join(bounds.KEYS)}" if key.name == "Bounds" else key.kind.holds
 
 
 def _notes(key: Key) -> Iterator[str]:

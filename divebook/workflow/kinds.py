@@ -37,6 +37,10 @@ INPUT_TYPES = {
 class Kind(Protocol):
     """Reads one kind of value."""
 
+    @property
+    def holds(self) -> str:
+        """What kind of value it is, for the reference."""
+
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
         """Return the value, or `INVALID` after noting what is wrong."""
 
@@ -75,6 +79,11 @@ class Text(Plain):
     complaint: str = ""
     hint: str | None = None
 
+    @property
+    def holds(self) -> str:
+        """What kind of value it is."""
+        return f"one of {', '.join(self.choices)}" if self.choices else "a text"
+
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
         """Return the text, or `INVALID` after noting what is wrong."""
         if not isinstance(node, Scalar):
@@ -90,6 +99,8 @@ class Text(Plain):
 class InputType(Plain):
     """What an input must be, in any case of letters; the dialect ``dive`` takes any word, and checks nothing then."""
 
+    holds = f"one of {', '.join(INPUT_TYPES)}"
+
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
         """Return the type as written, or `INVALID` after noting what is wrong."""
         text = Text().read(node, place, reading)
@@ -102,6 +113,8 @@ class InputType(Plain):
 
 class Flag(Plain):
     """``true`` or ``false``."""
+
+    holds = "true or false"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
         """Return the truth value, or `INVALID` after noting what is wrong."""
@@ -116,11 +129,16 @@ class Number(Plain):
 
     whole: bool = False
 
+    @property
+    def holds(self) -> str:
+        """What kind of value it is."""
+        return "a whole number" if self.whole else "a number"
+
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
         """Return the number, or `INVALID` after noting what is wrong."""
         value = node.value if isinstance(node, Scalar) else None
         if isinstance(value, bool) or not isinstance(value, int if self.whole else (int, float)):
-            return mismatch("a whole number" if self.whole else "a number", node, place, reading)
+            return mismatch(self.holds, node, place, reading)
         if isinstance(value, float) and not math.isfinite(value):
             return mismatch("a finite number", node, place, reading)
         return value if self.whole else _as_float(value, node, place, reading)
@@ -136,6 +154,8 @@ def _as_float(value: float, node: Node, place: Place, reading: Reading) -> Any:
 class Seconds(Plain):
     """A number of seconds or a template that gives one."""
 
+    holds = "seconds, or a template"
+
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
         """Return the number or template, or `INVALID` after noting what is wrong."""
         if isinstance(node, Scalar) and isinstance(node.value, str):
@@ -149,6 +169,8 @@ class Seconds(Plain):
 
 class ResponseTimeout:
     """A duration: ``30s``, ``1m30s`` or a number of seconds."""
+
+    holds = "a duration: 30s, 1m30s, or seconds"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
         """Return seconds, or `INVALID` after noting what is wrong."""
@@ -170,56 +192,49 @@ class ResponseTimeout:
 class Anything(Plain):
     """Plain JSON of any shape."""
 
+    holds = "anything"
+
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
         """Return the value, or `INVALID` after noting what is wrong."""
         if isinstance(node, Sequence):
             return [self.read(item, (*place, index), reading) for index, item in enumerate(node.items)]
         if isinstance(node, Mapping):
-            return {key.text: Anything().read(item, (*place, key.text), reading) for key, item in node.entries}
+            return {key.text: self.read(item, (*place, key.text), reading) for key, item in node.entries}
         if isinstance(node.value, float) and not math.isfinite(node.value):
             mismatch("a finite number", node, place, reading)
             return None  # the value may sit deep inside others, which are to be plain JSON
         return node.value
 
 
-class FreeMapping(Anything):
-    """A mapping of texts to plain JSON of any shape."""
+@dataclass(frozen=True, slots=True)
+class MappingOf(Plain):
+    """A mapping of texts to values of one kind."""
 
-    def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return the mapping, or `INVALID` after noting what is wrong."""
-        return super().read(node, place, reading) if isinstance(node, Mapping) else _no_mapping(node, place, reading)
-
-
-def _no_mapping(node: Node, place: Place, reading: Reading) -> Any:
-    return mismatch("a mapping", node, place, reading)
-
-
-class TextMapping(Plain):
-    """A mapping of texts to texts."""
+    kind: Kind
+    holds: str
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
         """Return the mapping, or `INVALID` after noting what is wrong."""
         if not isinstance(node, Mapping):
-            return _no_mapping(node, place, reading)
-        return {key.text: Text().read(item, (*place, key.text), reading) for key, item in node.entries}
+            return mismatch("a mapping", node, place, reading)
+        return {key.text: self.kind.read(item, (*place, key.text), reading) for key, item in node.entries}
 
 
-class Headers(Plain):
-    """A mapping of header names to a text or several."""
+class OneOrMore(Plain):
+    """A text, or several."""
+
+    holds = "a text, or a list of texts"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return lists of texts by header, or `INVALID` after noting what is wrong."""
-        if not isinstance(node, Mapping):
-            return _no_mapping(node, place, reading)
-        return {key.text: self._values(item, (*place, key.text), reading) for key, item in node.entries}
-
-    def _values(self, node: Node, place: Place, reading: Reading) -> list[Any]:
+        """Return a list of texts."""
         items = node.items if isinstance(node, Sequence) else (node,)
         return [Text().read(item, place, reading) for item in items]
 
 
 class Texts:
     """A list of texts."""
+
+    holds = "a list of texts"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
         """Return the texts, or `INVALID` after noting what is wrong."""

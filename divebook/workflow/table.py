@@ -223,24 +223,35 @@ _KINDS: Mapping[Any, Kind] = {
     float: kinds.Number(),
     Any: kinds.Anything(),
     tuple[str, ...]: kinds.Texts(),
-    Mapping[str, Any]: kinds.FreeMapping(),
-    Mapping[str, str]: kinds.TextMapping(),
-    Mapping[str, AnySequence[str]]: kinds.Headers(),
+    Mapping[str, Any]: kinds.MappingOf(kinds.Anything(), "a mapping"),
+    Mapping[str, str]: kinds.MappingOf(kinds.Text(), "a mapping of texts"),
+    Mapping[str, AnySequence[str]]: kinds.MappingOf(kinds.OneOrMore(), "a mapping of texts"),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class One:
-    """A mapping with keys of its own, or the text that stands for one of them."""
+class _OfRecords:
+    """What a key holds whose value has keys of its own."""
 
     record: type[Record]
-    besides: str = ""
-    """What else may have been meant, for the hint."""
 
     @property
     def table(self) -> Table:
         """The keys."""
         return _TABLES[self.record]
+
+
+@dataclass(frozen=True, slots=True)
+class One(_OfRecords):
+    """A mapping with keys of its own, or the text that stands for one of them."""
+
+    besides: str = ""
+    """What else may have been meant, for the hint."""
+
+    @property
+    def holds(self) -> str:
+        """What kind of value it is."""
+        return f"a mapping, see {self.table.label}"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
         """Return the record, or `INVALID` after noting what is wrong."""
@@ -258,15 +269,13 @@ class One:
 
 
 @dataclass(frozen=True, slots=True)
-class Many:
+class Many(_OfRecords):
     """A list of mappings with keys of their own."""
 
-    record: type[Record]
-
     @property
-    def table(self) -> Table:
-        """The keys of each."""
-        return _TABLES[self.record]
+    def holds(self) -> str:
+        """What kind of value it is."""
+        return f"a list, see {self.table.label}"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
         """Return the records, or `INVALID` after noting what is wrong."""

@@ -49,12 +49,14 @@ class Ended:
     """The typed reason for which a bound of the execution did not let it be carried out."""
 
 
-class StageError(StepError):
-    """The last attempt at a stage has failed."""
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The last attempt at a stage, which has failed, or has failed after it had asked a person."""
 
-    def __init__(self, trial: Trial, cause: Exception, *, is_model: bool) -> None:
-        self.trial, self.cause, self.is_model = trial, cause, is_model
-        super().__init__(text_of(cause))
+    trial: Trial
+    error: Exception
+    is_model: bool
+    """Whether its model, or what stands for it, was at work."""
 
 
 class Visit:
@@ -73,7 +75,7 @@ class Visit:
     ) -> None:
         self._context, self._config, self._stage = context, config, stage
         self.envelope, self._ticker = envelope, ticker
-        self._functions, self._work = functions, work
+        self._functions, self._work, self._policy = functions, work, policy_of(stage)
         self._llm_calls, self._counted, self._is_at_work = 0, 0, False
 
     async def run(self) -> Ended:
@@ -81,17 +83,16 @@ class Visit:
         stage = self._stage
         before = self.envelope.clone()
         self.envelope.record_agent_start(stage.name, stage.stage_order)
-        try:
-            trial = await self._tried()
-        except StageError as failed:
-            exhausted = Failure.of(failed.cause, "").reason
-            if exhausted is not None:
-                self._undo(before, failed.trial)
-                return Ended(exhausted=exhausted)
-            return await self._failed(failed)
-        self._take(trial)
-        await self._complete(ProcessingStatus.SUCCESS)
-        return Ended(self.envelope.get_output(stage.output_key) or {})
+        outcome = await self._context.retried(f"{stage.name}-attempts", self._policy, self._try)
+        if isinstance(outcome, Trial):
+            self._take(outcome)
+            await self._complete(ProcessingStatus.SUCCESS)
+            return Ended(self.envelope.get_output(stage.output_key) or {})
+        exhausted = Failure.of(outcome.error, "").reason
+        if exhausted is None:
+            return await self._failed(outcome)
+        self._undo(before, outcome.trial)
+        return Ended(exhausted=exhausted)
 
     def _take(self, trial: Trial) -> None:
         """Keep what an attempt did to the envelope."""
@@ -110,9 +111,9 @@ class Visit:
         self._ticker.time = await self._context.now()
         self.envelope.record_agent_complete(self._stage.name, status, error, self._llm_calls)
 
-    async def _failed(self, failed: StageError) -> Ended:
+    async def _failed(self, failed: Failed) -> Ended:
         self._take(failed.trial)
-        error = str(failed)
+        error = text_of(failed.error)
         await self._complete(ProcessingStatus.ERROR, error)
         self.envelope.errors.append(
             {
@@ -127,20 +128,7 @@ class Visit:
 
     # --- attempts --------------------------------------------------------------------------------------------------
 
-    async def _tried(self) -> Trial:
-        """Return the attempt that succeeded.
-
-        Raises
-        ------
-        StageError
-            The last one failed, or failed after it had asked a person.
-        """
-        outcome = await self._context.retried(f"{self._stage.name}-attempts", policy_of(self._stage), self._try)
-        if isinstance(outcome, StageError):
-            raise outcome from outcome.cause
-        return outcome
-
-    async def _try(self, failures: int) -> Trial | StageError:
+    async def _try(self, failures: int) -> Trial | Failed:
         """Return an attempt that succeeded, or why it is the last; raise where another may follow."""
         await self._count_failed(failures)
         trial = Trial(self._context, self._stage, self.envelope, failures, self._config.seconds(self._stage))
@@ -149,10 +137,10 @@ class Visit:
         except (StoreError, DivergenceError):
             raise
         except Exception as error:
-            is_last = retry_delay(policy_of(self._stage), failures + 1, Failure.of(error, text_of(error)), 0.0) is None
+            is_last = retry_delay(self._policy, failures + 1, Failure.of(error, text_of(error)), 0.0) is None
             if is_last or trial.has_asked:
                 self._llm_calls += trial.llm_calls
-                return StageError(trial, error, is_model=self._is_at_work and self._stage.has_llm)
+                return Failed(trial, error, self._is_at_work and self._stage.has_llm)
             await self._spent(failures, trial)
             raise
         self._llm_calls += trial.llm_calls
