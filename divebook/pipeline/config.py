@@ -14,11 +14,6 @@ from divebook.workflow.record import Record
 
 RunMode = Literal["sequential", "parallel"]
 
-_CHOICES = {
-    "default_run_mode": ("sequential", "parallel"),
-    "on_exhausted": ("stop", "ask"),
-    "on_expired": ("terminate", "ask"),
-}
 _COUNTS = ("max_iterations", "max_llm_calls", "max_agent_hops", "default_timeout_seconds")
 _RESUME_STAGES = ("clarification_resume_stage", "confirmation_resume_stage", "agent_review_resume_stage")
 
@@ -108,7 +103,7 @@ def _problems_of(config: PipelineConfig) -> list[Problem]:
         return [Problem("pipeline name is required", key="name")]
     names = config.order
     return [
-        *chosen(config, _CHOICES, "the pipeline"),
+        *chosen(config, "the pipeline"),
         *counted(config, _COUNTS, "the pipeline"),
         *_named(names),
         *(found for stage in config.agents for found in stage.problems(names)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
 from divebook.errors import Problem, did_you_mean
 from divebook.pipeline.envelope.contents import END
@@ -15,7 +15,6 @@ ASKING = (CLARIFICATION, CONFIRMATION)
 """Targets that ask a person with what the output holds as its question or message."""
 RESERVED = (END, *ASKING)
 
-_CHOICES = {"join_strategy": ("all", "any"), "tool_access": ("none", "read", "write", "all")}
 _COUNTS = ("timeout_seconds", "max_visits", "max_retries")
 
 
@@ -118,7 +117,7 @@ class AgentStage(Record):
         of = f"stage {self.name!r}"
         if self.has_llm and not self.model_role:
             yield Problem(f"{of} has a model and no model_role", key="model_role", hint="name the agent that answers")
-        yield from chosen(self, _CHOICES, of)
+        yield from chosen(self, of)
         yield from counted(self, _COUNTS, of)
         targets = [("routing rule", rule.target) for rule in self.routing_rules]
         targets += [(key, getattr(self, key)) for key in ("default_next", "error_next") if getattr(self, key)]
@@ -141,12 +140,12 @@ def unknown(message: str, name: str, known: Sequence[str]) -> Problem:
     return Problem(f"{message} {name!r}", hint=did_you_mean(name, known))
 
 
-def chosen(record: object, choices: Mapping[str, tuple[str, ...]], of: str) -> Iterator[Problem]:
-    """Return the fields whose value is not one of their choices."""
-    for key, allowed in choices.items():
-        value = getattr(record, key)
-        if value not in allowed:
-            yield Problem(f"{key} of {of} cannot be {value!r}", key=key, hint=f"one of {', '.join(allowed)}")
+def chosen(record: object, of: str) -> Iterator[Problem]:
+    """Return the fields whose value is not one of the choices that their types name."""
+    for key, hint in get_type_hints(type(record)).items():
+        value = getattr(record, key, None)
+        if get_origin(hint) is Literal and value not in get_args(hint):
+            yield Problem(f"{key} of {of} cannot be {value!r}", key=key, hint=f"one of {', '.join(get_args(hint))}")
 
 
 def counted(record: object, keys: tuple[str, ...], of: str) -> Iterator[Problem]:
