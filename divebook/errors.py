@@ -22,11 +22,11 @@
     ├── TemplateError              a ``${...}`` text cannot be rendered
     ├── SavedRunError              a run in a saved notebook is damaged, made by hand, or not there
     ├── StoreError                 events cannot be written or read
-    │   ├── ConcurrentAppendError  somebody else appended to this execution first
+    │   ├── ConcurrentAppendError  another writer appended to this execution first
     │   ├── ExecutionEndedError    the execution has ended, and what was to be appended may not follow its end
     │   ├── StartKeyTakenError     an execution with this start key exists already
-    │   ├── FencedError            somebody else has taken this execution over
-    │   ├── LeaseHeldError         somebody else drives this execution
+    │   ├── FencedError            another process has taken this execution over
+    │   ├── LeaseHeldError         another process drives this execution
     │   ├── StoreBusyError         it cannot be written just now: locked, or the disk is full
     │   │   └── ConnectionLostError  its server is out of reach, perhaps in the middle of a commit
     │   ├── StoreClosedError
@@ -41,7 +41,7 @@
         │   ├── ItemFailedError    one item of a step's `Each` failed (index, item, results so far)
         │   ├── StageTimeoutError  an attempt at a stage of a pipeline took longer than it may
         │   └── TimedOutError      a step or a call took longer than its Timeout
-        ├── NeedsPersonError       it was taken up by itself several times and did not get on
+        ├── NeedsPersonError       it was resumed automatically several times and made no progress
         ├── ResumeError            an envelope cannot go on through its pipeline
         ├── OperationError         a recorded operation failed
         ├── OutcomeUnknownError    raise it from an action that cannot tell whether it took effect
@@ -317,7 +317,7 @@ class StoreError(DivebookError):
 
 
 class ConcurrentAppendError(StoreError):
-    """Somebody else appended to this execution first; nothing of the batch was written."""
+    """Another writer appended to this execution first; nothing of the batch was written."""
 
     def __init__(self, execution_id: str, expected: int, actual: int) -> None:
         self.execution_id, self.expected, self.actual = execution_id, expected, actual
@@ -379,7 +379,7 @@ class FencedError(StoreError):
 
 
 class LeaseHeldError(StoreError):
-    """Somebody else drives this execution; `until` is when the lease ends unless its owner renews it."""
+    """Another process drives this execution; `until` is when the lease ends unless its owner renews it."""
 
     def __init__(self, execution_id: str, *, host: str, pid: int, name: str, until: datetime) -> None:
         self.execution_id, self.host, self.pid, self.name, self.until = execution_id, host, pid, name, until
@@ -524,7 +524,7 @@ class OperationError(ExecutionError):
 
 
 class NeedsPersonError(ExecutionError):
-    """An execution was taken up by itself several times, and was interrupted each time before it got on."""
+    """An execution was resumed automatically several times, and interrupted each time before it made progress."""
 
 
 class OutcomeUnknownError(ExecutionError):
@@ -599,7 +599,7 @@ class ExecutionCancelledError(ExecutionError):
 
 
 class ExecutionPausedError(ExecutionError):
-    """Somebody interrupted the kernel, and the execution rests until it is resumed."""
+    """The kernel was interrupted, and the execution rests until it is resumed."""
 
     def __init__(self, execution_id: str) -> None:
         self.execution_id = execution_id

@@ -105,7 +105,7 @@ class RecordedModel(WrapperModel):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What an agent is asked: see `Agent.respond`."""
+    """A question to an agent: see `Agent.respond`."""
 
     prompt: str
     content: Sequence[Mapping[str, Any]]

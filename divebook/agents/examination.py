@@ -17,7 +17,7 @@ MISSING = re.compile(r"`([A-Z][A-Z0-9_]+)`")
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What stands in the way of a model; texts for people, empty where nothing does."""
+    """What a model still needs; texts for people, empty where nothing is missing."""
 
     model: str
     library: str

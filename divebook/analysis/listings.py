@@ -209,7 +209,7 @@ class Frames(Framed):
 
 
 class Display(Protocol):
-    """How something is shown other than as a table."""
+    """A way to show a frame other than as a table."""
 
     def in_cell(self) -> bool:
         """Show it in the present cell of IPython; return False where that is not possible."""

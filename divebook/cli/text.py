@@ -22,7 +22,7 @@ _BREAKS = re.compile(r"[\t\n]")
 
 
 class Secrets:
-    """What one command knows of secrets."""
+    """The secrets that one command knows of."""
 
     def __init__(self) -> None:
         self.begin(shown=False)

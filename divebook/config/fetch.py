@@ -36,7 +36,7 @@ TEXTUAL = ("text/", "application/json", "application/xml", "application/yaml", "
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What stands at an address."""
+    """A page as it was fetched from its address."""
 
     media_type: str
     body: bytes

@@ -23,7 +23,7 @@ MOST_REFUSED = 10
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What came of it."""
+    """The result of a recovery: which executions were resumed, and which were not."""
 
     resumed: tuple[Execution, ...] = ()
     refused: tuple[tuple[ExecutionRecord, DivebookError], ...] = ()

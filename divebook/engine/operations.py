@@ -117,7 +117,7 @@ def _digest(place: Place) -> str:
 
 
 class Reserved(NamedTuple):
-    """What a model call may consume at most."""
+    """The most that a model call may consume."""
 
     tokens: int = 0
     cost: int = 0

@@ -27,7 +27,7 @@ PAYLOADS: dict[str, type[Payload]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """What an event says; each subclass names its event type and the fields that must not be empty."""
+    """The content of an event; each subclass names its event type and the fields that must not be empty."""
 
     event_type: ClassVar[str] = ""
     required: ClassVar[tuple[str, ...]] = ()
@@ -123,7 +123,7 @@ class ExecutionStarted(Payload):
 @_event("execution_resumed")
 @dataclass(frozen=True, slots=True)
 class ExecutionResumed(Payload):
-    """Somebody took the execution up again; failed and cancelled paths go back to the start of their step."""
+    """The execution was resumed; failed and cancelled paths go back to the start of their step."""
 
     previous_status: str = RUNNING
     bounds: Mapping[str, Any] | None = None
@@ -137,7 +137,7 @@ class ExecutionResumed(Payload):
 @_event("execution_paused")
 @dataclass(frozen=True, slots=True)
 class ExecutionPaused(Payload):
-    """Somebody wants nothing more to begin until it is resumed; what was under way has ended or is made again."""
+    """Nothing more begins until the execution is resumed; what was under way has ended or is made again."""
 
     reason: str = ""
 
@@ -164,7 +164,7 @@ class ExecutionFailed(Payload):
 @_event("execution_cancelled")
 @dataclass(frozen=True, slots=True)
 class ExecutionCancelled(Payload):
-    """Last event of an execution that somebody cancelled."""
+    """Last event of an execution that was cancelled."""
 
     reason: str = ""
 
@@ -517,7 +517,7 @@ class InterruptJoined(Payload):
 @_event("interrupt_resolved", "interrupt_id")
 @dataclass(frozen=True, slots=True)
 class InterruptResolved(Payload):
-    """Somebody answered."""
+    """A question was answered."""
 
     interrupt_id: str = ""
     response: Any = None

@@ -1,4 +1,8 @@
-"""What is sent to executions: answers and signals, which the store keeps before anything is done with them."""
+"""What is sent to executions: answers and signals, which the store keeps before anything is done with them.
+
+Kept first, then used: an answer that was accepted survives the death of the process at any moment after that, and the
+next process that takes the execution up finds it (`tests/execution/test_kept_answers.py`).
+"""
 
 from __future__ import annotations
 
@@ -28,7 +32,7 @@ from divebook.questions.wording import EXPIRED_ALREADY, address_of, already_answ
 
 
 class Answering:
-    """Takes answers and signals for the executions of one store.
+    """Takes in answers and signals for the executions of one store.
 
     Parameters
     ----------

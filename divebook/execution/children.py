@@ -1,4 +1,9 @@
-"""Executions that other executions started: begun once, resumed with their parent, which gets their result."""
+"""Executions that other executions started: begun once, resumed with their parent, which gets their result.
+
+A child is an execution with a log of its own, and its id derives from its place in the parent: whichever process takes
+the parent up, and wherever it died, finds the child that was begun and begins no second one
+(test_wherever_the_parent_died_the_child_is_started_once in `tests/execution/test_children.py`).
+"""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ SHARED_BITS = RANDOM_BITS - COUNTED_BITS
 
 
 class Clock(Protocol):
-    """What the engine asks for the time."""
+    """Tells the engine the time."""
 
     def now(self) -> int:
         """Return microseconds since 1970, UTC."""
@@ -30,7 +30,7 @@ class Clock(Protocol):
 
 
 class Chance(Protocol):
-    """What the engine asks for chance."""
+    """Gives the engine random bits."""
 
     def bits(self, count: int) -> int:
         """Return that many random bits."""

@@ -1,4 +1,8 @@
-"""Keeps what code inside a step raises from ending more than that step."""
+"""Keeps what code inside a step raises from ending more than that step.
+
+SystemExit, a cancellation that the code made itself, and GeneratorExit would otherwise unwind the engine's own tasks,
+and with them executions that have nothing to do with it (`tests/execution/test_failing.py` raises each of them).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The thread and event loop that executions run on: never the kernel's, never the caller's."""
+"""The thread and event loop that executions run on: never the kernel's, never the caller's.
+
+A cell that runs on the kernel's loop would hold up every execution, and an interrupt of the kernel would hit whichever
+runs just then. The thread outlives what a person's code does to its loop, and a dead loop fails all who wait for it
+instead of leaving them waiting (`tests/execution/test_engine_thread.py` does all of that).
+"""
 
 from __future__ import annotations
 

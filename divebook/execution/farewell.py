@@ -12,7 +12,7 @@ from divebook.store.base import EventStore
 
 
 class Driven(Protocol):
-    """What there is to say of an execution."""
+    """What the farewell says of an execution."""
 
     @property
     def id(self) -> str:

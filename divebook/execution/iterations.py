@@ -33,7 +33,7 @@ RunItem = Callable[[int | None, Any], Awaitable["Outcome"]]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a step, or one item of it, came to."""
+    """The result of a step, or of one item of it."""
 
     text: str = ""
     """Shown, and kept as the step's output."""

@@ -1,4 +1,9 @@
-"""Calls that may or may not have taken effect: a person is asked to look and to say which."""
+"""Calls that may or may not have taken effect: a person is asked to look and to say which.
+
+A log that has the beginning of a call and not its end cannot tell a call that was never made from one that was made.
+To make it again could pay twice, to fail it could lose a payment, so neither is done without a word from a person
+(`tests/execution/test_unknown_outcomes.py`). Only calls that are declared idempotent are simply made again.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +18,7 @@ from divebook.questions.kinds import DONE, FAIL, OUTCOME_UNKNOWN, RETRY
 
 
 class Settled(NamedTuple):
-    """What a person said of a call."""
+    """A person's answer about a call whose outcome was unknown."""
 
     again: bool
     """It is to be made again."""

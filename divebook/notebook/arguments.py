@@ -24,7 +24,7 @@ _TEXT_TYPES = ("string", "str", "text")
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """What follows a sub-command."""
+    """The words, options and values that follow a sub-command."""
 
     words: tuple[str, ...] = ()
     inputs: Mapping[str, str] = field(default_factory=dict)

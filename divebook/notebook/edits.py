@@ -29,7 +29,7 @@ CHOICES = (AGAIN, KEEP)
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """What became of a run's functions."""
+    """What was edited of a run's functions, and what of the run that reaches."""
 
     execution_id: str
     functions: tuple[ChangedFunction, ...]

@@ -89,7 +89,7 @@ class Ordinals:
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """What a cell began before."""
+    """The run that a cell began before."""
 
     record: ExecutionRecord
     changed: tuple[str, ...]

@@ -63,7 +63,7 @@ def print_visibly(text: str) -> None:
 
 
 class Session:
-    """What a notebook works with.
+    """The environment, definitions and runs that a notebook works with.
 
     Parameters
     ----------

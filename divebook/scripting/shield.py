@@ -1,7 +1,8 @@
 """Keeps an interrupt meant for us from ending the sandbox's processes.
 
 A terminal's Ctrl-C, and Jupyter's interrupt, go to the whole process group, and with it to the sandbox, in whatever
-execution it happens to work for. Its processes are therefore started by a script that has them ignore SIGINT.
+execution it happens to work for. Its processes are therefore started by a script that has them ignore SIGINT
+(`tests/scripting/test_shield.py` interrupts the group).
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class CheckedExecution:
-    """How one execution fares."""
+    """What `check` found of one execution."""
 
     execution_id: str
     events: int

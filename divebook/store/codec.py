@@ -24,7 +24,7 @@ UNREADABLE = "(encrypted)"
 
 
 class Codec(Protocol):
-    """What seals values. Both methods may be called from several threads."""
+    """Seals values, and opens them. Both methods may be called from several threads."""
 
     def encrypt(self, data: bytes) -> bytes:
         """Return what is written in place of the data."""

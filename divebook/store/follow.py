@@ -1,7 +1,8 @@
 """History, then live: every event of an execution in order, without a gap and without polling inside one process.
 
 What is appended comes through a subscription. Should something be missing there (another process appended, or the
-reader was so slow that its inbox ran over), the sequence numbers show it, and the store is read again.
+reader was so slow that its inbox ran over), the sequence numbers show it, and the store is read again
+(test_nothing_is_lost_or_doubled_under_appends_of_another_thread in `tests/store/test_follow.py`).
 """
 
 from __future__ import annotations

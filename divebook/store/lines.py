@@ -70,7 +70,7 @@ def _header(first: Event) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class LogFile:
-    """What a file says of an execution."""
+    """An execution as an exported file holds it."""
 
     name: str
     """Of the file."""

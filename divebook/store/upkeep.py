@@ -60,7 +60,7 @@ class StoredBlob:
 
 
 class Upkeep(ABC):
-    """What a store lets its keeper do."""
+    """The maintenance of a store: logs as they are stored, and what may be deleted."""
 
     _lock: threading.RLock
     _subscribers: Subscribers

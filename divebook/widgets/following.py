@@ -42,7 +42,7 @@ def answer_while_busy(comm: object) -> None:
 
 
 class FollowingView(anywidget.AnyWidget):
-    """A widget that shows what a publisher tells, and takes what a person wants.
+    """A widget that shows what a publisher sends, and takes what a person wants.
 
     Parameters
     ----------

@@ -1,7 +1,8 @@
 """The sender of live views: one thread for each thing that is looked at, at most 30 messages a second to each view.
 
 Servers cut off what sends more than 1,000 messages a second, the end of the cell included. `Publisher.turn` does at
-most one thing and says how long to wait for the next, so that it can be tested without a thread.
+most one thing and says how long to wait for the next, so that it can be tested without a thread
+(test_a_thousand_events_a_second_become_at_most_thirty_messages in `tests/widgets/test_publisher.py`).
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def _nothing() -> None:
 
 
 class Followed(Protocol):
-    """What a publisher tells of."""
+    """What a publisher needs of its feed."""
 
     @property
     def has_news(self) -> bool:

@@ -164,7 +164,7 @@ def _misfit(function: Callable[..., Any], names: tuple[str, ...]) -> str | None:
 
 
 class Calls(Protocol):
-    """What carries out calls of step functions inside a running workflow function."""
+    """Carries out calls of step functions inside a running workflow function."""
 
     def call(self, step: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Awaitable[Any]:
         """Give the call its place at once and return what awaits its result."""

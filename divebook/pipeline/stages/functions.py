@@ -50,7 +50,7 @@ NO_FUNCTIONS = StageFunctions()
 
 
 class StageFunction(UserFunction):
-    """A function of a stage, called with an envelope, and a hook behind the work with the output as well."""
+    """A function of a stage, called with an envelope, and a hook after the work with the output as well."""
 
     __slots__ = ()
     kind = "stage"

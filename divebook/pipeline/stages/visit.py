@@ -38,7 +38,7 @@ class Ticker:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What became of a visit."""
+    """How a visit ended."""
 
     output: Mapping[str, Any] | None = None
     """None where there is none."""

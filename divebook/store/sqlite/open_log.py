@@ -23,7 +23,7 @@ _GROW = "UPDATE executions SET size = ?, seal = ? WHERE key = ?"
 
 @dataclass(slots=True)
 class OpenLog:
-    """What this process knows of a log.
+    """A log that this process writes, as it knows it.
 
     A unique index on event ids would cost 160 bytes a step and a quarter of the speed. The ids are UUIDv7, and a batch
     sent twice is refused by its expected sequence, so what is left is a double id made inside one execution: the ids of
