@@ -8,8 +8,7 @@ from typing import Any
 
 from divebook.bounds import Bounds
 from divebook.dialects import dive
-from divebook.errors import BoundsError, DefinitionError, Place, Problem, Severity, did_you_mean
-from divebook.workflow.ask import Ask
+from divebook.errors import BoundsError, Place, Problem, Severity, did_you_mean
 from divebook.workflow.content import EXACTLY_ONE, ContentEntry
 from divebook.workflow.definition import (
     Config,
@@ -21,7 +20,6 @@ from divebook.workflow.definition import (
 )
 from divebook.workflow.graph import check_workflow, duplicate_names
 from divebook.workflow.kinds import INVALID
-from divebook.workflow.policies import Retry
 from divebook.workflow.reading import Reading
 from divebook.workflow.resources import AgentDefinition
 from divebook.workflow.step import Step
@@ -57,27 +55,6 @@ def step(made: Made, reading: Reading) -> Any:
     if not reading.strict:
         values = dive.step(values)
     return Step(**values)
-
-
-def retry(made: Made, reading: Reading) -> Any:
-    """Make a retry policy; its numbers must make sense."""
-    try:
-        return Retry(**made.values)
-    except DefinitionError as error:
-        reading.add(error.problems[0].message, made.node.start, made.place, key="Retry")
-        return INVALID
-
-
-def ask(made: Made, reading: Reading) -> Any:
-    """Make a question; its kind, expiry and default must make sense."""
-    if "question" in made.failed:
-        return INVALID
-    try:
-        return Ask(**made.values)
-    except DefinitionError as error:
-        found = error.problems[0]
-        reading.add(found.message, made.node.start, (*made.place, found.key or ""), key=found.key, hint=found.hint)
-        return INVALID
 
 
 def _bounds(values: dict[str, Any], made: Made, reading: Reading) -> None:

@@ -36,7 +36,6 @@ EACH = Table("Each", Each, example="{Items: [...], As: name}", advice={"In": "wr
 RETRY = Table(
     "Retry",
     Retry,
-    makers.retry,
     example="{Attempts: 3}",
     advice={
         "Delay": "write Seconds",
@@ -49,7 +48,6 @@ CATCH = Table("Catch", Catch, example="{Step: name}", advice={"Next": "write Ste
 ASK = Table(
     "Ask",
     Ask,
-    makers.ask,
     example="{Question: ...}",
     text_key="Question",
     advice={

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
-from divebook.errors import Place, did_you_mean
+from divebook.errors import DefinitionError, Place, did_you_mean
 from divebook.workflow import kinds, located
 from divebook.workflow.kinds import INVALID, Kind, mismatch
 from divebook.workflow.located import Node, Scalar, Sequence
 from divebook.workflow.reading import Reading
-from divebook.workflow.record import Record, without_none
+from divebook.workflow.record import Record, defaults, without_none
 
 _CAPITALS = {"id": "ID", "mcp": "MCP", "oauth": "OAuth", "pkce": "PKCE", "uri": "URI", "url": "URL"}
 FOLLOWS: Any = None
@@ -133,9 +133,17 @@ class Table:
         failed = {key.field for key in self.keys if values.get(key.field) is INVALID}
         failed |= self._missing(values, node, place, reading)
         values = {name: value for name, value in values.items() if name not in failed}
-        if self.make is None:
-            return INVALID if failed else self.record(**values)
-        return self.make(Made(values, node, place, frozenset(failed), len(reading.errors) == before), reading)
+        make = self.make or self._made
+        return make(Made(values, node, place, frozenset(failed), len(reading.errors) == before), reading)
+
+    def _made(self, made: Made, reading: Reading) -> Any:
+        """Return the record of what was read soundly; one that refuses its values, or lacks one, is `INVALID`."""
+        try:
+            return INVALID if made.failed - defaults(self.record).keys() else self.record(**made.values)
+        except DefinitionError as error:
+            (found,) = error.problems
+            reading.add(found.message, made.node.start, (*made.place, found.key or ""), key=found.key, hint=found.hint)
+            return INVALID
 
     def key(self, spelling: str) -> Key | None:
         """Return the key that is written so, in either of its spellings."""
