@@ -97,7 +97,7 @@ def _body(url: str, response: Any) -> bytes:
 
 
 def _opener(policy: Policy) -> OpenerDirector:
-    return build_opener(ProxyHandler(), _Web(policy), _SecureWeb(policy), _Redirects(policy))
+    return build_opener(ProxyHandler(), _Web(policy), _Redirects(policy))
 
 
 class _Redirects(HTTPRedirectHandler):
@@ -111,19 +111,13 @@ class _Redirects(HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-class _Web(HTTPHandler):
+class _Web(HTTPSHandler, HTTPHandler):
     def __init__(self, policy: Policy) -> None:
         super().__init__()
         self._policy = policy
 
     def http_open(self, req: Request) -> HTTPResponse:
         return self.do_open(_connecting(HTTPConnection, req, self._policy), req)
-
-
-class _SecureWeb(HTTPSHandler):
-    def __init__(self, policy: Policy) -> None:
-        super().__init__()
-        self._policy = policy
 
     def https_open(self, req: Request) -> HTTPResponse:
         return self.do_open(_connecting(HTTPSConnection, req, self._policy), req)
@@ -155,16 +149,9 @@ def _connect(
     for _, _, _, _, place in found:
         policy.address(str(place[0]), host)
     failed: OSError | None = None
-    for family, kind, protocol, _, place in found:
-        made = socket.socket(family, kind, protocol)
+    for _, _, _, _, place in found:
         try:
-            made.settimeout(timeout)
-            if source_address:
-                made.bind(source_address)
-            made.connect(place)
+            return socket.create_connection((str(place[0]), port), timeout, source_address)
         except OSError as error:
             failed = error
-            made.close()
-        else:
-            return made
     raise failed or OSError(f"no address was found for {host}")
