@@ -11,17 +11,19 @@ import itertools
 import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from divebook.agents import Agent
 from divebook.documents import DocumentRepository, FileDocuments, MemoryDocuments
 from divebook.engine.state import FAILED
 from divebook.environment import Environment
-from divebook.errors import InvalidEventError
+from divebook.errors import InvalidEventError, TemplateError
 from divebook.events import Event
 from divebook.events.catalog import PAYLOADS, Payload
 from divebook.events.codec import canonical_hash, decode_record, event_from_dict, event_to_dict, payload_from
 from divebook.execution import Execution
+from divebook.scripting import render_template
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
 from divebook.workflow import AgentDefinition, read_workflow
@@ -345,6 +347,13 @@ def _event_of(entry: Sequence[Any] | Data) -> Event:
     return Event(f"event_{number}", "exec_a", number, number, data)
 
 
+def _script_context(case: Data) -> dict[str, Any]:
+    """Evaluate each name alone; the words of the case stand for what all of them must come to."""
+    names = case["given"]["names"]
+    known = [name for name in names if _accepts(partial(render_template, f"${{{name}}}", {}), TemplateError)]
+    return {"each_name": case["expect"]["each_name"] if not known else f"known: {known}"}
+
+
 # --- what is run, and what is not ------------------------------------------------------------------------------------
 
 
@@ -359,6 +368,7 @@ RUN: Mapping[str, tuple[Callable[[Data], dict[str, Any]], tuple[frozenset[str], 
     "hashing": (_hashing, _shapes("same_workflow_twice", "a b c")),
     "fingerprint": (_fingerprint, _shapes("text", "texts", "texts repeat", "a b", "image", "document")),
     "documents": (_documents, _shapes("put", "get", "put get", "files list")),
+    "script_context": (_script_context, _shapes("context names")),
     "resume": (_run_again, _shapes("definition crash", "")),
     "replay": (_replay, _shapes("definition first second", "replay recorded_failure")),
 }
