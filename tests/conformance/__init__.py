@@ -3,8 +3,8 @@
 `cases` reads a file, `world` runs one case through the public API and notes the `outcome`, `compare` holds
 that against what the case expects, `report` prints the differences. All of them know formats, never a single case.
 
-Groups that are written more loosely are run by `loose` and `facts`, as far as they are data; the command lists the other
-cases with the reason.
+Groups that are written more loosely are run by `loose` and `facts`, as far as they are data; the command lists the
+other cases with the reason.
 
 Cases written as steps (of files with a key `dsl`) go to `scenario` instead of `world` and `compare`.
 
