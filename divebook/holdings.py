@@ -188,7 +188,12 @@ class Holdings:
         lacking = [agent.missing for agent in asked if agent is not None]
         if not lacking or not all(lacking):
             return None
-        _log.warning("a scripted model stands in for the agents of %r: %s", workflow.name, lacking[0])
+        _log.warning(
+            "the provider that workflow %r names cannot be asked here, so a scripted model stands in for it: this run "
+            "and what resumes it hold no text of a model. For real answers: %s, and start it anew",
+            workflow.name,
+            lacking[0],
+        )
         return SCRIPTED
 
     def _check(self, workflow: Workflow, ahead: Container[str] | None = None, to_begin: Iterable[str] = ()) -> None:

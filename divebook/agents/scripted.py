@@ -59,6 +59,6 @@ def words(text: str) -> list[str]:
 def _unscripted_reply(prompt: str) -> str:
     first_line = prompt.strip().partition("\n")[0][:80] or "nothing"
     return (
-        f"[scripted model] No model is configured, so this text was not written by one. Asked: {first_line} "
+        f"[scripted model] No model was asked, so this text was not written by one. Asked: {first_line} "
         "(for a real answer give the agent a Model, for example `Model: openai:gpt-5-mini`)"
     )

@@ -66,7 +66,7 @@ def test_one_model_request_is_one_recorded_operation_with_its_usage():
 
 def test_without_a_model_the_answer_says_that_it_is_scripted():
     execution = run(ASK, {"who": "world"}, agents=[Agent("a")])
-    assert execution.variables["r"].startswith("[scripted model] No model is configured")
+    assert execution.variables["r"].startswith("[scripted model] No model was asked")
 
 
 def test_a_resumed_execution_does_not_ask_the_model_again():

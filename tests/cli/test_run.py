@@ -243,10 +243,14 @@ Workflows: [{Name: w, Steps: [{Name: s, Prompt: hi, Store: r}]}]
 """
 
 
-def test_an_old_file_that_leaves_the_model_to_a_provider_runs_where_that_cannot_be_asked(divebook, folder, monkeypatch):
+def test_an_old_file_that_leaves_the_model_to_a_provider_runs_where_that_cannot_be_asked(
+    divebook, folder, monkeypatch, caplog
+):
     monkeypatch.setitem(__import__("sys").modules, "anthropic", None)
     file = write(folder / "old.yaml", NO_MODEL)
     ran = divebook("run", file, "--dialect", "dive", "--json", "-q")
     assert ran.exit_code == 0
-    assert "[scripted model]" in ran.stdout
+    assert "[scripted model] No model was asked" in ran.stdout
+    assert "a scripted model stands in for it: this run and what resumes it hold no text of a model" in caplog.text
+    assert "For real answers: pip install 'pydantic-ai-slim[anthropic]', and start it anew" in caplog.text
     assert divebook("run", file, "-q").exit_code == 1
