@@ -94,7 +94,7 @@ class RecordedModel(WrapperModel):
         with anyio.move_on_after(self._seconds):
             return await request
         raise TimeoutError(
-            f"the response was not complete after {self._seconds:g} seconds; ResponseTimeout allows more"
+            f"the response was not complete after {self._seconds:g} seconds; to allow more, raise ResponseTimeout"
         )
 
     def _reserved(self, messages: list[ModelMessage], settings: ModelSettings | None) -> Reserved:

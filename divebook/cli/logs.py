@@ -30,8 +30,8 @@ def export(
 ) -> None:
     """Write the log of an execution as JSON lines.
 
-    What has not ended is imported as a picture, unless it moves. Of a damaged log the sound beginning is written, with
-    exit code 1.
+    An execution that has not ended can only be looked at where its file is imported, unless it is moved (--move). Of a
+    damaged log the sound beginning is written, with exit code 1.
     """
     if move:
         _export_moving(execution_id, file, store, overwrite=force)
@@ -79,7 +79,7 @@ def import_(
     rename: Annotated[bool, typer.Option("--rename", help="Give it a new id.")] = False,
     as_fork: Annotated[bool, typer.Option("--as-fork", help="Go on with it as an execution of its own.")] = False,
 ) -> None:
-    """Take in an exported log and print its id.
+    """Import an exported log and print its id.
 
     Either the whole log arrives or nothing. What has not ended arrives as a picture, which cannot go on.
     """

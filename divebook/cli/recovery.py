@@ -39,7 +39,7 @@ def recover(
     store: Store = None,
     json: Json = False,
 ) -> None:
-    """List executions whose process has died, or take them up.
+    """List executions whose process has died, or resume them.
 
     Exit code 1 if one failed or cannot go on, 3 if one waits.
     """

@@ -59,7 +59,9 @@ if TYPE_CHECKING:
 def run(
     file: Annotated[Path, typer.Argument(metavar="FILE|FOLDER", help="Definitions: YAML, JSON, a notebook or Python.")],
     *,
-    workflow: Annotated[str | None, typer.Option("--workflow", "-w", metavar="NAME", help="Which workflow.")] = None,
+    workflow: Annotated[
+        str | None, typer.Option("--workflow", "-w", metavar="NAME", help="The workflow to run.")
+    ] = None,
     inputs: Annotated[
         list[str] | None,
         typer.Option("--input", "-v", metavar="KEY=VALUE", help="An input; KEY:=JSON for lists and maps."),
@@ -81,7 +83,7 @@ def run(
 ) -> None:
     """Run a workflow and print its result.
 
-    Where it has to wait for an answer it ends with exit code 3, and says which command answers. Ctrl-C cancels it in
+    If it has to wait for an answer it ends with exit code 3, and says which command answers. Ctrl-C cancels it in
     such a way that it can be resumed.
     """
     from divebook.cli.progress import make_progress
@@ -122,7 +124,7 @@ def resume(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Take an execution up where its log ends.
+    """Resume an execution where its log ends.
 
     What completed is not run again. Prints the result, as run does.
     """
@@ -165,7 +167,7 @@ def answer(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Answer a question and carry its execution on."""
+    """Answer a question and resume its execution."""
     from divebook.config.answers import typed_answer
 
     given = typed_answer(response, as_, result)
@@ -178,7 +180,7 @@ def answer(
 
 def signal(
     execution_id: ExecutionId,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the signal, as the step awaits it.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the signal, as the step has it.")],
     payload: Annotated[
         str | None, typer.Argument(metavar="PAYLOAD", help="In YAML or JSON; plain words are a text.")
     ] = None,
@@ -191,7 +193,7 @@ def signal(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Send a signal to an execution and carry it on."""
+    """Send a signal to an execution and resume it."""
     from divebook.workflow.yaml_value import value_typed
 
     given = None if payload is None else value_typed(payload)

@@ -105,7 +105,9 @@ def _blocks(entry: ContentEntry, sources: Sources) -> list[Block]:
 
 def _document(name: str, sources: Sources) -> str:
     if sources.read_document is None:
-        raise SetupError(f"content names the document {name!r}, but there is no document repository")
+        raise SetupError(
+            f"content names the document {name!r}, but there is no document repository; read it in an environment"
+        )
     return sources.read_document(name)
 
 

@@ -129,11 +129,11 @@ class DiveMagics(Magics):
         -b, --background   return at once; `await run` or `run.wait()` wait for the end
         --no-check     let the cell succeed although the run fails or is cancelled
         --strict       fail the cell also if the run has to wait for an answer or a signal
-        --new          begin afresh, where this cell has begun a run before
+        --new          start a new run, even if this cell has begun one before
         --changed again|keep   where functions were edited since: again runs from the first call that this can reach,
                        and reuses what comes before it; keep shows the old run; without it the cell offers both
-        --tag TAG      a word by which the run is found again (%dive runs --tag TAG), also several
-        --note TEXT    what you want to remember of it
+        --tag TAG      a tag to find the run by (%dive runs --tag TAG), also several
+        --note TEXT    a note to keep with the run
         --no-data      leave the data of the run out of the notebook; only text, table and picture are saved
         --store PATH   keep the log there
         --durability full|relaxed   relaxed: faster, but a power failure may take the latest events
@@ -144,7 +144,7 @@ class DiveMagics(Magics):
         --answers FILE              answers up front: YAML that maps steps to answers; as in DIVEBOOK_ANSWERS
 
         `r = %dive run ...` keeps the run. Interrupting the kernel pauses it. A run that fails is shown, and fails the
-        cell, so that Run All stops there: `r = %dive show ID` gets hold of it. The same cell with the same workflow and
+        cell, so that Run All stops there: `r = %dive show ID` returns it. The same cell with the same workflow and
         inputs goes on with the run that it began, or shows it if it has completed: Run All repeats nothing.
         """
         from divebook.notebook.arguments import values
@@ -171,9 +171,9 @@ class DiveMagics(Magics):
         --status STATUS      only those that are running, completed, failed, cancelled ...
         --workflow NAME      only those of one workflow
         --tag TAG            only those with this tag
-        --origin ORIGIN      only those that came about so: run, resume, fork, what-if, trial, child, import
+        --origin ORIGIN      only those of one origin: run, resume, fork, what-if, trial, child, import
         --notebook PATH      only those that this notebook began
-        -n, --limit N        at most so many (20; 0 for all)
+        -n, --limit N        at most N (20; 0 for all)
         --store PATH         where their logs are
         """
         options, limit = arguments.options, arguments.options.get("limit", "20")
@@ -195,9 +195,9 @@ class DiveMagics(Magics):
 
     @command("open [FILE] [ID]")
     def open(self, arguments: Arguments) -> SavedNotebook | SavedRun:
-        """Open the runs that a saved notebook holds, without their store; nothing in them is carried out.
+        """Open the runs that a saved notebook holds, without their store; no code in them is run.
 
-        FILE           the notebook; by default this one, as it was saved last
+        FILE           the notebook; by default this one, as last saved
         ID             the run, if not all of them; the beginning of its id is enough
 
         `runs = %dive open old.ipynb`, then `runs[0].replay()`, `runs[0].events`.
@@ -205,7 +205,7 @@ class DiveMagics(Magics):
         from divebook.notebook.saved import open_notebook
 
         if len(arguments.words) > 2:
-            raise UsageError("%dive open takes a file and, if you like, the id of a run")
+            raise UsageError("%dive open takes a file and, after it, at most the id of a run")
         name = arguments.words[0] if arguments.words else notebook_of(self.shell)
         if not name:
             raise UsageError("which notebook? This front end does not say; name its file: %dive open FILE")
@@ -214,7 +214,7 @@ class DiveMagics(Magics):
 
     @command("resume ID [--background]")
     def resume(self, arguments: Arguments) -> Run:
-        """Take an execution up again where its log ends, and show the result.
+        """Resume an execution where its log ends, and show the result.
 
         ID             the execution; the beginning of its id is enough
         -b, --background   return at once
@@ -231,15 +231,15 @@ class DiveMagics(Magics):
 
     @command("recover [ID] [--all]")
     def recover(self, arguments: Arguments) -> None:
-        """List executions that were interrupted, or take them up in the background.
+        """List executions that were interrupted, or resume them in the background.
 
-        ID             take this one up; the beginning of its id is enough
-        --all          take all of them up, as far as what is defined allows it
+        ID             resume this one; the beginning of its id is enough
+        --all          resume all of them, as far as the defined agents and actions allow it
         --page N       which page of a long list
         --store PATH   where their logs are
 
-        The variable DIVEBOOK_RECOVER, or Recover in the Config of a definition, says what happens by itself:
-        ask (a line at %load_ext), auto (they are taken up), off (nothing).
+        The variable DIVEBOOK_RECOVER, or Recover in the Config of a definition, says what happens automatically:
+        ask (a line at %load_ext), auto (they are resumed), off (nothing).
         """
         from divebook.notebook.recovery import lines_after_recovering, listing
 
@@ -303,7 +303,7 @@ class DiveMagics(Magics):
         """Send a signal to an execution, and show what becomes of it.
 
         ID             the execution; the beginning of its id is enough
-        NAME           the signal, as the step awaits it
+        NAME           the signal, as the step has it
         PAYLOAD        in YAML; may be left out
         --by NAME      who sends it
         -b, --background   return at once
