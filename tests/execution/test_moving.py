@@ -93,7 +93,7 @@ def test_a_picture_cannot_go_on_and_says_what_can(source, waiting, file, calls, 
 def test_what_has_moved_cannot_go_on_here(source, waiting, file):
     source.export_log(waiting.id, file, move=True)
     for act in ("resume", "answer", "signal"):
-        with pytest.raises(ExecutionError, match="where the file that it left in is imported"):
+        with pytest.raises(ExecutionError, match="where its file was imported"):
             ACTS[act](source, waiting.id, waiting.interrupts[0].id)
 
 
