@@ -1,8 +1,8 @@
 """The timeline of an execution: where its bars lie, and a picture of them that needs nothing but an image viewer.
 
 `layout` is pure and decides what is drawn: a lane per path; in it a row for the steps, below that rows for items and
-operations, as many as ran side by side. `svg` draws a layout. Colours are those of Okabe and Ito; what a colour says is
-also said by a sign or a line, and in the table beside the picture.
+operations, as many as ran side by side. `svg` draws a layout. Colours are those of `divebook.text.colours`; what a
+colour says is also said by a sign or a line, and in the table beside the picture.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from xml.sax.saxutils import escape
 from divebook.engine.operations import ACTION_EXECUTION, AGENT_RESPONSE, SCRIPT_EXECUTION
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, RUNNING
 from divebook.history.spans import Span
+from divebook.text.colours import LIGHT
 from divebook.text.durations import in_parts, seconds
 from divebook.text.shown import one_line, plural
 
@@ -130,11 +131,12 @@ STEP_HEIGHT, ROW_HEIGHT, LANE_GAP, FOOT = 20, 8, 10, 44
 FONTS = "system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif"
 CHARACTER = 6.3
 """About how wide a character of the labels is."""
-PAPER, INK, FAINT = "#fbfbf9", "#24292f", "#d8dbdf"
-STATUS_COLOURS = {COMPLETED: "#0072b2", RUNNING: "#e69f00", FAILED: "#d55e00", CANCELLED: "#8a8f98"}
-TYPE_COLOURS = {AGENT_RESPONSE: "#cc79a7", ACTION_EXECUTION: "#009e73", SCRIPT_EXECUTION: "#56b4e9"}
+PAPER, INK, LINE = LIGHT["paper"], LIGHT["ink"], LIGHT["line"]
+STATUS_COLOURS = {COMPLETED: "step", RUNNING: "running", FAILED: "failed", CANCELLED: "cancelled"}
+"""Names of colours, as in the live view."""
+TYPE_COLOURS = {AGENT_RESPONSE: "model", ACTION_EXECUTION: "action", SCRIPT_EXECUTION: "script"}
 TYPE_NAMES = {AGENT_RESPONSE: "model call", ACTION_EXECUTION: "action", SCRIPT_EXECUTION: "script"}
-OTHER_COLOUR = "#b8a432"
+OTHER_COLOUR, UNKNOWN_COLOUR = "other", "ink"
 SIGNS = {FAILED: "✕ ", RUNNING: "▸ ", CANCELLED: "◼ "}
 
 
@@ -147,7 +149,7 @@ def svg(timeline: Timeline, title: str = "Timeline") -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" font-family="{FONTS}" font-size="11">',
         f"<title>{_text(title, 200)}</title>",
-        f'<rect x="0.5" y="0.5" width="{WIDTH - 1}" height="{height - 1}" rx="8" fill="{PAPER}" stroke="{FAINT}"/>',
+        f'<rect x="0.5" y="0.5" width="{WIDTH - 1}" height="{height - 1}" rx="8" fill="{PAPER}" stroke="{LINE}"/>',
         *_axis(scale, bottom),
     ]
     for lane, top in zip(timeline.lanes, tops, strict=True):
@@ -221,8 +223,10 @@ def _axis(scale: _Scale, bottom: int) -> list[str]:
     for tick, label in scale.ticks():
         x = scale.x(scale.started + tick)
         anchor = "start" if tick == 0 else "middle" if x < WIDTH - RIGHT - 20 else "end"
-        parts.append(f'<path d="M{x:.1f} {TOP - 6}V{bottom}" stroke="{FAINT}" stroke-width="1"/>')
-        parts.append(f'<text x="{x:.1f}" y="{bottom + 12}" text-anchor="{anchor}" fill="#57606a">{label}</text>')
+        parts.append(f'<path d="M{x:.1f} {TOP - 6}V{bottom}" stroke="{LINE}" stroke-width="1"/>')
+        parts.append(
+            f'<text x="{x:.1f}" y="{bottom + 12}" text-anchor="{anchor}" fill="{LIGHT["soft"]}">{label}</text>'
+        )
     return parts
 
 
@@ -231,7 +235,7 @@ def _lane(lane: Lane, top: int, scale: _Scale) -> list[str]:
     steps = [bar for bar in lane.bars if bar.row == 0]
     ends = [scale.x(bar.span.started_us) for bar in steps[1:]]
     for bar, room in zip(steps, [*ends, float(WIDTH - 4)], strict=True):
-        parts.append(_bar(bar.span, top, STEP_HEIGHT - 2, STATUS_COLOURS.get(bar.span.status, INK), scale))
+        parts.append(_bar(bar.span, top, STEP_HEIGHT - 2, _step_colour(bar.span), scale))
         parts.append(_label(bar.span, top + 13, room, scale))
     for bar in lane.bars:
         if bar.row > 0:
@@ -240,18 +244,22 @@ def _lane(lane: Lane, top: int, scale: _Scale) -> list[str]:
     return parts
 
 
+def _step_colour(span: Span) -> str:
+    return STATUS_COLOURS.get(span.status, UNKNOWN_COLOUR)
+
+
 def _operation_colour(span: Span) -> str:
     if span.status != COMPLETED:
-        return STATUS_COLOURS.get(span.status, INK)
+        return _step_colour(span)
     return TYPE_COLOURS.get(span.type, OTHER_COLOUR)
 
 
 def _bar(span: Span, y: int, height: int, colour: str, scale: _Scale) -> str:
     left = scale.x(span.started_us)
     width = max(scale.x(span.ended_us) - left, 1.5)
-    outline = ' stroke="#24292f" stroke-dasharray="3 2"' if span.status in (FAILED, RUNNING) else ""
+    outline = f' stroke="{INK}" stroke-dasharray="3 2"' if span.status in (FAILED, RUNNING) else ""
     return (
-        f'<rect x="{left:.1f}" y="{y}" width="{width:.1f}" height="{height}" rx="2" fill="{colour}"{outline}>'
+        f'<rect x="{left:.1f}" y="{y}" width="{width:.1f}" height="{height}" rx="2" fill="{LIGHT[colour]}"{outline}>'
         f"<title>{_text(_tooltip(span), 200)}</title></rect>"
     )
 
@@ -269,7 +277,7 @@ def _label(span: Span, y: int, room: float, scale: _Scale) -> str:
     name = SIGNS.get(span.status, "") + one_line(span.step, 40)
     needed = len(name) * CHARACTER + 8
     if needed <= right - left:
-        colour = INK if span.status == RUNNING else "#ffffff"
+        colour = LIGHT.get(f"{_step_colour(span)}-text", PAPER)
         return f'<text x="{left + 5:.1f}" y="{y}" fill="{colour}">{escape(name)}</text>'
     if needed <= room - right:
         return f'<text x="{right + 4:.1f}" y="{y}" fill="{INK}">{escape(name)}</text>'
@@ -288,7 +296,7 @@ def _legend(timeline: Timeline, y: int) -> list[str]:
     entries += [(TYPE_COLOURS.get(type_, OTHER_COLOUR), TYPE_NAMES.get(type_, type_)) for type_ in types]
     parts, x = [], float(LEFT)
     for colour, name in entries:
-        parts.append(f'<rect x="{x:.1f}" y="{y - 8}" width="9" height="9" rx="2" fill="{colour}"/>')
+        parts.append(f'<rect x="{x:.1f}" y="{y - 8}" width="9" height="9" rx="2" fill="{LIGHT[colour]}"/>')
         parts.append(f'<text x="{x + 13:.1f}" y="{y}" fill="{INK}">{_text(name, 30)}</text>')
         x += 13 + len(name) * CHARACTER + 16
     left_out = _left_out(timeline)

@@ -27,6 +27,7 @@ from divebook.notebook.listing import answer_line, signal_line
 from divebook.questions import Question
 from divebook.questions.kinds import EXPIRED
 from divebook.questions.wording import schema_in_words, wanted_answer
+from divebook.text.colours import LIGHT
 from divebook.text.durations import seconds
 from divebook.text.redaction import Redactor, shared
 from divebook.text.shown import cut, one_line, plural
@@ -295,7 +296,7 @@ def _purpose(report: Report) -> str:
 
 LONGEST, LONGEST_NAME = 30, 16
 """Characters of a word, and of a step's name, after which they may be broken."""
-_LINE = "border:0;border-bottom:1px solid rgba(128,128,128,.35)"
+_LINE = f"border:0;border-bottom:1px solid {LIGHT['rule']}"
 _CELL = f"text-align:left;vertical-align:top;padding:3px 10px 3px 0;overflow-wrap:anywhere;min-width:7em;{_LINE}"
 _NARROW = f"text-align:left;vertical-align:top;padding:3px 10px 3px 0;white-space:nowrap;{_LINE}"
 _WRAPPED = "white-space:pre-wrap;overflow-wrap:anywhere;word-break:normal"

@@ -15,6 +15,11 @@ def test_the_generated_types_are_up_to_date():
     assert generated == GENERATE["typescript"](source), "run python widgets/generate.py"
 
 
+def test_the_generated_styles_are_up_to_date():
+    generated = (ROOT / "widgets" / "src" / "shared" / "colours.css").read_text(encoding="utf-8")
+    assert generated == GENERATE["styles"](), "run python widgets/generate.py"
+
+
 def test_docstrings_and_unions_come_along():
     source = 'class A(TypedDict):\n    """One."""\n\n    x: list[int] | None\n    """Two."""\n'
     assert GENERATE["typescript"](source).endswith(

@@ -4,7 +4,7 @@ import type { RenderProps } from "@anywidget/types";
 import { away, drafts } from "../prompt/host";
 import { Prompt } from "../prompt/prompt";
 import { h, setText } from "../shared/dom";
-import { isDark } from "../shared/theme";
+import { onThemeChange } from "../shared/theme";
 import { Asking, InboxChannel } from "./inbox";
 import "./inbox.css";
 
@@ -22,7 +22,7 @@ function render({ model: wire, el }: RenderProps): () => void {
   const notice = h("p", { class: "notice", role: "status" });
   const root = h("div", { class: "divebook divebook-inbox" }, notice, prompt.element);
   el.append(root);
-  root.classList.toggle("db-dark", isDark(root));
+  const forget = onThemeChange(root);
 
   function show(): void {
     prompt.update([...asking.questions.values()]);
@@ -35,6 +35,7 @@ function render({ model: wire, el }: RenderProps): () => void {
   asking.changed = show;
   show();
   return () => {
+    forget();
     channel.close();
     prompt.destroy();
     root.remove();

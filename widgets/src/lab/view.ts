@@ -35,7 +35,7 @@ export async function savedRun(data: unknown, plain: unknown): Promise<View> {
 function folded(saved: PackedRun, recording: Recording): View {
   let view: View | null = null;
   const told = `${oneLine(saved.workflow, 80)}: ${oneLine(saved.status, 20)} when its cell ended`;
-  const element = h("details", { class: "db-saved db-folded" }, h("summary", {}, told), h("p", { class: "db-origin" }, ...goingOn(saved)));
+  const element = h("details", { class: "divebook db-saved db-folded" }, h("summary", {}, told), h("p", { class: "db-origin" }, ...goingOn(saved)));
   element.addEventListener("toggle", () => {
     if (view !== null) return;
     view = opened(saved, recording);
@@ -48,14 +48,14 @@ function refused(data: unknown, why: string, plain: string): View {
   const store = typeof data === "object" && data !== null && "store" in data && typeof data.store === "string" ? data.store : "";
   const where = store === "" ? "" : ` Its log was in ${oneLine(store, 200)}.`;
   const told = h("p", { class: "db-refused", role: "note" }, `This run cannot be stepped through here: ${oneLine(why, 300)}.${where}`);
-  const element = h("div", { class: "db-saved" }, told, plain === "" ? false : longText(plain));
+  const element = h("div", { class: "divebook db-saved" }, told, plain === "" ? false : longText(plain));
   return { element, destroy: () => undefined };
 }
 
 function opened(saved: PackedRun, recording: Recording): View {
   const model = new Model();
   const host = new RecordedHost(recording);
-  const root = h("div", { class: "db-root db-saved", "data-lm-suppress-shortcuts": "true" });
+  const root = h("div", { class: "divebook db-root db-saved", "data-lm-suppress-shortcuts": "true" });
   const rows = new Map(recording.spans.id.map((id, row) => [id, row]));
   const connection = {
     control: (): Promise<Ack> => Promise.resolve({ type: "ack", id: "", accepted: false, text: "this is a saved run" }),

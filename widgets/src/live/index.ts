@@ -18,7 +18,7 @@ interface State {
 
 function render({ model: wire, el }: RenderProps<State>): () => void {
   const model = new Model();
-  const root = h("div", { class: "db-root", "data-lm-suppress-shortcuts": "true" });
+  const root = h("div", { class: "divebook db-root", "data-lm-suppress-shortcuts": "true" });
   el.append(root);
   const connection = new Connection(wire, model);
   const views: View[] = [header(model, connection), questions(model, connection), workflow(model), timeline(root, model, connection)];

@@ -73,7 +73,7 @@ function render({ model: wire, el }: RenderProps): () => void {
 
   ownKeys(root);
   el.append(root);
-  const forget = onThemeChange(root, () => undefined);
+  const forget = onThemeChange(root);
   return () => {
     forget();
     channel.close();

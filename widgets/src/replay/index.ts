@@ -4,6 +4,7 @@ import type { RenderProps } from "@anywidget/types";
 import type { DetailEvent, ReplayToBrowser, ReplayToKernel, StateView } from "../protocol";
 import { freshId } from "../shared/channel";
 import { Replay } from "./replay";
+import { onThemeChange } from "../shared/theme";
 
 const PAGE = 10_000;
 const AGAIN_MS = 2000;
@@ -84,8 +85,10 @@ function render({ model, el }: RenderProps): () => void {
   const replay = new Replay({ stateAt: (sequence) => requests.state(sequence), eventAt: (sequence) => requests.event(sequence) });
   model.on("msg:custom", requests.receive);
   el.append(replay.element);
+  const forget = onThemeChange(replay.element);
   requests.all(replay).catch((error: unknown) => { replay.tell(String(error)); });
   return () => {
+    forget();
     model.off("msg:custom", requests.receive);
     requests.close();
     replay.destroy();

@@ -1,19 +1,17 @@
 // The page's colours for what is painted: read from the style sheet, and again when the theme changes.
 
 const NAMES = ["step", "item", "model", "tool", "action", "script", "other", "failed", "cancelled", "running"];
-/** What stands on colours that do not say what stands on them. */
-export const DARK = "#16181c";
-const PLAIN = ["paper", "ink", "faint", "line", "fold", "dim", "focus", "hatch"];
+const PLAIN = ["paper", "ink", "soft", "line", "fold", "dim", "focus", "hatch"];
 const COLOURS = [...PLAIN, ...NAMES, ...NAMES.map((name) => `${name}-text`)];
 
 /** Returns the colours as they are now, by the names of their properties after `--db-`. */
 export function paletteOf(element: Element): Record<string, string> {
   const style = getComputedStyle(element);
-  return Object.fromEntries(COLOURS.map((name) => [name, style.getPropertyValue(`--db-${name}`).trim() || DARK]));
+  return Object.fromEntries(COLOURS.map((name) => [name, style.getPropertyValue(`--db-${name}`).trim()]));
 }
 
 /** Calls `changed` when the page turns dark or light, until what is returned is called. */
-export function onThemeChange(root: HTMLElement, changed: () => void): () => void {
+export function onThemeChange(root: HTMLElement, changed: () => void = () => undefined): () => void {
   const media = matchMedia("(prefers-color-scheme: dark)");
   const look = (): void => {
     root.classList.toggle("db-dark", isDark(root));

@@ -77,7 +77,7 @@ function drawGrid(ctx: CanvasRenderingContext2D, scene: Scene): void {
     ctx.fillStyle = palette["line"] ?? "";
     if (x >= LABELS) ctx.fillRect(Math.round(x), AXIS - 4, 1, height);
     if (x - half >= free && x + half <= width) {
-      ctx.fillStyle = palette["faint"] ?? "";
+      ctx.fillStyle = palette["soft"] ?? "";
       ctx.fillText(label, x, AXIS / 2);
       free = x + half;
     }

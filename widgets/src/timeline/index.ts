@@ -4,7 +4,6 @@ import type { Connection } from "../shared/connection";
 import { h, setText, type View } from "../shared/dom";
 import { button } from "../shared/element";
 import type { Model } from "../shared/model";
-import { DARK } from "../shared/theme";
 import { TimelineCanvas } from "./canvas";
 import { detail } from "./detail";
 import { KINDS, typeOf } from "./kinds";
@@ -78,7 +77,7 @@ function filters(model: Model, filter: (hidden: ReadonlySet<string>) => void): V
     present.add(key);
     const swatch = h("span", { class: "db-swatch", "aria-hidden": "true" }, kind.letter);
     swatch.style.background = `var(--db-${key})`;
-    swatch.style.color = `var(--db-${key}-text, ${DARK})`;
+    swatch.style.color = `var(--db-${key}-text)`;
     const chip = button("", () => { toggle(key, chip); }, { class: "db-chip", "aria-pressed": "true", "data-key": key });
     chip.append(swatch, kind.name);
     const order = (other: Element): number => KINDS.findIndex((candidate) => candidate.key === (other as HTMLElement).dataset["key"]);

@@ -1,16 +1,16 @@
 // Runs out of saved notebooks: Python's recording comes back state by state, and what strangers made is refused or harmless.
 
 import { expect, test, vi } from "vitest";
-import type { Recording, SavedRun, StateView } from "../../src/protocol";
+import type { Recording, PackedRun, StateView } from "../../src/protocol";
 import { checkSaved, decode } from "../../src/lab/decode";
 import { RecordedHost } from "../../src/lab/states";
 import { savedRun } from "../../src/lab/view";
 import fixture from "./saved.json";
 
-const saved: SavedRun = fixture.saved;
+const saved: PackedRun = fixture.saved;
 const states = fixture.states as unknown as StateView[];
 
-async function repacked(change: (recording: Recording) => void): Promise<SavedRun> {
+async function repacked(change: (recording: Recording) => void): Promise<PackedRun> {
   const recording = await decode(saved);
   change(recording);
   return { ...saved, recording: await packed(JSON.stringify(recording)) };

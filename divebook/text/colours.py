@@ -1,0 +1,61 @@
+"""The colours of all that is shown: live views, pictures, saved pages. There is no colour anywhere else.
+
+``python widgets/generate.py`` makes ``widgets/src/shared/colours.css`` of it. Kinds and statuses have Okabe and Ito's
+fills, alike in both themes, so that a picture in a saved notebook says the same as the live view; a letter, a sign or a
+line says it too. Texts have a contrast of at least 4.5 to their ground, edges of 3 (`tests/text/test_colours.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Colour(NamedTuple):
+    """A colour as CSS writes it, in light pages and in dark ones."""
+
+    light: str
+    dark: str
+    follows: str = ""
+    """The property of JupyterLab's theme that goes before it."""
+
+
+_DARK_TEXT, _LIGHT_TEXT = "#16181c", "#ffffff"
+
+
+def _fill(colour: str, text: str = _DARK_TEXT) -> tuple[Colour, Colour]:
+    return Colour(colour, colour), Colour(text, text)
+
+
+_FILLS: Final = {
+    "step": _fill("#0072b2", _LIGHT_TEXT),
+    "item": (Colour("#cdd5df", "#56616e"), Colour(_DARK_TEXT, _LIGHT_TEXT)),
+    "model": _fill("#cc79a7"),
+    "tool": _fill("#f0e442"),
+    "action": _fill("#009e73"),
+    "script": _fill("#56b4e9"),
+    "other": _fill("#a6e0c8"),
+    "running": _fill("#e69f00"),
+    "failed": _fill("#b42318", _LIGHT_TEXT),
+    "cancelled": _fill("#667080", _LIGHT_TEXT),
+}
+"""What a bar stands for, or how it stands, with what is written on it."""
+
+COLOURS: Final[dict[str, Colour]] = {
+    "paper": Colour("#ffffff", "#1b1e22", "--jp-layout-color1"),
+    "ink": Colour("#1b1f24", "#eceef0"),
+    "soft": Colour("#57606a", "#b3bac3"),
+    "line": Colour("#d8dbdf", "#3d434a", "--jp-border-color2"),
+    "edge": Colour("#868e98", "#8b939d"),
+    "accent": Colour("#0b62a0", "#85c8f5"),
+    "bad": Colour("#b42318", "#ffa397"),
+    "fold": Colour("#eceef1", "#2a2f35"),
+    "dim": Colour("#e6e8eb", "#33393f"),
+    "focus": Colour("#1b1f24", "#ffffff"),
+    "hatch": Colour("#ffffffbf", "#ffffffbf"),
+    "rule": Colour("rgba(128,128,128,.35)", "rgba(128,128,128,.35)"),
+    **{name: fill for name, (fill, _) in _FILLS.items()},
+    **{f"{name}-text": text for name, (_, text) in _FILLS.items()},
+}
+"""Grounds, texts and fills by name; ``rule`` is for pages whose theme is not known."""
+LIGHT: Final = {name: colour.light for name, colour in COLOURS.items()}
+"""Those of pictures, which are light cards in every page."""
