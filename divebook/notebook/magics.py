@@ -98,7 +98,7 @@ class DiveMagics(Magics):
         self._session.streams_text = front_end.shows_widgets
         begun = self._begun(called, arguments, front_end)
         if arguments.has("background") and not isinstance(begun, EditedError):
-            return in_background(begun, front_end, awaited=awaited)
+            return in_background(begun, arguments, front_end, awaited=awaited)
         return (finish_in_cell if awaited else finish_here)(begun, arguments, front_end)
 
     def _begun(self, called: Command, arguments: Arguments, front_end: FrontEnd) -> Run | EditedError:

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 FAILING = ("failed", "cancelled")
 
 
-def in_background(run: Run, front_end: FrontEnd, *, awaited: bool) -> Any:
+def in_background(run: Run, arguments: Arguments, front_end: FrontEnd, *, awaited: bool) -> Any:
     """Show a run that goes on in the background."""
+    _keep_data(run, arguments)
     if front_end.shows_widgets:
         show_live(run, front_end).leave()
     return at_once(run) if awaited else run
@@ -37,6 +38,7 @@ def finish_in_cell(begun: Run | EditedError, arguments: Arguments, front_end: Fr
     async def finish() -> Run:
         with short_errors():
             run = await chosen_awaited(begun) if isinstance(begun, EditedError) else begun
+            _keep_data(run, arguments)
             return checked(await finish_awaited(run, front_end), arguments, front_end)
 
     return finish()
@@ -47,7 +49,12 @@ def finish_here(begun: Run | EditedError, arguments: Arguments, front_end: Front
     from divebook.notebook.choosing import chosen_blocking
 
     run = chosen_blocking(begun) if isinstance(begun, EditedError) else begun
+    _keep_data(run, arguments)
     return checked(finish_blocking(run, front_end), arguments, front_end)
+
+
+def _keep_data(run: Run, arguments: Arguments) -> None:
+    run.keeps_data = False if arguments.has("no-data") else None
 
 
 def checked(run: Run, arguments: Arguments, front_end: FrontEnd) -> Run:
