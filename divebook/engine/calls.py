@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from divebook.engine.changes import SLEEPS, Changes, open_step_of, put, sleeps
 from divebook.engine.ledger import Ledger
@@ -14,6 +13,7 @@ from divebook.engine.state import (
     ExecutionState,
     OpenStep,
     OperationRecord,
+    Outcome,
     PathState,
 )
 from divebook.errors import CorruptStoreError
@@ -61,7 +61,7 @@ def _end_of(event: Event, data: catalog.OperationStarted) -> int | None:
 
 def operation_completed(state: ExecutionState, event: Event, data: catalog.OperationCompleted) -> Changes:
     """Note what a call has given; one that waited for a signal has taken the oldest of that name."""
-    begun, changes = _ended(state, event, data, status=COMPLETED, result=data.result)
+    begun, changes = _ended(state, event, data, COMPLETED, (data.result, None, (), None))
     if begun.operation_type != CHILD_WORKFLOW and begun.signal is not None:
         left = state.signals.get(begun.signal, ())[1:]
         changes["signals"] = state.signals.set(begun.signal, left) if left else state.signals.delete(begun.signal)
@@ -82,22 +82,26 @@ def event_emitted(state: ExecutionState, event: Event, data: catalog.EventEmitte
         event.sequence,
         COMPLETED,
     )
-    return put(state, path, open=opened._replace(operations=opened.operations.set(record.operation_id, record)))
+    return put(state, path, open=opened.with_operation(record))
 
 
 def operation_failed(state: ExecutionState, event: Event, data: catalog.OperationFailed) -> Changes:
     """Note why a call has failed."""
     names = tuple(data.error_names or ())
-    return _ended(state, event, data, status=FAILED, error=data.error, error_names=names, raised=data.raised)[1]
+    return _ended(state, event, data, FAILED, (None, data.error, names, data.raised))[1]
 
 
 def _ended(
-    state: ExecutionState, event: Event, data: catalog.OperationCompleted | catalog.OperationFailed, **outcome: Any
+    state: ExecutionState,
+    event: Event,
+    data: catalog.OperationCompleted | catalog.OperationFailed,
+    status: str,
+    outcome: Outcome,
 ) -> tuple[OperationRecord, Changes]:
     """Return a call as it stood before its end, and what the end changes: what it has used, and what it held back."""
     path, opened = open_step_of(state, event)
     begun = _begun(state, opened, data.operation_id)
-    record = begun._replace(ended_sequence=event.sequence, reserved=None, **outcome)
+    record = begun.ended(event.sequence, status, outcome)
     if data.usage:
         opened = opened._replace(usage=opened.usage.plus(data.usage))
     changes = _put_operation(state, path, opened, record)
@@ -125,7 +129,7 @@ def _begun(state: ExecutionState, opened: OpenStep, operation_id: str) -> Operat
 
 
 def _put_operation(state: ExecutionState, path: PathState, opened: OpenStep, record: OperationRecord) -> Changes:
-    after = opened._replace(operations=opened.operations.set(record.operation_id, record))
+    after = opened.with_operation(record)
     changes = put(state, path, open=after)
     if record.operation_type in SLEEPS:
         changes["sleeping"] = state.sleeping + sleeps(after) - sleeps(opened)

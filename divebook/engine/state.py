@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import repeat
 from operator import add
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeAlias
 
 from immutables import Map
 
@@ -72,6 +72,10 @@ class Usage(NamedTuple):
 NO_USAGE = Usage()
 
 
+Outcome: TypeAlias = tuple[Any, str | None, tuple[str, ...], Mapping[str, Any] | None]
+"""`result`, `error`, `error_names` and `raised` of an operation."""
+
+
 class OperationRecord(NamedTuple):
     """What the log says of one operation of a step that is still open."""
 
@@ -98,6 +102,10 @@ class OperationRecord(NamedTuple):
     reserved: Reserved | None = None
     """What it holds of the bounds while it runs."""
 
+    def ended(self, sequence: int, status: str, outcome: Outcome) -> OperationRecord:
+        """Return it as it stands after the event of its end; half the cost of `_replace`."""
+        return OperationRecord(*self[:5], sequence, status, *outcome, self.until, self.signal)
+
 
 class OpenStep(NamedTuple):
     """A step that has begun and not ended."""
@@ -114,6 +122,10 @@ class OpenStep(NamedTuple):
     step_type: str = ""
     ended_by: tuple[str, ...] | None = None
     """Ids of the operations whose failure ended it, where the log says so."""
+
+    def with_operation(self, record: OperationRecord) -> OpenStep:
+        """Return it with a new or changed operation; half the cost of `_replace`, twice for each call."""
+        return OpenStep(self[0], self.operations.set(record.operation_id, record), *self[2:])
 
 
 @dataclass(frozen=True)

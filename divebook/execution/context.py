@@ -17,7 +17,7 @@ from divebook.errors import StepError, TimedOutError
 from divebook.events import catalog
 from divebook.events.codec import storable
 from divebook.events.event import to_datetime
-from divebook.execution.attempts import retried
+from divebook.execution.attempts import has_one_attempt, retried
 from divebook.execution.children import BeginSuccessor, Child, DriveChild
 from divebook.execution.compute import Compute, Threads
 from divebook.execution.recorder import Call, Recorder
@@ -206,8 +206,8 @@ class StepContext:
         """Whether the log holds operations of this step that its code has not asked for again yet."""
         return self._recorder.once.has_history_ahead(self.place("ahead"))
 
-    async def retried(self, key: str | int, policy: Retry | None, make: Callable[[int], Awaitable[T]]) -> T:
-        """Make a call as often as its policy says, and return what the attempt that succeeded gave.
+    def retried(self, key: str | int, policy: Retry | None, make: Callable[[int], Awaitable[T]]) -> Awaitable[T]:
+        """Make a call as often as its policy says; await what the attempt that succeeded gives.
 
         Parameters
         ----------
@@ -221,10 +221,12 @@ class StepContext:
         Exception
             Whatever the last attempt raised.
         """
+        if has_one_attempt(self._recorder, self.path, policy):
+            return make(0)
         name = f"call-{key}" if isinstance(key, int) else key
         item = "" if self.iteration_index is None else f"{self.iteration_index}/"
         again = f"@{self.attempt}" if self.attempt else ""
-        return await retried(self._recorder, self.place(name), policy, make, key=f"{item}{name}{again}")
+        return retried(self._recorder, self.place(name), policy, make, key=f"{item}{name}{again}")
 
     def mutate(self, mutations: Sequence[catalog.Mutation]) -> None:
         """Record changes of variables, if there are any."""
@@ -251,15 +253,16 @@ class StepContext:
 
     def place(self, key: str | int | None = None) -> Place:
         """Return the place of the next operation: the one named `key`, else the next in number."""
-        found = self._next_key() if key is None else key
+        found = self.next_key() if key is None else key
         return Place(self.path, self.step.name, self.visit, self.iteration_index, found, self.attempt)
 
     def _place_of(self, key: str | int | None, attempt: int) -> Place:
         """Return the place of one of the attempts at a call; those in another attempt at the step are others."""
-        place = self.place(key)
-        return place._replace(key=f"{place.key}@{self.attempt}" if self.attempt else place.key, attempt=attempt)
+        found = self.next_key() if key is None else key
+        own = f"{found}@{self.attempt}" if self.attempt else found
+        return Place(self.path, self.step.name, self.visit, self.iteration_index, own, attempt)
 
-    def _next_key(self) -> str | int:
+    def next_key(self) -> str | int:
         """Return the number of the next operation; each strand counts its own, so that their speed does not matter."""
         strand = STRAND.get()
         self._calls[strand] += 1

@@ -72,8 +72,8 @@ class Once:
 
     # --- looking up ------------------------------------------------------------------------------------------------
 
-    async def run(self, place: Place, wanted: Wanted, carry_out: CarryOut) -> Any:
-        """Return the recorded result of the operation at `place`, or carry it out.
+    def run(self, place: Place, wanted: Wanted, carry_out: CarryOut) -> Awaitable[Any]:
+        """Return what awaits the recorded result of the operation at `place`, or carries it out.
 
         Raises
         ------
@@ -86,7 +86,10 @@ class Once:
         # went on from there (test_a_recorded_failure_is_a_failure_on_replay).
         record = self.look_up(place, wanted)
         if record is None or record.status == RUNNING:
-            return await carry_out(record)
+            return carry_out(record)
+        return self._recorded(place, record)
+
+    async def _recorded(self, place: Place, record: OperationRecord) -> Any:
         if record.status == FAILED:
             raise self._failing(place, record)
         return record.result

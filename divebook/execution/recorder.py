@@ -7,8 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from divebook.engine.operations import Place, Reserved, StreamedCall
 from divebook.engine.retries import names_of, text_of
@@ -29,8 +28,7 @@ from divebook.execution.streaming import TextStreams
 from divebook.execution.waits import Waits
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """A call that is not deterministic."""
 
     operation_type: str
@@ -73,16 +71,16 @@ class Recorder:
     def _is_pausing(self) -> bool:
         return self._at_rest is not None
 
-    async def run(self, place: Place, call: Call) -> Any:
-        """Return the recorded result of the call at `place`, or make it; see `StepContext.operation`."""
+    def run(self, place: Place, call: Call) -> Awaitable[Any]:
+        """Return what awaits the recorded result of the call at `place`, or makes it; see `StepContext.operation`."""
         wanted = Wanted.of(call.operation_type, call.parameters)
 
-        async def carry_out(record: OperationRecord | None) -> Any:
+        def carry_out(record: OperationRecord | None) -> Awaitable[Any]:
             if record is not None and not call.repeatable:
-                return await self._settled(place, call, wanted, record)
-            return await self._begin(place, call, wanted)
+                return self._settled(place, call, wanted, record)
+            return self._begin(place, call, wanted)
 
-        return await self.once.run(place, wanted, carry_out)
+        return self.once.run(place, wanted, carry_out)
 
     async def _settled(self, place: Place, call: Call, wanted: Wanted, record: OperationRecord) -> Any:
         """Return the result that a person gave for a call that may have taken effect, or make it again."""

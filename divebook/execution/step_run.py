@@ -12,7 +12,7 @@ from divebook.engine.operations import Place
 from divebook.engine.state import OpenStep
 from divebook.errors import StepError
 from divebook.events.codec import storable
-from divebook.execution.attempts import retried
+from divebook.execution.attempts import has_one_attempt, retried
 from divebook.execution.compute import Compute, Threads
 from divebook.execution.containment import contained
 from divebook.execution.context import StepContext
@@ -99,14 +99,14 @@ class StepRun:
             raise StepError(f'unsupported step type "{step.type}" in step "{step.name}"')
         return handler
 
-    async def _run_item(self, index: int | None, item: Any) -> Outcome:
+    def _run_item(self, index: int | None, item: Any) -> Awaitable[Outcome]:
         """Carry out one item, or the whole step without `Each`, as often as its policy says."""
+        if has_one_attempt(self._recorder, self._path, self.step.retry):
+            return self._attempt(index, item, 0)
         place = Place(self._path, self.step.name, self._visit, index, "step")
-        return await retried(
-            self._recorder, place, self.step.retry, lambda failures: self._attempt(index, item, failures)
-        )
+        return retried(self._recorder, place, self.step.retry, lambda failures: self._attempt(index, item, failures))
 
-    async def _attempt(self, index: int | None, item: Any, failures: int) -> Outcome:
+    def _attempt(self, index: int | None, item: Any, failures: int) -> Awaitable[Outcome]:
         each = self.step.each
         local = {each.as_: item} if each is not None and each.as_ and item is not None else None
         context = StepContext(
@@ -121,5 +121,4 @@ class StepRun:
             compute=self._services.compute,
         )
         assert self._handler is not None  # noqa: S101 - set by run, which alone comes here
-        outcome: Outcome = await contained(self._handler(context))
-        return outcome
+        return contained(self._handler(context))

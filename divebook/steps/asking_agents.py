@@ -45,11 +45,11 @@ def _tried_again(context: StepContext, policy: Retry) -> RunOperation:
         key: str | None = None,
         **options: Any,
     ) -> Any:
-        place = context.place(key)
+        name = context.next_key() if key is None else key
 
         async def attempt(failures: int) -> Any:
-            return await context.operation(operation_type, parameters, call, key=place.key, attempt=failures, **options)
+            return await context.operation(operation_type, parameters, call, key=name, attempt=failures, **options)
 
-        return await context.retried(place.key, policy, attempt)
+        return await context.retried(name, policy, attempt)
 
     return operation

@@ -70,8 +70,8 @@ async def call(
     if function.approval:
         arguments = await _approved(context, function, arguments, "approval" if key is None else f"{key}-approval")
     operation_type, parameters = recorded or _recorded(function, arguments)
-    place = context.place(key)
-    invoked = functools.partial(invoke, context, function, arguments, place.key if key is None else key)
+    name = context.next_key() if key is None else key
+    invoked = functools.partial(invoke, context, function, arguments, name)
 
     async def made() -> Any:
         return kept(await invoked())  # type: ignore[misc]
@@ -83,14 +83,14 @@ async def call(
             operation_type,
             parameters,
             make,
-            key=place.key,
+            key=name,
             repeatable=function.is_repeatable,
             attempt=failures,
             timeout=function.timeout,
         )
 
     policy = function.retry if context.step.retry is None else None
-    return await context.retried(place.key, policy, attempt)
+    return await context.retried(name, policy, attempt)
 
 
 def _recorded(function: UserFunction, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -113,7 +113,7 @@ async def invoke(context: StepContext, function: UserFunction, arguments: Mappin
     given = opened(dict(arguments))
     if function.takes_key and IDEMPOTENCY_KEY not in given:
         given[IDEMPOTENCY_KEY] = context.idempotency_key("step" if isinstance(key, int) else key)
-    if function.takes_context and function.kind == "action":
+    if function.kind == "action" and function.takes_context:
         given.setdefault(CONTEXT, CallContext(context))
     try:
         args, kwargs = function.bound(given)

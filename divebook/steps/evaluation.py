@@ -94,9 +94,14 @@ async def filled(given: Mapping[str, Any], names: Mapping[str, Any], *, values: 
     ``dive``.
     """
     made = dict(given)
-    texts = {key: value for key, value in given.items() if isinstance(value, str)}
-    expressions = {key: text.strip()[2:-1] for key, text in texts.items() if values and is_expression(text)}
-    templates = {key: text for key, text in texts.items() if "${" in text and key not in expressions}
+    expressions, templates = {}, {}
+    for key, text in given.items():
+        if not isinstance(text, str):
+            continue
+        if values and is_expression(text):
+            expressions[key] = text.strip()[2:-1]
+        elif "${" in text:
+            templates[key] = text
     if expressions:
         made.update(zip(expressions, await values_of(list(expressions.values()), names), strict=True))
     if templates:

@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeVar, overload
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, overload
 
 from divebook.errors import DefinitionError, Problem
 from divebook.workflow.code import LABEL, source_of
@@ -78,13 +78,12 @@ class UserFunction:
     @property
     def takes_key(self) -> bool:
         """Whether it wants a text that is the same whenever its call is repeated."""
-        return IDEMPOTENCY_KEY in signature_of(self.function).parameters
+        return _takes(self.function).key
 
     @property
     def takes_context(self) -> bool:
         """Whether it wants what it may tell the execution: a parameter ``context`` without a default."""
-        parameter = signature_of(self.function).parameters.get(CONTEXT)
-        return parameter is not None and parameter.default is parameter.empty
+        return _takes(self.function).context
 
     @property
     def label(self) -> str:
@@ -113,8 +112,11 @@ class StepFunction(UserFunction):
 
     def named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of a call by the names of the parameters; raises TypeError if they do not fit."""
+        takes = _takes(self.function)
+        if not kwargs and takes.least <= len(args) <= len(takes.by_place):
+            return dict(zip(takes.by_place, args, strict=False))
         signature = signature_of(self.function)
-        if not self.takes_key or IDEMPOTENCY_KEY in kwargs:
+        if not takes.key or IDEMPOTENCY_KEY in kwargs:
             return signature.bind(*args, **kwargs).arguments
         found = signature.bind(*args, **kwargs, **{IDEMPOTENCY_KEY: None}).arguments  # comes with the call
         del found[IDEMPOTENCY_KEY]
@@ -128,7 +130,7 @@ class StepFunction(UserFunction):
 
     def bound(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         """Return what to call the function with; positional parameters stay so."""
-        if _keywords(self.function).issuperset(arguments):
+        if _takes(self.function).by_name.issuperset(arguments):
             return (), arguments
         signature = signature_of(self.function)
         for name in arguments.keys() - signature.parameters.keys():
@@ -144,12 +146,36 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
     return inspect.signature(function)
 
 
+class _Takes(NamedTuple):
+    """What a function takes, as far as every call of it asks; to look at its signature takes longer than a call."""
+
+    key: bool
+    """Whether it has a parameter for an idempotency key."""
+    context: bool
+    """Whether it has a parameter ``context`` without a default."""
+    by_name: frozenset[str]
+    """Its parameters, if all of them may be given by name; else empty."""
+    by_place: tuple[str, ...]
+    """Its parameters, if all of them may be given by place, and none comes with the call; else empty."""
+    least: int
+    """How many of these have no default."""
+
+
 @functools.lru_cache(maxsize=1024)
-def _keywords(function: Callable[..., Any]) -> frozenset[str]:
-    """Return the parameters of a function, if all of them may be given by name."""
-    parameters = signature_of(function).parameters.values()
-    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    return frozenset(found.name for found in parameters) if all(p.kind in by_name for p in parameters) else frozenset()
+def _takes(function: Callable[..., Any]) -> _Takes:
+    found = signature_of(function).parameters
+    kinds = {parameter.kind for parameter in found.values()}
+    own = found.get(CONTEXT)
+    return _Takes(
+        IDEMPOTENCY_KEY in found,
+        own is not None and own.default is own.empty,
+        frozenset(found) if kinds <= {_BOTH, inspect.Parameter.KEYWORD_ONLY} else frozenset(),
+        tuple(found) if kinds <= {_BOTH} and IDEMPOTENCY_KEY not in found else (),
+        sum(parameter.default is parameter.empty for parameter in found.values()),
+    )
+
+
+_BOTH = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 
 @functools.lru_cache(maxsize=1024)
