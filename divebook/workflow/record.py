@@ -56,6 +56,12 @@ class Record:
     short: ClassVar[tuple[type, ...]] = ()
     """Types of which a value stands for a record with that as its first field."""
 
+    def __init_subclass__(cls) -> None:
+        # What definitions know of a field is no help in a signature (test_signatures_show_types_alone).
+        hints = getattr(vars(cls).get("__init__"), "__annotations__", {})
+        annotated = {name: hint for name, hint in hints.items() if str(hint).startswith("Annotated[")}
+        hints |= {name: hint.partition(", Key(")[0].removeprefix("Annotated[") for name, hint in annotated.items()}
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON from which `from_dict` makes an equal record; fields at their default are left out."""
         stored = {}

@@ -1,10 +1,12 @@
 """Every field of a definition has a key, or is known to have none."""
 
+import inspect
 from dataclasses import fields
 
 import pytest
 
 from divebook.workflow import schema
+from divebook.workflow.policies import Retry
 from divebook.workflow.table import Table, snake_case
 
 TABLES = [(table, table.record) for table in vars(schema).values() if isinstance(table, Table)]
@@ -32,3 +34,16 @@ def test_every_field_has_a_key(table, record):
 )
 def test_the_other_spelling_of_a_key(key, spelling):
     assert snake_case(key) == spelling
+
+
+@pytest.mark.parametrize(("table", "record"), TABLES, ids=lambda value: getattr(value, "label", None))
+def test_signatures_show_types_alone(table, record):
+    signature = inspect.signature(record)
+    assert "Key(" not in str(signature)
+    assert "Annotated" not in str(signature)
+
+
+def test_a_signature_shows_the_type_of_each_field():
+    shown = str(inspect.signature(Retry))
+    assert "attempts: 'int' = 3" in shown
+    assert "errors: 'tuple[str, ...]' = ()" in shown
