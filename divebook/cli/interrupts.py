@@ -26,11 +26,6 @@ class Interrupts:
     A thread hears of it through a socket that the signal writes to. The main thread would not do: it waits for a lock,
     and a signal that comes just before that is only noticed afterwards; KeyboardInterrupt can moreover be raised when
     an execution has begun and its id is not known yet (`tests/cli/test_process.py` interrupts real processes).
-
-    Parameters
-    ----------
-    say
-        Tells the person what happens.
     """
 
     def __init__(self, say: Callable[[str], None]) -> None:

@@ -117,10 +117,7 @@ def inputs_from(assignments: Iterable[str]) -> dict[str, Any]:
 def import_actions(source: str, what: str = "actions") -> ModuleType:
     """Import a module or Python file, so that its ``@action`` and ``@workflow`` functions are known.
 
-    Parameters
-    ----------
-    what
-        What it is to the person who named it, for the error.
+    Errors say `what` it is to the person who named it.
     """
     try:
         if source.endswith(".py"):

@@ -90,13 +90,7 @@ def awaited_signals_of(execution: Execution) -> list[AwaitedSignal]:
 
 
 def ways_on(execution: Execution, again: Sequence[str]) -> Iterator[str]:
-    """Yield for each question and signal that an execution waits for the command that gives it what it waits for.
-
-    Parameters
-    ----------
-    again
-        What the command needs besides: a file of definitions, options.
-    """
+    """Yield the command for each question and signal that it waits for, `again` with the same file and options."""
     if execution.state.is_over:
         return
     for question in execution.interrupts:

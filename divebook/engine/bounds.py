@@ -114,6 +114,30 @@ def call_bound(state: ExecutionState, reserved: Reserved) -> Exhausted | None:
     return None
 
 
+class Spent(NamedTuple):
+    """How much of a bound is spent."""
+
+    name: str
+    amount: int | float | Decimal
+    limit: int | float | Decimal
+    unit: str
+
+
+def spent_of(state: ExecutionState) -> list[Spent]:
+    """Return what is spent of each bound, what calls under way may still consume included."""
+    bounds, ledger, used = state.bounds, state.ledger, state.usage
+    tokens = used.input_tokens + used.output_tokens + ledger.reserved_tokens
+    rows = (
+        ("model calls", ledger.llm_calls, bounds.max_llm_calls, ""),
+        ("agent steps", ledger.agent_hops, bounds.max_agent_hops, ""),
+        ("loops", ledger.iterations, bounds.max_iterations, ""),
+        ("tokens", tokens, bounds.max_tokens, ""),
+        ("cost", dollars(used.cost + ledger.reserved_cost), bounds.max_cost, "$"),
+        ("time", state.running_us / MICROSECONDS, bounds.max_seconds, "s"),
+    )
+    return [Spent(name, amount, limit, unit) for name, amount, limit, unit in rows if limit is not None]
+
+
 def left_of(state: ExecutionState) -> Bounds:
     """Return what an execution may still spend, for one that it starts; edges and repeats are its own affair."""
     bounds, ledger, used = state.bounds, state.ledger, state.usage

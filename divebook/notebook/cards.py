@@ -21,13 +21,7 @@ WIDTH = 110
 
 @contextmanager
 def located(line: tuple[int, str] | None) -> Iterator[None]:
-    """Say in errors which line of the cell they are about, where it has several.
-
-    Parameters
-    ----------
-    line
-        Its number and its text.
-    """
+    """Say in errors which line of the cell they are about, by its number and text, where it has several."""
     try:
         yield
     except UsageError as error:

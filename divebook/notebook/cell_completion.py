@@ -54,13 +54,7 @@ def matching(fragment: str, candidates: Iterable[Candidate]) -> Found:
 
 @dataclass(frozen=True, slots=True)
 class CellWithCursor:
-    """The body of a cell with a cursor in it.
-
-    Parameters
-    ----------
-    above, head, tail, below
-        The lines before the cursor's, its beginning and its end, and the lines after it.
-    """
+    """The body of a cell: the lines above the cursor's, that one's beginning and end, and the lines below it."""
 
     above: str
     head: str

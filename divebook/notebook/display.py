@@ -16,7 +16,7 @@ from decimal import Decimal
 from typing import Any
 
 from divebook.analysis.timeline import layout, svg, svg_data_uri
-from divebook.engine.bounds import dollars
+from divebook.engine.bounds import spent_of
 from divebook.engine.waiting import awaited_signals
 from divebook.events import Event
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, WAITING
@@ -43,6 +43,7 @@ OPEN_BELOW = 1200
 """Values with fewer characters than this in all are shown unfolded."""
 
 SIGNS = {COMPLETED: "✓", FAILED: "✕", CANCELLED: "◼", RUNNING: "▸", WAITING: "…", PENDING: "…", "paused": "‖"}
+_UNITS = {"$": "US dollars", "s": "seconds"}
 COLUMNS = ("step", "path", "status", "duration", "output")
 
 
@@ -163,17 +164,9 @@ def _said(found: Question) -> Any:
 
 def _budget(execution: Execution) -> Iterable[str]:
     """Yield each bound with what is spent of it."""
-    state = execution.state
-    used, ledger, bounds = state.usage, state.ledger, state.bounds
-    spent = (
-        ("model calls", bounds.max_llm_calls, ledger.llm_calls),
-        ("agent steps", bounds.max_agent_hops, ledger.agent_hops),
-        ("loops", bounds.max_iterations, ledger.iterations),
-        ("tokens", bounds.max_tokens, used.input_tokens + used.output_tokens),
-        ("US dollars", bounds.max_cost, dollars(used.cost)),
-        ("seconds", bounds.max_seconds, round(state.running_us / 1e6, 1)),
-    )
-    return (f"{_amount(count)} of {_amount(limit)} {name}" for name, limit, count in spent if limit is not None)
+    for spent in spent_of(execution.state):
+        amount = round(spent.amount, 1) if isinstance(spent.amount, float) else spent.amount
+        yield f"{_amount(amount)} of {_amount(spent.limit)} {_UNITS.get(spent.unit, spent.name)}"
 
 
 def _amount(value: float | Decimal) -> str:

@@ -121,7 +121,10 @@ def runs(
     `divebook.analysis.listings.runs_frame` documents the columns; `limit` 0 returns all. The `filters` are those of
     `EventStore.records`: ``tag``, ``origin``, ``parent``, ``notebook``, ``cell``.
     """
-    return current_session().runs(status=status, workflow=workflow, limit=limit, store=store, **filters)
+    from divebook.analysis.listings import RunsTable, runs_frame
+
+    environment = current_session().over(store)
+    return RunsTable(runs_frame(environment.executions(status, workflow, limit, **filters), environment.store))
 
 
 def inbox(*, store: str | None = None) -> pd.DataFrame:

@@ -28,15 +28,7 @@ _LINE = "margin:6px 0;overflow-wrap:anywhere"
 
 
 class InboxOutput:
-    """The output of ``%dive inbox`` in one cell, for front ends that show widgets.
-
-    Parameters
-    ----------
-    environment
-        Whose questions are shown, and who takes the answers.
-    store
-        What ``--store`` said, for the commands that are shown.
-    """
+    """The output of ``%dive inbox`` in one cell, for front ends that show widgets; its commands name the `store`."""
 
     def __init__(self, environment: Environment, store: str | None = None) -> None:
         self._environment, self._store = environment, store
@@ -67,15 +59,7 @@ class InboxOutput:
 
 
 class InboxDisplay:
-    """How a frame of questions is shown: as cards where that is possible.
-
-    Parameters
-    ----------
-    environment
-        Whose questions are shown.
-    store
-        What was named in order to get at them.
-    """
+    """How a frame of questions is shown: as cards where that is possible."""
 
     def __init__(self, environment: Environment, store: str | None) -> None:
         self._environment, self._store = environment, store

@@ -176,13 +176,15 @@ class DiveMagics(Magics):
         -n, --limit N        at most N (20; 0 for all)
         --store PATH         where their logs are
         """
+        from divebook.notebook.functions import runs
+
         options, limit = arguments.options, arguments.options.get("limit", "20")
         if not limit.isdecimal():
             raise UsageError(f"--limit needs a number, not {limit!r}")
         filters: dict[str, Any] = {
             name: options.get(name) for name in ("status", "workflow", "tag", "origin", "notebook")
         }
-        return self._session.runs(limit=int(limit), store=options.get("store"), **filters)
+        return runs(limit=int(limit), store=options.get("store"), **filters)
 
     @command("show ID")
     def show(self, arguments: Arguments) -> Run:

@@ -39,8 +39,6 @@ from divebook.workflow.definition import Definitions, Problem, Workflow
 from divebook.workflow.reader import read_definitions
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from divebook.store import ExecutionRecord
 
 
@@ -303,21 +301,6 @@ class Session:
         """Cancel a run of this process, or one that no process drives any more."""
         environment = self.over(store)
         return Run(environment.cancel(execution_id).wait(), environment)
-
-    def runs(
-        self,
-        *,
-        status: str | None = None,
-        workflow: str | None = None,
-        limit: int = 0,
-        store: str | None = None,
-        **filters: Any,
-    ) -> pd.DataFrame:
-        """Return the executions of the store, newest first; `limit` 0 returns all."""
-        from divebook.analysis.listings import RunsTable, runs_frame
-
-        environment = self.over(store)
-        return RunsTable(runs_frame(environment.executions(status, workflow, limit, **filters), environment.store))
 
 
 def _changed_meanwhile(earlier: Earlier) -> ExecutionError:

@@ -13,13 +13,7 @@ SILENCE = 200.0
 
 
 class Audience:
-    """The views of one widget; any thread.
-
-    Parameters
-    ----------
-    clock
-        Seconds on a clock that never goes back.
-    """
+    """The views of one widget; any thread."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -42,17 +42,7 @@ def answer_while_busy(comm: object) -> None:
 
 
 class FollowingView(anywidget.AnyWidget):
-    """A widget that shows what a publisher sends, and takes what a person wants.
-
-    Parameters
-    ----------
-    publisher
-        Of what is shown.
-    handlers
-        What is called when somebody answers, or presses a button.
-    clock
-        Seconds on a clock that never goes back: views that are silent for long are forgotten.
-    """
+    """A widget that shows what a publisher sends; handlers are called when somebody answers or presses a button."""
 
     bundle: ClassVar[str]
     """What its files are called."""

@@ -43,13 +43,7 @@ _TELLING = (
 
 
 class InboxFeed:
-    """What is asked over one store, and what changed of it.
-
-    Parameters
-    ----------
-    environment
-        Over the store; its definitions do not matter here.
-    """
+    """What is asked over one store, and what changed of it; what the environment defines does not matter here."""
 
     def __init__(self, environment: Environment) -> None:
         self.environment = environment

@@ -16,14 +16,7 @@ from divebook.widgets.publisher import Publisher
 class InboxView(FollowingView):
     """Shows what waits for an answer, and takes answers; while no page shows it, nothing is looked up.
 
-    Parameters
-    ----------
-    publisher
-        Of the questions: `divebook.widgets.inbox.inbox_publisher_of`.
-    handlers
-        What is called when somebody answers.
-    told
-        Called when something has changed, on the publisher's thread.
+    `told` is called when something has changed, on the publisher's thread.
     """
 
     bundle = "inbox"

@@ -36,17 +36,7 @@ class Handlers:
 
 
 class Intents:
-    """Carries out intents, one after the other, and acknowledges them.
-
-    Parameters
-    ----------
-    handlers
-        What they mean.
-    acknowledge
-        Sends an acknowledgement; called on any thread.
-    executor
-        Where handlers run; a thread by default.
-    """
+    """Carries out intents, one after the other, on a thread of its own, and acknowledges them, from any thread."""
 
     def __init__(
         self, handlers: Handlers, acknowledge: Callable[[Ack], None], executor: Executor | None = None

@@ -23,15 +23,7 @@ MAX_PENDING = 20
 
 
 class LiveView(FollowingView):
-    """Shows one execution while it runs, and takes what a person wants of it.
-
-    Parameters
-    ----------
-    publisher
-        Of the execution that is shown: `divebook.widgets.publisher.publisher_of`.
-    handlers
-        What is called when somebody answers, or presses a button.
-    """
+    """Shows one execution while it runs, and takes what a person wants of it."""
 
     bundle = "live"
     snapshot = traitlets.Dict().tag(sync=True)

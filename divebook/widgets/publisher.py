@@ -67,15 +67,7 @@ FeedT = TypeVar("FeedT", bound=Followed)
 
 
 class Publisher(Generic[FeedT]):
-    """Sends the frames of one feed to all views, and answers to single ones, evenly spread over time.
-
-    Parameters
-    ----------
-    feed
-        What is sent.
-    clock
-        Seconds on a clock that never goes back.
-    """
+    """Sends the frames of one feed to all views, and answers to single ones, evenly spread over time."""
 
     def __init__(self, feed: FeedT, clock: Callable[[], float] = time.monotonic) -> None:
         self.feed = feed

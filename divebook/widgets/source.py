@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
 
-from divebook.engine.bounds import NANODOLLARS
+from divebook.engine.bounds import NANODOLLARS, spent_of
 from divebook.engine.state import ExecutionState
 from divebook.engine.waiting import awaited_signals
 from divebook.errors import ExecutionNotFoundError
@@ -115,20 +115,10 @@ def durability_of(execution: Execution) -> Durability:
 
 
 def gauges_of(state: ExecutionState) -> list[Gauge]:
-    """Return how much of each bound is spent; what runs and may still be consumed counts."""
-    bounds, ledger, usage = state.bounds, state.ledger, state.usage
-    rows = (
-        ("model calls", ledger.llm_calls, bounds.max_llm_calls, ""),
-        ("agent steps", ledger.agent_hops, bounds.max_agent_hops, ""),
-        ("loops", ledger.iterations, bounds.max_iterations, ""),
-        ("tokens", usage.input_tokens + usage.output_tokens + ledger.reserved_tokens, bounds.max_tokens, ""),
-        ("cost", (usage.cost + ledger.reserved_cost) / NANODOLLARS, bounds.max_cost, "$"),
-        ("time", state.running_us / 1e6, bounds.max_seconds, "s"),
-    )
+    """Return how much of each bound is spent."""
     return [
-        Gauge(name=name, spent=round(spent, 6), limit=float(limit), unit=unit)
-        for name, spent, limit, unit in rows
-        if limit is not None
+        Gauge(name=spent.name, spent=round(float(spent.amount), 6), limit=float(spent.limit), unit=spent.unit)
+        for spent in spent_of(state)
     ]
 
 
