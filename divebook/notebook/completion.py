@@ -6,21 +6,14 @@ It looks only at what the session holds already and at an existing store; it mak
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 from IPython.core.interactiveshell import InteractiveShell
 
 if TYPE_CHECKING:  # loading the extension must be quick
-    from divebook.environment import Environment
     from divebook.notebook.cell_completion import Found, Known
-    from divebook.questions import Question
-    from divebook.store import ExecutionRecord
-    from divebook.workflow.definition import InputDefinition, Workflow
 
-LATEST = 50
-"""How many executions are offered."""
 _LINE = re.compile(r"\s*(?:[\w.,\[\]\"' ]+=\s*)?%dive\s")
 _CELL = re.compile(r"\s*%%dive\s")
 _BODIES = ("workflow", "agent")
@@ -54,10 +47,10 @@ class DiveMatcher:
         if cell is not None:
             first = lines[top][cell.end() :]
             if row == top:
-                return _first_line(head[cell.end() :], _Names(self._shell)) if column >= cell.end() else None
+                return _first_line(head[cell.end() :], self._shell) if column >= cell.end() else None
             return _in_cell(first, lines[top + 1 :], row - top - 1, column)
         line = _LINE.match(head)
-        return None if line is None else _in_line(head[line.end() :], _Names(self._shell))
+        return None if line is None else _in_line(head[line.end() :], self._shell)
 
 
 def install(shell: InteractiveShell) -> None:
@@ -76,17 +69,19 @@ def _is_ours(matcher: Any) -> bool:
     return isinstance(getattr(matcher, "__self__", None), DiveMatcher)
 
 
-def _in_line(before: str, names: _Names) -> Found:
-    from divebook.notebook.line_completion import complete
+def _in_line(before: str, shell: InteractiveShell) -> Found:
+    from divebook.notebook.line_completion import Surroundings, complete
     from divebook.notebook.magics import COMMANDS
 
-    return complete(before, COMMANDS, names)
+    return complete(before, COMMANDS, Surroundings(shell))
 
 
-def _first_line(before: str, names: _Names) -> Found:
+def _first_line(before: str, shell: InteractiveShell) -> Found:
     from divebook.notebook.cell import DIALECTS
     from divebook.notebook.cell_completion import Candidate, matching
+    from divebook.notebook.line_completion import Surroundings
 
+    names = Surroundings(shell)
     *words, fragment = before.split(" ")
     written = [word for word in words if word]
     if written[-1:] == ["--dialect"]:
@@ -117,63 +112,7 @@ def _in_cell(first: str, lines: list[str], row: int, column: int) -> Found:
 
 def _known() -> Known:
     from divebook.notebook.cell_completion import Known
+    from divebook.notebook.line_completion import present_environment
 
-    environment = _environment()
+    environment = present_environment()
     return Known() if environment is None else Known(tuple(environment.agents), tuple(environment.actions))
-
-
-def _environment() -> Environment | None:
-    """Return the environment of the session, if there is one already."""
-    import sys
-
-    module = sys.modules.get("divebook.notebook.session")
-    return None if module is None else module.present_environment()
-
-
-def _workflow(name: str | None) -> Workflow | None:
-    """Return the workflow of that name, or the one that was defined last."""
-    from divebook.notebook.session import current_session
-
-    environment = _environment()
-    if environment is None:
-        return None
-    return environment.workflows.get(name or current_session().last_workflow or "")
-
-
-class _Names:
-    """What there is to name, as `divebook.notebook.line_completion.Surroundings` describes it."""
-
-    def __init__(self, shell: InteractiveShell) -> None:
-        self._shell = shell
-
-    def workflows(self) -> Iterable[str]:
-        environment = _environment()
-        return () if environment is None else tuple(environment.workflows)
-
-    def agents(self) -> Iterable[str]:
-        environment = _environment()
-        return () if environment is None else tuple(environment.agents)
-
-    def inputs(self, workflow: str | None) -> Iterable[InputDefinition]:
-        found = _workflow(workflow)
-        return () if found is None else found.inputs
-
-    def asking(self, workflow: str | None) -> Iterable[str]:
-        found = _workflow(workflow)
-        return () if found is None else (step.name for step in found.steps if step.ask)
-
-    def executions(self) -> Iterable[ExecutionRecord]:
-        from divebook.notebook.recovery import existing_store
-
-        environment = _environment()
-        store = existing_store() if environment is None else environment.store
-        return () if store is None else store.records(limit=LATEST)
-
-    def questions(self) -> Iterable[tuple[str, Question]]:
-        environment = _environment()
-        return () if environment is None else environment.interrupts()
-
-    def variables(self) -> Iterable[str]:
-        from divebook.notebook.variables import own_variables
-
-        return own_variables(self._shell)

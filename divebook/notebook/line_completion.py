@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
 
@@ -17,36 +17,83 @@ from divebook.text.commands import quoted
 from divebook.workflow.resources import DURABILITIES
 
 if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from divebook.environment import Environment
     from divebook.notebook.commands import Command
     from divebook.questions import Question
     from divebook.store import ExecutionRecord
-    from divebook.workflow.definition import InputDefinition
+    from divebook.workflow.definition import InputDefinition, Workflow
 
 RESUMABLE = (PENDING, RUNNING, WAITING, FAILED, CANCELLED)
 CANCELLABLE = (PENDING, RUNNING, WAITING)
 TRUTH = ("true", "false")
+LATEST = 50
+"""How many executions are offered."""
 
 
-class Surroundings(Protocol):
-    """What there is to name; asked only for what is needed."""
+def present_environment() -> Environment | None:
+    """Return the environment of the session, if there is one already."""
+    import sys
+
+    module = sys.modules.get("divebook.notebook.session")
+    return None if module is None else module.present_environment()
+
+
+def _workflow(name: str | None) -> Workflow | None:
+    """Return the workflow of that name, or the one that was defined last."""
+    from divebook.notebook.session import current_session
+
+    environment = present_environment()
+    if environment is None:
+        return None
+    return environment.workflows.get(name or current_session().last_workflow or "")
+
+
+class Surroundings:
+    """What there is to name; looked up only when it is needed."""
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        self._shell = shell
 
     def workflows(self) -> Iterable[str]:
         """Return the names of the workflows."""
+        environment = present_environment()
+        return () if environment is None else tuple(environment.workflows)
+
+    def agents(self) -> Iterable[str]:
+        """Return the names of the agents."""
+        environment = present_environment()
+        return () if environment is None else tuple(environment.agents)
 
     def inputs(self, workflow: str | None) -> Iterable[InputDefinition]:
         """Return the inputs of a workflow, or of the one that was defined last."""
+        found = _workflow(workflow)
+        return () if found is None else found.inputs
 
     def asking(self, workflow: str | None) -> Iterable[str]:
         """Return the steps of a workflow, or of the one that was defined last, that may ask something."""
+        found = _workflow(workflow)
+        return () if found is None else (step.name for step in found.steps if step.ask)
 
     def executions(self) -> Iterable[ExecutionRecord]:
         """Return the latest executions, newest first."""
+        from divebook.notebook.recovery import existing_store
+
+        environment = present_environment()
+        store = existing_store() if environment is None else environment.store
+        return () if store is None else store.records(limit=LATEST)
 
     def questions(self) -> Iterable[tuple[str, Question]]:
         """Return the questions that wait for an answer, with the ids of their executions."""
+        environment = present_environment()
+        return () if environment is None else environment.interrupts()
 
     def variables(self) -> Iterable[str]:
         """Return the names of the user's variables."""
+        from divebook.notebook.variables import own_variables
+
+        return own_variables(self._shell)
 
 
 def complete(before: str, commands: Mapping[str, Command], names: Surroundings) -> Found:
