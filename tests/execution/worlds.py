@@ -113,3 +113,8 @@ def run(workflow, inputs=None, actions=(), **settings):
 
 def event_types(execution, path=None):
     return [e.event_type for e in execution.history() if path is None or e.path == path]
+
+
+def question_of(execution):
+    (question,) = execution.interrupts
+    return question

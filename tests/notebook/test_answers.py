@@ -1,10 +1,12 @@
 """Answers up front, and runs that nobody can be asked about: as programs run notebooks, without a front end."""
 
 import pytest
+from IPython.core.error import UsageError
 
 import divebook
-from divebook.errors import ExecutionWaitingError, InputError, InterruptError
+from divebook.errors import ExecutionWaitingError, InputError, InterruptError, NotFoundError
 from divebook.notebook.session import open_session
+from divebook.steps.actions import REGISTERED, Action
 
 DEPLOY = """%%dive workflow deploy
 Outputs: [{Name: version}, {Name: sure}]
@@ -146,3 +148,42 @@ def test_an_inbox_shows_widgets_to_people_and_text_to_programs(kernel):
     live, folded = kernel.run("%dive inbox")[1]
     assert {"text/plain", "text/html", "application/vnd.jupyter.widget-view+json"} == set(live["data"])
     assert "%dive answer ask_" in folded["data"]["text/html"]
+
+
+PAY = """\
+%%dive workflow shop
+Steps:
+  - {Name: pay, Action: Test.Pay, Retry: {Attempts: 2, Seconds: 0}, Store: receipt}
+"""
+
+
+def test_questions_are_listed_and_answered_in_place(cell):
+    calls = []
+
+    async def pay():
+        calls.append("call")
+        if len(calls) == 1:
+            raise TimeoutError("no answer")
+        return "receipt"
+
+    REGISTERED["Test.Pay"] = Action("Test.Pay", pay)
+    try:
+        cell(PAY)
+        run, _ = cell("%dive run shop")
+        assert run.status == "waiting"
+        (question,) = run.interrupts
+        listed = cell("%dive inbox")[1]
+        assert question.interrupt_id in listed
+        assert f"%dive answer {question.id}@{run.id} retry" in listed
+        answered, _ = cell(f"%dive answer {question.interrupt_id} retry")
+        assert (answered.status, answered.variables) == ("completed", {"receipt": "receipt"})
+        assert "none" in cell("%dive inbox")[1]
+    finally:
+        del REGISTERED["Test.Pay"]
+
+
+def test_an_answer_needs_a_question(cell):
+    with pytest.raises(UsageError, match="inbox lists the questions"):
+        cell("%dive answer ask_1")
+    with pytest.raises(NotFoundError, match="question not found: ask_1"):
+        cell("%dive answer ask_1 retry")

@@ -13,7 +13,6 @@ from divebook.errors import (
     SetupError,
 )
 from divebook.notebook.magics import COMMANDS
-from divebook.steps.actions import REGISTERED, Action
 from divebook.workflow.keys import TABLES
 
 SUM = """\
@@ -360,45 +359,6 @@ def test_loading_and_unloading_leave_no_trace(bare_shell):
     assert [len(part) for part in state()] == [len(part) for part in loaded]
     bare_shell.run_line_magic("unload_ext", "divebook")
     assert state() == before
-
-
-PAY = """\
-%%dive workflow shop
-Steps:
-  - {Name: pay, Action: Test.Pay, Retry: {Attempts: 2, Seconds: 0}, Store: receipt}
-"""
-
-
-def test_questions_are_listed_and_answered_in_place(cell):
-    calls = []
-
-    async def pay():
-        calls.append("call")
-        if len(calls) == 1:
-            raise TimeoutError("no answer")
-        return "receipt"
-
-    REGISTERED["Test.Pay"] = Action("Test.Pay", pay)
-    try:
-        cell(PAY)
-        run, _ = cell("%dive run shop")
-        assert run.status == "waiting"
-        (question,) = run.interrupts
-        listed = cell("%dive inbox")[1]
-        assert question.interrupt_id in listed
-        assert f"%dive answer {question.id}@{run.id} retry" in listed
-        answered, _ = cell(f"%dive answer {question.interrupt_id} retry")
-        assert (answered.status, answered.variables) == ("completed", {"receipt": "receipt"})
-        assert "none" in cell("%dive inbox")[1]
-    finally:
-        del REGISTERED["Test.Pay"]
-
-
-def test_an_answer_needs_a_question(cell):
-    with pytest.raises(UsageError, match="inbox lists the questions"):
-        cell("%dive answer ask_1")
-    with pytest.raises(NotFoundError, match="question not found: ask_1"):
-        cell("%dive answer ask_1 retry")
 
 
 def test_a_run_may_be_less_durable_and_says_so(cell):

@@ -13,6 +13,7 @@ from divebook.events.catalog import (
 )
 from divebook.events.event import Event, to_datetime
 from divebook.events.ids import type_id
+from divebook.store import Batch, SqliteStore
 
 START = 1_750_000_000_000_000  # microseconds: June 2025
 SECOND = 1_000_000
@@ -70,3 +71,8 @@ def resumed(sequence, execution=ONE):
 def moment(sequence):
     """Return when an event of that sequence number was recorded."""
     return to_datetime(START + sequence * SECOND)
+
+
+def write(path, *logs):
+    with SqliteStore(path, durability="relaxed") as store:
+        store.append_all([Batch(events[0].execution_id, 0, events) for events in logs])

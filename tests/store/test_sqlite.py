@@ -1,22 +1,17 @@
 import os
-import shutil
 import sqlite3
 import stat
 import subprocess
 import sys
-import tempfile
 import threading
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from divebook.errors import (
     ConcurrentAppendError,
-    CorruptStoreError,
     ExecutionNotFoundError,
-    NewerStoreError,
-    ReadOnlyStoreError,
     StoreError,
 )
 from divebook.events.catalog import StepCompleted
@@ -24,8 +19,7 @@ from divebook.store import Batch, SqliteStore
 from divebook.store.jsonl import export
 from divebook.store.sqlite import back_up
 from tests.store.conformance import StorePromises
-from tests.store.logs import ONE, TWO, completed, event, log, step, steps
-from tests.store.tampering import put_right
+from tests.store.logs import ONE, TWO, completed, event, log, step, steps, write
 
 ROOT = Path(__file__).parent.parent.parent
 NOBODY = 65534
@@ -39,28 +33,6 @@ class TestSqliteStore(StorePromises):
 class TestRelaxedSqliteStore(StorePromises):
     def make_store(self, folder):
         return SqliteStore(folder / "executions.db", durability="relaxed")
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "executions.db"
-
-
-@pytest.fixture
-def store(path):
-    with SqliteStore(path, durability="relaxed") as opened:
-        yield opened
-
-
-def write(path, *logs):
-    with SqliteStore(path, durability="relaxed") as store:
-        store.append_all([Batch(events[0].execution_id, 0, events) for events in logs])
-
-
-def tamper(path, statement, *values):
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute(statement, values)
-        connection.commit()
 
 
 def pragma(store, name):
@@ -301,213 +273,3 @@ def test_a_transaction_that_was_left_open_is_undone(store):
     store._writer.execute("DELETE FROM events")
     store.append(ONE, steps(3, 4), 2)
     assert store.read(ONE) == log(4)
-
-
-# --- damage
-
-
-def test_a_file_that_is_no_database_is_named(path):
-    path.write_text("This is my diary. " * 100)
-    with pytest.raises(CorruptStoreError, match=r"executions\.db is not a divebook store: .*choose another path"):
-        SqliteStore(path)
-    assert path.read_text().startswith("This is my diary.")
-
-
-def test_a_database_of_another_program_is_left_alone(path):
-    tamper(path, "CREATE TABLE recipes (name TEXT)")
-    with pytest.raises(CorruptStoreError, match=r"a database of another program \(tables: recipes\)"):
-        SqliteStore(path)
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("recipes",)]
-
-
-def test_a_damaged_page_is_an_error_that_says_what_to_do(path):
-    write(path, log(400))
-    raw = bytearray(path.read_bytes())
-    raw[4096 * 5 : 4096 * 20] = b"\xaa" * (4096 * 15)
-    path.write_bytes(raw)
-    with pytest.raises(CorruptStoreError, match=r"executions\.db is damaged: .*recover"), SqliteStore(path) as store:
-        store.read(ONE)
-
-
-@pytest.mark.parametrize(
-    "data",
-    ["{oops", '{"step_type": 1, ', "[1]", '{"$type": "zodiac", "value": 1}', "CAST(X'FFFE' AS TEXT)", "''"],
-)
-def test_a_damaged_payload_is_named_and_the_rest_is_readable(path, data):
-    write(path, log(3, TWO), log(3, ONE))
-    value = data if data.startswith(("CAST", "''")) else f"'{data}'"
-    tamper(path, f"UPDATE events SET data = {value} WHERE place = (2 << 32) + 2")
-    with SqliteStore(path) as store:
-        with pytest.raises(CorruptStoreError, match=f"event 2 of execution {ONE} is damaged: .*other executions"):
-            store.read(ONE)
-        assert len(store.read(ONE, limit=1)) == 1
-        assert len(store.read(ONE, after=2)) == 1
-        assert store.read(TWO) == log(3, TWO)
-
-
-def test_a_payload_of_the_wrong_shape_is_damage(path):
-    write(path, log(3))
-    tamper(path, "UPDATE events SET type = (SELECT number FROM event_types WHERE name = 'state_mutated')")
-    tamper(path, """UPDATE events SET data = '{"mutations": [7]}'""")
-    with SqliteStore(path) as store, pytest.raises(CorruptStoreError, match=f"event 1 of execution {ONE} is damaged"):
-        store.read(ONE)
-
-
-def test_a_missing_event_is_named(path):
-    write(path, log(5))
-    tamper(path, "DELETE FROM events WHERE place & 255 = 3")
-    with SqliteStore(path) as store, pytest.raises(CorruptStoreError, match=f"event 3 of execution {ONE} is missing"):
-        store.read(ONE)
-
-
-def test_a_log_longer_than_its_record_cannot_be_written_over(path):
-    write(path, log(5))
-    tamper(path, "UPDATE executions SET last_sequence = 3")
-    with SqliteStore(path) as store:
-        with pytest.raises(CorruptStoreError):
-            store.append(ONE, [event(4, StepCompleted(), event_id="event-other")], 3)
-        assert len(store.stored_log(ONE).events) == 5
-        with pytest.raises(CorruptStoreError, match=r"event 3 .* does not have the checksum"):
-            store.read(ONE)
-        assert store.read_sound(ONE)[0] == log(2)
-
-
-# --- newer versions
-
-
-def test_a_store_of_a_newer_version_is_refused(path):
-    write(path, log(2))
-    tamper(path, "PRAGMA user_version = 99")
-    with pytest.raises(NewerStoreError, match=r"it has format 99, this version knows up to \d+. Upgrade divebook"):
-        SqliteStore(path)
-
-
-def test_an_event_type_of_a_newer_version_blocks_its_execution_only(path):
-    write(path, log(3, ONE), log(3, TWO))
-    tamper(path, "INSERT INTO event_types VALUES (999, 'step_dreamt')")
-    tamper(path, "UPDATE events SET type = 999 WHERE place = (1 << 32) + 2")
-    put_right(path)
-    with SqliteStore(path) as store:
-        with pytest.raises(NewerStoreError, match=f"event 2 of execution {ONE}: event type 'step_dreamt' is not known"):
-            store.read(ONE)
-        assert store.read(TWO) == log(3, TWO)
-        assert store.record(ONE).last_sequence == 3
-
-
-def test_an_event_type_added_while_the_file_is_open_is_found(store, path):
-    store.append(ONE, log(2), 0)
-    store.read(ONE)
-    tamper(path, "INSERT INTO event_types VALUES (999, 'step_dreamt')")
-    tamper(path, "UPDATE events SET type = 999 WHERE place = (1 << 32) + 2")
-    put_right(path)
-    with pytest.raises(NewerStoreError, match="step_dreamt"):
-        store.read(ONE)
-
-
-def test_a_type_number_without_a_name_is_damage(path):
-    write(path, log(2))
-    tamper(path, "UPDATE events SET type = 999")
-    with SqliteStore(path) as store, pytest.raises(CorruptStoreError, match="type number 999, which has no name"):
-        store.read(ONE)
-
-
-def test_an_event_type_without_a_number_gets_one(path):
-    write(path, log(2))
-    tamper(path, "DELETE FROM event_types WHERE name = 'execution_completed'")
-    with SqliteStore(path) as store:
-        store.append(ONE, [completed(3)], 2)
-        assert store.read(ONE)[2] == completed(3)
-
-
-# --- read-only
-
-
-@pytest.fixture
-def folder():
-    """Return a folder that an unprivileged user can reach, unlike pytest's own."""
-    made = Path(tempfile.mkdtemp())
-    made.chmod(0o777)
-    yield made
-    made.chmod(0o777)
-    shutil.rmtree(made)
-
-
-@contextmanager
-def unprivileged():
-    """Act as a user for whom permissions count."""
-    user = os.getuid()
-    if user == 0:
-        os.setresuid(NOBODY, NOBODY, 0)
-    try:
-        yield
-    finally:
-        if user == 0:
-            os.setresuid(0, 0, 0)
-
-
-def test_a_read_only_file_can_be_read(folder):
-    write(folder / "x.db", log(3))
-    (folder / "x.db").chmod(0o444)
-    with unprivileged(), SqliteStore(folder / "x.db") as store:
-        assert store.read(ONE) == log(3)
-        assert "not writable" in store.read_only
-
-
-def test_a_file_in_a_read_only_folder_can_be_read(folder):
-    write(folder / "x.db", log(3))
-    (folder / "x.db").chmod(0o644)
-    folder.chmod(0o555)
-    with unprivileged(), SqliteStore(folder / "x.db") as store:
-        assert store.read(ONE) == log(3)
-        assert store.records()[0].status == "running"
-
-
-def test_a_read_only_store_refuses_to_write(folder):
-    write(folder / "x.db", log(3))
-    (folder / "x.db").chmod(0o444)
-    with unprivileged(), SqliteStore(folder / "x.db") as store:
-        for change in (lambda: store.append(ONE, steps(4, 5), 3), lambda: store.delete(ONE)):
-            with pytest.raises(
-                ReadOnlyStoreError, match=r"nothing can be written to .*x\.db: the file .* not writable"
-            ):
-                change()
-
-
-def test_a_store_that_is_being_written_can_be_read_from_a_read_only_folder(folder):
-    with SqliteStore(folder / "x.db") as writer:
-        writer.append(ONE, log(3), 0)
-        for entry in folder.iterdir():
-            entry.chmod(0o444)
-        folder.chmod(0o555)
-        with unprivileged(), SqliteStore(folder / "x.db") as store:
-            assert store.read(ONE) == log(3)
-
-
-def test_events_in_a_journal_that_cannot_be_read_are_not_passed_over(folder):
-    (folder / "other").mkdir()
-    with SqliteStore(folder / "x.db") as writer:
-        writer.append(ONE, log(3), 0)
-        for name in ("x.db", "x.db-wal"):
-            shutil.copy(folder / name, folder / "other" / name)
-            (folder / "other" / name).chmod(0o644)
-    (folder / "other").chmod(0o555)
-    with unprivileged(), pytest.raises(ReadOnlyStoreError, match=r"the latest events .* are in x\.db-wal, .*copy both"):
-        SqliteStore(folder / "other" / "x.db")
-    (folder / "other").chmod(0o777)
-
-
-def test_a_new_store_in_a_read_only_folder_is_an_error(folder):
-    folder.chmod(0o555)
-    with (
-        unprivileged(),
-        pytest.raises(ReadOnlyStoreError, match=r"x\.db cannot be created: the folder .* not writable"),
-    ):
-        SqliteStore(folder / "x.db")
-
-
-def test_an_empty_read_only_file_says_that_it_cannot_be_set_up(folder):
-    (folder / "x.db").touch(0o444)
-    (folder / "x.db").chmod(0o444)
-    with unprivileged(), pytest.raises(ReadOnlyStoreError, match="older format 0 and is read-only"):
-        SqliteStore(folder / "x.db")
