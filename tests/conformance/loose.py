@@ -14,7 +14,7 @@ from divebook.agents import Agent, ScriptedModel
 from divebook.config import Sources, build_content, load, merge
 from divebook.config.fetch import Page
 from divebook.config.files import has_wildcards
-from divebook.engine.operations import Place, legacy_operation_id
+from divebook.engine.operations import Place
 from divebook.environment import Environment
 from divebook.errors import DivebookError
 from divebook.scripting.interpreter import default_interpreter
@@ -26,6 +26,7 @@ from divebook.workflow.definition import Config, Definitions, Workflow
 from divebook.workflow.reader import definitions_from, read_definitions, read_workflow
 from divebook.workflow.settings import check_default_workflow, require_name
 from tests.conformance.compare import Difference, contains, same
+from tests.conformance.old_ids import legacy_operation_id
 
 PICTURE = Page("image/png", b"picture")
 """What stands at every address."""

@@ -10,7 +10,6 @@ from typing import Any
 from divebook.agents import Agent
 from divebook.documents import MemoryDocuments
 from divebook.engine.evolve import evolve
-from divebook.engine.operations import legacy_operation_id
 from divebook.engine.state import ExecutionState
 from divebook.environment import Environment
 from divebook.errors import DivebookError
@@ -21,6 +20,7 @@ from divebook.store import MemoryStore
 from divebook.workflow import AgentDefinition, read_workflow
 from tests.conformance.cases import Case
 from tests.conformance.compare import OLD_PARAMETERS
+from tests.conformance.old_ids import legacy_operation_id
 from tests.conformance.outcome import REJECTED, Evaluation, ObservedEvent, Outcome
 from tests.conformance.overheard import OverheardModel
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from divebook.engine.operations import Place, legacy_operation_id
+from divebook.engine.operations import Place
+from tests.conformance.old_ids import legacy_operation_id
 
 
 @pytest.mark.parametrize(
