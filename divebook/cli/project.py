@@ -13,7 +13,7 @@ from typing import Any
 
 from divebook.agents import Agent
 from divebook.cli.screen import note
-from divebook.config import Sources, load, resolve_content
+from divebook.config import load, with_documents
 from divebook.config.answers import json_of
 from divebook.config.loader import NOTEBOOK, text_of
 from divebook.config.notebooks import cells_named, definitions_of_notebook, python_of_notebook
@@ -42,12 +42,7 @@ def read(path: Path, dialect: Dialect) -> Definitions:
 def _resolved(definitions: Definitions, path: Path) -> Definitions:
     for warning in definitions.warnings:
         note(warning.describe(str(path)), "yellow")
-    documents = FileDocuments()
-    for document in definitions.documents:
-        if document.path:
-            documents.register(document.name, document.path)
-    folder = path if path.is_dir() else path.parent
-    return resolve_content(definitions, Sources(folder, lambda name: documents.get(name).content))
+    return with_documents(definitions, path if path.is_dir() else path.parent, FileDocuments())
 
 
 def take_in(environment: Environment, path: Path, dialect: Dialect = OWN, *, code: bool = False) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from divebook.config.content import Sources, build_content, resolve_content
+from divebook.config.content import Sources, build_content, resolve_content, with_documents
 from divebook.config.loader import load, save
 from divebook.workflow.merge import merge, merge_all
 
-__all__ = ["Sources", "build_content", "load", "merge", "merge_all", "resolve_content", "save"]
+__all__ = ["Sources", "build_content", "load", "merge", "merge_all", "resolve_content", "save", "with_documents"]

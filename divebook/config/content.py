@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from divebook.config.fetch import Page, check_address, fetch
 from divebook.config.files import named_files
 from divebook.documents.policy import Policy
+from divebook.documents.repository import DocumentRepository
 from divebook.errors import SetupError
 from divebook.workflow.blocks import Block, base64_block, text_block
 from divebook.workflow.content import ContentEntry
@@ -64,6 +65,17 @@ def resolve_content(definitions: Definitions, sources: Sources | None = None) ->
         agents=tuple(_resolved_agent(agent, places) for agent in definitions.agents),
         workflows=tuple(_resolved_workflow(workflow, places) for workflow in definitions.workflows),
     )
+
+
+def with_documents(
+    definitions: Definitions, folder: Path, documents: DocumentRepository, policy: Policy | None = None
+) -> Definitions:
+    """Return the definitions with their content in them, that of documents too, which are registered."""
+    for document in definitions.documents:
+        if document.path:
+            documents.register(document.name, document.path)
+    places = Sources(folder, lambda name: documents.get(name).content)
+    return resolve_content(definitions, places if policy is None else replace(places, policy=policy))
 
 
 def _resolved_agent(agent: AgentDefinition, sources: Sources) -> AgentDefinition:

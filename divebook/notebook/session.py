@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from divebook.bounds import Bounds
-from divebook.config import Sources, resolve_content
+from divebook.config import with_documents
 from divebook.config.answers import Answers
 from divebook.config.recovery import Recovered, interrupted, take_up, take_up_by_itself
 from divebook.dialects import OWN, Dialect
@@ -140,14 +140,8 @@ class Session:
         """
         if isinstance(definitions, str):
             definitions = read_definitions(definitions, source_name="text", dialect=dialect)
-        documents = self.environment.documents
-        for document in definitions.documents:
-            if document.path:
-                documents.register(document.name, document.path)
-        sources = Sources(
-            folder or Path.cwd(), lambda name: documents.get(name).content, policy=self.environment.policy
-        )
-        return self._take(resolve_content(definitions, sources))
+        environment = self.environment
+        return self._take(with_documents(definitions, folder or Path.cwd(), environment.documents, environment.policy))
 
     def _take(self, definitions: Definitions) -> Change:
         environment = self.environment
