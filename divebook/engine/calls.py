@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from divebook.engine.bounds import MICROSECONDS
 from divebook.engine.changes import SLEEPS, Changes, open_step_of, put, sleeps
 from divebook.engine.ledger import Ledger
 from divebook.engine.operations import AGENT_RESPONSE, CHILD_WORKFLOW, EVENT_EMITTED, Reserved
@@ -20,7 +21,6 @@ from divebook.errors import CorruptStoreError
 from divebook.events import catalog
 from divebook.events.event import Event
 
-MICROSECONDS = 1_000_000
 LONGEST_SECONDS = 1000 * 365 * 86400.0
 """A timer that is set for longer counts as this long, since dates end with the year 9999."""
 

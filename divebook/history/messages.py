@@ -7,30 +7,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple
 
 from divebook.engine.operations import AGENT_RESPONSE
 from divebook.history.spans import Span
-
-Block: TypeAlias = Mapping[str, Any]
-"""Part of a message: ``{"type": "text", "text": ...}``, an image or a document."""
+from divebook.workflow.blocks import text_block
 
 
 class CallMessage(NamedTuple):
     """One message of a model call."""
 
     role: Literal["system", "user", "assistant"]
-    content: Sequence[Block]
+    content: Sequence[Mapping[str, Any]]
+    """Its blocks: texts, images, documents."""
 
     @property
     def text(self) -> str:
         """Its texts, a line each."""
         return "\n".join(str(block["text"]) for block in self.content if block.get("type") == "text")
-
-
-def text_block(text: str) -> Block:
-    """Return a text as part of a message."""
-    return {"type": "text", "text": text}
 
 
 def request_messages(parameters: Mapping[str, Any]) -> list[CallMessage]:

@@ -23,8 +23,7 @@ from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, PENDING, RUNNI
 from divebook.events.readable import readable
 from divebook.execution import Execution
 from divebook.history.spans import Span, spans_of
-from divebook.notebook.listing import answer_line, signal_line
-from divebook.questions import Question
+from divebook.notebook.listing import answer_line, answer_text, signal_line
 from divebook.questions.kinds import EXPIRED
 from divebook.questions.wording import schema_in_words, wanted_answer
 from divebook.text.colours import LIGHT
@@ -55,23 +54,23 @@ class Report:
     id: str
     status: str
     facts: tuple[str, ...]
+    spans: tuple[Span, ...]
     rows: tuple[tuple[str, ...], ...]
     """Cells under `COLUMNS`, of the most telling steps."""
-    more_title: str
-    more_rows: tuple[tuple[str, ...], ...]
+    more_title: str = ""
+    more_rows: tuple[tuple[str, ...], ...] = ()
     """The same of more steps, if there are many; shown folded."""
-    values_title: str
-    values: tuple[tuple[str, str], ...]
-    questions: tuple[tuple[str, tuple[str, ...]], ...]
+    values_title: str = ""
+    values: tuple[tuple[str, str], ...] = ()
+    questions: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """What it waits for people to answer, and the ways to do that."""
-    signals: tuple[tuple[str, tuple[str, ...]], ...]
+    signals: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Signals that it waits for, and the ways to send them."""
-    answers: tuple[tuple[str, str], ...]
+    answers: tuple[tuple[str, str], ...] = ()
     """Questions with their answers, and who gave them."""
-    error: str
-    next: str
+    error: str = ""
+    next: str = ""
     """What to type in order to go on; empty if there is nothing to do."""
-    spans: tuple[Span, ...]
 
 
 def report_of(execution: Execution, log: Sequence[Event]) -> Report:
@@ -151,15 +150,9 @@ def _answers(execution: Execution) -> Iterable[tuple[str, str]]:
     settled = [found for found in execution.asked.values() if not found.is_open]
     latest = sorted(settled, key=lambda found: (found.settled_us or found.raised_us, found.id))[-MAX_VALUES:]
     for found in latest:
-        what = readable(_said(found)) if found.response else "nothing"
+        what = answer_text(found.response) if found.response else "nothing"
         by = "it expired" if found.status == EXPIRED else f"by {one_line(found.answered_by or 'somebody', 60)}"
-        yield one_line(found.question, MAX_CELL), f"{one_line(what, MAX_CELL)} ({by})"
-
-
-def _said(found: Question) -> Any:
-    """Return what an answer says, without the form around it where it has one part only."""
-    response = dict(found.response or {})
-    return next(iter(response.values())) if len(response) == 1 else response
+        yield one_line(found.question, MAX_CELL), f"{what} ({by})"
 
 
 def _budget(execution: Execution) -> Iterable[str]:

@@ -12,9 +12,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from divebook.environment import Environment
-from divebook.events.readable import readable
 from divebook.notebook.frontend import present_front_end
-from divebook.notebook.listing import question_lines, questions
+from divebook.notebook.listing import answer_text, question_lines, questions
 from divebook.notebook.output import NOTHING, WIDGET_VIEW, display_bundle
 from divebook.text.shown import one_line, plural
 from divebook.widgets.inbox import InboxFeed, inbox_publisher_of
@@ -120,11 +119,8 @@ def settled_bundle(shown: Iterable[Asked]) -> dict[str, Any]:
 def _outcome(asked: Asked) -> tuple[str, str]:
     """Return a question and its answer with who gave it."""
     question, where = asked["question"], f"{one_line(asked['workflow'], 60)}, {asked['execution_id']}"
-    response = question["response"]
-    if isinstance(response, dict) and len(response) == 1:
-        response = next(iter(response.values()))
     by = f" by {one_line(question['answered_by'], 60)}" if question["answered_by"] else ""
-    answer = "" if response is None else f": {one_line(readable(response), 120)}"
+    answer = "" if question["response"] is None else f": {answer_text(question['response'])}"
     words = {"resolved": "answered", "expired": "expired", "cancelled": "withdrawn"}
     told = words.get(question["status"], question["status"])
     return one_line(question["question"], 200), f"{told}{by}{answer} ({where})"

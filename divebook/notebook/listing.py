@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from divebook.engine.waiting import AwaitedSignal, awaited_signals, waits_for
 from divebook.environment import Environment
+from divebook.events.readable import readable
 from divebook.execution import Execution
 from divebook.questions import Question
 from divebook.questions.wording import address_of, example_answer, schema_in_words, wanted_answer
@@ -52,6 +54,13 @@ def answer_line(execution_id: str, question: Question, store: str | None = None)
     """Return the magic that answers a question."""
     words = [address_of(execution_id, question), example_answer(question)]
     return in_notebook("answer", words, [] if store is None else ["--store", store])
+
+
+def answer_text(response: Any) -> str:
+    """Return on one line what an answer says, without the form around it where it has one part only."""
+    if isinstance(response, Mapping) and len(response) == 1:
+        response = next(iter(response.values()))
+    return one_line(readable(response), 120)
 
 
 def signal_line(execution_id: str, awaited: AwaitedSignal, store: str | None = None) -> str:

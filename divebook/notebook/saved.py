@@ -22,6 +22,8 @@ from divebook.events.shapes import wrong_field
 from divebook.history.framed import FramedLog
 from divebook.history.spans import Span, spans_of
 from divebook.notebook.frontend import shows_widgets
+from divebook.notebook.listing import answer_text
+from divebook.questions.kinds import InterruptStatus
 from divebook.text.durations import seconds
 from divebook.text.shown import cut, one_line, plural, visible
 from divebook.text.times import local_time
@@ -147,25 +149,20 @@ class SavedRun(FramedLog):
             status=self.status,
             facts=tuple(self._facts()),
             rows=rows_of([span for span in spans if span.kind == "step"]),
-            more_title="",
-            more_rows=(),
             values_title=plural(len(values), "output" if self.outputs else "variable") if values else "",
             values=tuple(
                 (one_line(name, 60), readable(value, indent=2)) for name, value in list(values.items())[:MAX_VALUES]
             ),
-            questions=(),
             answers=tuple(self._answers()),
             error=cut(visible(self._last["error"]), MAX_VALUE),
-            signals=(),
-            next="",
             spans=tuple(span for span in spans if _is_drawable(span)),
         )
 
     def _answers(self) -> Iterator[tuple[str, str]]:
         for asked in self.questions:
-            if asked["status"] == "completed":
+            if asked["status"] == InterruptStatus.RESOLVED:
                 by = f" (by {one_line(asked['answered_by'], 60)})" if asked["answered_by"] else ""
-                yield one_line(asked["question"], 120), one_line(readable(asked["response"]), 120) + by
+                yield one_line(asked["question"], 120), answer_text(asked["response"]) + by
 
     def _facts(self) -> Iterator[str]:
         yield "from a saved notebook"

@@ -43,20 +43,11 @@ def view_of(run: Steered) -> LiveView:
 
 
 def _handlers(run: Steered) -> Handlers:
-    def answer(interrupt_id: str, response: Any) -> None:
-        run.answer(interrupt_id, response)
-
-    def pause() -> None:
-        run.pause()
-
     def resume() -> None:
         _require_more_than_an_answer(run.execution)
         run.resume()
 
-    def cancel() -> None:
-        run.cancel()
-
-    return Handlers(answer, pause, resume, cancel)
+    return Handlers(run.answer, run.pause, resume, run.cancel)
 
 
 def _require_more_than_an_answer(execution: Execution) -> None:

@@ -30,9 +30,9 @@ class Handlers:
 
     answer: Callable[[str, Any], object]
     """Takes the question's id and the response; a `KeptError` says that it was taken, and what stands in its way."""
-    pause: Callable[[], None] = _refuse
-    resume: Callable[[], None] = _refuse
-    cancel: Callable[[], None] = _refuse
+    pause: Callable[[], object] = _refuse
+    resume: Callable[[], object] = _refuse
+    cancel: Callable[[], object] = _refuse
 
 
 class Intents:

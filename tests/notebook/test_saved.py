@@ -51,6 +51,15 @@ def test_the_data_can_be_switched_off(session, run, way, monkeypatch):
     assert set(run.static_bundle()) == {"text/plain", "text/html"}
 
 
+def test_a_run_that_was_saved_shows_what_was_answered(session, tmp_path):
+    session.define("Workflows: [{Name: ask, Steps: [{Name: name, Ask: Which name?, Store: it}]}]")
+    run = session.start("ask").wait()
+    run.answer(run.interrupts[0].id, "ann", "bob").wait()
+    shown = str(open_notebook(notebook(tmp_path, run.static_bundle()))[0])
+    assert "asked: Which name?\nanswered: ann (by bob)" in shown
+    assert "asked: Which name?\nanswered: ann (by bob)" in str(run)
+
+
 def test_the_magic_switches_it_off(cell):
     cell("%%dive\n" + WORKFLOW)
     assert MIME in cell("%dive run sum")[0].static_bundle()
