@@ -22,6 +22,7 @@ def main() -> int:
     """Let the chaos happen that is asked for."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.chaos", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--least", type=int, default=0, help="executions without which it goes on beyond its time")
     parser.add_argument("--processes", type=int, default=8)
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
     arguments = parser.parse_args()
@@ -29,7 +30,7 @@ def main() -> int:
     say("begins", seed=arguments.seed, folder=str(folder))
     began = time.monotonic()
     with small_disk(folder) as place:
-        chaos = Chaos(place, arguments.seed, arguments.processes, arguments.minutes * 60)
+        chaos = Chaos(place, arguments.seed, arguments.processes, arguments.minutes * 60, arguments.least)
         found = chaos.run(lambda so_far: progress(place.store, so_far))
         if found.found and place.disk != folder:
             shutil.copy(place.store, folder)

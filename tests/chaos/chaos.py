@@ -13,7 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -29,6 +29,8 @@ LATER = 4 * 86_400_000_000
 """Microseconds, further than any clock has jumped: whatever waits for a time is due then."""
 PATIENCE = 120.0
 """Seconds after its time in which a process must have come to its end."""
+MORE_SECONDS = 5.0
+"""By how much a chaos goes on that has too few executions."""
 
 
 @dataclass
@@ -47,9 +49,9 @@ class Findings:
 class Chaos:
     """Processes over one store, and what happens to them."""
 
-    def __init__(self, folder: Folder, seed: int, processes: int, seconds: float) -> None:
+    def __init__(self, folder: Folder, seed: int, processes: int, seconds: float, least: int = 0) -> None:
         self._folder, self._seed, self._random = folder, seed, Random(seed)
-        self._until = time.monotonic() + seconds
+        self._until, self._least = time.monotonic() + seconds, least
         self._lives = 0
         self._workers = dict.fromkeys(range(processes), 0)
         """Number to the process that is it now."""
@@ -65,7 +67,7 @@ class Chaos:
         for number in self._workers:
             self._spawn(number)
         said = time.monotonic()
-        while time.monotonic() < self._until:
+        while self._goes_on():
             time.sleep(self._random.uniform(0.05, 0.4))
             self._reap()
             (fault,) = self._random.choices(list(faults), list(faults.values()))
@@ -76,6 +78,15 @@ class Chaos:
         self._end()
         self._account()
         return self.findings
+
+    def _goes_on(self) -> bool:
+        """Say whether there is time left; a slow machine gets more of it, until there are executions enough."""
+        if time.monotonic() < self._until:
+            return True
+        if executions_in(self._folder.store) >= self._least:
+            return False
+        self._until += MORE_SECONDS
+        return True
 
     def _fork(self, child: Callable[[], None]) -> int:
         process = os.fork()
@@ -190,6 +201,15 @@ class Chaos:
         log = self._folder.path / "stderr"
         if log.exists() and "Traceback" in log.read_text():
             found.found.append(f"there are tracebacks in {log}")
+
+
+def executions_in(database: Path) -> int:
+    """Count them without a store of ours, whose threads a fork would not copy."""
+    try:
+        with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=10)) as connection:
+            return int(connection.execute("SELECT count(*) FROM executions").fetchone()[0])
+    except sqlite3.OperationalError:  # not made yet, or held by somebody
+        return 0
 
 
 def hold(database: Path, seconds: float) -> None:
