@@ -79,12 +79,13 @@ def report_of(execution: Execution, log: Sequence[Event]) -> Report:
     redactor.learn({**execution.state.inputs, **execution.state.variables})
     shared().learn({**execution.state.inputs, **execution.state.variables})
     spans = tuple(clean_span(span, redactor) for span in spans_of(log))
-    steps = [span for span in spans if span.kind == "step"]
+    status = execution.state.shown_status
+    steps = [_resting(span, status) if execution.status == WAITING else span for span in spans if span.kind == "step"]
     values_title, values = _values(execution, redactor)
     return Report(
         name=one_line(execution.workflow.name, 80),
         id=execution.id,
-        status=execution.state.shown_status,
+        status=status,
         facts=tuple(_facts(execution)),
         rows=rows_of(steps, FIRST_ROWS),
         more_title=_more_title(len(steps)),
@@ -98,6 +99,11 @@ def report_of(execution: Execution, log: Sequence[Event]) -> Report:
         next=_next(execution),
         spans=spans,
     )
+
+
+def _resting(step: Span, status: str) -> Span:
+    """Return a step of an execution that waits or is paused: what is open in it does not run."""
+    return replace(step, status=status) if step.status == RUNNING else step
 
 
 def clean_span(span: Span, redactor: Redactor) -> Span:

@@ -106,6 +106,7 @@ def test_a_question_is_shown_and_answered():
     (question,) = asking.interrupts
     for form in forms_of(asking):
         assert "… waiting" in form
+        assert "running" not in form  # neither the run nor the step that asks
         assert "took effect" in form
         assert question.interrupt_id in form
         assert "retry" in form
