@@ -84,13 +84,13 @@ TIMES: Columns = {
     "duration": Column(SPAN, "time between them", _duration),
 }
 CONSUMED: Columns = {
-    "input_tokens": Column(NUMBER, "of its model calls; missing where there were none", _consumed("input_tokens")),
-    "output_tokens": Column(NUMBER, "the same", _consumed("output_tokens")),
+    "input_tokens": Column(NUMBER, "tokens that model calls read; missing without any", _consumed("input_tokens")),
+    "output_tokens": Column(NUMBER, "tokens that model calls wrote; missing likewise", _consumed("output_tokens")),
     "cache_read_tokens": Column(
-        NUMBER, "of the input tokens, those that the provider had kept", _consumed("cache_read_tokens")
+        NUMBER, "of the input tokens, those read from the provider's cache", _consumed("cache_read_tokens")
     ),
     "cache_write_tokens": Column(
-        NUMBER, "of the input tokens, those that it keeps for later", _consumed("cache_write_tokens")
+        NUMBER, "of the input tokens, those written to the provider's cache", _consumed("cache_write_tokens")
     ),
     "cost": Column(MONEY, "US dollars, as far as prices are known", _cost),
 }

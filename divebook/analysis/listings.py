@@ -66,17 +66,17 @@ RUN_COLUMNS: Columns = {
     "status": Column(TEXT, "``running``, ``completed``, ``failed``, ``cancelled`` ...", "record.status"),
     **TIMES,
     "inputs": Column(ANYTHING, "a dict; None where the log cannot be read", _values("inputs")),
-    "outputs": Column(ANYTHING, "the same", _values("outputs")),
+    "outputs": Column(ANYTHING, "a dict; None where the log cannot be read", _values("outputs")),
     **CONSUMED,
     "events": Column(COUNT, "length of its log", "record.last_sequence"),
-    "bytes": Column(COUNT, "the same in bytes of payload, large values included", "record.size"),
+    "bytes": Column(COUNT, "size of its payloads, large values included", "record.size"),
     "error": Column(TEXT, "why it failed or was cancelled", "record.error"),
     "durability": Column(
         TEXT, "``full``, or ``relaxed``: a power failure may take the latest events", "record.durability"
     ),
     "origin": Column(TEXT, "where it comes from: ``run``, ``fork``, ``child``, ``import`` ...", "record.origin"),
     "tags": Column(ANYTHING, "a list of texts", lambda kept: list(kept.record.tags)),
-    "note": Column(TEXT, "what was said of it as it began", "record.note"),
+    "note": Column(TEXT, "the note given at its start", "record.note"),
 }
 SHOWN_FIRST = ("execution_id", "workflow", "status", "started", "duration")
 TELLING = ("cost", "error", "tags", "note")
@@ -117,8 +117,8 @@ class _Asking(NamedTuple):
 QUESTION_COLUMNS: Columns = {
     "interrupt_id": Column(TEXT, "``ask_...``, what answering needs", "question.id"),
     "execution_id": Column(TEXT, "``exec_...``"),
-    "path": Column(TEXT, "which line of progress asks", "question.path"),
-    "step": Column(TEXT, "which step asks", "question.step"),
+    "path": Column(TEXT, "the path that asks", "question.path"),
+    "step": Column(TEXT, "the step that asks", "question.step"),
     "kind": Column(TEXT, "``clarification``, ``confirmation`` ...", "question.kind"),
     "question": Column(TEXT, "its text", "question.question"),
     "status": Column(TEXT, "``pending``, ``resolved`` or ``expired``", "question.status"),

@@ -13,7 +13,7 @@ from divebook.errors import Place, Problem, Severity, did_you_mean
 from divebook.workflow.rules import bare_names, step_problems
 from divebook.workflow.step import Step, chained
 
-NAME_HINT = "write letters, digits and _, beginning with a letter, that is not a keyword of Python"
+NAME_HINT = "write letters, digits and _, beginning with a letter; no keyword of Python"
 
 
 def reachable_from(steps: Mapping[str, Step], name: str) -> frozenset[str]:
