@@ -1,23 +1,24 @@
 """Brings messages from the store's inbox to the executions that this process drives.
 
 One per store, on the engine's loop. What this process sends itself is handed over at once; what other processes send
-is looked for a few times a second, while anything runs.
+the store tells of, while anything runs.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from divebook.errors import StoreError
 from divebook.execution.runner import Runner
 from divebook.execution.store_calls import StoreCalls
 
 INTERVAL = 0.05
-"""Seconds between two looks."""
+"""Seconds after which the store is listened to: most executions have come to rest by then."""
 
 
 class Mailroom:
-    """The runners of one store, and the task that watches the inbox while there are any."""
+    """The runners of one store, and the task that looks into the inbox when there is news."""
 
     def __init__(self, calls: StoreCalls) -> None:
         self._calls, self._store = calls, calls.store
@@ -25,6 +26,10 @@ class Mailroom:
         self._seen = 0
         self._admission = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
+        self._has_news = False
+        self._alarm: asyncio.TimerHandle | None = None
+        self._ignore: Callable[[], None] | None = None
+        """Ends listening, if the store is listened to."""
 
     async def admit(self, execution_id: str, runner: Runner) -> None:
         """Tell a runner of messages from now on; it looks for those that wait already when it begins."""
@@ -32,25 +37,45 @@ class Mailroom:
             if not self._runners:
                 self._seen = await self._calls.patiently(self._store.last_message)
             self._runners[execution_id] = runner
-        if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._watch(), name="divebook-mailroom")
+        if self._ignore is None and self._alarm is None:
+            self._alarm = asyncio.get_running_loop().call_later(INTERVAL, self._listen)
 
     def dismiss(self, execution_id: str) -> None:
         """Bring no more messages to the execution."""
         self._runners.pop(execution_id, None)
+        if not self._runners and self._ignore is not None:
+            self._ignore()
+            self._ignore = None
 
     async def deliver(self, execution_id: str) -> bool:
         """Hand over what waits for one execution; return False if no runner of this process takes it."""
         runner = self._runners.get(execution_id)
         return runner is not None and await runner.take()
 
-    async def _watch(self) -> None:
-        while self._runners:
-            await asyncio.sleep(INTERVAL)
+    def _listen(self) -> None:
+        self._alarm = None
+        if not self._runners or self._ignore is not None:
+            return
+        loop = asyncio.get_running_loop()
+
+        def hear() -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(self._begin_to_look)
+
+        self._ignore = self._store.on_news(hear)
+
+    def _begin_to_look(self) -> None:
+        self._has_news = True
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._look(), name="divebook-mailroom")
+
+    async def _look(self) -> None:
+        while self._has_news and self._runners:
+            self._has_news = False
             try:
-                messages = await self._calls.once(lambda: self._store.new_messages(self._seen))
+                messages = await self._calls.patiently(lambda: self._store.new_messages(self._seen))
                 for execution_id in {message.execution_id for message in messages}:
                     await self.deliver(execution_id)
-            except StoreError:  # the store is busy or gone: the code that writes to it says so
-                continue
+            except StoreError:  # the store is gone, or damaged: the code that writes to it, or reads an inbox, says so
+                return
             self._seen = max((message.number for message in messages), default=self._seen)

@@ -18,7 +18,8 @@ from divebook.store.codec import Sealing
 from divebook.store.durability import FULL, Durability
 from divebook.store.leases import LeaseBook, Moment
 from divebook.store.log import EventLogs
-from divebook.store.messages import Mailbox
+from divebook.store.messages import Arrivals, Mailbox
+from divebook.store.news import News, NewsListener
 from divebook.store.records import ExecutionRecord
 from divebook.store.subscribers import Listener, Subscribers
 from divebook.store.upkeep import Upkeep
@@ -49,6 +50,8 @@ class EventStore(EventLogs, LeaseBook, Mailbox, Checkpoints, Upkeep):
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._subscribers = Subscribers()
+        self._arrivals = Arrivals()
+        self._news = News()
         self.sealing = Sealing()
         """Whether values are encrypted: set its `codec` before anything is written."""
         self._closed = False
@@ -68,10 +71,17 @@ class EventStore(EventLogs, LeaseBook, Mailbox, Checkpoints, Upkeep):
         """Call ``listener(execution_id, events)`` after each commit; return a function that ends it.
 
         The calls come in the appending thread, in the order of the commits, and hold up other writers: hand the events
-        over and return. A deleted execution is announced with no events. Appends of other processes are not announced.
+        over and return. A deleted execution is announced with no events. Appends of other processes are not announced;
+        see `on_news`.
         """
-        with self._lock:
-            return self._subscribers.add(listener)
+        return self._subscribers.add(listener)
+
+    def on_news(self, listener: NewsListener) -> Callable[[], None]:
+        """Call ``listener()`` in a thread of the store once soon, and then at all news; see `wait_for_news`.
+
+        Call what is returned to end it.
+        """
+        return self._news.add(listener, self.wait_for_news)
 
     @property
     def in_place(self) -> bool:
@@ -89,6 +99,7 @@ class EventStore(EventLogs, LeaseBook, Mailbox, Checkpoints, Upkeep):
             if not self._closed:
                 self._closed = True
                 self._close()
+        self._arrivals.add()  # those who wait for news hear that it is closed
 
     def __enter__(self) -> Self:
         return self

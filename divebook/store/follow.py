@@ -1,7 +1,7 @@
 """History, then live: every event of an execution in order, without a gap and without polling inside one process.
 
-What is appended comes through a subscription. Should something be missing there (another process appended, or the
-reader was so slow that its inbox ran over), the sequence numbers show it, and the store is read again
+What is appended comes through a subscription. Should something be missing there (the reader was so slow that its inbox
+ran over), the sequence numbers show it, and the store is read again, as it is when another process has appended
 (test_nothing_is_lost_or_doubled_under_appends_of_another_thread in `tests/store/test_follow.py`).
 """
 
@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
+from functools import partial
+from typing import TypeVar
 
 from divebook.engine.lifecycle import STATUS_AFTER, TERMINAL
 from divebook.events.event import Event
 from divebook.store.base import EventStore
 
+T = TypeVar("T")
 PAGE = 200
 """Events read at once, so that a long history does not hold up the event loop."""
 INBOX = 1000
@@ -37,7 +40,7 @@ async def follow(
     until_end
         Stop after the event that ends the execution, unless it was resumed since. Otherwise go on for ever.
     poll_interval
-        Seconds after which to look for events that another process appended to the same file.
+        Seconds after which to look for events of other processes, in place of waiting for news of the store.
 
     Raises
     ------
@@ -47,15 +50,17 @@ async def follow(
     inbox = _Inbox(asyncio.get_running_loop(), execution_id)
     # Before the first read: what comes in between is then seen twice, and left out once, instead of never.
     unsubscribe = store.subscribe(inbox.receive)
+    listens = store.shared and poll_interval is None
+    ignore = store.on_news(inbox.suspect) if listens else lambda: None
     try:
         last, ended, behind = after, False, True
         while True:
-            while behind and (page := store.read(execution_id, last, PAGE)):
+            while behind and (page := await _called(store, partial(store.read, execution_id, last, PAGE))):
                 for event in page:
                     last, ended = event.sequence, _ends(event, ended)
                     yield event
                 await asyncio.sleep(0)
-            if until_end and (ended or (behind and _has_ended(store, execution_id, last))):
+            if until_end and (ended or (behind and await _has_ended(store, execution_id, last))):
                 return
             woken = await inbox.wait(poll_interval)
             news, complete = inbox.take(last)
@@ -65,6 +70,7 @@ async def follow(
             behind = not (woken and complete)
     finally:
         unsubscribe()
+        ignore()
 
 
 def _ends(event: Event, ended: bool) -> bool:  # noqa: FBT001 - the state that the event changes, or not
@@ -72,8 +78,13 @@ def _ends(event: Event, ended: bool) -> bool:  # noqa: FBT001 - the state that t
     return ended if status is None else status in TERMINAL
 
 
-def _has_ended(store: EventStore, execution_id: str, last: int) -> bool:
-    record = store.record(execution_id)
+async def _called(store: EventStore, call: Callable[[], T]) -> T:
+    """Return what a call of the store returns; one over a network does not hold up the reader's loop."""
+    return call() if store.local else await asyncio.to_thread(call)
+
+
+async def _has_ended(store: EventStore, execution_id: str, last: int) -> bool:
+    record = await _called(store, partial(store.record, execution_id))
     return record.status in TERMINAL and last >= record.last_sequence
 
 
@@ -84,7 +95,7 @@ class _Inbox:
         self._loop = loop
         self._execution_id = execution_id
         self._events: deque[Event] = deque(maxlen=INBOX)
-        self._deleted = False
+        self._deleted = self._is_suspected = False
         self._news = asyncio.Event()
         self._announced = False
 
@@ -94,6 +105,14 @@ class _Inbox:
             return
         self._events.extend(events)
         self._deleted = not events
+        self._announce()
+
+    def suspect(self) -> None:
+        """Hear that another process may have appended."""
+        self._is_suspected = True
+        self._announce()
+
+    def _announce(self) -> None:
         if not self._announced:  # one wake-up, however much arrives before the reader's turn
             self._announced = True
             with suppress(RuntimeError):  # the reader's loop is closed: there is nothing to wake
@@ -113,6 +132,7 @@ class _Inbox:
     def take(self, last: int) -> tuple[list[Event], bool]:
         """Return the events that continue after `last`, and whether nothing is missing."""
         events: list[Event] = []
+        is_sure, self._is_suspected = not self._is_suspected, False
         while self._events:
             event = self._events.popleft()
             if event.sequence == last + 1:
@@ -120,4 +140,4 @@ class _Inbox:
                 last = event.sequence
             elif event.sequence > last:
                 return events, False
-        return events, not self._deleted
+        return events, is_sure and not self._deleted

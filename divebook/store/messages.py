@@ -18,10 +18,30 @@ from divebook.store.codec import Sealing
 KINDS = (ANSWER, SIGNAL)
 
 
+class Arrivals:
+    """Counts what comes from outside, for those who wait for it."""
+
+    def __init__(self) -> None:
+        self._condition, self._count = threading.Condition(), 0
+
+    def add(self) -> None:
+        """Wake those who wait."""
+        with self._condition:
+            self._count += 1
+            self._condition.notify_all()
+
+    def wait(self, seen: int, seconds: float) -> int:
+        """Return the count as soon as it is not `seen`, or when the time is over."""
+        with self._condition:
+            self._condition.wait_for(lambda: self._count != seen, seconds)
+            return self._count
+
+
 class Mailbox(ABC):
     """The messages of a store."""
 
     _lock: threading.RLock
+    _arrivals: Arrivals
     sealing: Sealing
 
     def post(self, message: Message) -> Message:
@@ -41,7 +61,9 @@ class Mailbox(ABC):
         _check(message)
         payload = storable(message.payload, "payload")
         with self._lock:
-            return self._post(replace(message, payload=payload), self.sealing.seal(encode(payload)))
+            kept = self._post(replace(message, payload=payload), self.sealing.seal(encode(payload)))
+        self._arrivals.add()
+        return kept
 
     def inbox(self, execution_id: str, after: int = 0) -> list[Message]:
         """Return an execution's messages with numbers above `after`, ascending.
@@ -57,11 +79,25 @@ class Mailbox(ABC):
     def new_messages(self, after: int) -> list[Message]:
         """Return the messages of all executions with numbers above `after`, ascending.
 
-        It may be called many times a second: while no other process writes to the store it costs microseconds.
+        Call it when there is news (`wait_for_news`); while no other process writes to the store it costs microseconds.
         """
         self._check_open()
         with self._lock:
             return self._new_messages(after)
+
+    def wait_for_news(self, seen: int, seconds: float) -> int:
+        """Block until there is news: a message, or anything that another process wrote; return a number for it.
+
+        Parameters
+        ----------
+        seen
+            What this returned the last time; it is returned again where nothing comes within `seconds`. -1 for none.
+        """
+        self._check_open()
+        return self._wait_for_news(seen, seconds)
+
+    def _wait_for_news(self, seen: int, seconds: float) -> int:
+        return self._arrivals.wait(seen, seconds)
 
     def last_message(self) -> int:
         """Return the highest number ever given; 0 before the first message."""

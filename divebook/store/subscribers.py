@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -19,16 +20,20 @@ class Subscribers:
 
     def __init__(self) -> None:
         self._listeners: tuple[tuple[Listener], ...] = ()
+        self._lock = threading.Lock()
+        """Its own: a commit to a server may hold that of the store for long."""
         self._news: deque[tuple[str, Sequence[Event]]] = deque()
         self._telling = False
 
     def add(self, listener: Listener) -> Callable[[], None]:
         """Add a listener; call what is returned to remove it."""
         entry = (listener,)  # a tuple of its own, so that one listener added twice is two things to remove
-        self._listeners = (*self._listeners, entry)
+        with self._lock:
+            self._listeners = (*self._listeners, entry)
 
         def unsubscribe() -> None:
-            self._listeners = tuple(known for known in self._listeners if known is not entry)
+            with self._lock:
+                self._listeners = tuple(known for known in self._listeners if known is not entry)
 
         return unsubscribe
 

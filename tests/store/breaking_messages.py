@@ -90,6 +90,16 @@ class DeliversMessagesOnce(MemoryStore):
         return found
 
 
+class KeepsMessagesToItself(MemoryStore):
+    def _wait_for_news(self, seen, seconds):
+        return 0
+
+
+class AlwaysHasNews(MemoryStore):
+    def _wait_for_news(self, seen, seconds):
+        return seen + 1
+
+
 class HandsOutItsOwnMessages(MemoryStore):
     def _post(self, message, payload):
         kept = super()._post(message, payload)

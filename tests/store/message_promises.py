@@ -2,13 +2,14 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
 import pytest
 
-from divebook.errors import ExecutionNotFoundError, StoreError, UnstorableValueError
+from divebook.errors import ExecutionNotFoundError, StoreClosedError, StoreError, UnstorableValueError
 from divebook.store import Batch, Message, Owner
 from tests.store.logs import ONE, SECOND, START, TWO, completed, failed, log, step
 
@@ -181,6 +182,34 @@ class MessagePromises:
         number = store.post(answer()).number
         assert store.last_message() == number
 
+    # --- waiting for news
+
+    def test_who_has_seen_nothing_is_told_at_once(self, store):
+        seen = store.wait_for_news(-1, 20)
+        assert store.wait_for_news(seen, 0) == seen
+
+    def test_a_message_is_news(self, store):
+        store.append(ONE, log(1), 0)
+        seen = store.wait_for_news(-1, 20)
+        store.post(answer())
+        assert store.wait_for_news(seen, 20) != seen
+
+    def test_who_waits_is_woken_by_a_message(self, store):
+        store.append(ONE, log(1), 0)
+        seen = store.wait_for_news(-1, 20)
+        with ThreadPoolExecutor(1) as pool:
+            woken = pool.submit(store.wait_for_news, seen, 20)
+            store.post(answer())
+            assert woken.result(20) != seen
+
+    def test_closing_the_store_ends_all_waiting_for_news(self, store):
+        seen = store.wait_for_news(-1, 20)
+        with ThreadPoolExecutor(1) as pool:
+            woken = pool.submit(store.wait_for_news, seen, 60)
+            store.close()
+            with suppress(StoreClosedError):
+                assert woken.result(20) != seen
+
     # --- deleting
 
     def test_messages_go_with_their_execution(self, store):
@@ -278,6 +307,7 @@ class MessagePromises:
             lambda: store.post(answer()),
             lambda: store.inbox(ONE),
             lambda: store.new_messages(0),
+            lambda: store.wait_for_news(-1, 0),
             store.last_message,
             store.untaken,
             lambda: store.addressees("answer", "ask_1"),

@@ -209,6 +209,17 @@ class GivesALeaseToEverybody(MemoryStore):
         return super()._acquire(execution_id, *given)
 
 
+class WritesAgainWhatIsThere(MemoryStore):
+    def _left_of(self, batch):
+        return batch
+
+
+class TakesWhatIsThereForItsOwn(MemoryStore):
+    def _left_of(self, batch):
+        there = self._logs.get(batch.execution_id)
+        return batch.without(len(there.events) - batch.expected_sequence if there else 0)
+
+
 class TakesNoLeaseAway(MemoryStore):
     def _acquire(self, *given):
         return super()._acquire(*given[:-1], None)

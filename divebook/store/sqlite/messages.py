@@ -87,12 +87,17 @@ class Watch:
 
     def __init__(self, writer: sqlite3.Connection, sealing: Sealing) -> None:
         self._writer, self._sealing = writer, sealing
-        self._version = -1
+        self._version = self._heard = -1
         self._last = 0
 
     def posted(self, number: int) -> None:
         """Hear of a message that this connection has written."""
         self._last = max(self._last, number)
+
+    def has_news(self) -> bool:
+        """Whether another connection has written since this was asked the last time."""
+        before, (self._heard,) = self._heard, self._writer.execute("PRAGMA data_version").fetchone()
+        return before != self._heard
 
     def new_messages(self, after: int) -> list[Message]:
         """Return the messages of all executions above a number."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 import weakref
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
@@ -56,6 +57,8 @@ from divebook.store.sqlite.writing import OpenLogs
 from divebook.store.upkeep import StoredBlob, StoredLog
 from divebook.text.logs import logger
 
+SOONEST, LATEST = 0.02, 0.2
+"""Seconds between two looks whether another process has written: at first, and when nothing has come for long."""
 _IDS = "SELECT id FROM executions ORDER BY +created_at DESC, key DESC"  # +: an index may be damaged
 _CANDIDATES = "SELECT id FROM executions WHERE id >= ? AND id < ? || char(1114111) ORDER BY id LIMIT ?"
 
@@ -263,6 +266,23 @@ class SqliteStore(EventStore):
             if self._watch is None:
                 return messages.load_all(self._readers.get(), self.sealing, after)
             return self._watch.new_messages(after)
+
+    def _wait_for_news(self, seen: int, seconds: float) -> int:
+        """Look ever more rarely whether another process has written; what this one posts is heard of at once."""
+        until, pause = time.monotonic() + seconds, SOONEST
+        while True:
+            self._check_open()
+            if self._has_news():
+                self._arrivals.add()
+            left = until - time.monotonic()
+            found = self._arrivals.wait(seen, max(0.0, min(pause, left)))
+            if found != seen or left <= 0:
+                return found
+            pause = min(LATEST, pause * 1.5)
+
+    def _has_news(self) -> bool:
+        with translated(self.location), self._lock:
+            return self._watch is not None and not self._closed and self._watch.has_news()
 
     def _last_message(self) -> int:
         with translated(self.location):

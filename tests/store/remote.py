@@ -1,0 +1,90 @@
+"""A store on a server, as far as its callers can tell: not local, slow at will, with a connection that breaks."""
+
+import threading
+from collections import deque
+from contextlib import contextmanager
+
+from divebook.errors import ConnectionLostError
+from divebook.execution.engine_thread import ENGINE
+from divebook.store import MemoryStore
+from divebook.store.base import EventStore
+
+BEFORE, AFTER = "before", "after"
+"""Where in a commit the connection is lost: the server has not made it, or has made it and could not say so."""
+
+
+class Gate:
+    """Holds up the calls that reach it, while it is closed."""
+
+    def __init__(self):
+        self.reached, self._open = threading.Event(), threading.Event()
+        self._open.set()
+
+    def pass_through(self):
+        if not self._open.is_set():
+            self.reached.set()
+        assert self._open.wait(20), "nobody opened the gate"
+
+    @contextmanager
+    def closed(self):
+        self.reached.clear()
+        self._open.clear()
+        try:
+            yield self
+        finally:
+            self._open.set()
+
+
+class RemoteStore(EventStore):
+    """Forwards every call to a memory store, which stands for the server.
+
+    Attributes
+    ----------
+    on_the_loop
+        The calls that were made on the engine's own thread: each of them would have held up every execution.
+    losses
+        What is still to go wrong: `BEFORE` or `AFTER` for the commits to come, None for one that goes well.
+    gates
+        By name of a call: where it can be held up.
+    """
+
+    location = "remote:"
+    local = False
+    shared = False
+
+    def __init__(self):
+        super().__init__()
+        self.server = MemoryStore()
+        self.server.sealing = self.sealing
+        self.on_the_loop, self.losses = [], deque()
+        self.gates = {name: Gate() for name in FORWARDED}
+
+    def _forwarded(self, name, given):
+        if ENGINE.is_current():
+            self.on_the_loop.append(name)
+            raise AssertionError(f"{name} was called on the engine's thread")
+        self.gates[name].pass_through()
+        return getattr(self.server, name)(*given)
+
+    def _write(self, batches):
+        loss = self.losses.popleft() if self.losses else None
+        if loss == BEFORE:
+            raise ConnectionLostError("the server is out of reach")
+        answers = self._forwarded("_write", (batches,))
+        if loss == AFTER:
+            raise ConnectionLostError("the server is out of reach")
+        return answers
+
+
+def _forward(name):
+    def call(self, *given):
+        return self._forwarded(name, given)
+
+    return call
+
+
+FORWARDED = sorted(EventStore.__abstractmethods__)
+for _name in FORWARDED:
+    if _name != "_write":
+        setattr(RemoteStore, _name, _forward(_name))
+RemoteStore.__abstractmethods__ = frozenset()
