@@ -34,7 +34,7 @@ class Asking:
             The log has another question, or a call, at this place.
         """
         wanted = asked._replace(id=self._once.question_id(place))
-        if self._once.look_up_question(place, wanted) is None:
+        if await self._once.look_up_question(place, wanted) is None:
             self._raise(place, wanted, expires_in)
         answered = await self._waits.answer(place.path, wanted.id)
         if answered.status == EXPIRED and answered.response is None:

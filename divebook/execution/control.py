@@ -115,11 +115,7 @@ class Control:
         if driver.opening is None or driver.was_driven:
             raise ExecutionError(f"execution {driver.id} is {driver.status}; only a pending one can be started")
         self._register.enter(driver)
-        if ENGINE.is_current() and not self.store.local:
-            raise ExecutionError(
-                f"start() on the engine's own thread would hold up every execution until {self.store.location} has "
-                "answered; call it in another one: await asyncio.to_thread(execution.start)"
-            )
+        ENGINE.refuse_waiting(self.store)
         begun = ENGINE.call(lambda: driver.begin(self._means))
         if not ENGINE.is_current():
             begun.result()

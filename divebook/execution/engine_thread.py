@@ -144,6 +144,14 @@ class EngineThread:
         except RuntimeError:
             return False
 
+    def refuse_waiting(self, store: EventStore) -> None:
+        """Raise where the caller is on the engine's own thread, and the store's answers take long."""
+        if not store.local and self.is_current():
+            raise ExecutionError(
+                f"this asks {store.location}, and on the engine's own thread every execution would wait for its "
+                "answer; ask in another one: await asyncio.to_thread(...)"
+            )
+
     def call(self, function: Callable[[], T]) -> T:
         """Return what a function returns that is called on the loop, from any thread.
 

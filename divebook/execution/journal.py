@@ -259,11 +259,14 @@ class Journal:
         self._commit.schedule(self)
         return event
 
-    def event(self, sequence: int) -> Event:
+    async def event(self, sequence: int) -> Event:
         """Return one event of the log, also one that is not written yet."""
         under_way = () if self._batch is None else self._batch[0].events
         known = next((event for event in (*under_way, *self._pending) if event.sequence == sequence), None)
-        return known or self._commit.store.read(self.execution_id, sequence - 1, 1)[0]
+        if known is None:
+            calls = self._commit.calls
+            (known,) = await calls.patiently(lambda: calls.store.read(self.execution_id, sequence - 1, 1))
+        return known
 
     def record_all(self, facts: Sequence[Fact]) -> None:
         """Append several facts."""

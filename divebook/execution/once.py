@@ -84,7 +84,7 @@ class Once:
         """
         # A recorded failure is raised and nothing carried out, though it might succeed by now: code that caught it
         # went on from there (test_a_recorded_failure_is_a_failure_on_replay).
-        record = self.look_up(place, wanted)
+        record = await self._look_up(place, wanted)
         if record is None or record.status == RUNNING:
             return carry_out(record)
         return self._recorded(place, record)
@@ -94,20 +94,24 @@ class Once:
             raise self._failing(place, record)
         return record.result
 
-    def look_up(self, place: Place, wanted: Wanted) -> OperationRecord | None:
+    async def _look_up(self, place: Place, wanted: Wanted) -> OperationRecord | None:
         """Return what the log knows of the operation at `place`; raise DivergenceError if that is another one."""
+        record = self._known(place, wanted)
+        if record is not None and _differs(record, wanted):
+            self._refuse(place, call_diverged(place, await self._begun(record), wanted[:2]))
+        return record
+
+    def _known(self, place: Place, wanted: Wanted) -> OperationRecord | None:
+        """Return what the log knows of an operation at `place`, perhaps of another one."""
         operation_id = place.operation_id
         self._meet(place, operation_id)
         record = self.record_of(place, operation_id)
         if record is None or record.status == PENDING:
             self._refuse_where_asked(place, wanted)
             return None
-        if record.operation_type != wanted.operation_type or record.parameters_hash not in (None, wanted.digest):
-            begun = self._begun(record)
-            self._refuse(place, call_diverged(place, (begun.operation_type, begun.parameters or {}), wanted[:2]))
         return record
 
-    def look_up_question(self, place: Place, wanted: Question) -> Question | None:
+    async def look_up_question(self, place: Place, wanted: Question) -> Question | None:
         """Return the question at `place` with its answer, or None if it was not asked yet.
 
         Raises
@@ -120,8 +124,7 @@ class Once:
         if known is None:
             record = self.record_of(place, place.operation_id)
             if record is not None:
-                begun = self._begun(record)
-                recorded = operation_text(begun.operation_type, begun.parameters or {})
+                recorded = operation_text(*await self._begun(record))
                 self._refuse(place, kind_diverged(place, recorded, question_text(wanted)))
         elif _digest(known) != _digest(wanted):
             self._refuse(place, question_diverged(place, known, wanted))
@@ -156,14 +159,13 @@ class Once:
         opened = self.journal.state.paths[place.path].open
         return None if opened is None else opened.operations.get(operation_id)
 
-    def _begun(self, record: OperationRecord) -> catalog.OperationStarted:
-        data = self.journal.event(record.started_sequence).data
+    async def _begun(self, record: OperationRecord) -> tuple[str, Mapping[str, Any]]:
+        """Return the type and the parameters with which an operation began."""
+        data = (await self.journal.event(record.started_sequence)).data
         if isinstance(data, catalog.EventEmitted):
-            return catalog.OperationStarted(
-                record.operation_id, EVENT_EMITTED, {"name": data.name, "data": data.data}, record.parameters_hash
-            )
+            return EVENT_EMITTED, {"name": data.name, "data": data.data}
         assert isinstance(data, catalog.OperationStarted)  # noqa: S101 - that is what `started_sequence` counts
-        return data
+        return data.operation_type, data.parameters or {}
 
     def has_history_ahead(self, place: Place) -> bool:
         """Whether the log holds operations or questions of this step that its code has not asked for again yet."""
@@ -209,7 +211,10 @@ class Once:
     def emit(self, place: Place, name: str, data: Any, *, is_once: bool) -> None:
         """Record an event of a person's own, unless the log has it at this place."""
         wanted = Wanted.of(EVENT_EMITTED, {"name": name, "data": data})
-        if is_once and self.look_up(place, wanted) is not None:
+        if is_once and (known := self._known(place, wanted)) is not None:
+            if _differs(known, wanted):  # what it began with cannot be read here, where nothing is awaited
+                recorded = f"another {known.operation_type}"
+                self._refuse(place, kind_diverged(place, recorded, operation_text(*wanted[:2])))
             return
         emitted = catalog.EventEmitted(
             name, wanted.parameters["data"], *((place.operation_id, wanted.digest) if is_once else ())
@@ -266,6 +271,10 @@ class Once:
     def _duration(self, record: OperationRecord, since: int | None) -> int:
         """Return how long it took, in nanoseconds."""
         return max(0, self.journal.clock.now() - (record.started_at if since is None else since)) * 1000
+
+
+def _differs(record: OperationRecord, wanted: Wanted) -> bool:
+    return record.operation_type != wanted.operation_type or record.parameters_hash not in (None, wanted.digest)
 
 
 def _links(error: BaseException) -> Iterator[BaseException]:

@@ -12,6 +12,7 @@ from divebook.errors import CorruptStoreError, NewerStoreError, StoreError
 from divebook.events import Event, catalog
 from divebook.execution.definitions import entered_workflow, recorded_workflow, workflow_in
 from divebook.execution.driver import Driver
+from divebook.execution.engine_thread import ENGINE
 from divebook.store import EventStore
 from divebook.text.logs import logger
 from divebook.workflow.definition import Workflow
@@ -33,6 +34,7 @@ class Register:
 
     def find(self, execution_id: str) -> Driver:
         """Return an execution, live or past; the beginning of an id is enough where it is unique."""
+        ENGINE.refuse_waiting(self.store)
         known = self._known.get(execution_id)
         if known is None:
             execution_id = self.store.resolve(execution_id)

@@ -1,6 +1,31 @@
 import pytest
 
+from divebook.execution import store_calls
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS
+from tests.execution import worlds
+from tests.store.remote import RemoteStore
+
+ON_A_SERVER = {
+    "test_asking",
+    "test_calls",
+    "test_children",
+    "test_continuing_as_new",
+    "test_expiring",
+    "test_failing",
+    "test_kept_answers",
+    "test_leaving",
+    "test_meanwhile",
+    "test_resuming",
+    "test_running",
+    "test_signals",
+    "test_unknown_outcomes",
+}
+"""Modules whose tests run a second time, over stores on a server."""
+HERE_ONLY = {
+    "test_an_execution_that_a_step_starts_on_the_engines_own_thread_takes_signals_at_once",
+    "test_waiting_needs_neither_task_nor_thread",
+}
+"""Those that a server is no place for (test_the_engines_own_thread_waits_for_no_server); calls leave threads."""
 
 
 @pytest.fixture(autouse=True)
@@ -10,3 +35,29 @@ def functions():
     yield
     WORKFLOW_FUNCTIONS.clear()
     WORKFLOW_FUNCTIONS.update(before)
+
+
+def pytest_generate_tests(metafunc):
+    name = metafunc.module.__name__.rpartition(".")[2]
+    if name in ON_A_SERVER and metafunc.function.__name__ not in HERE_ONLY:
+        metafunc.fixturenames.append("stores_are")
+        metafunc.parametrize("stores_are", ["here", "on a server"], indirect=True)
+
+
+@pytest.fixture
+def stores_are(request, monkeypatch):
+    """Have all stores in memory be on a server; fail if one of them was asked on the engine's thread."""
+    made = []
+
+    class Remote(RemoteStore):
+        def __init__(self):
+            super().__init__()
+            made.append(self)
+
+    if request.param == "on a server":
+        for module in (worlds, request.module):
+            if hasattr(module, "MemoryStore"):
+                monkeypatch.setattr(module, "MemoryStore", Remote)
+        monkeypatch.setattr(store_calls, "SHORTEST", 0.001)
+    yield
+    assert [store.on_the_loop for store in made if store.on_the_loop] == []

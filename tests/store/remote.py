@@ -44,8 +44,8 @@ class RemoteStore(EventStore):
         The calls that were made on the engine's own thread: each of them would have held up every execution.
     losses
         What is still to go wrong: `BEFORE` or `AFTER` for the commits to come, None for one that goes well.
-    gates
-        By name of a call: where it can be held up.
+    gates, answers
+        By name of a call: where it can be held up, before the server has heard of it and after.
     """
 
     location = "remote:"
@@ -58,13 +58,16 @@ class RemoteStore(EventStore):
         self.server.sealing = self.sealing
         self.on_the_loop, self.losses = [], deque()
         self.gates = {name: Gate() for name in FORWARDED}
+        self.answers = {name: Gate() for name in FORWARDED}
 
     def _forwarded(self, name, given):
         if ENGINE.is_current():
             self.on_the_loop.append(name)
             raise AssertionError(f"{name} was called on the engine's thread")
         self.gates[name].pass_through()
-        return getattr(self.server, name)(*given)
+        answer = getattr(self.server, name)(*given)
+        self.answers[name].pass_through()
+        return answer
 
     def _write(self, batches):
         loss = self.losses.popleft() if self.losses else None

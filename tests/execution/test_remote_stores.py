@@ -1,0 +1,145 @@
+"""Executions over a store on a server: nothing waits on the engine's loop, nothing is lost with a connection.
+
+Many other tests of executions run over such a store as well: those that ``conftest.py`` names.
+"""
+
+import asyncio
+import threading
+from contextlib import ExitStack
+
+import pytest
+
+from divebook import Each, Environment, Step, Workflow
+from divebook.engine.inbox import SIGNAL, Message, signal_payload
+from divebook.errors import FencedError
+from divebook.execution import store_calls
+from divebook.execution.journal import GroupCommit
+from divebook.execution.store_calls import StoreCalls
+from divebook.steps.actions import Action
+from tests.execution.test_journal import begun, signal
+from tests.execution.worlds import Calls, Gate, environment
+from tests.store.remote import AFTER, BEFORE, RemoteStore
+
+
+@pytest.fixture
+def store(monkeypatch):
+    monkeypatch.setattr(store_calls, "SHORTEST", 0.001)
+    monkeypatch.setattr(store_calls, "LONGEST", 0.001)
+    made = RemoteStore()
+    yield made
+    assert made.on_the_loop == []
+
+
+def sequences(store, execution):
+    return [event.sequence for event in store.read(execution.id)]
+
+
+EACH = Each([1, 2, 3, 4], as_="n", parallel=4)
+FANNED = Workflow("w", [Step("a", action="note", parameters={"value": "$(state.n)"}, each=EACH)])
+
+
+def test_others_go_on_while_a_commit_is_under_way(store):
+    work = Workflow("w", [Step("a", script="1")])
+    held = environment(store=store).create(work)
+    with store.gates["_write"].closed() as gate:
+        beginning = threading.Thread(target=held.start)
+        beginning.start()
+        assert gate.reached.wait(20)
+        assert environment().start(work).wait(20).status == "completed"
+        assert held.is_live
+    beginning.join(20)
+    assert held.wait(20).status == "completed"
+
+
+def test_what_is_recorded_during_a_commit_joins_the_next_one():
+    async def main():
+        store = RemoteStore()
+        journal = begun(GroupCommit(StoreCalls(store)))
+        with store.gates["_write"].closed() as gate:
+            first = asyncio.create_task(journal.durable())
+            await asyncio.to_thread(gate.reached.wait, 20)
+            signal(journal)
+            second = asyncio.create_task(journal.durable())
+            await asyncio.sleep(0)
+            assert (journal.written, journal.state.last_sequence) == (0, 2)
+            assert (await journal.event(1)).sequence == 1
+            assert (await journal.event(2)).sequence == 2
+        await first
+        assert len(store.read("exec_1")) in (1, 2)
+        await second
+        assert (journal.written, len(store.read("exec_1"))) == (2, 2)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("losses", [[loss] * count for loss in (BEFORE, AFTER) for count in (1, 3)])
+def test_a_connection_lost_in_any_commit_loses_and_doubles_nothing(store, losses):
+    for at in range(8):
+        calls = Calls()
+        world = environment(FANNED, store=store, actions=[calls.action()])
+        store.losses.extend([None] * at + losses)
+        execution = world.start("w").wait(20)
+        store.losses.clear()
+        assert (execution.status, sorted(calls)) == ("completed", [1, 2, 3, 4])
+        assert sequences(store, execution) == list(range(1, execution.state.last_sequence + 1))
+        assert execution.held_up is None
+
+
+def test_who_lost_its_lease_while_the_connection_was_lost_does_not_go_on(store):
+    gate = Gate()
+    world = environment(store=store, actions=[gate.action()])
+    execution = world.start(Workflow("w", [Step("pay", action="gate", store="paid")]))
+    assert gate.reached.wait(20)
+    (lease,) = store.leases()
+    store.losses.append(BEFORE)
+    store.acquire(execution.id, lease.owner, instead_of=lease)
+    gate.opened.set()
+    with pytest.raises(FencedError):
+        execution.wait(20)
+
+
+def test_the_engines_own_thread_waits_for_no_server(store):
+    world = environment(Workflow("inner", [Step("a", script="1")]), store=store)
+
+    async def start():
+        return world.start("inner").id
+
+    outer = environment(actions=[Action("start", start)]).start(Workflow("w", [Step("a", action="start", store="id")]))
+    assert "every execution would wait for its answer; ask in another one" in outer.wait(20).error
+
+
+def test_a_state_is_kept_while_more_is_recorded(store, monkeypatch):
+    monkeypatch.setattr("divebook.execution.journal.CHECKPOINT_EVENTS", 5)
+    execution = environment(FANNED, store=store, actions=[Calls().action()]).start("w").wait(20)
+    assert store.checkpoint(execution.id)[0] <= execution.state.last_sequence
+    assert Environment(store=store).execution(execution.id).status == "completed"
+
+
+def test_nothing_that_comes_at_the_end_is_forgotten(store):
+    world = environment(Workflow("w", [Step("a", "wait", signal="go")]), store=store)
+    execution = world.create("w")
+    looking = store.answers["_inbox"]
+    with ExitStack() as look:
+        with store.gates["_release"].closed() as resting:
+            beginning = threading.Thread(target=execution.start)
+            beginning.start()
+            assert resting.reached.wait(20)
+            look.enter_context(looking.closed())
+        assert looking.reached.wait(20)  # it has looked for the last time, and has found nothing
+        sent = Message(execution.id, SIGNAL, "sig_1", signal_payload("go", None), "ada", 0)
+        store.post(sent)
+        assert world._control.go_on(execution._driver).is_live
+    beginning.join(20)
+    assert execution.wait(20).status == "completed"
+
+
+def test_cancelling_at_the_end_is_not_forgotten(store):
+    world = environment(Workflow("w", [Step("a", "wait", signal="go")]), store=store)
+    execution = world.create("w")
+    with store.gates["_release"].closed() as gate:
+        beginning = threading.Thread(target=execution.start)
+        beginning.start()
+        assert gate.reached.wait(20)
+        execution.cancel()
+    beginning.join(20)
+    assert execution.wait(20).status == "cancelled"
