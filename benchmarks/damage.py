@@ -153,7 +153,6 @@ def try_many(seed: int, flips: int, cuts: int) -> tuple[Counter[str], list[str]]
     """Damage a store so often; return how often each outcome came, and what was bad."""
     random, counts, bad = Random(seed), Counter[str](), list[str]()  # noqa: S311 - seeded
     folder = Path(tempfile.mkdtemp())
-    logging.getLogger("divebook").setLevel(logging.ERROR)
     try:
         damage = Damage(folder)
         for make, times in ((damage.flipped, flips), (damage.cut, cuts)):
@@ -174,6 +173,7 @@ def main() -> None:
     parser.add_argument("--cuts", type=int, default=600)
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args()
+    logging.getLogger("divebook").setLevel(logging.ERROR)  # it warns of damage, as it should
     counts, bad = try_many(chosen.seed, chosen.flips, chosen.cuts)
     print(f"seed {chosen.seed}: {chosen.flips} bytes changed, {chosen.cuts} files cut: {dict(counts)}", *bad, sep="\n")
     raise SystemExit(1 if bad else 0)

@@ -1,5 +1,6 @@
 """What every test may ask for."""
 
+import logging
 import os
 
 import pytest
@@ -31,6 +32,7 @@ def logs(caplog):
 
     Not those of asyncio, which tells of an earlier test's abandoned tasks when the garbage collector finds them.
     """
+    caplog.set_level(logging.WARNING, "divebook")  # whatever was set before
     return lambda: [record.getMessage() for record in caplog.records if record.name.partition(".")[0] == "divebook"]
 
 

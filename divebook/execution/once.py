@@ -84,7 +84,9 @@ class Once:
         """
         # A recorded failure is raised and nothing carried out, though it might succeed by now: code that caught it
         # went on from there (test_a_recorded_failure_is_a_failure_on_replay).
-        record = await self._look_up(place, wanted)
+        record = self._known(place, wanted)
+        if record is not None and _differs(record, wanted):
+            return self._diverge(place, record, wanted)
         if record is None or record.status == RUNNING:
             return carry_out(record)
         return self._recorded(place, record)
@@ -94,12 +96,8 @@ class Once:
             raise self._failing(place, record)
         return record.result
 
-    async def _look_up(self, place: Place, wanted: Wanted) -> OperationRecord | None:
-        """Return what the log knows of the operation at `place`; raise DivergenceError if that is another one."""
-        record = self._known(place, wanted)
-        if record is not None and _differs(record, wanted):
-            self._refuse(place, call_diverged(place, await self._begun(record), wanted[:2]))
-        return record
+    async def _diverge(self, place: Place, record: OperationRecord, wanted: Wanted) -> NoReturn:
+        self._refuse(place, call_diverged(place, await self._begun(record), wanted[:2]))
 
     def _known(self, place: Place, wanted: Wanted) -> OperationRecord | None:
         """Return what the log knows of an operation at `place`, perhaps of another one."""
