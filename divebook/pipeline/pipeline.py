@@ -19,6 +19,7 @@ from divebook.errors import (
 )
 from divebook.events import catalog
 from divebook.events.event import to_microseconds
+from divebook.execution.clock import SystemClock
 from divebook.execution.execution import Execution
 from divebook.execution.schemas import FITTING
 from divebook.pipeline.compiled import DETACHED, ENVELOPE, RESPONSE, SLOTS, compiled
@@ -322,7 +323,7 @@ class Pipeline:
         return execution.answer(execution.interrupts[0].id, _checked(question, response))
 
 
-class EngineClock:
+class EngineClock(SystemClock):
     """The clock of an envelope, for the engine."""
 
     def __init__(self, clock: Callable[[], datetime]) -> None:
@@ -331,10 +332,6 @@ class EngineClock:
     def now(self) -> int:
         """Return microseconds since 1970, UTC."""
         return to_microseconds(self._clock())
-
-    async def sleep(self, seconds: float) -> None:
-        """Let time pass."""
-        await asyncio.sleep(seconds)
 
 
 def _given(response: Response) -> Any:

@@ -8,9 +8,9 @@ from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
 from divebook.errors import Problem, did_you_mean
 from divebook.pipeline.envelope.contents import END
+from divebook.questions.kinds import CLARIFICATION, CONFIRMATION
 from divebook.workflow.record import Record, as_record, json_value
 
-CLARIFICATION, CONFIRMATION = "clarification", "confirmation"
 ASKING = (CLARIFICATION, CONFIRMATION)
 """Targets that ask a person with what the output holds as its question or message."""
 RESERVED = (END, *ASKING)

@@ -11,16 +11,16 @@ from divebook.pipeline.envelope import Envelope, InterruptKind, ReasonClass, Ter
 from divebook.pipeline.envelope.contents import END, START
 from divebook.pipeline.order import ready_stages
 from divebook.pipeline.stage import ASKING, AgentStage
+from divebook.questions.kinds import RAISE, STOP
 
 DENIED = "User denied confirmation"
-RAISE, STOP = "raise", "stop"
 _BOUNDS = {
     TerminalReason.MAX_ITERATIONS_EXCEEDED: ("max_iterations", "iteration"),
     TerminalReason.MAX_LLM_CALLS_EXCEEDED: ("max_llm_calls", "llm_call_count"),
     TerminalReason.MAX_AGENT_HOPS_EXCEEDED: ("max_agent_hops", "agent_hop_count"),
 }
 """Bounds that a person can raise: their name, and the count that met them."""
-_UNANSWERED = {
+_UNANSWERED: Mapping[str, TerminalReason] = {
     InterruptKind.CLARIFICATION: TerminalReason.CLARIFICATION_REQUIRED,
     InterruptKind.CONFIRMATION: TerminalReason.CONFIRMATION_REQUIRED,
 }
@@ -226,6 +226,6 @@ def expire(config: PipelineConfig, envelope: Envelope) -> None:
         )
         return
     envelope.interrupt_pending, envelope.interrupt_queue = False, []
-    reason = _UNANSWERED.get(InterruptKind(interrupt.kind)) if interrupt.kind in _UNANSWERED else None
     asked = interrupt.question or interrupt.message or interrupt.kind
-    envelope.terminate(f"The question expired without an answer: {asked}", reason or TerminalReason.USER_CANCELLED)
+    reason = _UNANSWERED.get(interrupt.kind, TerminalReason.USER_CANCELLED)
+    envelope.terminate(f"The question expired without an answer: {asked}", reason)
