@@ -57,10 +57,8 @@ class PipelineConfig(Record):
     """Whether questions of kind ``checkpoint`` are passed without waiting for anybody."""
 
     def __post_init__(self) -> None:
-        put = object.__setattr__
         stages = sorted(map(AgentStage.of, self.agents), key=lambda stage: stage.stage_order)
-        put(self, "agents", tuple(stages))
-        put(self, "edge_limits", tuple(map(EdgeLimit.of, self.edge_limits)))
+        self._put(agents=tuple(stages), edge_limits=tuple(map(EdgeLimit.of, self.edge_limits)))
         problems = _problems_of(self)
         if problems:
             raise DefinitionError(problems, f"pipeline {self.name!r}")

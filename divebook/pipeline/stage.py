@@ -27,7 +27,7 @@ class RoutingRule(Record):
     target: str
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "value", json_value(self.value, "value"))
+        self._put(value=json_value(self.value, "value"))
 
     def fires(self, output: Mapping[str, Any]) -> bool:
         """Whether the rule applies to an output; 1 and 1.0 are equal, True and 1 are not."""
@@ -96,10 +96,9 @@ class AgentStage(Record):
     """How often a failed stage is tried again. One that may be retried is also repeated where its process died."""
 
     def __post_init__(self) -> None:
-        for name in ("requires", "after", "allowed_tools", "required_output_fields"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
-        object.__setattr__(self, "routing_rules", tuple(map(RoutingRule.of, self.routing_rules)))
-        object.__setattr__(self, "output_key", self.output_key or self.name)
+        lists = ("requires", "after", "allowed_tools", "required_output_fields")
+        self._put(**{name: tuple(getattr(self, name)) for name in lists})
+        self._put(routing_rules=tuple(map(RoutingRule.of, self.routing_rules)), output_key=self.output_key or self.name)
 
     def next_stage(self, output: Mapping[str, Any]) -> str:
         """Return where a request goes after an output."""

@@ -42,16 +42,14 @@ class Ask(Record):
     optional: Annotated[bool | None, Key("Whether the person may leave it unanswered.")] = None
 
     def __post_init__(self) -> None:
-        set_field = object.__setattr__
-        for name in ("data", "schema", "default"):
-            set_field(self, name, json_value(getattr(self, name), name))
-        set_field(self, "has_default", self.has_default or self.default is not None)
+        self._put(**{name: json_value(getattr(self, name), name) for name in ("data", "schema", "default")})
+        self._put(has_default=self.has_default or self.default is not None)
         if self.kind not in DEFINABLE:
             hint = did_you_mean(self.kind, DEFINABLE) or f"use one of {', '.join(DEFINABLE)}"
             raise DefinitionError([Problem(f"unknown kind of question: {self.kind!r}", key="Kind", hint=hint)])
         if not self.question.strip():
             raise DefinitionError([Problem("a question needs a text", key="Question", hint="write Question")])
-        set_field(self, "expires_in", _seconds(self.expires_in))
+        self._put(expires_in=_seconds(self.expires_in))
         if self.has_default and self.expires_in is None:
             hint = "add ExpiresIn, or remove Default"
             raise DefinitionError([Problem("Default only holds once a question has expired", key="Default", hint=hint)])

@@ -83,8 +83,7 @@ class InputDefinition(Record):
     """Read in the dialect ``dive``, where it has no effect either."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "default", json_value(self.default, "default"))
-        object.__setattr__(self, "has_default", self.has_default or self.default is not None)
+        self._put(default=json_value(self.default, "default"), has_default=self.has_default or self.default is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +102,7 @@ class OutputDefinition(Record):
     ] = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "default", json_value(self.default, "default"))
-        object.__setattr__(self, "has_default", self.has_default or self.default is not None)
+        self._put(default=json_value(self.default, "default"), has_default=self.has_default or self.default is not None)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -183,11 +181,8 @@ class Workflow(Record):
             raise DefinitionError(errors, f"workflow {name!r}")
 
     def _fill(self, **values: Any) -> None:
-        for key, value in values.items():
-            object.__setattr__(self, key, value)
-        object.__setattr__(self, "_steps", {step.name: step for step in reversed(self.steps)})
-        object.__setattr__(self, "_reachable", {})
-        object.__setattr__(self, "_fingerprint", "")
+        steps = {step.name: step for step in reversed(values["steps"])}
+        self._put(**values, _steps=steps, _reachable={}, _fingerprint="")
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -233,7 +228,7 @@ class Workflow(Record):
     def fingerprint(self) -> str:
         """SHA-256 over everything that changes behaviour; computed once."""
         if not self._fingerprint:
-            object.__setattr__(self, "_fingerprint", fingerprint_of(self.to_dict()))
+            self._put(_fingerprint=fingerprint_of(self.to_dict()))
         return self._fingerprint
 
 

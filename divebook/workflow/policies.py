@@ -34,7 +34,7 @@ class Retry(Record):
     ] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "errors", tuple(self.errors))
+        self._put(errors=tuple(self.errors))
         _require(self.attempts >= 1, f"Attempts must be 1 or more, not {self.attempts!r}", "Attempts")
         for name in ("seconds", "factor", "max_seconds", "jitter"):
             value = getattr(self, name)
@@ -55,7 +55,7 @@ class Catch(Record):
     store: Annotated[str | None, Key("The variable that takes the error: its type, message, step and attempts.")] = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "errors", tuple(self.errors))
+        self._put(errors=tuple(self.errors))
 
 
 def catches(value: Catch | str | Sequence[Catch | str]) -> tuple[Catch, ...]:

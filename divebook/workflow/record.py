@@ -62,6 +62,11 @@ class Record:
         annotated = {name: hint for name, hint in hints.items() if str(hint).startswith("Annotated[")}
         hints |= {name: hint.partition(", Key(")[0].removeprefix("Annotated[") for name, hint in annotated.items()}
 
+    def _put(self, **values: Any) -> None:
+        """Set fields of a record that is being made; afterwards nothing changes it."""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON from which `from_dict` makes an equal record; fields at their default are left out."""
         stored = {}

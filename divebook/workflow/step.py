@@ -60,7 +60,7 @@ class Edge(Record):
     condition: Annotated[str | None, Key("Python; without it the edge is always taken.")] = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "condition", self.condition or None)
+        self._put(condition=self.condition or None)
 
     @classmethod
     def of(cls, value: Any) -> Self:
@@ -92,9 +92,8 @@ class Each(Record):
     ] = FAIL
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "as_", self.as_ or None)
         items = list(self.items) if isinstance(self.items, range) else self.items
-        object.__setattr__(self, "items", json_value(items, "items"))
+        self._put(as_=self.as_ or None, items=json_value(items, "items"))
 
     @classmethod
     def of(cls, value: Any) -> Self:
@@ -210,10 +209,6 @@ class Step(Record):
             inputs=json_value(inputs or {}, "inputs"),
         )
         self._put(type=type if type is not None else inferred_type(self))
-
-    def _put(self, **values: Any) -> None:
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
 
     @property
     def targets(self) -> tuple[str, ...]:
