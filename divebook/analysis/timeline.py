@@ -244,6 +244,9 @@ def _lane(lane: Lane, top: int, scale: _Scale) -> list[str]:
     return parts
 
 
+_OUTLINES = {FAILED: f' stroke="{INK}"', RUNNING: f' stroke="{INK}" stroke-dasharray="3 2"'}
+
+
 def _step_colour(span: Span) -> str:
     return STATUS_COLOURS.get(span.status, UNKNOWN_COLOUR)
 
@@ -257,7 +260,7 @@ def _operation_colour(span: Span) -> str:
 def _bar(span: Span, y: int, height: int, colour: str, scale: _Scale) -> str:
     left = scale.x(span.started_us)
     width = max(scale.x(span.ended_us) - left, 1.5)
-    outline = f' stroke="{INK}" stroke-dasharray="3 2"' if span.status in (FAILED, RUNNING) else ""
+    outline = _OUTLINES.get(span.status, "")
     return (
         f'<rect x="{left:.1f}" y="{y}" width="{width:.1f}" height="{height}" rx="2" fill="{LIGHT[colour]}"{outline}>'
         f"<title>{_text(_tooltip(span), 200)}</title></rect>"

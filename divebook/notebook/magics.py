@@ -29,10 +29,10 @@ Result: TypeAlias = Any
 
 LISTED = "; %dive runs lists them"
 OVERVIEW = """\
-%%dive                   define agents and workflows, in YAML
-%%dive workflow NAME     define one workflow
-%%dive agent NAME        define one agent
-                         (each: --dialect dive reads it as the old system did)"""
+%%dive                            define agents and workflows, in YAML
+%%dive workflow NAME              define one workflow
+%%dive agent NAME                 define one agent
+      ... --dialect dive          the same, as the old system read it"""
 
 
 @magics_class
@@ -119,7 +119,7 @@ class DiveMagics(Magics):
 
     # --- sub-commands: their docstrings are their help, and name their options ------------------------------------
 
-    @command("run [NAME] [KEY=VALUE ...] [--background]")
+    @command("run [NAME] [KEY=VALUE ...]")
     def run(self, arguments: Arguments) -> Run:
         """Run a workflow and show the result.
 
@@ -164,9 +164,11 @@ class DiveMagics(Magics):
             tell(run.note)
         return run
 
-    @command("runs [--status STATUS] [--limit N]")
+    @command("runs [--status STATUS]")
     def runs(self, arguments: Arguments) -> Result:
-        """List executions, newest first, as a DataFrame.
+        """List executions, newest first.
+
+        The list is a DataFrame.
 
         --status STATUS      only those that are running, completed, failed, cancelled ...
         --workflow NAME      only those of one workflow
@@ -197,7 +199,9 @@ class DiveMagics(Magics):
 
     @command("open [FILE] [ID]")
     def open(self, arguments: Arguments) -> SavedNotebook | SavedRun:
-        """Open the runs that a saved notebook holds, without their store; no code in them is run.
+        """Open the runs that a saved notebook holds.
+
+        Their store is not needed; no code in them is run.
 
         FILE           the notebook; by default this one, as last saved
         ID             the run, if not all of them; the beginning of its id is enough
@@ -214,9 +218,9 @@ class DiveMagics(Magics):
         notebook = open_notebook(name)
         return notebook[arguments.words[1]] if arguments.words[1:] else notebook
 
-    @command("resume ID [--background]")
+    @command("resume ID")
     def resume(self, arguments: Arguments) -> Run:
-        """Resume an execution where its log ends, and show the result.
+        """Resume an execution where its log ends.
 
         ID             the execution; the beginning of its id is enough
         -b, --background   return at once
@@ -233,7 +237,9 @@ class DiveMagics(Magics):
 
     @command("recover [ID] [--all]")
     def recover(self, arguments: Arguments) -> None:
-        """List executions that were interrupted, or resume them in the background.
+        """List or resume interrupted executions.
+
+        They go on in the background.
 
         ID             resume this one; the beginning of its id is enough
         --all          resume all of them, as far as the defined agents and actions allow it
@@ -259,7 +265,9 @@ class DiveMagics(Magics):
 
     @command("inbox")
     def inbox(self, arguments: Arguments) -> None:
-        """Show the questions that wait for an answer: as cards to be answered in place, or as text with commands.
+        """Show the questions that are open.
+
+        They are cards to be answered in place, or text with commands.
 
         --store PATH   where the logs are
         """
@@ -273,9 +281,9 @@ class DiveMagics(Magics):
         else:
             tell(questions(environment, store))
 
-    @command("answer QUESTION ANSWER [--background]", data_word=1)
+    @command("answer QUESTION ANSWER", data_word=1)
     def answer(self, arguments: Arguments) -> Run:
-        """Answer a question, and show what becomes of its run.
+        """Answer a question, and show its run.
 
         QUESTION       the question, as `%dive inbox` names it
         ANSWER         a text, yes or no, a number, data in YAML or JSON ({a: 1}): as %dive inbox says
@@ -300,9 +308,11 @@ class DiveMagics(Magics):
             raise UsageError(f"{response} is a {type(given).__name__} already; --as and --result are for texts")
         return self._session.answer(name, given, by=options.get("by"), store=options.get("store"))
 
-    @command("signal ID NAME [PAYLOAD] [--background]", data_word=2)
+    @command("signal ID NAME [PAYLOAD]", data_word=2)
     def signal(self, arguments: Arguments) -> Run:
-        """Send a signal to an execution, and show what becomes of it.
+        """Send a signal to an execution.
+
+        What becomes of the execution is shown.
 
         ID             the execution; the beginning of its id is enough
         NAME           the signal, as the step has it
@@ -334,14 +344,19 @@ class DiveMagics(Magics):
 
     @command("list")
     def list(self, _arguments: Arguments) -> None:
-        """List the workflows, agents and actions that are defined."""
+        """List what is defined.
+
+        Workflows, agents and actions.
+        """
         from divebook.notebook.listing import contents
 
         tell(contents(self._session.environment))
 
     @command("keys [PART]")
     def keys(self, arguments: Arguments) -> None:
-        """List the keys that definitions can have: what each holds and means.
+        """List the keys that definitions can have.
+
+        What each holds, and what it means.
 
         PART           such as Step, Agent or Each; without it, the names of the parts
         """

@@ -116,7 +116,8 @@ class JupyterServer:
         }
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("DIVEBOOK_")}
         here = {name: str(self.home / place) for name, place in places.items()}
-        return {**inherited, **here, "PYTHONPATH": str(ROOT)}
+        # else the extension that this environment has installed, perhaps an older one, is loaded before what was built
+        return {**inherited, **here, "JUPYTER_PREFER_ENV_PATH": "0", "PYTHONPATH": str(ROOT)}
 
     def _wait_until_it_answers(self):
         pause, deadline = threading.Event(), time.monotonic() + START_WITHIN

@@ -154,6 +154,7 @@ export class GraphView implements View {
     const { x, y, scale } = this.#view;
     this.#scene.setAttribute("transform", `translate(${x.toFixed(1)} ${y.toFixed(1)}) scale(${scale.toFixed(4)})`);
     this.#canvas.classList.toggle("far", scale < READABLE);
+    this.element.classList.toggle("beyond", x + this.#layout.width * scale > this.#canvas.clientWidth || y + this.#layout.height * scale > parseFloat(this.#canvas.style.height));
   }
 
   #listen(): void {

@@ -128,3 +128,16 @@ test("a step that asks waits", () => {
   expect(tally.states([question()]).get("review")?.status).toBe("waiting");
   expect(tally.states([question({ status: "resolved" })]).get("review")?.status).toBe("running");
 });
+
+test("a workflow that is wider than its place says that there is more of it", () => {
+  const svg = document.querySelector("svg");
+  const wide = (width: number): void => {
+    Object.defineProperty(svg, "clientWidth", { value: width, configurable: true });
+    view.fit(0.65);
+  };
+  lit();
+  wide(2_000);
+  expect(view.element.classList.contains("beyond")).toBe(false);
+  wide(200);
+  expect(view.element.classList.contains("beyond")).toBe(true);
+});
