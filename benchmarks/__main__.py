@@ -1,6 +1,7 @@
 """``python -m benchmarks [--only NAME ...] [--write]``: prints each figure with its target and whether it is met.
 
-Figures depend on the machine; ratios come from one run and can be compared.
+Figures depend on the machine; ratios come from one run and can be compared. ``--quick`` prints the ratios that a change
+of the engine moves, in under a minute; ``--against CHECKOUT`` sets them beside those of another checkout.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from benchmarks.figure import HEADINGS, Figure
 from benchmarks.going_on import answered, resumed
 from benchmarks.imports import startup
+from benchmarks.quick import quick
 from benchmarks.sequence import flat, replay, sequential, size
 from benchmarks.shown import shown
 from benchmarks.together import many, parallel
@@ -42,7 +44,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--only", action="append", choices=MEASUREMENTS, help="may be given several times")
     parser.add_argument("--write", action="store_true", help=f"put the figures into {RESULTS.name}")
+    parser.add_argument("--quick", action="store_true", help="what a step costs a processor, in under a minute")
+    parser.add_argument("--against", type=Path, help="with --quick: another checkout to compare with")
     arguments = parser.parse_args()
+    if arguments.quick:
+        quick(arguments.against)
+        return
     figures = []
     for name in arguments.only or MEASUREMENTS:
         for figure in MEASUREMENTS[name]():

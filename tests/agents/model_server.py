@@ -47,6 +47,8 @@ class ModelServer(ThreadingHTTPServer):
     """
 
     daemon_threads = True
+    request_queue_size = 64
+    """Connections that wait to be taken; with five, the default, many at once are turned away."""
 
     def __init__(self, *, refuses=False, cuts=False, holds=False, moods=None, slow=0.0):
         super().__init__(("127.0.0.1", 0), _Handler)
