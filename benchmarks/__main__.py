@@ -58,21 +58,40 @@ def main() -> None:
     missed = sum(figure.verdict == "missed" for figure in figures)
     print(f"{len(figures)} figures, {missed} of them miss their target")
     if arguments.write:
-        write(figures)
+        write(figures, arguments.only or [])
 
 
-def write(figures: Sequence[Figure]) -> None:
-    """Replace the table in the results by these figures."""
+def write(figures: Sequence[Figure], names: Sequence[str]) -> None:
+    """Put these figures into the results; those of parts that were not measured stay, with what was said of them."""
     before, _, rest = RESULTS.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    machine = f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores, Python {platform.python_version()}"
-    RESULTS.write_text(f"{before}{BEGIN}\n{machine}\n\n{table(figures)}\n{END}{after}", encoding="utf-8")
+    written, _, after = rest.partition(END)
+    rows = {figure.cells[:2]: line(figure.cells) for figure in figures}
+    said = [machine(names)]
+    if names:
+        lines = written.strip().splitlines()
+        said += [text for text in lines if text and not text.startswith("|")]
+        rows = {cells(text)[:2]: text for text in lines if text.startswith("|")} | rows
+    else:
+        rows = {HEADINGS[:2]: line(HEADINGS), ("---", "---"): line(["---"] * len(HEADINGS))} | rows
+    told = "\n\n".join([*said, "\n".join(rows.values())])
+    RESULTS.write_text(f"{before}{BEGIN}\n{told}\n{END}{after}", encoding="utf-8")
 
 
-def table(figures: Sequence[Figure]) -> str:
-    """Return the figures as Markdown."""
-    rows = (HEADINGS, tuple("---" for _ in HEADINGS), *(figure.cells for figure in figures))
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+def machine(names: Sequence[str]) -> str:
+    """Return what the figures depend on."""
+    what = ", ".join(names) or "everything"
+    load = f"load average {os.getloadavg()[1]:.1f}"
+    return f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores, Python {platform.python_version()}, {load}: {what}"
+
+
+def line(row: Sequence[str]) -> str:
+    """Return a row of the table as Markdown."""
+    return f"| {' | '.join(row)} |"
+
+
+def cells(text: str) -> tuple[str, ...]:
+    """Return the row of a line of Markdown."""
+    return tuple(text.removeprefix("| ").removesuffix(" |").split(" | "))
 
 
 if __name__ == "__main__":
