@@ -15,7 +15,7 @@ from typing import Any
 
 from divebook.events.codec import encode_shown
 from divebook.events.readable import readable
-from divebook.text.redaction import Redactor
+from divebook.text.redaction import shared
 from divebook.text.shown import UNSAFE, visible
 
 _BREAKS = re.compile(r"[\t\n]")
@@ -25,30 +25,25 @@ class Secrets:
     """The secrets that one command knows of."""
 
     def __init__(self) -> None:
-        self.begin(shown=False)
+        self._shown = False
 
     def begin(self, *, shown: bool) -> None:
         """Forget what another command knew; `shown` lets secrets be seen."""
         self._shown = shown
-        self._redactor: Redactor | None = None
+        shared.cache_clear()
 
     def learn(self, *values: Any) -> None:
         """Take note of the secrets in plain data, such as the inputs of a run."""
         for value in values:
-            self._known.learn(value)
-
-    @property
-    def _known(self) -> Redactor:
-        self._redactor = self._redactor or Redactor()
-        return self._redactor
+            shared().learn(value)
 
     def text(self, text: str) -> str:
         """Return a text without the secrets in it."""
-        return text if self._shown else self._known.text(text)
+        return text if self._shown else shared().text(text)
 
     def value(self, value: Any, name: str = "") -> Any:
         """Return plain data, which may stand under a name, without the secrets in it."""
-        return value if self._shown else self._known.under(name, value)
+        return value if self._shown else shared().under(name, value)
 
 
 secrets = Secrets()

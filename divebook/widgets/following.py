@@ -18,7 +18,7 @@ from divebook.text.redaction import shared
 from divebook.widgets.audience import Audience
 from divebook.widgets.checking import refusal, refused
 from divebook.widgets.intents import Handlers, Intents
-from divebook.widgets.protocol import Answer, Control, InboxToBrowser, OfferToBrowser, ToBrowser, ToKernel
+from divebook.widgets.protocol import Answer, InboxToBrowser, OfferToBrowser, Steering, ToBrowser, ToKernel
 from divebook.widgets.publisher import Publisher
 
 STATIC = Path(__file__).parent / "static"
@@ -126,7 +126,7 @@ class FollowingView(anywidget.AnyWidget):
                 if self._is_retired:
                     self.retire()
             case {"type": "answer" | "control"} as intent:
-                self._intents.take(cast("Answer | Control", intent))
+                self._intents.take(cast("Answer | Steering", intent))
             case request:
                 self._look_up(request)
 

@@ -333,7 +333,7 @@ class Answer(TypedDict):
     response: Any
 
 
-class Control(TypedDict):
+class Steering(TypedDict):
     """A person wants the execution to pause, to go on or to end."""
 
     type: Literal["control"]
@@ -344,7 +344,7 @@ class Control(TypedDict):
 ToBrowser: TypeAlias = Welcome | Delta | History | Detail | Ack
 InboxToBrowser: TypeAlias = Inbox | InboxDelta | Ack
 OfferToBrowser: TypeAlias = Offer | Ack
-ToKernel: TypeAlias = Hello | Alive | Bye | Range | DetailRequest | Answer | Control
+ToKernel: TypeAlias = Hello | Alive | Bye | Range | DetailRequest | Answer | Steering
 
 
 # --- stepping through a log ----------------------------------------------------------------------------------------

@@ -295,7 +295,7 @@ export interface Answer {
 }
 
 /** A person wants the execution to pause, to go on or to end. */
-export interface Control {
+export interface Steering {
   type: "control";
   id: string;
   command: Command;
@@ -307,7 +307,7 @@ export type InboxToBrowser = Inbox | InboxDelta | Ack;
 
 export type OfferToBrowser = Offer | Ack;
 
-export type ToKernel = Hello | Alive | Bye | Range | DetailRequest | Answer | Control;
+export type ToKernel = Hello | Alive | Bye | Range | DetailRequest | Answer | Steering;
 
 /** Events by columns of equal length, without gaps; texts are positions in `names`, which belongs to this block. */
 export interface EventBlock {
