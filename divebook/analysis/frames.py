@@ -5,7 +5,7 @@ An empty frame has the same columns and dtypes as a full one; `divebook.analysis
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -44,17 +44,11 @@ class _Told(NamedTuple):
     data: dict[str, Any]
     span: Span | None
     """What it is about."""
+    call: Span | None
+    """The same, where that is an operation."""
+    usage: Mapping[str, int] | None
+    """What that consumed, where this is its end."""
     duration: timedelta | None
-
-    @property
-    def call(self) -> Span | None:
-        """The operation that it is about."""
-        return self.span if self.span is not None and self.span.kind == "operation" else None
-
-    @property
-    def usage(self) -> Any:
-        is_outcome = isinstance(self.event.data, catalog.OperationCompleted | catalog.OperationFailed)
-        return self.span.usage if is_outcome and self.span is not None else None
 
     @property
     def name(self) -> str | None:
@@ -113,7 +107,10 @@ def _told(events: Iterable[Event]) -> Iterator[_Told]:
     for event in events:
         spans.take(event)
         span = spans.subject(event)
-        yield _Told(event, event.data.to_data(), span, _duration(event, span, began))
+        call = span if span is not None and span.kind == "operation" else None
+        is_end = isinstance(event.data, catalog.OperationCompleted | catalog.OperationFailed)
+        usage = call.usage if is_end and call is not None else None
+        yield _Told(event, event.data.to_data(), span, call, usage, _duration(event, span, began))
 
 
 def _duration(event: Event, span: Span | None, began: dict[str, int]) -> timedelta | None:
