@@ -1,4 +1,4 @@
-"""The executions of an environment: found, listed, taken up, answered, ended, moved."""
+"""The executions of an environment: found, listed, resumed, answered, ended, moved."""
 
 from __future__ import annotations
 
@@ -143,12 +143,12 @@ class Executions:
         return self._handle(self._control.cancel(execution_id))
 
     def recover(self, execution_id: str) -> Execution:
-        """Take an interrupted execution up without anybody asking for it; see `divebook.execution.recovery`.
+        """Resume an interrupted execution automatically; see `divebook.execution.recovery`.
 
         Raises
         ------
         NeedsPersonError
-            It has been taken up so several times, and was interrupted each time before it got on.
+            It was resumed automatically several times, and interrupted each time before it made progress.
         """
         attempt = next_attempt(self.store, execution_id, self._clock.now())
         return self._handle(self._control.resume(execution_id, recovery=attempt))

@@ -22,7 +22,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="Run workflows of agents, actions and scripts; look at what they did, and take them up again.",
+    help="Run workflows of agents, actions and scripts; look at what they did, and resume them.",
     epilog="Exit codes: 0 completed, 1 failed, 2 bad input or usage, 3 waiting, 130 cancelled.",
 )
 app.command("run", epilog="Example: divebook run audit.yaml -v limit=20")(run.run)

@@ -1,4 +1,4 @@
-"""``divebook recover``: executions that were interrupted, listed or taken up."""
+"""``divebook recover``: executions that were interrupted, listed or resumed."""
 
 from __future__ import annotations
 

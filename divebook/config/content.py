@@ -46,7 +46,7 @@ class Sources:
     read_document: Callable[[str], str] | None = None
     """Returns a document's text; without it `resolve_content` leaves documents to the step that shows them."""
     fetch: Callable[[str, Policy], Page] = fetch
-    """Returns what stands at an address."""
+    """Fetches the page at an address."""
     policy: Policy = field(default_factory=Policy.given)
     """What may be reached; by default what the variable ``DIVEBOOK_ALLOW`` says."""
 
@@ -159,7 +159,7 @@ def _text(path: Path, data: bytes) -> str:
 
 
 def _url_block(url: str, sources: Sources) -> Block:
-    """Return what stands at an address, as the response says what it is; its suffix counts where that says nothing."""
+    """Return the page at an address as the type its response names; its suffix counts where that names none."""
     check_address(url, sources.policy)
     page = sources.fetch(url, sources.policy)
     media_type = page.media_type

@@ -55,7 +55,7 @@ class Page:
 
 
 def fetch(url: str, policy: Policy) -> Page:
-    """Return what stands at `url`; raises `SetupError` if it cannot or may not be had."""
+    """Return the page at `url`; raises `SetupError` if it cannot or may not be fetched."""
     try:
         check_address(url, policy)
         request = Request(url, headers={"User-Agent": "divebook"})  # noqa: S310 - check_address lets only http through

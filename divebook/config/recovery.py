@@ -16,9 +16,9 @@ from divebook.workflow.resources import RECOVERIES
 VARIABLE = "DIVEBOOK_RECOVER"
 ASK, AUTO, OFF = RECOVERIES
 MOST_AT_ONCE = 50
-"""How many are taken up at a time without anybody asking for them."""
+"""How many are resumed automatically at a time."""
 MOST_REFUSED = 10
-"""How many are looked at, for each one that is taken up at most."""
+"""How many are looked at, for each one that is resumed at most."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,7 +156,7 @@ def _reopened(path: PathState) -> PathState:
 
 
 def _within_its_hop(path: PathState, ledger: Ledger) -> tuple[PathState, Ledger]:
-    """Return a path that is taken up again inside an agent step as on the same hop as before: it counts once."""
+    """Return a path that is resumed inside an agent step as on the same hop as before: it counts once."""
     if path.hop is not None or path.open is None or path.open.step_type != PROMPT:
         return path, ledger
     place = (path.id, path.current_step)
@@ -169,7 +169,7 @@ def _without_failures(path: PathState, opened: OpenStep) -> Map[str, OperationRe
     """Return the operations of a step that has ended without those to be carried out again."""
     kept = opened.operations
     for record in _ending_failures(path, opened):
-        is_child = record.operation_type == CHILD_WORKFLOW  # which is taken up again, not started anew
+        is_child = record.operation_type == CHILD_WORKFLOW  # which is resumed, not started a second time
         again = record._replace(status=PENDING)
         kept = kept.set(record.operation_id, again) if is_child else kept.delete(record.operation_id)
     return kept

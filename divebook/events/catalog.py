@@ -129,7 +129,7 @@ class ExecutionResumed(Payload):
     bounds: Mapping[str, Any] | None = None
     """New bounds, if the resumption gave some."""
     recovery: int | None = None
-    """How many times in a row it was taken up by itself and did not get on; None where a person resumed it."""
+    """How many times in a row it was resumed automatically without progress; None where a person resumed it."""
     code: Mapping[str, str] | None = None
     """Digests of its Python functions from now on, where they are not those that it was started with."""
 
@@ -381,7 +381,7 @@ class IterationFailed(Payload):
     error_names: Sequence[str] | None = None
     attempts: int = 1
     result: Mapping[str, Any] | None = None
-    """What stands for the item all the same: its error as data, or that it is skipped."""
+    """What the step has for the item nevertheless: its error as data, or that it was skipped."""
 
     def __post_init__(self) -> None:
         Payload.__post_init__(self)

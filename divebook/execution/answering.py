@@ -1,7 +1,7 @@
 """What is sent to executions: answers and signals, which the store keeps before anything is done with them.
 
 Kept first, then used: an answer that was accepted survives the death of the process at any moment after that, and the
-next process that takes the execution up finds it (`tests/execution/test_kept_answers.py`).
+next process that resumes the execution finds it (`tests/execution/test_kept_answers.py`).
 """
 
 from __future__ import annotations

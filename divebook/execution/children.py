@@ -41,7 +41,7 @@ BeginSuccessor: TypeAlias = Callable[[Child], Awaitable[str]]
 
 
 class DriveChild(Protocol):
-    """Begins a child, or takes it up; returns its state once it has ended, or rests."""
+    """Begins a child, or resumes it; returns its state once it has ended, or rests."""
 
     async def __call__(self, child: Child, *, again: bool) -> ExecutionState:
         """Do so; `again`: also where it has failed or was cancelled."""

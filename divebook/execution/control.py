@@ -180,7 +180,7 @@ class Control:
     def go_on(self, driver: Driver, *, again: bool = False) -> Driver:
         """Let an execution that rests do what there is to do; its driver may now be another process.
 
-        With `again` one that failed or was cancelled is taken up as well.
+        With `again` one that failed or was cancelled is resumed as well.
         """
         if self._delivered(driver):
             return driver
@@ -260,7 +260,7 @@ class Control:
         if parent is not None:
             try:
                 await work(lambda: self._send_word(parent, driver))
-            except DivebookError as error:  # without what it needs in this process it is taken up in another one
+            except DivebookError as error:  # without what it needs in this process it is resumed in another one
                 _log.warning(
                     "execution %s waits for %s, which has ended, and cannot go on: %s", parent, driver.id, error
                 )
@@ -278,9 +278,9 @@ class Control:
     # --- executions that others start --------------------------------------------------------------------------------
 
     async def drive_child(self, child: str, opening: Opening, *, again: bool) -> ExecutionState:
-        """Begin an execution that another one asks for, or take it up; return its state once it has ended, or rests.
+        """Begin an execution that another one asks for, or resume it; return its state once it has ended, or rests.
 
-        With `again` one that failed or was cancelled is taken up as well. One that cannot go on in this process rests,
+        With `again` one that failed or was cancelled is resumed as well. One that cannot go on in this process rests,
         and with it the code that waits for its end. Call it on the engine's loop.
         """
         work = self._desk.calls.work
@@ -296,7 +296,7 @@ class Control:
             except (DefinitionError, NotFoundError, SetupError) as error:
                 if driver.state.is_over:
                     raise
-                _log.warning("execution %s rests until another process takes it up: %s", child, error)
+                _log.warning("execution %s rests until another process resumes it: %s", child, error)
         if driver.is_live:
             await asyncio.shield(asyncio.wrap_future(driver.driving()))
         return (await work(driver.refresh)).state

@@ -1,6 +1,6 @@
 """A copy of the beginning of an execution under an id of its own, which goes on live from there.
 
-A log that ends before a call is what a process would have left that died there: it is taken up like one. The copy ends
+A log that ends before a call is what a process would have left that died there: it is resumed like one. The copy ends
 where no call is under way, so that the outcome of none is unknown in it (`tests/execution/test_forks.py`).
 """
 
@@ -30,7 +30,7 @@ class Epoch(NamedTuple):
 
 
 def epochs_of(events: Iterable[Event]) -> list[Epoch]:
-    """Return the epochs of a log, oldest first: whenever an execution is taken up, its functions may be others."""
+    """Return the epochs of a log, oldest first: whenever an execution is resumed, its functions may be others."""
     found: list[Epoch] = []
     for event in events:
         if isinstance(event.data, catalog.ExecutionStarted):

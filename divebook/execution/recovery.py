@@ -19,11 +19,11 @@ _PROGRESS = (
     catalog.StepCompleted,
     catalog.InterruptRaised,
 )
-"""What an execution that was taken up records at most once: it got on."""
+"""Events that are recorded once each: one of them shows that a resumed execution has made progress."""
 
 
 def next_attempt(store: EventStore, execution_id: str, now: int) -> int:
-    """Return the number of the attempt that may be made now, counted since the execution last got on.
+    """Return the number of the attempt that may be made now, counted since the execution last made progress.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def next_attempt(store: EventStore, execution_id: str, now: int) -> int:
 
 
 def _latest_attempt(events: list[Event]) -> tuple[int, int] | None:
-    """Return the number and the time of the latest attempt, unless the execution has got on or a person resumed it."""
+    """Return number and time of the latest attempt, unless the execution has made progress or a person resumed it."""
     for event in reversed(events):
         if isinstance(event.data, _PROGRESS):
             return None

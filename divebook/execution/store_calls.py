@@ -32,7 +32,7 @@ _works: RunVar[anyio.CapacityLimiter] = RunVar("divebook work on stores")
 
 
 def longer(pause: float) -> float:
-    """Return the pause after one that was in vain."""
+    """Return the pause after one that did not help."""
     return min(LONGEST, pause * 2)
 
 

@@ -38,7 +38,7 @@ class Span(Timed):
     error_type: str | None = None
     """Class of the error of an operation or item."""
     trace: str | None = None
-    """Where it was raised: lines of the code of people, not of ours."""
+    """Where it was raised: lines of a person's code, none of divebook's."""
     iteration: int | None = None
     operation_id: str | None = None
     called: str | None = None
@@ -117,7 +117,7 @@ class Spans:
         self._failed_calls: dict[tuple[str, int | None], Span] = {}
         """By path and item: the operation that failed last, until another begins."""
         self._retries: dict[str, dict[int | str | None, int]] = {}
-        """By path: how often the step it is in, an item or a call of it has been tried in vain."""
+        """By path: how often the step it is in, an item or a call of it has been tried without success."""
         self._open: dict[str, dict[int, Span]] = {}
         """What runs, by path and index."""
 

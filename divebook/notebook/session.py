@@ -224,7 +224,7 @@ class Session:
         return begin(edited)
 
     def _go_on_with(self, run: Run, earlier: Earlier) -> Run:
-        """Show what a cell has begun, and take it up where it has not completed."""
+        """Show the run that a cell has begun, and resume it if it has not completed."""
         if run.status != COMPLETED and not run.execution.is_live:
             try:
                 run.resume()

@@ -240,7 +240,7 @@ class WorkflowContext:
     ) -> NoReturn:
         """Let this execution end here and go on as a new one of the same workflow, with a fresh and short log.
 
-        For workflows that run for ever: what a log holds is read and folded whenever it is taken up.
+        For workflows that run for ever: what a log holds is read and folded whenever it is resumed.
 
         Parameters
         ----------

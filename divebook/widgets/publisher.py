@@ -216,7 +216,7 @@ _publishers_lock = threading.Lock()
 def publisher_of(execution: Execution) -> Publisher[Feed]:
     """Return the publisher of an execution: one for all its views, so that each event is looked at once.
 
-    An execution that was taken up again is another object for the same log: the views then follow the new one.
+    An execution that was resumed is another object for the same log: the views then follow the new one.
     """
     key = (id(execution.store), execution.id)
     with _publishers_lock:

@@ -236,7 +236,7 @@ def test_a_parent_rests_while_its_child_can_go_on_in_another_process_only(parent
     store, parent, child = interrupted_family(parent_of_asks, keeps_child=True)
     other = Environment(store=store)
     assert other.resume(parent).wait(20).status == "waiting"
-    assert f"execution {child} rests until another process takes it up" in caplog.text
+    assert f"execution {child} rests until another process resumes it" in caplog.text
     assert [record.execution_id for record in other.recoverable()] == [child]
     world = family(Calls(), store=store)
     assert world.resume(child).wait(20).status == "waiting"
