@@ -172,7 +172,7 @@ class NotFoundError(DivebookError):
             return f" (did you mean {self.suggestion!r}?)"
         if self.available:
             return f" (known: {', '.join(sorted(self.available)[:10])})"
-        return f" (no {self.kind} is defined)"
+        return f" (there is no {self.kind})"
 
 
 class AlreadyRegisteredError(DivebookError):

@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 
 from divebook._version import __version__
 from divebook.bounds import Bounds
-from divebook.errors import SetupError
+from divebook.errors import SetupError, did_you_mean
 from divebook.events import catalog
 from divebook.events.codec import storable
 from divebook.workflow.definition import Workflow
@@ -38,6 +38,10 @@ class StartOptions(TypedDict, total=False):
     """The cell that starts it."""
 
 
+KNOWN = StartOptions.__optional_keys__
+"""The names of the options."""
+
+
 def opening_of(
     workflow: Workflow,
     inputs: Mapping[str, Any],
@@ -58,7 +62,7 @@ def opening_of(
     parent
         The execution that it comes from, if there is one: that waits for its end, unless `origin` says otherwise.
     """
-    _check_texts(options)
+    _check(options)
     bounds, identity, tags = options.get("bounds"), options.get("identity"), options.get("tags")
     limits = bounds if bounds is not None else workflow.bounds
     return catalog.ExecutionStarted(
@@ -87,8 +91,11 @@ def as_bounds(given: Bounds | Mapping[str, Any]) -> Bounds:
     return given if isinstance(given, Bounds) else Bounds.read(given)
 
 
-def _check_texts(options: StartOptions) -> None:
+def _check(options: StartOptions) -> None:
     named: Mapping[str, Any] = options
+    for name in named.keys() - KNOWN:
+        advice = did_you_mean(name, KNOWN) or f"there are {', '.join(sorted(KNOWN))}"
+        raise SetupError(f"an execution cannot be started with the option {name!r} ({advice})")
     for name in ("key", "note", "notebook", "cell"):
         if not isinstance(named.get(name), str | None):
             raise SetupError(f"{name} must be a text, not {named[name]!r}; write {name}={str(named[name])!r}")

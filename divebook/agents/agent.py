@@ -69,6 +69,9 @@ class Agent:
         if self._model == SCRIPTED:
             self._model = ScriptedModel()
 
+    def __repr__(self) -> str:
+        return f"<Agent {self.name!r}: {self.model_name}>"
+
     @property
     def name(self) -> str:
         """Its name."""
@@ -76,7 +79,7 @@ class Agent:
 
     @property
     def is_supervisor(self) -> bool:
-        """Whether it may hand work to others."""
+        """Whether it answers prompts that name no agent."""
         return self.definition.is_supervisor
 
     @property

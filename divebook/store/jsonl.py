@@ -120,7 +120,7 @@ def _replacing(path: Path) -> Iterator[BinaryIO]:
             flush(stream)
         part.replace(path)
     except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error.strerror}") from error
+        raise StoreError(f"{path} cannot be written: {error.strerror}; name another file") from error
     finally:
         part.unlink(missing_ok=True)
 
@@ -162,7 +162,7 @@ def _opened(file: str | Path | BinaryIO) -> Iterator[BinaryIO]:
         with Path(file).open("rb") as stream:
             yield stream
     except OSError as error:
-        raise StoreError(f"{file} cannot be read: {error.strerror}") from error
+        raise StoreError(f"{file} cannot be read: {error.strerror}; name another file") from error
 
 
 def _check_path(file: str | Path) -> None:

@@ -25,8 +25,10 @@ def bind_inputs(workflow: Workflow, given: Mapping[str, Any], *, coerce_text: bo
     Raises
     ------
     InputError
-        One is missing, not declared, or of another type.
+        They are no mapping, or one is missing, not declared, or of another type.
     """
+    if not isinstance(given, Mapping):
+        raise InputError(f"inputs are a mapping of names to values, not {given!r:.60}; write {{'name': value}}")
     declared = {definition.name: definition for definition in workflow.inputs}
     for name in given:
         if name not in declared:

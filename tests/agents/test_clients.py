@@ -111,6 +111,12 @@ def test_a_missing_library_is_named_with_the_command_that_installs_it(monkeypatc
     assert 'pip install "pydantic-ai-slim[anthropic]"' in execution.error
 
 
+def test_a_misspelled_provider_is_named_with_the_one_that_is_meant():
+    environment = Environment(store="memory:", agents=[Agent("a", model="opnai:gpt-5-mini")])
+    execution = environment.start(Workflow("w", [Step("ask", prompt="hi")])).wait(PATIENCE)
+    assert "Unknown provider: opnai; did you mean openai?" in execution.error
+
+
 # --- requests that fail --------------------------------------------------------------------------------------------
 
 

@@ -64,7 +64,9 @@ def test_a_run_that_has_to_wait_names_the_command_that_answers(deploy, divebook)
 
 @pytest.mark.parametrize("strict", [[], ["--strict"]])
 def test_strict_makes_waiting_an_error(deploy, divebook, strict):
-    assert divebook("run", deploy, "-q", *strict).exit_code == (1 if strict else 3)
+    ran = divebook("run", deploy, "-q", *strict)
+    assert ran.exit_code == (1 if strict else 3)
+    assert ("which --strict does not allow" in ran.stderr) == bool(strict)
 
 
 def test_answers_given_up_front_by_step_and_number(deploy, divebook):

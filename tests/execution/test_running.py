@@ -161,6 +161,7 @@ def test_inputs_are_read_by_attribute_and_by_key():
         ({}, 'input "n" is required'),
         ({"n": 1, "m": 2}, 'unknown input "m"'),
         ({"n": "one"}, "must be of type int, got str"),
+        ([1], r"a mapping of names to values, not \[1\]"),
     ],
 )
 def test_wrong_inputs_start_nothing(inputs, message):
@@ -196,6 +197,13 @@ def test_a_workflow_is_required():
         environment().start(None)
     with pytest.raises(NotFoundError, match="did you mean 'audit'"):
         environment(Workflow("audit", [Step("a", script="1")])).start("audti")
+
+
+def test_an_option_of_a_start_that_does_not_exist_is_refused():
+    store = MemoryStore()
+    with pytest.raises(SetupError, match=r"the option 'durabilty' \(did you mean 'durability'\?\)"):
+        environment(store=store).start(Workflow("w", [Step("a", script="1")]), durabilty="full")
+    assert store.records() == []
 
 
 def test_an_environment_needs_a_name():
