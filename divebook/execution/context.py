@@ -77,6 +77,8 @@ class StepContext:
         self.compute: Compute = compute or Threads()
         self._recorder = recorder
         self._calls: Counter[str] = Counter()
+        self.is_limited = step.timeout is not None
+        """Whether the time of its calls is limited."""
         self._began_at = 0 if step.timeout is None else recorder.journal.clock.now()
 
     @property
@@ -104,11 +106,6 @@ class StepContext:
         """The variables as they stood when the step began, and the item under its name."""
         variables = self._recorder.journal.state.paths[self.path].variables
         return {**variables, **self.local} if self.local else variables
-
-    @property
-    def is_limited(self) -> bool:
-        """Whether the time of its calls is limited."""
-        return self.step.timeout is not None
 
     @property
     def names(self) -> dict[str, Any]:

@@ -52,6 +52,7 @@ class Trial(StepContext):
         # A stage that may be retried is tried again as a whole; both together would multiply the calls.
         self.step = replace(context.step, retry=policy_of(stage)) if stage.max_retries else context.step
         self.stage, self.envelope = stage, envelope.clone()
+        self.is_limited = seconds is not None
         self.said_calls = 0
         """Model calls that a function says it made."""
         self._requests: Counter[str | int] = Counter()
@@ -67,11 +68,6 @@ class Trial(StepContext):
     def llm_calls(self) -> int:
         """How many model calls it made."""
         return self.said_calls + self._requests.total()
-
-    @property
-    def is_limited(self) -> bool:
-        """Whether the time of its calls is limited."""
-        return self._seconds is not None
 
     async def operation(
         self,
