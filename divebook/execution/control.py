@@ -59,7 +59,7 @@ Opening: TypeAlias = Callable[[], tuple[Workflow, catalog.ExecutionStarted, Dura
 """Returns what an execution begins with."""
 
 
-class Control:
+class ExecutionControl:
     """What can be done with the executions over one store.
 
     Parameters
@@ -75,7 +75,7 @@ class Control:
     def __init__(
         self,
         store: EventStore,
-        services: Callable[[Control], Services],
+        services: Callable[[ExecutionControl], Services],
         check: Callable[[Workflow, Container[str], Iterable[str]], None],
         code_of: Callable[[Workflow], dict[str, str]],
         *,

@@ -24,7 +24,7 @@ from divebook.events.catalog import ORIGINS
 from divebook.events.event import Event, to_microseconds
 from divebook.store.batches import Batch, PreparedBatch, prepare
 from divebook.store.codec import Sealing
-from divebook.store.records import ExecutionRecord, Wanted
+from divebook.store.records import ExecutionRecord, RecordFilter
 from divebook.store.subscribers import Subscribers
 
 Refusal: TypeAlias = StoreError | InvalidEventError
@@ -199,7 +199,7 @@ class EventLogs(ABC):
             raise NotFoundError("status", status, STATUSES)
         if origin is not None and origin not in ORIGINS:
             raise NotFoundError("origin", origin, ORIGINS)
-        wanted = Wanted(status, workflow, tag, origin, parent, notebook, cell)
+        wanted = RecordFilter(status, workflow, tag, origin, parent, notebook, cell)
         return [self._opened(record) for record in self._records(wanted, limit, offset)]
 
     def unended(self) -> list[ExecutionRecord]:
@@ -242,7 +242,7 @@ class EventLogs(ABC):
         )
 
     def _unknown(self, execution_id: str) -> ExecutionNotFoundError:
-        latest = self._records(Wanted(), MAX_CANDIDATES, 0)
+        latest = self._records(RecordFilter(), MAX_CANDIDATES, 0)
         return ExecutionNotFoundError(execution_id, [record.execution_id for record in latest])
 
     @abstractmethod
@@ -260,7 +260,7 @@ class EventLogs(ABC):
     def _record(self, execution_id: str) -> ExecutionRecord: ...
 
     @abstractmethod
-    def _records(self, wanted: Wanted, limit: int, offset: int) -> list[ExecutionRecord]: ...
+    def _records(self, wanted: RecordFilter, limit: int, offset: int) -> list[ExecutionRecord]: ...
 
     @abstractmethod
     def _unended(self) -> list[ExecutionRecord]: ...

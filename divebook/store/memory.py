@@ -24,7 +24,7 @@ from divebook.store.durability import FULL, Durability
 from divebook.store.leases import Lease, Moment
 from divebook.store.log import Refusal, first_sorted
 from divebook.store.owner import Owner
-from divebook.store.records import Beginning, ExecutionRecord, Wanted
+from divebook.store.records import Beginning, ExecutionRecord, RecordFilter
 from divebook.store.upkeep import StoredBlob, StoredEvent, StoredLog
 
 Head: TypeAlias = tuple[int, str, str, str, str]
@@ -149,7 +149,7 @@ class MemoryStore(EventStore):
         with self._lock:
             return _record(execution_id, self._find(execution_id))
 
-    def _records(self, wanted: Wanted, limit: int, offset: int) -> list[ExecutionRecord]:
+    def _records(self, wanted: RecordFilter, limit: int, offset: int) -> list[ExecutionRecord]:
         with self._lock:
             fitting = ((key, log) for key, log in self._logs.items() if (log.turn.status, log.beginning) in wanted)
             records = [_record(key, log) for key, log in fitting]
@@ -158,7 +158,7 @@ class MemoryStore(EventStore):
         return records[offset : offset + limit if limit else None]
 
     def _unended(self) -> list[ExecutionRecord]:
-        return [record for record in self._records(Wanted(), 0, 0) if record.status not in TERMINAL]
+        return [record for record in self._records(RecordFilter(), 0, 0) if record.status not in TERMINAL]
 
     def _orphans(self, moment: Moment) -> list[ExecutionRecord]:
         with self._lock:
@@ -304,7 +304,7 @@ class MemoryStore(EventStore):
     # --- keeping in order --------------------------------------------------------------------------------------------
 
     def _ids(self) -> list[str]:
-        return [record.execution_id for record in self._records(Wanted(), 0, 0)]
+        return [record.execution_id for record in self._records(RecordFilter(), 0, 0)]
 
     def _stored_log(self, execution_id: str) -> StoredLog:
         with self._lock:

@@ -31,7 +31,7 @@ class Beginning(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RecordFilter:
     """Which executions a list holds; None stands for all."""
 
     status: str | None = None

@@ -26,7 +26,7 @@ from divebook.store.durability import FULL, RELAXED, Durability
 from divebook.store.leases import Lease, Moment
 from divebook.store.log import MAX_CANDIDATES, Refusal
 from divebook.store.owner import Owner
-from divebook.store.records import ExecutionRecord, Wanted
+from divebook.store.records import ExecutionRecord, RecordFilter
 from divebook.store.sqlite import blobs, checkpoints, deletion, leases, messages, questions
 from divebook.store.sqlite.audit import find_faults, load_stored
 from divebook.store.sqlite.compact import EventTypes
@@ -359,7 +359,7 @@ class SqliteStore(EventStore):
             raise self._unknown(execution_id)
         return load_record(row)
 
-    def _records(self, wanted: Wanted, limit: int, offset: int) -> list[ExecutionRecord]:
+    def _records(self, wanted: RecordFilter, limit: int, offset: int) -> list[ExecutionRecord]:
         asked = {**asdict(wanted), "limit": limit or -1, "offset": offset}
         with translated(self.location):
             rows = self._readers.get().execute(RECORDS, asked).fetchall()
