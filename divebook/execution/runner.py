@@ -153,10 +153,10 @@ class Runner:
             self._cancel_active(self._cancel_reason)
             self.journal.record(catalog.ExecutionCancelled(self._cancel_reason))
             return
-        if self._pause_reason is not None and self.journal.state.failed_path is None and self.journal.state.active:
+        end = decide_end(self.workflow, self.journal.state)
+        if self._pause_reason is not None and self.journal.state.active and not isinstance(end, CancelPaths):
             self.journal.record(catalog.ExecutionPaused(self._pause_reason))
             return
-        end = decide_end(self.workflow, self.journal.state)
         if isinstance(end, CancelPaths):
             self._cancel_active(end.reason)
             end = decide_end(self.workflow, self.journal.state)

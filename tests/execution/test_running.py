@@ -1,5 +1,7 @@
 """How executions run: order of events, branches, joins, loops, values."""
 
+import threading
+
 import anyio
 import pytest
 
@@ -14,7 +16,7 @@ from divebook.errors import (
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
 from divebook.workflow.definition import InputDefinition
-from tests.execution.worlds import Calls, environment, event_types, run
+from tests.execution.worlds import Calls, Failing, Gate, environment, event_types, run
 
 
 def test_one_script_step_makes_exactly_eight_events():
@@ -223,3 +225,24 @@ def test_a_whole_expression_gives_an_action_its_value_and_a_template_gives_text(
     ]
     assert run(Workflow("w", steps), actions=[Action("look", look)]).status == "completed"
     assert seen == [([1, {"k": None}], "2 rows", [1])]
+
+
+def test_what_goes_on_after_a_failed_path_can_be_paused():
+    failing, gate, failed = Failing(), Gate(), threading.Event()
+    steps = [
+        Step("split", script="1", next=["fails", "goes on"]),
+        Step("fails", action="fail"),
+        Step("goes on", action="gate", next="later"),
+        Step("later", script="2"),
+    ]
+    world = environment(actions=[failing.action(), gate.action()])
+    execution = world.create(Workflow("w", steps, continue_on_failure=True))
+    execution.subscribe(lambda events: [failed.set() for event in events if event.event_type == "path_failed"])
+    execution.start()
+    assert failed.wait(20)
+    assert gate.reached.wait(20)
+    execution.pause()
+    gate.opened.set()
+    assert execution.wait(20).state.paused
+    assert world.resume(execution.id).wait(20).status == "failed"
+    assert execution.paths["main-2"].status == "completed"
