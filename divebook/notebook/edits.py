@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
+
+from IPython.core.error import UsageError
 
 from divebook.errors import EditedError
 from divebook.execution.forks import calls_in, epochs_of, first_reached, quiet_before
@@ -61,6 +63,13 @@ class Edit:
     @property
     def _changed(self) -> str:
         return ", ".join(f"{found.label} {_BECAME[found.change]}" for found in self.functions)
+
+
+def said_of_edits(word: str | None) -> WhenEdited | None:
+    """Return what ``--changed`` says; UsageError if that is nothing that can be done."""
+    if word is not None and word not in CHOICES:
+        raise UsageError(f"--changed cannot be {word!r}; one of {', '.join(CHOICES)}")
+    return cast("WhenEdited | None", word)
 
 
 _BECAME = {"changed": "changed", "new": "is new", "gone": "is gone"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class, needs_local_scope, no_var_expand
@@ -19,7 +19,6 @@ from divebook.notebook.verdict import at_once, finish_here, finish_in_cell, in_b
 
 if TYPE_CHECKING:
     from divebook.notebook.arguments import Arguments
-    from divebook.notebook.edits import WhenEdited
     from divebook.notebook.expressions import Names
     from divebook.notebook.run import Run
     from divebook.notebook.saved import SavedNotebook, SavedRun
@@ -148,13 +147,14 @@ class DiveMagics(Magics):
         inputs goes on with the run that it began, or shows it if it has completed: Run All repeats nothing.
         """
         from divebook.notebook.arguments import values
+        from divebook.notebook.edits import said_of_edits
 
         workflow = self._session.workflow(arguments.words[0] if arguments.words else None)
         types = {definition.name: definition.type for definition in workflow.inputs}
         given = values(arguments.inputs, types, arguments.names.variables, arguments.names.own)
         options: dict[str, Any] = {name: arguments.options.get(name) for name in _SAID_OF_A_RUN}
         options |= _spared(arguments) | {"tags": arguments.several("tag")}
-        front_end, edited = present_front_end(self.shell), _edited(arguments)
+        front_end, edited = present_front_end(self.shell), said_of_edits(arguments.options.get("changed"))
         place = self._session.ordinals.next(front_end, workflow.name)
         if place is None:
             return self._session.start(workflow, given, **options)
@@ -389,16 +389,6 @@ def _spared(arguments: Arguments) -> dict[str, Any]:
 
     answers = answers_from(arguments.several("answer"), arguments.options.get("answers"))
     return {"bounds": bounds_from(arguments.options.get("bounds")), "answers": answers}
-
-
-def _edited(arguments: Arguments) -> WhenEdited | None:
-    """Return what a line says about functions that were edited since the cell's run."""
-    from divebook.notebook.edits import CHOICES
-
-    chosen = arguments.options.get("changed")
-    if chosen is not None and chosen not in CHOICES:
-        raise UsageError(f"--changed cannot be {chosen!r}; one of {', '.join(CHOICES)}")
-    return cast("WhenEdited | None", chosen)
 
 
 _SAID_OF_A_RUN = ("store", "durability", "model", "note")
