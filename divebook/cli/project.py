@@ -54,7 +54,7 @@ def take_in(environment: Environment, path: Path, dialect: Dialect = OWN, *, cod
         Run what a notebook defines in Python as well.
     """
     if code and path.suffix.lower() != NOTEBOOK:
-        raise SetupError(f"--code runs code cells of a notebook, and {path} is none; leave --code out")
+        raise SetupError(f"--code runs code cells of a notebook, and {path} is not one; leave --code out")
     if code:
         _take_in_notebook(environment, path)
     elif path.suffix == ".py":

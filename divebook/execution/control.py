@@ -226,7 +226,7 @@ class ExecutionControl:
         return await self._desk.calls.patiently(lambda: self.store.inbox(execution_id, after))
 
     async def claim_expired(self, execution_id: str, interrupt_id: str) -> None:
-        """Claim a question whose time is up for nobody; on the loop."""
+        """Claim an expired question, so that no answer can; on the loop."""
         await self._desk.calls.patiently(lambda: self.answering.claim_expired(execution_id, interrupt_id))
 
     # --- coming to rest ----------------------------------------------------------------------------------------------

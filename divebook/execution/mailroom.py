@@ -33,7 +33,7 @@ class Mailroom:
 
     async def admit(self, execution_id: str, runner: Runner) -> None:
         """Tell a runner of messages from now on; it looks for those that wait already when it begins."""
-        async with self._admission:  # nobody begins before it is known which messages are new
+        async with self._admission:  # no execution begins before it is known which messages are new
             if not self._runners:
                 self._seen = await self._calls.patiently(self._store.last_message)
             self._runners[execution_id] = runner

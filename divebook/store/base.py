@@ -59,8 +59,8 @@ class EventStore(EventLogs, LeaseBook, Mailbox, Checkpoints, Upkeep):
     def orphans(self, now: int | None = None) -> list[ExecutionRecord]:
         """Return the executions that have something to do and that no process drives, newest first.
 
-        One that waits has something to do once its time has come, or a message for it is there, or whoever drove it
-        died before it had come to rest.
+        One that waits has something to do once its time has come, or a message for it is there, or its driver died
+        before it had come to rest.
         """
         self._check_open()
         return [self._opened(record) for record in self._orphans(self._moment(now))]

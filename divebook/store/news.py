@@ -58,8 +58,8 @@ class News:
             except StoreClosedError:
                 self._end()
                 return
-            except StoreError as error:  # who writes to it says what is wrong
-                _log.debug("no news: %s", error)
+            except StoreError as error:  # the code that writes to it says what is wrong
+                _log.debug("no news of the store: %s", error)
                 threading.Event().wait(LINGER)
                 continue
             if found != seen:
