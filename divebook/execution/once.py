@@ -105,7 +105,8 @@ class Once:
         self._meet(place, operation_id)
         record = self.record_of(place, operation_id)
         if record is None or record.status == PENDING:
-            self._refuse_where_asked(place, wanted)
+            if self.journal.state.interrupts:
+                self._refuse_where_asked(place, wanted)
             return None
         return record
 
@@ -129,15 +130,15 @@ class Once:
         return known
 
     def _refuse_where_asked(self, place: Place, wanted: Wanted) -> None:
-        interrupts = self.journal.state.interrupts
-        known = interrupts.get(self.question_id(place)) if interrupts else None
+        known = self.journal.state.interrupts.get(self.question_id(place))
         if known is not None:
             self._refuse(place, kind_diverged(place, question_text(known), operation_text(*wanted[:2])))
 
     def _meet(self, place: Place, key: str) -> None:
         self._met.add(key)
-        self._latest.pop(place.path, None)
-        self.require_agreement(place.path)
+        if self._latest or self.diverged:
+            self._latest.pop(place.path, None)
+            self.require_agreement(place.path)
 
     def require_agreement(self, path: str) -> None:
         """Raise DivergenceError if the code of the path's step has left what the log has."""
