@@ -272,10 +272,12 @@ class Driver:
             await self._runner.run()
         finally:
             desk.mailroom.dismiss(self.id)
-            with suppress(StoreError):  # it is the journal's, and ends the execution here
-                await journal.durable()  # what it recorded until it was left
-            self._settle(journal)
-            await self._give_back(desk, held)
+            try:
+                with suppress(StoreError):  # it is the journal's, and ends the execution here
+                    await journal.durable()  # what it recorded until it was left
+            finally:
+                self._settle(journal)
+                await self._give_back(desk, held)
 
     def _settle(self, journal: Journal) -> None:
         """Keep the last state, once nothing more is written; without its log it may not be what is stored."""

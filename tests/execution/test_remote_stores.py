@@ -77,9 +77,9 @@ def test_a_connection_lost_in_any_commit_loses_and_doubles_nothing(store, losses
     for at in range(8):
         calls = Calls()
         world = environment(FANNED, store=store, actions=[calls.action()])
-        store.losses.extend([None] * at + losses)
+        store.losses["_write"].extend([None] * at + losses)
         execution = world.start("w").wait(20)
-        store.losses.clear()
+        store.losses["_write"].clear()
         assert (execution.status, sorted(calls)) == ("completed", [1, 2, 3, 4])
         assert sequences(store, execution) == list(range(1, execution.state.last_sequence + 1))
         assert execution.held_up is None
@@ -91,7 +91,7 @@ def test_who_lost_its_lease_while_the_connection_was_lost_does_not_go_on(store):
     execution = world.start(Workflow("w", [Step("pay", action="gate", store="paid")]))
     assert gate.reached.wait(20)
     (lease,) = store.leases()
-    store.losses.append(BEFORE)
+    store.losses["_write"].append(BEFORE)
     store.acquire(execution.id, lease.owner, instead_of=lease)
     gate.opened.set()
     with pytest.raises(FencedError):
@@ -115,7 +115,8 @@ def test_a_state_is_kept_while_more_is_recorded(store, monkeypatch):
     assert Environment(store=store).execution(execution.id).status == "completed"
 
 
-def test_nothing_that_comes_at_the_end_is_forgotten(store):
+@pytest.mark.parametrize("loss", [None, BEFORE, AFTER])
+def test_nothing_that_comes_at_the_end_is_forgotten(store, loss):
     world = environment(Workflow("w", [Step("a", "wait", signal="go")]), store=store)
     execution = world.create("w")
     looking = store.answers["_inbox"]
@@ -128,9 +129,21 @@ def test_nothing_that_comes_at_the_end_is_forgotten(store):
         assert looking.reached.wait(20)  # it has looked for the last time, and has found nothing
         sent = Message(execution.id, SIGNAL, "sig_1", signal_payload("go", None), "ada", 0)
         store.post(sent)
+        store.losses["_acquire"].append(loss)
         assert world._control.go_on(execution._driver).is_live
     beginning.join(20)
     assert execution.wait(20).status == "completed"
+
+
+@pytest.mark.parametrize("loss", [BEFORE, AFTER])
+@pytest.mark.parametrize("name", ["_inbox", "_last_message", "_release"])
+def test_a_connection_lost_in_another_call_is_waited_for(store, name, loss):
+    world = environment(Workflow("w", [Step("a", "wait", signal="go"), Step("b", script="1")]), store=store)
+    execution = world.create("w")
+    store.losses[name].extend([loss, loss])
+    execution.start().wait(20)
+    assert (execution.status, list(store.losses[name])) == ("waiting", [])
+    assert world.signal(execution.id, "go").wait(20).status == "completed"
 
 
 def test_cancelling_at_the_end_is_not_forgotten(store):

@@ -10,7 +10,7 @@ from divebook.store import MemoryStore
 from divebook.store.base import EventStore
 
 BEFORE, AFTER = "before", "after"
-"""Where in a commit the connection is lost: the server has not made it, or has made it and could not say so."""
+"""Where in a call the connection is lost: the server has not heard of it, or has done it and could not say so."""
 
 
 class Gate:
@@ -43,7 +43,7 @@ class RemoteStore(EventStore):
     on_the_loop
         The calls that were made on the engine's own thread: each of them would have held up every execution.
     losses
-        What is still to go wrong: `BEFORE` or `AFTER` for the commits to come, None for one that goes well.
+        By name of a call what is still to go wrong with it: `BEFORE` or `AFTER`, None where it goes well.
     gates, answers
         By name of a call: where it can be held up, before the server has heard of it and after.
     """
@@ -56,7 +56,8 @@ class RemoteStore(EventStore):
         super().__init__()
         self.server = MemoryStore()
         self.server.sealing = self.sealing
-        self.on_the_loop, self.losses = [], deque()
+        self.on_the_loop = []
+        self.losses = {name: deque() for name in FORWARDED}
         self.gates = {name: Gate() for name in FORWARDED}
         self.answers = {name: Gate() for name in FORWARDED}
 
@@ -64,19 +65,15 @@ class RemoteStore(EventStore):
         if ENGINE.is_current():
             self.on_the_loop.append(name)
             raise AssertionError(f"{name} was called on the engine's thread")
+        loss = self.losses[name].popleft() if self.losses[name] else None
         self.gates[name].pass_through()
-        answer = getattr(self.server, name)(*given)
-        self.answers[name].pass_through()
-        return answer
-
-    def _write(self, batches):
-        loss = self.losses.popleft() if self.losses else None
         if loss == BEFORE:
             raise ConnectionLostError("the server is out of reach")
-        answers = self._forwarded("_write", (batches,))
+        answer = getattr(self.server, name)(*given)
+        self.answers[name].pass_through()
         if loss == AFTER:
             raise ConnectionLostError("the server is out of reach")
-        return answers
+        return answer
 
 
 def _forward(name):
@@ -88,6 +85,5 @@ def _forward(name):
 
 FORWARDED = sorted(EventStore.__abstractmethods__)
 for _name in FORWARDED:
-    if _name != "_write":
-        setattr(RemoteStore, _name, _forward(_name))
+    setattr(RemoteStore, _name, _forward(_name))
 RemoteStore.__abstractmethods__ = frozenset()

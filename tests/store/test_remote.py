@@ -24,7 +24,7 @@ def test_a_batch_whose_commit_nobody_knows_of_is_written_once(loss):
     with RemoteStore() as store:
         heard = []
         store.subscribe(lambda _, events: heard.extend(entry.sequence for entry in events))
-        store.losses.append(loss)
+        store.losses["_write"].append(loss)
         with pytest.raises(ConnectionLostError):
             store.append_all([Batch(ONE, 0, log(2))])
         assert store.append_all([Batch(ONE, 0, log(3), again=True)]) == [None]
