@@ -1,8 +1,8 @@
 """What an event store promises; every implementation passes ``tests/store/conformance.py``.
 
-`EventStore` is made of one protocol for each thing that is kept (logs, leases, messages, checkpoints) and of what its
-keeper needs. They do what all stores share: check and encode, keep one writer at a time, tell listeners after the
-commit. An implementation writes the rows.
+`EventStore` is made of one protocol for each thing that is kept (logs, leases, messages, checkpoints, large values) and
+of what its keeper needs. They do what all stores share: check and encode, keep one writer at a time, tell listeners
+after the commit. An implementation writes the rows.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from divebook.errors import StoreClosedError
 from divebook.store.checkpoints import Checkpoints
 from divebook.store.codec import Sealing
 from divebook.store.durability import FULL, Durability
+from divebook.store.large_values import LargeValues
 from divebook.store.leases import LeaseBook, Moment
 from divebook.store.log import EventLogs
 from divebook.store.messages import Arrivals, Mailbox
@@ -25,7 +26,7 @@ from divebook.store.subscribers import Listener, Subscribers
 from divebook.store.upkeep import Upkeep
 
 
-class EventStore(EventLogs, LeaseBook, Mailbox, Checkpoints, Upkeep):
+class EventStore(EventLogs, LeaseBook, Mailbox, Checkpoints, LargeValues, Upkeep):
     """Logs of executions. Methods block, and may be called from several threads.
 
     Examples

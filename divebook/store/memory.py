@@ -21,11 +21,12 @@ from divebook.store.batches import PreparedBatch, Turn, duplicate_id
 from divebook.store.blobs import embed
 from divebook.store.checkpoints import check_reached
 from divebook.store.durability import FULL, Durability
+from divebook.store.large_values import StoredBlob
 from divebook.store.leases import Lease, Moment
 from divebook.store.log import Refusal, first_sorted
 from divebook.store.owner import Owner
 from divebook.store.records import Beginning, ExecutionRecord, RecordFilter
-from divebook.store.upkeep import StoredBlob, StoredEvent, StoredLog
+from divebook.store.upkeep import StoredEvent, StoredLog
 
 Head: TypeAlias = tuple[int, str, str, str, str]
 """Time, type, id, path and step of an event. Plain tuples of plain values, so that Python's search for garbage does not

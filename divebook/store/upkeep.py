@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from divebook.store.leases import Moment
@@ -48,17 +48,6 @@ class StoredLog:
     """Whether the record is not as it was written, by a checksum of its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredBlob:
-    """One large value."""
-
-    digest: bytes
-    stored: int
-    """Bytes on disk."""
-    used: bool
-    """Whether any execution refers to it."""
-
-
 class Upkeep(ABC):
     """The maintenance of a store: logs as they are stored, and what may be deleted."""
 
@@ -75,22 +64,6 @@ class Upkeep(ABC):
         self._check_open()
         return self._stored_log(execution_id)
 
-    def blobs(self, without: Collection[str] = ()) -> list[StoredBlob]:
-        """Return the large values; `used` leaves the executions `without` out of account."""
-        self._check_open()
-        return self._blobs(without)
-
-    def blob(self, digest: bytes) -> bytes | None:
-        """Return the content of a large value; None if it is missing.
-
-        Raises
-        ------
-        CorruptStoreError
-            It cannot be decompressed.
-        """
-        self._check_open()
-        return self._blob(digest)
-
     def faults(self) -> list[str]:
         """Return what is wrong with the store as a whole, as far as the store itself can tell."""
         self._check_open()
@@ -105,19 +78,13 @@ class Upkeep(ABC):
                 self._subscribers.tell(execution_id, ())
         return discarded
 
-    def drop_blobs(self) -> int:
-        """Delete the large values that no execution refers to; return how many."""
-        self._check_open()
-        with self._lock:
-            return self._drop_blobs()
-
     @abstractmethod
     def _moment(self, now: int | None) -> Moment: ...
 
     @abstractmethod
     def _check_open(self) -> None: ...
 
-    # --- what an implementation does; the last two are called with the lock held -------------------------------------
+    # --- what an implementation does; the last one is called with the lock held -------------------------------------
 
     @abstractmethod
     def _ids(self) -> list[str]: ...
@@ -126,16 +93,7 @@ class Upkeep(ABC):
     def _stored_log(self, execution_id: str) -> StoredLog: ...
 
     @abstractmethod
-    def _blobs(self, without: Collection[str]) -> list[StoredBlob]: ...
-
-    @abstractmethod
-    def _blob(self, digest: bytes) -> bytes | None: ...
-
-    @abstractmethod
     def _faults(self) -> list[str]: ...
 
     @abstractmethod
     def _discard(self, execution_ids: Sequence[str], moment: Moment) -> list[str]: ...
-
-    @abstractmethod
-    def _drop_blobs(self) -> int: ...

@@ -29,6 +29,7 @@ from divebook.events.catalog import (
 from divebook.events.values import normalize
 from divebook.store import Batch, Owner
 from tests.store.keeping_promises import KeepingPromises
+from tests.store.large_promises import LargePromises
 from tests.store.lease_promises import LeasePromises
 from tests.store.life_promises import LifePromises
 from tests.store.listening_promises import ListeningPromises
@@ -55,7 +56,15 @@ def sequences(events):
     return [entry.sequence for entry in events]
 
 
-class StorePromises(RecordPromises, LifePromises, ListeningPromises, LeasePromises, MessagePromises, KeepingPromises):
+class StorePromises(
+    RecordPromises,
+    LifePromises,
+    ListeningPromises,
+    LeasePromises,
+    MessagePromises,
+    LargePromises,
+    KeepingPromises,
+):
     """The suite; subclasses provide `make_store`."""
 
     def make_store(self, folder):

@@ -13,7 +13,7 @@ from divebook.events.codec import decode
 from divebook.store import MemoryStore, SqliteStore
 from divebook.store.blobs import Packed, embed, outsource, pack, references, unpack
 from divebook.store.jsonl import export, import_
-from tests.store.keeping_promises import text
+from tests.store.large_promises import text
 from tests.store.logs import ONE, TWO, event, log
 
 LARGE = text(300_000)

@@ -9,7 +9,7 @@ from divebook.events import catalog
 from divebook.events.catalog import StepCompleted
 from divebook.store import Batch, MemoryStore, Message, Owner, SqliteStore
 from divebook.store.check import check
-from tests.store.keeping_promises import text
+from tests.store.large_promises import text
 from tests.store.logs import ONE, TWO, completed, event, execution_id, failed, log, started, step
 from tests.store.tampering import put_right, tamper
 from tests.store.test_schema import VERSIONS, restore

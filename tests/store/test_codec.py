@@ -8,7 +8,7 @@ from divebook.events import catalog
 from divebook.store import MemoryStore, Message, SqliteStore, open_store
 from divebook.store.check import check
 from divebook.store.codec import KEY_VARIABLE, UNREADABLE, FernetCodec
-from tests.store.keeping_promises import text
+from tests.store.large_promises import text
 from tests.store.logs import ONE, TWO, event, failed, log
 
 SECRET = "the patient is Ada"

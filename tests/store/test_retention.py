@@ -7,7 +7,7 @@ from divebook.events.catalog import StepCompleted
 from divebook.store import MemoryStore, Owner, SqliteStore
 from divebook.store.check import check
 from divebook.store.retention import gc
-from tests.store.keeping_promises import text
+from tests.store.large_promises import text
 from tests.store.logs import SECOND, START, cancelled, completed, event, execution_id, failed, log
 
 DAY = 86400 * SECOND

@@ -20,7 +20,7 @@ WRITER = """
 import mmap, struct, sys
 from divebook.store import Batch, Owner, SqliteStore
 from divebook.events.catalog import StepCompleted
-from tests.store.keeping_promises import text
+from tests.store.large_promises import text
 from tests.store.logs import event, execution_id, log
 
 path, acknowledged = sys.argv[1:]

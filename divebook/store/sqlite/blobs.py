@@ -8,8 +8,8 @@ from collections.abc import Collection
 
 from divebook.store.blobs import Blobs, Fetch, Packed, pack, unpack
 from divebook.store.codec import Sealing
+from divebook.store.large_values import StoredBlob
 from divebook.store.sqlite.faults import typed
-from divebook.store.upkeep import StoredBlob
 
 _FIND = "SELECT number FROM blobs WHERE digest = ?"
 _INSERT = "INSERT INTO blobs (digest, compressed, data) VALUES (?, ?, ?) RETURNING number"

@@ -23,6 +23,7 @@ from divebook.store.base import EventStore
 from divebook.store.batches import PreparedBatch
 from divebook.store.checkpoints import check_reached
 from divebook.store.durability import FULL, RELAXED, Durability
+from divebook.store.large_values import StoredBlob
 from divebook.store.leases import Lease, Moment
 from divebook.store.log import MAX_CANDIDATES, Refusal
 from divebook.store.owner import Owner
@@ -54,7 +55,7 @@ from divebook.store.sqlite.rows import (
 from divebook.store.sqlite.schema import check_current, migrate
 from divebook.store.sqlite.transactions import OpenFile, Transaction, WriteTurn, at_one_moment
 from divebook.store.sqlite.writing import OpenLogs
-from divebook.store.upkeep import StoredBlob, StoredLog
+from divebook.store.upkeep import StoredLog
 from divebook.text.logs import logger
 
 SOONEST, LATEST = 0.02, 0.2
