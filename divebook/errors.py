@@ -287,6 +287,12 @@ class ScriptError(DivebookError):
         self.line = line
         super().__init__(message)
 
+    @property
+    def raised(self) -> str:
+        """The class of the error that the script's own code raised: ``ZeroDivisionError``; empty for other failures."""
+        name, colon, _ = str(self).partition(": ")
+        return name if colon and name.isidentifier() and name.endswith(("Error", "Exception")) else ""
+
 
 class ScriptSyntaxError(ScriptError):
     """The script is not valid Python, or uses what its context does not allow."""

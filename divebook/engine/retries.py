@@ -16,6 +16,7 @@ from divebook.errors import (
     ItemFailedError,
     NotFoundError,
     OperationError,
+    ScriptError,
     ScriptSyntaxError,
     StoreError,
     TemplateError,
@@ -68,15 +69,15 @@ class Failure:
     @classmethod
     def of(cls, error: BaseException, message: str) -> Failure:
         """Describe an error and its causes."""
-        chain = chain_of(error)
-        names = {name for link in chain for name in names_of(link)}
+        chain, told = chain_of(error), told_chain(error)
+        names = {name for link in told for name in names_of(link)}
         asked = [value for link in chain if isinstance(value := getattr(link, "retry_after", None), int | float)]
         hopeless = any(isinstance(link, HOPELESS) for link in chain)
         reason = next((link.reason for link in chain if isinstance(link, BoundExceededError)), None)
         wait = float(max(asked, default=0))
         called = next((link.called for link in chain if isinstance(link, OperationError)), "")
         item = next((link for link in chain if isinstance(link, ItemFailedError)), None)
-        return cls(message, names_of(chain[-1])[0], frozenset(names), hopeless, wait, reason, called, item)
+        return cls(message, names_of(told[-1])[0], frozenset(names), hopeless, wait, reason, called, item)
 
     def matches(self, errors: Sequence[str]) -> bool:
         """Whether a policy with these names or parts of messages applies."""
@@ -102,10 +103,27 @@ def text_of(error: BaseException) -> str:
 
 
 def names_of(error: BaseException) -> tuple[str, ...]:
-    """Return the class of an error and those it derives from; of one that comes from the log, as they were recorded."""
+    """Return the class of an error and those it derives from; of one that comes from the log, as they were recorded.
+
+    In front of those of a script's error stands what the script raised.
+    """
     recorded = error.error_names if isinstance(error, OperationError) else ()
     names = tuple(base.__name__ for base in type(error).__mro__ if base not in (object, BaseException))
+    if isinstance(error, ScriptError) and error.raised:
+        names = (error.raised, *names)
     return recorded or names or (BaseException.__name__,)  # BaseException itself, raised as it is
+
+
+def told_chain(error: BaseException) -> list[BaseException]:
+    """Return an error and what it was raised from, as far as the log tells: down to what an operation or script raised.
+
+    So the same policies apply, and the same is kept of it, whether it is met live or read from the log after a crash
+    (test_an_error_is_the_same_after_a_crash).
+    """
+    chain = chain_of(error)
+    ends = (isinstance(link, ScriptError) or (isinstance(link, OperationError) and link.error_names) for link in chain)
+    known = (number for number, is_end in enumerate(ends, 1) if is_end)
+    return chain[: next(known, len(chain))]
 
 
 def chain_of(error: BaseException) -> list[BaseException]:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import anyio
 
-from divebook.engine.retries import Failure, chain_of, failure_text, names_of
+from divebook.engine.retries import Failure, chain_of, failure_text, names_of, told_chain
 from divebook.engine.state import NO_FAILURE, OpenStep
 from divebook.errors import BoundExceededError, DivergenceError, ItemFailedError, StoreError
 from divebook.events import catalog
@@ -144,7 +144,7 @@ class Iterations:
         goes_on = self._each.on_item_error != FAIL and not any(isinstance(link, THROUGH) for link in chain_of(error))
         attempts = self._opened.failures.get(index, NO_FAILURE)[0] + 1
         result = self._result_of(failure, index, item, attempts) if goes_on else None
-        names = names_of(chain_of(error)[-1])
+        names = names_of(told_chain(error)[-1])
         self._record(catalog.IterationFailed(index, failure.message, names, attempts, result))
         if not goes_on:
             raise ItemFailedError(failure.message, index, item, self._results_so_far()) from error
