@@ -23,6 +23,7 @@ from divebook.execution.leases import HANDS, LeaseKeeper
 from divebook.execution.mailroom import Mailroom
 from divebook.execution.store_calls import StoreCalls
 from divebook.store.base import EventStore
+from divebook.store.registry import leave_open
 
 T = TypeVar("T")
 LEFT = "it was left as it was when its environment was closed; resume it, in an environment that is open"
@@ -125,9 +126,12 @@ class EngineThread:
         thread.join(2 * STOP_SECONDS)
 
     def stop_if_idle(self) -> None:
-        """End the thread unless an execution is driven on it."""
+        """End the thread unless an execution is driven on it; as long as it lives, stores stay open."""
+        thread = self._thread
         if not HANDS.are_full:
             self.stop()
+        if thread is not None and thread.is_alive():
+            leave_open()
 
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
         """Run a coroutine on the loop, from any thread."""

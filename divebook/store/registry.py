@@ -25,6 +25,8 @@ Factory: TypeAlias = Callable[[str], EventStore]
 
 _factories: dict[str, Factory] = {}
 _stores: dict[tuple[int, str], EventStore] = {}
+_left_open: set[int] = set()
+"""The processes, of those that this one was forked from too, that do not close their stores."""
 _lock = threading.Lock()
 _PASSWORD = re.compile(r"(://[^/?#:@]*:)[^/?#]*(@)|([?&]password=)[^&#]*()")
 
@@ -115,8 +117,17 @@ def _shared(name: str, factory: Factory) -> EventStore:
         return store
 
 
+def leave_open() -> None:
+    """Leave the shared stores of this process open at its end: a thread that it cannot wait for still uses them.
+
+    To close a connection that another thread is using ends the process with a segmentation fault
+    (test_a_process_that_ends_while_executions_run_leaves_its_store_open).
+    """
+    _left_open.add(os.getpid())
+
+
 @atexit.register
 def _close_all() -> None:
     for (process, _), store in _stores.items():
-        if process == os.getpid():
+        if process == os.getpid() and process not in _left_open:
             store.close()

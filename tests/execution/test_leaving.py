@@ -60,6 +60,24 @@ def test_a_process_that_leaves_an_execution_behind_says_so(tmp_path):
     )
 
 
+ENDING = """
+import atexit, sys
+atexit.register(lambda: print(store.closed, len(store.read(execution.id)) if not store.closed else None))  # called last
+exec(sys.stdin.read())
+store = world.store
+"""
+
+
+@pytest.mark.parametrize(("how", "is_closed"), [("leave", False), ("wait", True)])
+def test_a_process_that_ends_while_executions_run_leaves_its_store_open(tmp_path, how, is_closed):
+    command = [sys.executable, "-c", ENDING, str(tmp_path / "x.db"), how]
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, input=SCRIPT, capture_output=True, text=True, check=True, timeout=60, env=environ)
+    events = done.stdout.split()[2]
+    assert done.stdout.split()[1] == str(is_closed)
+    assert is_closed or int(events) >= 3
+
+
 def test_what_was_only_in_memory_is_said_to_be_lost(tmp_path):
     execution_id, said = leave("memory:", "leave", tmp_path)
     assert said.startswith(f"divebook: the process ends while execution {execution_id} is running; its log was in")

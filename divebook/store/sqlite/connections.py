@@ -149,6 +149,11 @@ class _Held:
         self.connection = connection
 
 
+def close_when_dropped(owner: object, connection: sqlite3.Connection) -> None:
+    """Close a connection when what holds it is dropped; not at the end of the process, where a thread may use it."""
+    weakref.finalize(owner, connection.close).atexit = False
+
+
 class Readers:
     """One reading connection per thread, closed when the thread ends or the store is closed."""
 
@@ -163,7 +168,7 @@ class Readers:
         held: _Held | None = getattr(self._local, "held", None)
         if held is None:
             held = self._local.held = _Held(self._connect())
-            weakref.finalize(held, held.connection.close)
+            close_when_dropped(held, held.connection)
             with self._lock:
                 self._held.add(held)
         return held.connection

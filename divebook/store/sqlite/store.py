@@ -6,7 +6,6 @@ import os
 import sqlite3
 import threading
 import time
-import weakref
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -33,6 +32,7 @@ from divebook.store.sqlite.audit import find_faults, load_stored
 from divebook.store.sqlite.compact import EventTypes
 from divebook.store.sqlite.connections import (
     Readers,
+    close_when_dropped,
     open_reader,
     open_writer,
     set_durability,
@@ -135,7 +135,7 @@ class SqliteStore(EventStore):
             raise
         wait_in_turns(writer)
         self._writer, self._watch = writer, messages.Watch(writer, self.sealing)
-        weakref.finalize(self, writer.close)  # for a store that is dropped without being closed
+        close_when_dropped(self, writer)
 
     def _open_reader(self) -> sqlite3.Connection:
         self._check_open()
