@@ -4,9 +4,14 @@ import logging
 import os
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from divebook.steps.actions import REGISTERED
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS
+
+# How long examples take says how busy the machine is, and nothing of what is tested.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 
 @pytest.fixture(scope="session")
