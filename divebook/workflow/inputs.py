@@ -44,7 +44,7 @@ def _bound(workflow: Workflow, definition: InputDefinition, given: Mapping[str, 
         raise InputError(
             f'input "{definition.name}" is required (a required input of workflow "{workflow.name}"'
             f"{f': {definition.description}' if definition.description else ''}); give it a value: "
-            f"{definition.name}=...",
+            f"{definition.name}=... (in a shell: -v {definition.name}=...)",
             definition.name,
         )
     value = given[definition.name]
