@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal
 
 from divebook.errors import InvalidEventError
+from divebook.events.recorded import BigInt
+from divebook.events.shapes import HOLDS
 from divebook.events.upcast import CHANGES, FORM
 
 PENDING, RUNNING, WAITING = "pending", "running", "waiting"
@@ -51,11 +53,11 @@ class Payload:
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Payload:
-        """Build the payload from decoded JSON; keys that this version does not know are left out."""
+        """Build the payload from plain data without wrong fields; keys that this version does not know are left out."""
         try:
+            return cls(**data)
+        except TypeError:
             return cls(**{name: data[name] for name in cls.field_names if name in data})
-        except TypeError as error:
-            raise InvalidEventError(f"{cls.event_type}: data validation failed: {error}") from None
 
 
 def _event(name: str, *required: str) -> Any:  # a class decorator; Any keeps the dataclass's own type
@@ -220,9 +222,9 @@ class PathBranched(Payload):
         Payload.__post_init__(self)
         for index, new_path in enumerate(self.new_paths):
             for key in ("id", "current_step"):
-                if not new_path.get(key):
+                if not isinstance(new_path.get(key), str) or not new_path[key]:
                     raise InvalidEventError(
-                        f"path_branched: data validation failed: new_paths[{index}].{key} is required"
+                        f"path_branched: data validation failed: new_paths[{index}].{key} is required, and must be text"
                     )
 
 
@@ -457,7 +459,7 @@ class RandomGenerated(Payload):
 
     method: str = ""
     value: Any = None
-    seed: int | None = None
+    seed: int | None = field(default=None, metadata={HOLDS: int | BigInt | None})
 
     def __post_init__(self) -> None:
         Payload.__post_init__(self)
@@ -550,8 +552,8 @@ class Mutation:
     def __post_init__(self) -> None:
         if self.type not in ("set", "delete"):
             raise InvalidEventError(f"state_mutated: data validation failed: unknown mutation type {self.type!r}")
-        if not self.key:
-            raise InvalidEventError("state_mutated: data validation failed: key is required")
+        if not isinstance(self.key, str) or not self.key:
+            raise InvalidEventError("state_mutated: data validation failed: key is required, and must be text")
 
     def to_data(self) -> dict[str, Any]:
         """Return the change as plain data; a deletion carries no value."""
@@ -565,7 +567,7 @@ class Mutation:
 class StateMutated(Payload):
     """Variables changed."""
 
-    mutations: Sequence[Mutation] = ()
+    mutations: Sequence[Mutation] = field(default=(), metadata={HOLDS: Sequence[Mapping[str, Any]]})
 
     def to_data(self) -> dict[str, Any]:
         """Return the changes as plain data."""
@@ -573,11 +575,10 @@ class StateMutated(Payload):
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> StateMutated:
-        """Build the payload from decoded JSON."""
-        entries = data.get("mutations") or ()
-        if not isinstance(entries, list | tuple) or not all(isinstance(entry, Mapping) for entry in entries):
-            raise InvalidEventError("state_mutated: data validation failed: mutations must be a list of mappings")
-        return cls(tuple(Mutation(e.get("type", ""), e.get("key", ""), e.get("value")) for e in entries))
+        """Build the payload from plain data without wrong fields."""
+        return cls(
+            tuple([Mutation(e.get("type", ""), e.get("key", ""), e.get("value")) for e in data.get("mutations", ())])
+        )
 
 
 @_event("event_emitted", "name")

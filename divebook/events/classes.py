@@ -276,7 +276,10 @@ class Member(Recorded):
         if self.name in getattr(cls, "__members__", ()):
             return cls.__members__[self.name]
         if not self.name and issubclass(cls, Flag):
-            return cls(opened(self.value))
+            try:
+                return cls(opened(self.value))
+            except (TypeError, ValueError) as error:
+                raise UnopenableValueError(self.cls, f"it no longer has such a value: {error}") from error
         raise UnopenableValueError(self.cls, f"the enum no longer has the member {self.name!r}; give it back")
 
     def plain(self) -> Any:

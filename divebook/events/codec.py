@@ -6,7 +6,7 @@ A payload is one JSON object. `encode_line`/`decode_line` write a whole event as
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -16,12 +16,16 @@ from divebook.errors import CorruptStoreError, InvalidEventError, NewerStoreErro
 from divebook.events.catalog import PAYLOADS, Payload
 from divebook.events.event import Event, to_microseconds, validate
 from divebook.events.recorded import TAG, BigInt, NonFinite, Recorded, TaggedDict
+from divebook.events.shapes import wrong_field
 from divebook.events.upcast import upcast
 from divebook.events.values import normalize, tag, untag
 
 MAX_PAYLOAD_BYTES = 64 * 1024 * 1024
+DEEPEST = 254
+"""Levels of lists and mappings that `encode` writes."""
 _OPTIONS = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
-_MARK = f'"{TAG}"'.encode()
+TAGGED = f'"{TAG}"'.encode()
+"""In what has no such bytes, nothing is written in a form of ours."""
 
 
 def encode(data: Any, path: str = "data") -> bytes:
@@ -112,14 +116,26 @@ def _locate_surrogate(value: Any, path: str) -> str | None:
 
 def decode(raw: bytes | str) -> Any:
     """Decode what `encode` wrote."""
-    mark: bytes | str = _MARK if isinstance(raw, bytes) else _MARK.decode()
-    value = orjson.loads(raw)
+    mark: bytes | str = TAGGED if isinstance(raw, bytes) else TAGGED.decode()
+    value = orjson.loads(raw) if len(raw) <= 2 * DEEPEST else _not_too_deep(orjson.loads(raw), raw)
     return untag(value) if mark in raw else value  # type: ignore[operator]
 
 
 def parse(raw: bytes | str) -> Any:
     """Parse JSON and leave what `tag` wrote as it is; ValueError says what is wrong."""
-    return orjson.loads(raw)
+    return orjson.loads(raw) if len(raw) <= 2 * DEEPEST else _not_too_deep(orjson.loads(raw), raw)
+
+
+def _not_too_deep(value: Any, raw: bytes | str) -> Any:
+    """Return decoded JSON, unless it is nested deeper than anything that `encode` writes."""
+    begins: Sequence[Any] = (b"[", b"{") if isinstance(raw, bytes) else ("[", "{")
+    level, depth = [value] if sum(map(raw.count, begins)) > DEEPEST else [], 0
+    while level:
+        if depth > DEEPEST:
+            raise ValueError(f"nested deeper than {DEEPEST} levels, which no log can hold")
+        parts = (part.values() if isinstance(part, dict) else part for part in level if isinstance(part, dict | list))
+        level, depth = [item for part in parts for item in part], depth + 1
+    return value
 
 
 def canonical_hash(data: Any, path: str = "data") -> str:
@@ -149,16 +165,17 @@ def payload_from(event_type: str, data: Any) -> Payload:
         event_type, data = upcast(event_type, data)
     except (TypeError, AttributeError) as error:
         raise InvalidEventError(f"{event_type}: data validation failed: {error}") from error
-    if event_type not in PAYLOADS:
+    kind = PAYLOADS.get(event_type)
+    if kind is None:
         raise NewerStoreError(
             f"event type {event_type!r} is not known to this version of divebook; upgrade divebook to read this log"
         )
     if not isinstance(data, dict):
         raise InvalidEventError(f"{event_type}: data is required")
-    try:
-        return PAYLOADS[event_type].from_data(data)
-    except (TypeError, AttributeError) as error:
-        raise InvalidEventError(f"{event_type}: data validation failed: {error}") from error
+    wrong = wrong_field(kind, data)
+    if wrong is not None:
+        raise InvalidEventError(f"{event_type}: {wrong}")
+    return kind.from_data(data)
 
 
 def event_to_dict(event: Event) -> dict[str, Any]:
@@ -231,4 +248,7 @@ def decode_record(record: Any) -> Event:
     """Build an event from a line of JSON as it was parsed; InvalidEventError says what is wrong with it."""
     if not isinstance(record, dict):
         raise InvalidEventError("an event is a JSON object")
-    return event_from_dict(untag(record))
+    try:
+        return event_from_dict(untag(record))
+    except ValueError as error:
+        raise InvalidEventError(f"not an event: {error}") from error

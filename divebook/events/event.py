@@ -7,8 +7,11 @@ from datetime import UTC, datetime, timedelta
 
 from divebook.errors import InvalidEventError
 from divebook.events.catalog import Payload
+from divebook.events.shapes import wrong_field
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LATEST = (datetime.max.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
+"""Microseconds since 1970 that a datetime holds at most."""
 
 
 def to_datetime(microseconds: int) -> datetime:
@@ -79,14 +82,18 @@ class Event:
 
 
 def validate(event: Event) -> None:
-    """Raise InvalidEventError unless the event's own fields are complete."""
+    """Raise InvalidEventError unless the event's own fields are complete, and hold what they should."""
+    is_text = type(event.id) is type(event.execution_id) is type(event.path) is type(event.step) is str
+    if not is_text or type(event.sequence) is not int or type(event.recorded_at) is not int:
+        wrong = wrong_field(Event, {name: getattr(event, name) for name in Event.__slots__ if name != "data"})
+        raise InvalidEventError(wrong or "its texts and numbers must be of the very types str and int")
     if not event.id:
         raise InvalidEventError("event id is required")
     if not event.execution_id:
         raise InvalidEventError("execution id is required")
     if event.sequence < 1:
         raise InvalidEventError(f"sequence must be positive, got {event.sequence}")
-    if event.recorded_at <= 0:
-        raise InvalidEventError("timestamp is required")
+    if not 0 < event.recorded_at <= LATEST:
+        raise InvalidEventError(f"timestamp is required, of a year up to 9999, got {event.recorded_at} microseconds")
     if not isinstance(event.data, Payload):
         raise InvalidEventError(f"data is required and must be a payload, got {type(event.data).__name__}")

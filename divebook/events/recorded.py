@@ -94,7 +94,10 @@ class Container(Recorded):
 
     def open(self) -> Any:
         """Return the tuple, set or mapping."""
-        return CONTAINERS[self.tag](opened(self.items))
+        try:
+            return CONTAINERS[self.tag](opened(self.items))
+        except TypeError as error:  # a part that cannot be in a set, in a log that nobody wrote so
+            raise UnopenableValueError(self.tag, f"it cannot be made again: {error}") from error
 
     def plain(self) -> Any:
         """Return a list, or a mapping."""

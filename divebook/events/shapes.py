@@ -1,86 +1,166 @@
-"""Whether a payload's fields hold what they are declared to hold; asked of logs that come from outside."""
+"""Whether the fields of an event hold what its class declares.
+
+Asked of every event that is read, whatever it comes from (a store, an export, a notebook), and of every event before it
+is written: a checksum finds accidents, not what somebody wrote so. The checks are made of the declared types, once a
+class; what has just the right type costs one look into a set (tests/events/test_shapes.py).
+"""
 
 from __future__ import annotations
 
+import math
 import types
-from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any, NamedTuple, TypeAlias, Union, get_args, get_origin, get_type_hints
 
-from divebook.events.catalog import PathBranched, Payload
+from divebook.events.recorded import BigInt
 
-_HINTS: dict[Any, dict[str, Any]] = {}
-"""The declared types of the fields, by class."""
+Fault: TypeAlias = Callable[[Any, str], str | None]
+"""A value and its place to what is wrong with it; None if nothing is."""
+
+WHOLE = 2**63
+"""Whole numbers of ours are smaller than this, so that stores and frames can hold them."""
+HOLDS = "holds"
+"""In the metadata of a field: what it may hold, where its type does not tell."""
 
 
-def wrong_field(payload: Payload) -> str | None:
-    """Return which field holds something else than it should, and what; None if all is well.
+class _Check(NamedTuple):
+    """What one field may hold."""
+
+    exact: frozenset[type]
+    """A value of one of these very types needs no further look."""
+    fault: Fault
+
+
+_Checks: TypeAlias = tuple[dict[str, frozenset[type]], dict[str, Fault]]
+_CHECKS: dict[type, _Checks] = {}
+"""By class, the parts of a `_Check` by field; fields that may hold anything have none."""
+
+
+def wrong_field(kind: type, data: Mapping[str, Any]) -> str | None:
+    """Return which field of plain data holds something else than its class declares, and what; None if all is well.
+
+    Keys that are no fields are passed over.
 
     Examples
     --------
-    >>> from divebook.events.catalog import ExecutionStarted
-    >>> wrong_field(ExecutionStarted("greet", inputs=["Ada"]))
+    >>> from divebook.events.catalog import ExecutionStarted, StepFailed
+    >>> wrong_field(ExecutionStarted, {"workflow_name": "greet", "inputs": ["Ada"]})
     'inputs must be a mapping, got a list'
+    >>> wrong_field(StepFailed, {"error": "no", "operations": ["op_1", None]})
+    'operations[1] must be text, got null'
     """
-    for name, hint in _hints(type(payload)).items():
-        value = getattr(payload, name)
-        if not _fits(value, hint):
-            return f"{name} must be {_described(hint)}, got {_kind(value)}"
-    if isinstance(payload, PathBranched):
-        return _wrong_path(payload)
+    exact, faults = _CHECKS.get(kind) or _compiled(kind)
+    for name, value in data.items():
+        if name in exact and type(value) not in exact[name] and (found := faults[name](value, name)):
+            return found
     return None
 
 
-def _wrong_path(payload: PathBranched) -> str | None:
-    for index, new_path in enumerate(payload.new_paths):
-        for key in ("id", "current_step"):
-            if not isinstance(new_path.get(key), str):
-                return f"new_paths[{index}].{key} must be text, got {_kind(new_path.get(key))}"
-    return None
+def _compiled(kind: type) -> _Checks:
+    checks = {name: _check_of(hint) for name, hint in _hints(kind).items() if hint is not Any}
+    exact = {name: check.exact for name, check in checks.items()}
+    _CHECKS[kind] = exact, {name: check.fault for name, check in checks.items()}
+    return _CHECKS[kind]
 
 
 def _hints(kind: Any) -> dict[str, Any]:
-    if kind not in _HINTS:
-        hints = get_type_hints(kind)
-        _HINTS[kind] = {field.name: hints[field.name] for field in fields(kind)}
-    return _HINTS[kind]
+    hints = get_type_hints(kind)
+    return {entry.name: entry.metadata.get(HOLDS, hints[entry.name]) for entry in fields(kind)}
 
 
-def _fits(value: Any, hint: Any) -> bool:
+def _check_of(hint: Any) -> _Check:
     origin, arguments = get_origin(hint), get_args(hint)
-    if hint is Any:
-        return True
     if origin in (Union, types.UnionType):
-        return any(_fits(value, choice) for choice in arguments)
-    if origin is Literal:
-        return value in arguments
+        return _any_of([_check_of(choice) for choice in arguments], hint)
     if origin is Mapping:
-        return isinstance(value, Mapping) and all(
-            _fits(key, arguments[0]) and _fits(item, arguments[1]) for key, item in value.items()
-        )
+        return _of_class(hint, Mapping, dict) if arguments[1] is Any else _mapping_of(hint, _check_of(arguments[1]))
     if origin is Sequence:
-        return isinstance(value, list | tuple) and all(_fits(item, arguments[0]) for item in value)
-    if is_dataclass(hint):
-        return type(value) is hint and all(_fits(getattr(value, name), kind) for name, kind in _hints(hint).items())
-    if hint in (int, float):
-        return isinstance(value, int if hint is int else int | float) and not isinstance(value, bool)
-    return isinstance(value, hint)
+        return _of_class(hint, (list, tuple), list, tuple) if arguments[0] is Any else _sequence_of(hint, arguments[0])
+    return _Check(frozenset(), _NUMBERS[hint]) if hint in _NUMBERS else _of_class(hint, hint, hint)
+
+
+def _refusal(hint: Any, value: Any, place: str) -> str:
+    return f"{place} must be {_described(hint)}, got {_kind(value)}"
+
+
+def _of_class(hint: Any, wanted: Any, *exact: type) -> _Check:
+    return _Check(
+        frozenset(exact), lambda value, place: None if isinstance(value, wanted) else _refusal(hint, value, place)
+    )
+
+
+def _any_of(choices: Sequence[_Check], hint: Any) -> _Check:
+    def fault(value: Any, place: str) -> str | None:
+        found = [choice.fault(value, place) for choice in choices]
+        if None in found:
+            return None
+        # What is wrong further in says more than that none of the choices fits.
+        inner = (text for text in found if text is not None and not text.startswith(f"{place} "))
+        return next(inner, _refusal(hint, value, place))
+
+    return _Check(frozenset().union(*(choice.exact for choice in choices)), fault)
+
+
+def _mapping_of(hint: Any, inner: _Check) -> _Check:
+    def fault(value: Any, place: str) -> str | None:
+        if not isinstance(value, Mapping):
+            return _refusal(hint, value, place)
+        for key, item in value.items():
+            if type(item) not in inner.exact and (found := inner.fault(item, f"{place}.{key}")):
+                return found
+        return None
+
+    return _Check(frozenset(), fault)
+
+
+def _sequence_of(hint: Any, content: Any) -> _Check:
+    inner = _check_of(content)
+
+    def fault(value: Any, place: str) -> str | None:
+        if type(value) is not list and type(value) is not tuple:
+            return _refusal(hint, value, place)
+        for index, item in enumerate(value):
+            if type(item) not in inner.exact and (found := inner.fault(item, f"{place}[{index}]")):
+                return found
+        return None
+
+    return _Check(frozenset(), fault)
+
+
+def _not_whole(value: Any, place: str) -> str | None:
+    return None if type(value) is int and -WHOLE <= value < WHOLE else _refusal(int, value, place)
+
+
+def _no_number(value: Any, place: str) -> str | None:
+    fits = math.isfinite(value) if isinstance(value, float) else _not_whole(value, place) is None
+    return None if fits else _refusal(float, value, place)
+
+
+_NUMBERS: Mapping[Any, Fault] = {int: _not_whole, float: _no_number}
+_NAMES = {
+    str: "text",
+    int: "a whole number of 64 bits",
+    BigInt: "a larger one",
+    float: "a number",
+    bool: "true or false",
+    types.NoneType: "null",
+}
 
 
 def _described(hint: Any) -> str:
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         return " or ".join(_described(choice) for choice in arguments)
-    if origin is Mapping:
-        return "a mapping" if arguments[1] is Any else "a mapping to whole numbers"
-    if origin is Sequence:
-        return f"a list, each entry {_described(arguments[0])}"
-    names = {str: "text", int: "a whole number", float: "a number", bool: "true or false", types.NoneType: "null"}
-    return names.get(hint, "a change of a variable")
+    return "a list" if origin is Sequence else _NAMES.get(hint, "a mapping")
 
 
 def _kind(value: Any) -> str:
     if isinstance(value, str):
         return "text"
-    names = {dict: "a mapping", list: "a list", tuple: "a list", bool: "true or false", int: "a whole number"}
+    if isinstance(value, int) and not isinstance(value, bool):
+        return "a whole number" if -WHOLE <= value < WHOLE else "a larger number"
+    if isinstance(value, float):
+        return "a number" if math.isfinite(value) else repr(float(value))
+    names = {dict: "a mapping", list: "a list", tuple: "a list", bool: "true or false"}
     return "null" if value is None else names.get(type(value), type(value).__name__)

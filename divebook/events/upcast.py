@@ -30,7 +30,7 @@ def upcast(
     NewerStoreError
         Its form is newer than those that this version of divebook knows.
     """
-    if not isinstance(data, dict):
+    if not isinstance(data, dict) or (changes is None and FORM not in data and event_type not in _CHANGED):
         return event_type, data
     if event_type in _FORMER_TYPES:
         event_type, change = _FORMER_TYPES[event_type]
@@ -68,7 +68,9 @@ _PATH_KEYS = {"ID": "id", "CurrentStep": "current_step", "InheritOutputs": "inhe
 
 
 def _lower_case_paths(data: Data) -> Data:
-    new_paths = data.get("new_paths") or ()
+    new_paths = data.get("new_paths")
+    if not isinstance(new_paths, list) or not all(isinstance(new_path, dict) for new_path in new_paths):
+        return data  # what is wrong with it is said by those who look at every field
     return {**data, "new_paths": [{_PATH_KEYS.get(k, k): v for k, v in new_path.items()} for new_path in new_paths]}
 
 
@@ -102,3 +104,5 @@ _OLD_SYSTEM: Mapping[str, Change] = {
 """Translations by type; they leave our own first form as it is."""
 CHANGES: Mapping[str, Sequence[Change]] = {}
 """By type; a form's version is the number of changes before it. No form of ours has changed yet."""
+_CHANGED = frozenset({*_FORMER_TYPES, *_OLD_SYSTEM, *CHANGES})
+"""The types that may come in an older form."""

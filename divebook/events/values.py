@@ -14,12 +14,14 @@ import math
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 from divebook.errors import UnstorableValueError
 from divebook.events.arrow import LIBRARIES, Arrow, ForeignScalar, record_foreign
 from divebook.events.classes import Instance, Member, record_instance
 from divebook.events.recorded import CONTAINERS, TAG, BigInt, Container, NonFinite, Recorded, TaggedDict
+
+T = TypeVar("T")
 
 MAX_DEPTH = 200
 INSTANCE_DEPTH = 2
@@ -188,30 +190,69 @@ _ENCODERS: tuple[tuple[type, str, Callable[[Any], Any]], ...] = (
 )
 
 
+def _as(kind: type[T], value: Any) -> T:
+    """Return a part of a recorded value, once it is sure what it is."""
+    if not isinstance(value, kind):
+        raise TypeError(f"expected {kind.__name__}, got {type(value).__name__}")
+    return value
+
+
 def _container(name: str) -> Callable[[Any], Container]:
-    return lambda items: Container(name, untag(items))
+    if name != "map":
+        return lambda items: Container(name, untag(_as(list, items)))
+    return lambda items: Container(name, [_pair(untag(pair)) for pair in _as(list, items)])
+
+
+def _pair(pair: Any) -> Container:
+    """Return the entry of a mapping: a tuple of two."""
+    key, value = _as(Container, pair).items
+    return Container("tuple", [key, value])
 
 
 def _instance(name: str, value: Mapping[str, Any]) -> Instance:
-    fields, extra = untag(value["fields"]), value.get("extra")
-    return Instance(name, value["class"], fields, value.get("unset", ()), None if extra is None else untag(extra))
+    fields, extra = untag(_as(dict, value["fields"])), value.get("extra")
+    unset = [_as(str, field) for field in _as(list, value.get("unset", []))]
+    more = None if extra is None else untag(_as(dict, extra))
+    return Instance(name, _as(str, value["class"]), fields, unset, more)
+
+
+def _member(value: Mapping[str, Any]) -> Member:
+    return Member(_as(str, value["class"]), _as(str, value["name"]), untag(value["value"]))
+
+
+def _arrow(value: Mapping[str, Any]) -> Arrow:
+    shape = [_as(int, length) for length in _as(list, value["shape"])]
+    return Arrow(_kind_of_library(value["kind"]), shape, untag(_as(dict, value["layout"])), _as(str, value["data"]))
+
+
+def _foreign(value: Mapping[str, Any]) -> ForeignScalar:
+    parts = untag(_as(list, value["parts"]))
+    if not parts:
+        raise ValueError("its parts are missing")
+    return ForeignScalar(_kind_of_library(value["kind"]), parts)
+
+
+def _kind_of_library(kind: Any) -> str:
+    if _as(str, kind).partition(".")[0] not in LIBRARIES:
+        raise ValueError(f"{kind!r} is of no library that is known here")
+    return str(kind)
 
 
 _DECODERS: dict[str, Callable[[Any], Any]] = {
-    "int": BigInt,
-    "float": NonFinite,
-    "dict": lambda pairs: TaggedDict((key, untag(item)) for key, item in pairs),
+    "int": lambda text: BigInt(_as(str, text)),
+    "float": lambda text: NonFinite(_as(str, text)),
+    "dict": lambda pairs: TaggedDict((_as(str, key), untag(item)) for key, item in pairs),
     "bytes": base64.b64decode,
     "datetime": datetime.fromisoformat,
     "date": date.fromisoformat,
     "time": time.fromisoformat,
     "timedelta": lambda microseconds: timedelta(microseconds=untag(microseconds)),
-    "decimal": Decimal,
+    "decimal": lambda text: Decimal(_as(str, text)),
     "dataclass": functools.partial(_instance, "dataclass"),
     "model": functools.partial(_instance, "model"),
-    "enum": lambda value: Member(value["class"], value["name"], untag(value["value"])),
-    "arrow": lambda value: Arrow(value["kind"], value["shape"], untag(value["layout"]), value["data"]),
-    "scalar": lambda value: ForeignScalar(value["kind"], untag(value["parts"])),
+    "enum": _member,
+    "arrow": _arrow,
+    "scalar": _foreign,
     **{name: _container(name) for name in CONTAINERS},
 }
 
@@ -235,6 +276,12 @@ def untag(value: Any) -> Any:
     name = value.get(TAG)
     if name is None:
         return {key: untag(item) for key, item in value.items()}
-    if name not in _DECODERS:
+    if not isinstance(name, str) or name not in _DECODERS:
         raise ValueError(f"values of type {name!r} are not known to this version of divebook")
-    return _DECODERS[name](value["value"])
+    try:
+        return _DECODERS[name](value["value"])
+    # What its decoder raises for content that nobody wrote so; a number that is none is an ArithmeticError.
+    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"a value of type {name!r} is not as it is written: {type(error).__name__}: {error}"
+        ) from error

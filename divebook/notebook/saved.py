@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING, Any, overload
 
 from divebook.errors import DivebookError, SavedRunError
 from divebook.events import Event
-from divebook.events.catalog import Payload
 from divebook.events.codec import payload_from
 from divebook.events.event import to_datetime
 from divebook.events.readable import readable
-from divebook.events.shapes import wrong_field
 from divebook.history.framed import FramedLog
 from divebook.history.spans import Span, spans_of
 from divebook.notebook.frontend import shows_widgets
@@ -107,7 +105,7 @@ class SavedRun(FramedLog):
                     self.id,
                     sequence,
                     block["origin_us"] + time,
-                    _payload(names[kind], data),
+                    payload_from(names[kind], data),
                     names[path],
                     names[step],
                 )
@@ -174,15 +172,6 @@ class SavedRun(FramedLog):
             yield f"took {seconds(abs(ended - started) / 1e6)}"
         if self._positions.first > 1:
             yield f"events {self._positions.first:,} to {self._positions.total:,}; the others are in {self.store}"
-
-
-def _payload(event_type: str, data: dict[str, Any]) -> Payload:
-    """Return what an event says; raises `DivebookError` if a field holds something else than it should."""
-    payload = payload_from(event_type, data)
-    wrong = wrong_field(payload)
-    if wrong is not None:
-        raise SavedRunError(f"{event_type}: {wrong}")
-    return payload
 
 
 def _moment(micros: int) -> datetime | None:

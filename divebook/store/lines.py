@@ -16,7 +16,6 @@ from divebook.errors import DivebookError, InvalidEventError, NewerStoreError
 from divebook.events.catalog import ExecutionStarted, Payload
 from divebook.events.codec import canonical_hash, decode_record, encode, event_to_dict, parse
 from divebook.events.event import Event
-from divebook.events.shapes import wrong_field
 from divebook.workflow.definition import Workflow
 
 FORM = 1
@@ -237,13 +236,10 @@ def _brief(value: Any) -> str:
 
 def _decoded(record: Any, place: str) -> Event:
     try:
-        event = _typed(decode_record(record))
-    except NewerStoreError as error:
-        raise NewerStoreError(f"{place}: {error}") from error
-    # The last four: sound JSON with a value of the wrong kind somewhere.
-    except (InvalidEventError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise InvalidEventError(f"{place}: {error}") from error
-    wrong = wrong_field(event.data) or _wrong_definition(event.data)
+        event = decode_record(record)
+    except (NewerStoreError, InvalidEventError) as error:
+        raise type(error)(f"{place}: {error}") from error
+    wrong = _wrong_definition(event.data)
     if wrong is not None:
         raise InvalidEventError(f"{place}: {event.event_type}: {wrong}")
     return event
@@ -260,13 +256,6 @@ def _wrong_definition(data: Payload) -> str | None:
     except (DivebookError, AttributeError, KeyError, TypeError, ValueError) as error:
         return f"definition is not a workflow: {type(error).__name__}: {error}"
     return None
-
-
-def _typed(event: Event) -> Event:
-    texts: tuple[object, ...] = (event.id, event.execution_id, event.path, event.step)
-    if not all(isinstance(text, str) for text in texts) or type(event.sequence) is not int:
-        raise InvalidEventError("id, execution_id, path and step must be text, and sequence a whole number")
-    return event
 
 
 def _check_follows(event: Event, before: list[Event], place: str) -> None:

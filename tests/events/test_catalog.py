@@ -75,9 +75,11 @@ def test_every_new_path_needs_an_id_and_a_step(new_path):
         payload_from("path_branched", {"new_paths": [new_path]})
 
 
-@pytest.mark.parametrize("mutation", [{"type": "set", "key": ""}, {"type": "swap", "key": "k"}])
+@pytest.mark.parametrize(
+    "mutation", [{"type": "set", "key": ""}, {"type": "swap", "key": "k"}, {"type": "set"}, {"key": "k"}, "set"]
+)
 def test_every_mutation_needs_a_type_and_a_key(mutation):
-    with pytest.raises(InvalidEventError, match="state_mutated: data validation failed"):
+    with pytest.raises(InvalidEventError, match="state_mutated: "):
         payload_from("state_mutated", {"mutations": [mutation]})
 
 

@@ -9,7 +9,7 @@ from zlib import crc32
 
 from divebook.errors import CorruptStoreError, NewerStoreError, SealedError
 from divebook.events.catalog import RUNNING, WAITING, Payload
-from divebook.events.codec import decode, decode_payload, encode
+from divebook.events.codec import TAGGED, decode, decode_payload, encode
 from divebook.events.event import Event, to_datetime
 from divebook.store.batches import PreparedBatch
 from divebook.store.blobs import Fetch, embed
@@ -273,7 +273,7 @@ def _damaged(log: Log, sequence: int, why: object) -> CorruptStoreError:
 def _load_payload(event_type: str, raw: bytes, means: tuple[Sealing, Fetch], log: Log, sequence: int) -> Payload:
     sealing, fetch = means
     try:
-        return decode_payload(event_type, embed(sealing.open(raw), fetch))
+        return decode_payload(event_type, embed(sealing.open(raw), fetch) if TAGGED in raw else raw)
     except (NewerStoreError, SealedError) as error:
         raise type(error)(f"event {sequence} of execution {log.execution_id}: {error}") from error
     # The last two: JSON that is sound, but of another shape than the payload's.
