@@ -98,7 +98,7 @@ def _check(options: StartOptions) -> None:
         raise SetupError(f"an execution cannot be started with the option {name!r} ({advice})")
     for name in ("key", "note", "notebook", "cell"):
         if not isinstance(named.get(name), str | None):
-            raise SetupError(f"{name} must be a text, not {named[name]!r}; write {name}={str(named[name])!r}")
+            raise SetupError(f"{name} must be a text, not {type(named[name]).__name__}; write {name}=str(...)")
 
 
 def _listed(tags: Sequence[str] | None) -> list[str]:

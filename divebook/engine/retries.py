@@ -95,7 +95,10 @@ class Failure:
 
 def text_of(error: BaseException) -> str:
     """Return an error's message as a log can hold it: valid Unicode, and of a length that people read."""
-    text = str(error) or type(error).__name__
+    try:
+        text = str(error) or type(error).__name__
+    except Exception as second:  # noqa: BLE001 - a person's class, or a value that has no text, says it of itself
+        text = f"{type(error).__name__}, whose text cannot be had: {type(second).__name__}"
     if isinstance(error, KeyError):  # whose own text is nothing but the key
         text = f"{type(error).__name__}: {text}"
     text = text.encode("utf-8", "backslashreplace").decode()

@@ -552,7 +552,8 @@ class Mutation:
     def __post_init__(self) -> None:
         if self.type not in ("set", "delete"):
             raise InvalidEventError(f"state_mutated: data validation failed: unknown mutation type {self.type!r}")
-        if not isinstance(self.key, str) or not self.key:
+        key: Any = self.key  # whatever a log or a caller has
+        if not isinstance(key, str) or not key:
             raise InvalidEventError("state_mutated: data validation failed: key is required, and must be text")
 
     def to_data(self) -> dict[str, Any]:

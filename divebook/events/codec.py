@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
@@ -16,9 +16,11 @@ from divebook.errors import CorruptStoreError, InvalidEventError, NewerStoreErro
 from divebook.events.catalog import PAYLOADS, Payload
 from divebook.events.event import Event, to_microseconds, validate
 from divebook.events.recorded import TAG, BigInt, NonFinite, Recorded, TaggedDict
-from divebook.events.shapes import wrong_field
+from divebook.events.shapes import missing_field, wrong_field
 from divebook.events.upcast import upcast
 from divebook.events.values import normalize, tag, untag
+
+P = TypeVar("P", bound=Payload)
 
 MAX_PAYLOAD_BYTES = 64 * 1024 * 1024
 DEEPEST = 254
@@ -176,6 +178,32 @@ def payload_from(event_type: str, data: Any) -> Payload:
     if wrong is not None:
         raise InvalidEventError(f"{event_type}: {wrong}")
     return kind.from_data(data)
+
+
+def sound_data(payload: Payload) -> dict[str, Any]:
+    """Return what a payload says; InvalidEventError if it could not be read again, so that it is never recorded."""
+    try:
+        data = payload.to_data()
+    except AttributeError as error:  # an entry that is not of the class it should be
+        raise InvalidEventError(f"{payload.event_type}: {error}") from error
+    wrong = wrong_field(type(payload), data) or missing_field(payload)
+    if wrong is not None:
+        raise InvalidEventError(f"{payload.event_type}: {wrong}")
+    return data
+
+
+def checked(payload: P) -> P:
+    """Return a payload that holds what a person's code gave, once it is sure that it can be written.
+
+    Asked where code hands it over, so that the step fails of it: one that is refused later ends the whole run.
+
+    Raises
+    ------
+    InvalidEventError, UnstorableValueError
+        It cannot.
+    """
+    encode(sound_data(payload), payload.event_type)
+    return payload
 
 
 def event_to_dict(event: Event) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import math
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from divebook.events.recorded import BigInt
@@ -36,6 +37,9 @@ _Checks: TypeAlias = tuple[dict[str, frozenset[type]], dict[str, Fault]]
 _CHECKS: dict[type, _Checks] = {}
 """By class, the parts of a `_Check` by field; fields that may hold anything have none."""
 
+_PRESENT: dict[type, Callable[[Any], tuple[Any, ...]]] = {}
+"""By class, what gives the values of the fields that must not be None."""
+
 
 def wrong_field(kind: type, data: Mapping[str, Any]) -> str | None:
     """Return which field of plain data holds something else than its class declares, and what; None if all is well.
@@ -55,6 +59,33 @@ def wrong_field(kind: type, data: Mapping[str, Any]) -> str | None:
         if name in exact and type(value) not in exact[name] and (found := faults[name](value, name)):
             return found
     return None
+
+
+def missing_field(payload: Any) -> str | None:
+    """Return which field of a payload is None and must not be; None if all is well.
+
+    A None is left out of what is written: who reads it would find the field's default in its place.
+    """
+    kind = type(payload)
+    present = _PRESENT.get(kind) or _present(kind)
+    if None not in present(payload):
+        return None
+    return next(
+        f"{name} must be {_described(hint)}, got null" for name, hint in _firm(kind) if getattr(payload, name) is None
+    )
+
+
+def _firm(kind: type) -> list[tuple[str, Any]]:
+    """Return the fields that must not be None, with what they hold."""
+    return [
+        (name, hint) for name, hint in _hints(kind).items() if hint is not Any and types.NoneType not in get_args(hint)
+    ]
+
+
+def _present(kind: type) -> Callable[[Any], tuple[Any, ...]]:
+    # With two names that are there always, it gives a tuple for any number of fields.
+    _PRESENT[kind] = attrgetter("event_type", "form", *(name for name, _ in _firm(kind)))
+    return _PRESENT[kind]
 
 
 def _compiled(kind: type) -> _Checks:

@@ -21,7 +21,8 @@ from divebook.errors import (
     NotFoundError,
     SetupError,
 )
-from divebook.events.codec import storable
+from divebook.events import catalog
+from divebook.events.codec import checked, storable
 from divebook.execution.clock import Chance, Clock, Ids
 from divebook.execution.driver import Driver
 from divebook.execution.register import Register
@@ -58,9 +59,9 @@ class Answering:
         is_unused = not question.is_open and state.interrupts[question.id].is_open
         if is_unused and self._repeats(question, response) and self._go_on_with(what, driver).was_driven:
             return driver  # who kept it died before it went on
-        checked = checked_answer(question, response, FITTING, self._clock.now())
-        author = by or this_person()
-        mine, kept = self._post(driver.id, ANSWER, question.id, answer_payload(checked, author), author)
+        fitting, author = checked_answer(question, response, FITTING, self._clock.now()), by or this_person()
+        checked(catalog.InterruptResolved(question.id, fitting, author))
+        mine, kept = self._post(driver.id, ANSWER, question.id, answer_payload(fitting, author), author)
         if not mine:
             raise _too_late(question, kept)
         return self._go_on_with(what, driver, kept)
@@ -97,8 +98,10 @@ class Answering:
             way_on = WAY_ON[driver.status]
             raise ExecutionError(f"execution {driver.id} is {driver.status}, and takes no signals; {way_on}")
         key = Ids(self._clock, self._chance).event(self._clock.now())
-        sent = signal_payload(name, storable(payload, "payload"))
-        _, kept = self._post(driver.id, SIGNAL, key, sent, by or this_person())
+        sent, author = storable(payload, "payload"), by or this_person()
+        # What the log cannot take in would stop everybody who takes the execution up.
+        checked(catalog.SignalReceived(name, sent, author))
+        _, kept = self._post(driver.id, SIGNAL, key, signal_payload(name, sent), author)
         return self._go_on_with(f"the signal {name!r}", driver, kept)
 
     def send_word(self, parent_id: str, child: Driver) -> None:

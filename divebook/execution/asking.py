@@ -6,6 +6,7 @@ from divebook.engine.bounds import call_bound, facts_about, fails_at_bounds, que
 from divebook.engine.operations import Place, Reserved
 from divebook.errors import BoundExceededError, InterruptExpiredError
 from divebook.events import catalog
+from divebook.events.codec import checked
 from divebook.events.values import normalize
 from divebook.execution.once import Once
 from divebook.execution.waits import Waits
@@ -56,7 +57,7 @@ class Asking:
             default=asked.default,
             optional=asked.optional or None,
         )
-        self._once.record(place, raised)
+        self._once.record(place, checked(raised))
         self._waits.look_again(place.path, expires_at)
 
     async def within_bounds(self, place: Place, reserved: Reserved) -> None:

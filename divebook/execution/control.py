@@ -31,6 +31,7 @@ from divebook.errors import (
     SetupError,
 )
 from divebook.events import catalog
+from divebook.events.codec import checked
 from divebook.execution.answering import Answering
 from divebook.execution.children import running_children, workflows_to_begin
 from divebook.execution.clock import MICROSECONDS, Chance, Clock, Ids
@@ -305,6 +306,7 @@ class ExecutionControl:
 
     def cancel(self, execution_id: str, reason: str = CANCELLED) -> Driver:
         """Cancel an execution; see `Environment.cancel`."""
+        checked(catalog.ExecutionCancelled(reason))
         driver = self._register.find(execution_id)
         if driver.was_forked:
             driver.driving()
@@ -319,6 +321,7 @@ class ExecutionControl:
 
     def pause(self, driver: Driver, reason: str = PAUSED) -> None:
         """Let nothing more begin in an execution that this process drives; see `Execution.pause`."""
+        checked(catalog.ExecutionPaused(reason))
         if not ENGINE.call(lambda: driver.pause(reason)):
             driver.refresh()
             raise ExecutionError(f"execution {driver.id} is {driver.status}, and this process does not drive it")

@@ -21,7 +21,7 @@ from divebook.engine.operations import EVENT_EMITTED, Place, Reserved, operation
 from divebook.engine.state import FAILED, PENDING, RUNNING, OperationRecord
 from divebook.errors import DivergenceError, OperationError
 from divebook.events import catalog
-from divebook.events.codec import canonical_hash
+from divebook.events.codec import canonical_hash, checked
 from divebook.events.values import normalize
 from divebook.execution.divergence import (
     call_diverged,
@@ -218,7 +218,7 @@ class Once:
         emitted = catalog.EventEmitted(
             name, wanted.parameters["data"], *((place.operation_id, wanted.digest) if is_once else ())
         )
-        self.record(place, emitted)
+        self.record(place, checked(emitted))
 
     def complete(
         self,

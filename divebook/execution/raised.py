@@ -14,7 +14,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from divebook.engine.retries import names_of, text_of
 from divebook.engine.state import OperationRecord
@@ -22,6 +22,8 @@ from divebook.errors import DivebookError, OperationError, UnopenableValueError,
 from divebook.events.codec import encode, storable
 from divebook.events.recorded import opened
 from divebook.text.redaction import Redactor
+
+T = TypeVar("T")
 
 MOST_BYTES = 20_000
 """Of the arguments and fields of an error; without them it is known by its text alone."""
@@ -75,8 +77,9 @@ def error_from(record: OperationRecord) -> OperationError:
 
 def _error_like(message: str, names: tuple[str, ...], facts: Mapping[str, Any]) -> OperationError:
     """Return an error of the class that the facts name, or the names, which do for the built-in ones."""
-    types = facts.get("types") or [f"builtins:{name}" for name in names]
-    cls = next(filter(None, map(_present, types)), None)
+    types = facts.get("types")
+    found = types if types and isinstance(types, list) else [f"builtins:{name}" for name in names]
+    cls = next(filter(None, map(_present, filter(_is_text, found))), None)
     error = None if cls is None else _made(_caught_as(cls), cls, message, facts)
     if error is None:
         return OperationError(message, error_names=names)
@@ -90,8 +93,8 @@ def _made(kind: type[OperationError], cls: type, message: str, facts: Mapping[st
     None is returned where that cannot do with the arguments, as with a group whose members were not kept.
     """
     try:
-        args, fields = tuple(opened(facts.get("args", [message]))), opened(facts.get("fields", {}))
-    except UnopenableValueError:
+        args, fields = tuple(_of(list, facts.get("args", [message]))), _of(dict, facts.get("fields", {}))
+    except (UnopenableValueError, TypeError):
         args, fields = (message,), {}
     built_in: Any = next(base for base in cls.__mro__ if base.__module__ == "builtins")
     try:
@@ -101,6 +104,17 @@ def _made(kind: type[OperationError], cls: type, message: str, facts: Mapping[st
         return None
     vars(error).update(fields)
     return error
+
+
+def _is_text(name: object) -> bool:
+    return isinstance(name, str)
+
+
+def _of(kind: type[T], recorded: Any) -> T:
+    """Return a value that was recorded, as it is opened; TypeError if a log that nobody wrote so has another."""
+    if not isinstance(recorded, kind):
+        raise TypeError(f"expected {kind.__name__}, got {type(recorded).__name__}")
+    return cast("T", opened(recorded))
 
 
 def _present(name: str) -> type[Exception] | None:

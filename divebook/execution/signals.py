@@ -7,6 +7,8 @@ from typing import Any
 from divebook.engine.operations import SIGNAL_WAIT, TIMER, Place
 from divebook.engine.retries import names_of
 from divebook.engine.state import OperationRecord
+from divebook.events import catalog
+from divebook.events.codec import checked
 from divebook.execution.once import Once, Wanted
 from divebook.execution.waits import Waits
 
@@ -45,6 +47,7 @@ class Signals:
         OperationError
             None came in time.
         """
+        checked(catalog.SignalReceived(name))  # one that could not be recorded never comes
         wanted = Wanted.of(SIGNAL_WAIT, {"signal": name, "seconds": within})
 
         async def carry_out(record: OperationRecord | None) -> Any:

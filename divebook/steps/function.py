@@ -13,6 +13,7 @@ import anyio
 
 from divebook.errors import ApprovalDeniedError, DefinitionError, NotFoundError, OperationError, Problem, StepError
 from divebook.events import catalog
+from divebook.events.codec import checked
 from divebook.events.recorded import opened
 from divebook.execution.children import BeginSuccessor, DriveChild
 from divebook.execution.context import STRAND, StepContext
@@ -98,6 +99,7 @@ class WorkflowContext:
             if await ctx.version("check twice", 1, 2) >= 2:
                 await check(order)
         """
+        checked(catalog.VersionDecision(change_id, max_version, min_version, max_version))
         key = f"version-{change_id}"
         passed = not self._context.is_known(key) and self._context.has_history_ahead()
 

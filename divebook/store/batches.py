@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from divebook.engine.lifecycle import STATUS_AFTER, STATUSES, TERMINAL, check_may_follow
 from divebook.errors import FencedError, InvalidEventError, NotFoundError, UnstorableValueError
@@ -14,11 +13,9 @@ from divebook.events.catalog import (
     InterruptExpired,
     InterruptRaised,
     InterruptResolved,
-    Payload,
 )
-from divebook.events.codec import encode
+from divebook.events.codec import encode, sound_data
 from divebook.events.event import Event, validate
-from divebook.events.shapes import wrong_field
 from divebook.store.blobs import BLOB_BYTES, REPEATED_BYTES, outsource, share
 from divebook.store.checksums import chain, covered
 from divebook.store.codec import Sealing
@@ -153,7 +150,7 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
         sequence += 1
         try:
             _check(event, batch.execution_id, sequence)
-            payloads.append(encode(_sound_data(event.data)))
+            payloads.append(encode(sound_data(event.data)))
         except (InvalidEventError, UnstorableValueError) as error:
             raise _invalid(index, error) from error
         kind = type(event.data)
@@ -193,18 +190,6 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
         questions,
         lease,
     )
-
-
-def _sound_data(payload: Payload) -> dict[str, Any]:
-    """Return what a payload says; what could not be read again is refused before it is written."""
-    try:
-        data = payload.to_data()
-    except AttributeError as error:  # an entry that is not of the class it should be
-        raise InvalidEventError(f"{payload.event_type}: data validation failed: {error}") from error
-    wrong = wrong_field(type(payload), data)
-    if wrong is not None:
-        raise InvalidEventError(f"{payload.event_type}: {wrong}")
-    return data
 
 
 def _first_lease(batch: Batch, owner: Owner) -> Lease:

@@ -69,7 +69,11 @@ def edit(chance, program):
         case "text":
             changed[at] = made(chance, program[at][0])
         case "kind":
-            changed[at] = (chance.choice(KINDS[:4]), *program[at][1:]) if len(program[at]) == 3 else made(chance)
+            changed[at] = (
+                (chance.choice(KINDS[:4]), str(program[at][1]), *program[at][2:])
+                if len(program[at]) == 3
+                else made(chance)
+            )
         case "detail":
             changed[at] = (*program[at][:-1], f"{program[at][-1]}x") if len(program[at]) > 1 else made(chance)
         case "order":
