@@ -22,7 +22,7 @@ ASKING = Workflow(
     ],
 )
 JUNK = (None, -1, 10**15, 0.5, "", "\0", [], {}, [[]], {"x": {}}, True)
-FORGED = 120
+FORGED = 300
 
 
 def forged(events: list[Event], chance: random.Random, name: str) -> list[Event]:
@@ -52,10 +52,10 @@ def world_of_forged(tmp_path):
         name = f"exec_forged_{number}"
         try:
             world.store.append(name, forged(asking.history(), chance, name), 0)
-        except (DivebookError, AttributeError, TypeError):  # what nobody could write
+        except DivebookError:  # most of them: a field of a wrong type is never written
             continue
         names.append(name)
-    assert len(names) > FORGED / 2
+    assert len(names) > FORGED / 4
     with world.store:
         yield world, asking, names
 
@@ -72,7 +72,7 @@ def test_a_forged_log_hides_nothing_but_itself(world_of_forged):
     for execution in recovered.resumed:
         try:
             execution.wait(20)
-        except (DivebookError, AttributeError, TypeError):  # what nobody could write
+        except DivebookError:
             continue
     assert asking.answer(asking.interrupts[0].id, "yes").wait(20).status == "completed"
 

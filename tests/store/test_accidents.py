@@ -8,7 +8,7 @@ from divebook.errors import StoreError
 from divebook.store import Batch, Owner, SqliteStore, open_store
 from divebook.store.check import check
 from tests.store.logs import ONE, TWO, execution_id, log, step, steps
-from tests.store.test_sqlite import NOBODY, folder, unprivileged  # noqa: F401 - a fixture
+from tests.store.test_read_only import NOBODY, folder, unprivileged  # noqa: F401 - a fixture
 from tests.store.writing import writing
 
 

@@ -11,7 +11,7 @@ from divebook.events.codec import encode_line
 from divebook.store import MemoryStore, SqliteStore
 from divebook.store.jsonl import export, export_sound, import_
 from tests.store.logs import ONE, TWO, completed, log
-from tests.store.test_sqlite import tamper
+from tests.store.test_damaged_files import tamper
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from divebook.errors import ReadOnlyStoreError
 from divebook.store import Message, SqliteStore
 from divebook.store.check import check
 from tests.store.logs import ONE, START, TWO, log, step
-from tests.store.test_sqlite import tamper
+from tests.store.test_damaged_files import tamper
 
 ROOT = Path(__file__).parent.parent.parent
 
