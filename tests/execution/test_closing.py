@@ -13,6 +13,7 @@ import pytest
 
 from divebook import Environment, Step, Workflow
 from divebook.errors import ExecutionError
+from divebook.execution.clock import SystemClock
 from divebook.execution.driver import Driver
 from divebook.execution.engine_thread import ENGINE
 from divebook.execution.execution import Execution
@@ -76,12 +77,32 @@ def test_what_a_closed_environment_drove_can_be_resumed_at_once():
     assert other.resume(execution.id).wait(20).status == "completed"
 
 
+class NextDay(SystemClock):
+    """A clock on which a day passes when the test says so."""
+
+    def __init__(self):
+        self.has_come = threading.Event()
+
+    def now(self):
+        return super().now() + 86_400_000_000 * self.has_come.is_set()
+
+    async def sleep(self, seconds):
+        while not self.has_come.is_set():  # noqa: ASYNC110 - the test sets it in another thread
+            await asyncio.sleep(0.005)
+
+
 def test_what_is_due_wakes_no_closed_environment():
-    world = environment()
-    execution = world.start(Workflow("w", [Step("a", "wait", signal="go", seconds=0.05)])).wait(20)
-    world.close()
-    ENGINE.submit(asyncio.sleep(0.1)).result()
-    assert execution.refresh().status == "waiting"
+    clock, later = NextDay(), Workflow("w", [Step("a", "wait", signal="go", seconds=3600)])
+    closed, still_open = environment(clock=clock), environment(clock=clock)
+    left, woken = closed.start(later).wait(20), still_open.start(later).wait(20)
+    assert (left.status, woken.status) == ("waiting", "waiting")
+    closed.close()
+    clock.has_come.set()
+    for _ in range(2000):
+        if woken.refresh().status == "failed":
+            break
+        ENGINE.submit(asyncio.sleep(0.01)).result()
+    assert (left.refresh().status, woken.status) == ("waiting", "failed")
 
 
 CHILD = """
