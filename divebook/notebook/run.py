@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Generator
+import gc
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from divebook.engine.state import ExecutionState
@@ -203,13 +205,14 @@ class Run(ReadExecution):
         from divebook.notebook.bundle import data_of
         from divebook.notebook.display import as_html, as_text, report_of
 
-        log = self._execution.history()
-        report = report_of(self._execution, log)
-        shown = {"text/plain": as_text(report), "text/html": as_html(report)}
-        if not with_data:
-            return shown
-        config, wanted = self._environment.config, self.keeps_data
-        return shown | data_of(self._execution, log, config, next_step=report.next, wanted=wanted)
+        with _collector_resting():
+            log = self._execution.history()
+            report = report_of(self._execution, log)
+            shown = {"text/plain": as_text(report), "text/html": as_html(report)}
+            if not with_data:
+                return shown
+            config, wanted = self._environment.config, self.keeps_data
+            return shown | data_of(self._execution, log, config, next_step=report.next, wanted=wanted)
 
     def replay(self) -> ReplayView:
         """Return a view that steps through its log: forward and back, to breakpoints, with the state at each event."""
@@ -223,6 +226,22 @@ class Run(ReadExecution):
             return positions
 
         return ReplayView(read_on, f"{self._execution.workflow.name} {self.id}", moves=shows_widgets())
+
+
+@contextmanager
+def _collector_resting() -> Iterator[None]:
+    """Let Python look for circles later: a long log makes many small values, and none that would hold each other.
+
+    It looked through all that the kernel holds several times meanwhile, a third of the time that showing a run took
+    (`tests/notebook/test_run.py`).
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def waiting_error(execution: Execution) -> ExecutionWaitingError:

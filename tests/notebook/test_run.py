@@ -1,6 +1,7 @@
 """A run in a script and on a loop, and how it shows."""
 
 import asyncio
+import gc
 import threading
 
 import pytest
@@ -244,3 +245,22 @@ def test_a_run_that_is_held_up_says_what_holds_it_up():
         text, page = forms_of(Run(execution, Environment(store=execution.store)))
     assert "waiting for the disk since 0 s: the disk is full. Free some space" in text
     assert "waiting for the disk since 0 s: the disk is full. Free some space" in page
+
+
+@pytest.mark.parametrize("was_enabled", [True, False])
+def test_the_collector_rests_while_a_run_is_shown_and_is_then_as_it_was(monkeypatch, was_enabled):
+    environment = Environment(store="memory:")
+    run = Run(environment.start(Workflow("w", [Step("a", script="1")])).wait(), environment)
+    resting = []
+    monkeypatch.setattr("divebook.notebook.bundle.data_of", lambda *_, **__: resting.append(gc.isenabled()) or {})
+    enabled = gc.isenabled()
+    try:
+        (gc.enable if was_enabled else gc.disable)()
+        run.static_bundle()
+        assert (resting, gc.isenabled()) == ([False], was_enabled)
+        monkeypatch.setattr(run._execution, "history", lambda: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            run.static_bundle()
+        assert gc.isenabled() is was_enabled
+    finally:
+        (gc.enable if enabled else gc.disable)()
