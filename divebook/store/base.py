@@ -101,6 +101,7 @@ class EventStore(EventLogs, LeaseBook, Mailbox, Checkpoints, LargeValues, Upkeep
                 self._closed = True
                 self._close()
         self._arrivals.add()  # those who wait for news hear that it is closed
+        self._news.join()
 
     def __enter__(self) -> Self:
         return self

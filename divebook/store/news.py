@@ -50,6 +50,13 @@ class News:
         listener()
         return remove
 
+    def join(self) -> None:
+        """Wait for the thread to end, once the store is closed (test_unloading_leaves_no_thread_file_or_socket)."""
+        with self._lock:
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(LINGER)
+
     def _watch(self, wait: Wait) -> None:
         seen = -1
         while self._has_listeners():

@@ -87,6 +87,15 @@ def test_the_thread_ends_with_the_last_listener(monkeypatch):
         leave()
 
 
+def test_closing_the_store_ends_the_thread(both):
+    here, _ = both
+    before = listening()
+    here.on_news(Listener())
+    assert len(listening()) == len(before) + 1
+    here.close()
+    assert listening() == before
+
+
 def test_a_listener_that_fails_keeps_none_from_hearing(logs):
     def fail():
         raise ValueError("it failed")
