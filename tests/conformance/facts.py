@@ -11,6 +11,7 @@ import itertools
 import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from functools import partial
 from typing import Any
 
@@ -66,7 +67,7 @@ def _payload(event_type: str, expect: Data) -> dict[str, Any]:
     for name in (*required, *optional):
         field, _, inner = _field(name).partition("[].")
         if not inner:
-            whole[field] = _sample(field)
+            whole[field] = _sample(event_type, field)
 
     def is_valid(data: Data) -> bool:
         return _accepts(lambda: payload_from(event_type, copy.deepcopy(dict(data))), InvalidEventError)
@@ -89,21 +90,19 @@ def _field(name: str) -> str:
     return name.split(" ", 1)[0]
 
 
-def _sample(field: str) -> Any:
-    samples: dict[str, Any] = {
-        "new_paths": [{"id": "main-1", "current_step": "a"}],
-        "mutations": [{"type": "set", "key": "a", "value": 1}],
-        "inputs": {"a": 1},
-        "outputs": {"a": 1},
-        "usage": {"input_tokens": 1},
-        "parameters": {"a": 1},
-        "duration": 5,
-        "iteration_index": 0,
-        "seed": 7,
-        "value": 7,
-        "accessed_at": SOME_TIME,
-    }
-    return samples.get(field, "x")
+def _sample(event_type: str, field: str) -> Any:
+    """Return a value that fits a field."""
+    if field in _SAMPLES:
+        return _SAMPLES[field]
+    declared = {entry.name: str(entry.type) for entry in fields(PAYLOADS[event_type])}.get(field, "str")
+    return next((value for begins, value in _OF_TYPE.items() if declared.startswith(begins)), "x")
+
+
+_SAMPLES: Data = {
+    "new_paths": [{"id": "main-1", "current_step": "a"}],
+    "mutations": [{"type": "set", "key": "a", "value": 1}],
+}
+_OF_TYPE: Data = {"Mapping": {"a": 1}, "int": 1, "float": 1.0, "Sequence": ["x"], "bool": True}
 
 
 def _without(data: Data, field: str) -> dict[str, Any]:
@@ -343,7 +342,7 @@ def _event_of(entry: Sequence[Any] | Data) -> Event:
     if isinstance(entry, Mapping):
         return Event(**{"execution_id": "", "sequence": 0, "recorded_at": 0, "data": Payload(), **entry})
     number, event_type = entry
-    data = payload_from(event_type, {name: _sample(name) for name in PAYLOADS[event_type].required})
+    data = payload_from(event_type, {name: _sample(event_type, name) for name in PAYLOADS[event_type].required})
     return Event(f"event_{number}", "exec_a", number, number, data)
 
 
