@@ -150,4 +150,4 @@ def test_code_that_cannot_be_run_names_its_cell_and_line(divebook, folder, cell,
 def test_only_notebooks_have_code_cells(divebook, hello):
     result = divebook("run", hello, "--code")
     assert result.exit_code == 2
-    assert f"--code runs code cells of a notebook, and {hello} is none" in result.stderr
+    assert f"--code runs code cells of a notebook, and {hello} is not one" in result.stderr

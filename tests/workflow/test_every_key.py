@@ -13,7 +13,7 @@ from divebook.environment import Environment
 from divebook.errors import DefinitionError
 from divebook.store import MemoryStore
 from divebook.workflow import schema
-from divebook.workflow.kinds import Flag, FreeMapping, Number, Text, Texts
+from divebook.workflow.kinds import Flag, MappingOf, Number, Text, Texts
 from divebook.workflow.reader import definitions_from, read_definitions
 from divebook.workflow.table import Many, One
 from tests.workflow.test_schema import TABLES
@@ -179,7 +179,7 @@ def something(kind):
     """Return a value that a key of that kind takes."""
     if isinstance(kind, Text):
         return kind.choices[0] if kind.choices else "x"
-    samples = {Flag: True, Number: 1, Texts: ["x"], FreeMapping: {"x": 1}, Many: [{"Name": "x"}]}
+    samples = {Flag: True, Number: 1, Texts: ["x"], MappingOf: {"x": "y"}, Many: [{"Name": "x"}]}
     return samples[type(kind)]
 
 
