@@ -37,14 +37,15 @@ class Executions:
         """Take an execution up again where its log ends.
 
         What completed is not run again. A failed or cancelled execution goes on at the step it stopped in. The
-        definition is the one it was started with; `bounds` replace those it had.
+        definition is the one it was started with; `bounds` replace those it had. One that this process runs already is
+        returned as it is.
 
         Raises
         ------
         ExecutionNotFoundError
             The store has no such execution.
         ExecutionError
-            It has completed, or this process is running it now.
+            It has completed, or has new `bounds` while this process runs it.
         LeaseHeldError
             Another process is running it.
         """

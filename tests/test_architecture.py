@@ -19,6 +19,11 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "divebook"
 VAGUE = {"utils", "util", "helpers", "helper", "common", "misc"}
 
+LONGEST = 400
+"""Lines of a file."""
+TABLES = {"divebook/errors.py", "divebook/events/catalog.py", "divebook/widgets/protocol.py"}
+"""What may be longer, since it is many things of one kind that are read as one."""
+
 DOORS = {
     "IPython": ("divebook.notebook",),
     "anywidget": ("divebook.widgets",),
@@ -98,6 +103,12 @@ def test_importing_divebook_loads_no_heavy_library():
 
 def test_no_module_has_a_vague_name():
     assert [str(path) for path in sources() if path.stem in VAGUE or path.parent.name in VAGUE] == []
+
+
+def test_a_file_has_one_role_and_so_a_limited_length():
+    files = [*PACKAGE.rglob("*.py"), *(ROOT / "tests").rglob("*.py")]
+    long = {str(path.relative_to(ROOT)) for path in files if len(path.read_text().splitlines()) > LONGEST}
+    assert long <= TABLES
 
 
 def test_a_class_name_has_one_owner():

@@ -164,6 +164,8 @@ class ExecutionControl:
         driver = self._register.find(execution_id)
         if driver.is_live and driver.state.is_over and not ENGINE.is_current():
             wait((driver.driving(),))  # its end is being written
+        if driver.is_live and bounds is None and not driver.state.is_over:
+            return driver  # something else has resumed it: an answer, for instance
         if driver.is_live:
             raise ExecutionError(f"execution {driver.id} is running in this process already; wait for it or cancel it")
         _refuse_final(driver)

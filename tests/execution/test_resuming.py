@@ -202,6 +202,19 @@ def test_a_completed_execution_is_not_resumed():
         environment(store=WHOLE.store).resume(WHOLE.id)
 
 
+def test_what_runs_here_already_is_returned_as_it_is_unless_its_bounds_are_to_change():
+    gate = Gate()
+    world = environment(Workflow("w", [Step("a", action="gate")]), actions=[gate.action()])
+    execution = world.start("w")
+    assert gate.reached.wait(20)
+    resumed = world.resume(execution.id)
+    with pytest.raises(ExecutionError, match="is running in this process already; wait for it or cancel it"):
+        world.resume(execution.id, {"max_llm_calls": 3})
+    gate.opened.set()
+    assert resumed.wait(20).status == "completed"
+    assert "execution_resumed" not in event_types(execution)
+
+
 def test_an_unknown_execution_is_told():
     with pytest.raises(ExecutionNotFoundError):
         environment().resume("exec_nobody")

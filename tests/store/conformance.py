@@ -12,12 +12,7 @@ from decimal import Decimal
 
 import pytest
 
-from divebook.errors import (
-    ConcurrentAppendError,
-    ExecutionNotFoundError,
-    InvalidEventError,
-    StoreError,
-)
+from divebook.errors import ConcurrentAppendError, ExecutionNotFoundError, InvalidEventError, StoreError
 from divebook.events.catalog import (
     ExecutionCompleted,
     Mutation,

@@ -12,11 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from divebook.engine.inbox import Message
-from divebook.errors import (
-    CorruptStoreError,
-    ReadOnlyStoreError,
-    StoreError,
-)
+from divebook.errors import CorruptStoreError, ReadOnlyStoreError, StoreError
 from divebook.events.event import Event
 from divebook.store.base import EventStore
 from divebook.store.batches import PreparedBatch
