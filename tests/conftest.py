@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from divebook.steps.actions import REGISTERED
+from divebook.store.registry import _stores
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS
 
 # How long examples take says how busy the machine is, and nothing of what is tested.
@@ -70,6 +71,15 @@ def _functions_of_this_test(request):
         registry.update(made)
     yield
     _restore(before)
+
+
+@pytest.fixture(autouse=True)
+def _stores_of_this_test():
+    """Close the shared stores that a test has opened: a process keeps them, and has only so many open files."""
+    before = dict(_stores)
+    yield
+    for key in _stores.keys() - before.keys():
+        _stores.pop(key).close()
 
 
 def _restore(before):

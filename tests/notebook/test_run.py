@@ -233,8 +233,8 @@ def test_resume_in_a_view_does_nothing_where_only_an_answer_helps():
 
 
 def test_a_paused_run_says_so_in_both_forms(gate):
-    held = waits_at(gate)
-    held.pause()
+    held = run(Step("wait", action="Gate"), Step("after", script="1"), actions=[Action("Gate", lambda: gate.wait(20))])
+    held.pause()  # before `after`, whether the call has begun or not
     gate.set()
     held.wait()
     assert all("‖ paused" in form for form in forms_of(held))
