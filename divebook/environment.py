@@ -29,7 +29,7 @@ from divebook.events.event import to_datetime
 from divebook.execution.children import Child
 from divebook.execution.clock import Chance, Clock, SystemChance, SystemClock
 from divebook.execution.compute import Compute, compute_of
-from divebook.execution.control import ExecutionControl
+from divebook.execution.control import Control
 from divebook.execution.engine_thread import ENGINE
 from divebook.execution.execution import Execution
 from divebook.execution.notices import VARIABLE, Hook, Notices
@@ -155,9 +155,7 @@ class Environment(Holdings, Executions):
         super().__init__(name, place, built_in, {action.name: action for action in actions})
         self._compute = compute_of(compute)
         services = functools.partial(self._make_services, interpreter or default_interpreter(), printer)
-        self._control = ExecutionControl(
-            self.store, services, self._check, self.code_of, clock=self._clock, chance=self._chance
-        )
+        self._control = Control(self.store, services, self._check, self.code_of, clock=self._clock, chance=self._chance)
         extensions.extension(extensions.STEP_TYPES)(self)
         CLIENTS.join(self)
         _USERS.setdefault(self.store, weakref.WeakSet()).add(self)
@@ -166,9 +164,7 @@ class Environment(Holdings, Executions):
         for workflow in workflows:
             self.add_workflow(workflow)
 
-    def _make_services(
-        self, interpreter: Interpreter, printer: Callable[[str], None], control: ExecutionControl
-    ) -> Services:
+    def _make_services(self, interpreter: Interpreter, printer: Callable[[str], None], control: Control) -> Services:
         prompts = PromptStep(self._agent_for, ContentBuilder(interpreter, self.documents, printer, self.policy))
         self._handlers |= {
             "prompt": prompts,

@@ -9,7 +9,7 @@ from typing import Any
 
 from divebook.bounds import Bounds
 from divebook.execution.clock import Chance, Clock, Ids
-from divebook.execution.control import ExecutionControl
+from divebook.execution.control import Control
 from divebook.execution.driver import Driver
 from divebook.execution.execution import Execution
 from divebook.execution.moving import move_out
@@ -26,7 +26,7 @@ class Executions:
     """What can be done with executions that exist; `divebook.Environment` starts new ones."""
 
     store: EventStore
-    _control: ExecutionControl
+    _control: Control
     _clock: Clock
     _chance: Chance
 

@@ -60,7 +60,7 @@ Opening: TypeAlias = Callable[[], tuple[Workflow, catalog.ExecutionStarted, Dura
 """Returns what an execution begins with."""
 
 
-class ExecutionControl:
+class Control:
     """What can be done with the executions over one store.
 
     Parameters
@@ -76,7 +76,7 @@ class ExecutionControl:
     def __init__(
         self,
         store: EventStore,
-        services: Callable[[ExecutionControl], Services],
+        services: Callable[[Control], Services],
         check: Callable[[Workflow, Container[str], Iterable[str]], None],
         code_of: Callable[[Workflow], dict[str, str]],
         *,

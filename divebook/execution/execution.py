@@ -11,7 +11,7 @@ from divebook.engine.state import ExecutionState
 from divebook.engine.waiting import waits_for
 from divebook.errors import ExecutionCancelledError, ExecutionError, ExecutionFailedError, StoreError
 from divebook.events import Event, catalog
-from divebook.execution.control import CANCELLED, PAUSED, ExecutionControl
+from divebook.execution.control import CANCELLED, PAUSED, Control
 from divebook.execution.driver import Driver
 from divebook.execution.engine_thread import ENGINE
 from divebook.execution.reading import ReadExecution
@@ -41,7 +41,7 @@ class Execution(ReadExecution):
     'completed'
     """
 
-    def __init__(self, control: ExecutionControl, driver: Driver) -> None:
+    def __init__(self, control: Control, driver: Driver) -> None:
         self._control, self._driver = control, driver
 
     def __eq__(self, other: object) -> bool:
