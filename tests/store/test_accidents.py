@@ -12,11 +12,6 @@ from tests.store.test_read_only import NOBODY, folder, unprivileged  # noqa: F40
 from tests.store.writing import writing
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "executions.db"
-
-
 def remove(path):
     path.unlink()
 

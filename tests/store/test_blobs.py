@@ -19,11 +19,6 @@ from tests.store.logs import ONE, TWO, event, log
 LARGE = text(300_000)
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "executions.db"
-
-
 def large_log(execution=ONE, output=LARGE):
     return [*log(1, execution), event(2, StepCompleted(output=output), execution)]
 

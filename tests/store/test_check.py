@@ -19,11 +19,6 @@ FIRST = "place = (1 << 32) + "  # of the log that is written first
 
 
 @pytest.fixture
-def path(tmp_path):
-    return tmp_path / "executions.db"
-
-
-@pytest.fixture
 def written(path):
     """Return a file with two executions: the first has ended."""
     with SqliteStore(path, durability="relaxed") as store:

@@ -53,11 +53,6 @@ def test_where_mounts_cannot_be_read_a_file_counts_as_local(monkeypatch, tmp_pat
     assert network_type(Path("/home/ada/x.db")) is None
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "executions.db"
-
-
 def open_on_nfs(path, **options):
     with pytest.warns(RuntimeWarning, match=r"executions\.db is on a network file system \(nfs4\)") as warned:
         store = SqliteStore(path, network=lambda _: "nfs4", **options)

@@ -16,11 +16,6 @@ ROOT = Path(__file__).parent.parent.parent
 RACES = 200
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "executions.db"
-
-
 def test_a_lease_keeps_out_another_store(path):
     with SqliteStore(path) as here, SqliteStore(path) as there:
         here.append_all([Batch(ONE, 0, log(1), acquire=Owner.current("first"))])

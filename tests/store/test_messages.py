@@ -16,11 +16,6 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 @pytest.fixture
-def path(tmp_path):
-    return tmp_path / "executions.db"
-
-
-@pytest.fixture
 def store(path):
     with SqliteStore(path, durability="relaxed") as opened:
         opened.append(ONE, log(2), 0)

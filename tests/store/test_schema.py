@@ -20,11 +20,6 @@ NEXT = (*MIGRATIONS, ("ALTER TABLE executions ADD COLUMN owner TEXT", "UPDATE ex
 BROKEN = (*NEXT, ("ALTER TABLE events ADD COLUMN note TEXT", "UPDATE missing SET x = 1"))
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "executions.db"
-
-
 def restore(path, version):
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript((RECORDED / f"version_{version}.sql").read_text())

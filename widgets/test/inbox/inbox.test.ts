@@ -3,30 +3,16 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import inbox from "../../src/inbox";
 import type { Asked, Inbox, InboxToBrowser, ToKernel } from "../../src/protocol";
+import { wired, type Wire } from "../shared/wire";
 import { buttonOf, question } from "../prompt/questions";
 
-let page: HTMLElement;
-let heard: ToKernel[];
-let say: (message: InboxToBrowser) => void;
-let isGone: boolean;
+let wire: Wire<InboxToBrowser, ToKernel>;
 let end: () => void;
 
 beforeEach(() => {
   vi.useFakeTimers();
-  page = document.createElement("div");
-  document.body.replaceChildren(page);
-  [heard, isGone] = [[], false];
-  const listeners = new Set<(message: InboxToBrowser) => void>();
-  const wire = {
-    send: (message: ToKernel) => {
-      if (isGone) throw new Error("Cannot send");
-      heard.push(message);
-    },
-    on: (name: string, listener: (message: InboxToBrowser) => void) => name === "msg:custom" && listeners.add(listener),
-    off: (_: string, listener: (message: InboxToBrowser) => void) => listeners.delete(listener),
-  };
-  say = (message) => { listeners.forEach((listener) => { listener(message); }); };
-  end = inbox.render({ model: wire, el: page } as unknown as Parameters<typeof inbox.render>[0]);
+  wire = wired();
+  end = inbox.render(wire.given as unknown as Parameters<typeof inbox.render>[0]);
 });
 
 afterEach(() => {
@@ -39,16 +25,16 @@ function asked(id: string, workflow: string, given: Parameters<typeof question>[
 }
 
 function begin(all: Asked[], more: Partial<Inbox> = {}): void {
-  const hello = heard.find((message) => message.type === "hello");
-  say({ type: "inbox", view: hello?.view ?? "", last: 1, now_us: 0, hidden: 0, asked: all, ...more });
+  const hello = wire.heard.find((message) => message.type === "hello");
+  wire.say({ type: "inbox", view: hello?.view ?? "", last: 1, now_us: 0, hidden: 0, asked: all, ...more });
 }
 
 function change(all: Asked[], after = 1): void {
-  say({ type: "asked", after, last: after + 1, now_us: 0, hidden: 0, asked: all });
+  wire.say({ type: "asked", after, last: after + 1, now_us: 0, hidden: 0, asked: all });
 }
 
-const text = (): string => page.textContent;
-const cards = (): HTMLElement[] => [...page.querySelectorAll<HTMLElement>("article.card")];
+const text = (): string => wire.page.textContent;
+const cards = (): HTMLElement[] => [...wire.page.querySelectorAll<HTMLElement>("article.card")];
 
 test("each question is a card that names its workflow and execution", () => {
   expect(text()).toContain("connecting to the kernel");
@@ -60,25 +46,25 @@ test("each question is a card that names its workflow and execution", () => {
 
 test("an answer goes out under the id of its question, and its card becomes a line once it is known", async () => {
   begin([asked("ask_1", "publish", { kind: "confirmation" }), asked("ask_2", "order")]);
-  buttonOf(page, "Approve").click();
-  const answer = heard.find((message) => message.type === "answer");
+  buttonOf(wire.page, "Approve").click();
+  const answer = wire.heard.find((message) => message.type === "answer");
   expect(answer).toMatchObject({ interrupt_id: "ask_1", response: { approved: true } });
-  say({ type: "ack", id: answer?.id ?? "", accepted: true, text: "Kept, but it does not go on here" });
+  wire.say({ type: "ack", id: answer?.id ?? "", accepted: true, text: "Kept, but it does not go on here" });
   await vi.advanceTimersByTimeAsync(0);
   expect(text()).toContain("Kept, but it does not go on here");
   change([asked("ask_1", "publish", { kind: "confirmation", status: "resolved", response: { approved: true }, answered_by: "ann" })]);
   expect(cards()).toHaveLength(1);
-  expect(page.querySelector(".closed li")?.textContent).toContain("publish: publish?approved — by ann");
+  expect(wire.page.querySelector(".closed li")?.textContent).toContain("publish: publish?approved — by ann");
 });
 
 test("what was missed is asked for, and questions that are no longer there are over", () => {
   begin([asked("ask_1", "publish"), asked("ask_2", "order")]);
   change([], 7);
-  expect(heard.at(-1)).toMatchObject({ type: "hello", since: 1 });
+  expect(wire.heard.at(-1)).toMatchObject({ type: "hello", since: 1 });
   expect(cards()).toHaveLength(2);
   begin([asked("ask_2", "order")], { last: 8 });
   expect(cards()).toHaveLength(1);
-  expect(page.querySelector(".closed li")?.textContent).toContain("withdrawn");
+  expect(wire.page.querySelector(".closed li")?.textContent).toContain("withdrawn");
 });
 
 test("a welcome of another view is not ours, and changes wait for the own one", () => {
@@ -94,18 +80,18 @@ test("it says how many questions are not shown", () => {
 
 test("where the kernel is gone cards say how to go on, and send nothing", () => {
   begin([asked("ask_1", "publish", { kind: "confirmation" })]);
-  isGone = true;
+  wire.isGone = true;
   vi.advanceTimersByTime(10_000);
   expect(text()).toContain("detached: its kernel is gone; to go on, run the cell again");
   expect(text()).toContain("%dive answer ask_1 ANSWER");
-  expect(buttonOf(page, "Approve").getAttribute("aria-disabled")).toBe("true");
-  isGone = false;
-  buttonOf(page, "Approve").click();
-  expect(heard.some((message) => message.type === "answer")).toBe(false);
+  expect(buttonOf(wire.page, "Approve").getAttribute("aria-disabled")).toBe("true");
+  wire.isGone = false;
+  buttonOf(wire.page, "Approve").click();
+  expect(wire.heard.some((message) => message.type === "answer")).toBe(false);
 });
 
 test("the countdown follows the kernel's clock", () => {
   begin([asked("ask_1", "publish", { expires_us: 90_000_000 })], { now_us: 30_000_000 });
   vi.advanceTimersByTime(1000);
-  expect(page.querySelector(".clock")?.textContent).toBe("0:59 left");
+  expect(wire.page.querySelector(".clock")?.textContent).toBe("0:59 left");
 });
