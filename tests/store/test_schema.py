@@ -173,6 +173,28 @@ def test_a_migration_happens_once(path):
     assert version_of(path) == len(NEXT)
 
 
+class Overtaken(sqlite3.Connection):
+    """A connection before whose next statement another process makes the store."""
+
+    overtaken_before: str
+
+    def execute(self, sql, *rest):
+        if sql.startswith(self.overtaken_before):
+            SqliteStore(self.path).close()
+        return super().execute(sql, *rest)
+
+
+@pytest.mark.parametrize("statement", ["BEGIN", "PRAGMA user_version", "PRAGMA application_id", "SELECT name FROM"])
+def test_a_store_that_is_being_made_is_no_foreign_database(path, statement):
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("PRAGMA journal_mode = WAL")
+    with closing(sqlite3.connect(path, isolation_level=None, factory=Overtaken)) as connection:
+        connection.path, connection.overtaken_before = path, statement
+        assert check_version(connection, str(path)) in {0, len(MIGRATIONS)}
+        migrate(connection, str(path))
+        assert check_version(connection, str(path)) == len(MIGRATIONS)
+
+
 def test_a_migration_that_fails_leaves_the_file_as_it_was(path):
     restore(path, len(MIGRATIONS))
     before = columns(path, "executions")

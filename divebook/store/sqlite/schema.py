@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from divebook.errors import CorruptStoreError, NewerStoreError, ReadOnlyStoreError
 from divebook.store.checksums import of_row
+from divebook.store.sqlite.transactions import at_one_moment
 
 Migration: TypeAlias = tuple[str, ...]
 
@@ -208,6 +209,12 @@ def places_of(key: int) -> tuple[int, int]:
 
 def check_version(connection: sqlite3.Connection, location: str, migrations: Sequence[Migration] = MIGRATIONS) -> int:
     """Return the file's version after making sure that it is a store, and not a newer one."""
+    # Of one moment: another process may be making the file (test_a_store_that_is_being_made_is_no_foreign_database).
+    with at_one_moment(connection):
+        return _checked_version(connection, location, migrations)
+
+
+def _checked_version(connection: sqlite3.Connection, location: str, migrations: Sequence[Migration]) -> int:
     version = _pragma(connection, "user_version")
     mark = _pragma(connection, "application_id")
     if mark != APPLICATION_ID and (version or mark or _tables(connection)):
@@ -241,7 +248,7 @@ def migrate(connection: sqlite3.Connection, location: str, migrations: Sequence[
     connection.execute("BEGIN IMMEDIATE")
     try:
         # Asked again: another process may have migrated while this one waited for the lock.
-        for number in range(check_version(connection, location, migrations), len(migrations)):
+        for number in range(_checked_version(connection, location, migrations), len(migrations)):
             for statement in migrations[number]:
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {number + 1}")

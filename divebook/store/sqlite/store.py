@@ -231,9 +231,9 @@ class SqliteStore(EventStore):
             checkpoints.put(cursor, log, sequence, data)
 
     def _checkpoint(self, execution_id: str) -> tuple[int, bytes] | None:
-        with translated(self.location):
-            log = find(self._readers.get(), execution_id)
-            return None if log is None else checkpoints.get(self._readers.get(), log)
+        with translated(self.location), at_one_moment(self._readers.get()) as connection:
+            log = find(connection, execution_id)
+            return None if log is None else checkpoints.get(connection, log)
 
     def _checkpoints(self) -> list[str]:
         with translated(self.location):
@@ -254,8 +254,8 @@ class SqliteStore(EventStore):
         return kept
 
     def _inbox(self, execution_id: str, after: int) -> list[Message]:
-        with translated(self.location):
-            connection = self._readers.get()
+        # Of one moment: a deleted execution's key goes to the next one.
+        with translated(self.location), at_one_moment(self._readers.get()) as connection:
             return messages.load_inbox(connection, self.sealing, self._find(connection, execution_id).key, after)
 
     def _new_messages(self, after: int) -> list[Message]:
@@ -315,8 +315,8 @@ class SqliteStore(EventStore):
             return blobs.load_blob(self._readers.get(), digest)
 
     def _faults(self) -> list[str]:
-        with translated(self.location):
-            return find_faults(self._readers.get())
+        with translated(self.location), at_one_moment(self._readers.get()) as connection:
+            return find_faults(connection)
 
     def _discard(self, execution_ids: Sequence[str], moment: Moment) -> list[str]:
         with self._transaction() as cursor:
