@@ -10,6 +10,7 @@ import functools
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 PAIRS = tuple(high + low for high in _ALPHABET for low in _ALPHABET)
 """Every two letters, in order: what ten bits are written as."""
+_NUMBERS = {pair: number for number, pair in enumerate(PAIRS)}
 
 
 def type_id(prefix: str, milliseconds: int, chance: int) -> str:
@@ -27,6 +28,25 @@ def type_id(prefix: str, milliseconds: int, chance: int) -> str:
     low = 0x7 << 76 | (chance >> 62 & 0xFFF) << 64 | 0x2 << 62 | chance & 0x3FFF_FFFF_FFFF_FFFF
     letters = "".join([PAIRS[low >> shift & 0x3FF] for shift in (70, 60, 50, 40, 30, 20, 10, 0)])
     return f"{prefix}_{_time_letters(milliseconds & 0xFFFF_FFFF_FFFF)}{letters}"
+
+
+def successor(identifier: str, places: int) -> str:
+    """Return the identifier so many places after another; its last two letters count, and must not overflow.
+
+    Raises
+    ------
+    ValueError
+        The identifier does not end with two such letters, or there are not so many places after it.
+
+    Examples
+    --------
+    >>> successor("event_01k0000000e0000000000000zz"[:-2] + "0z", 1)[-2:]
+    '10'
+    """
+    number = _NUMBERS.get(identifier[-2:], len(PAIRS)) + places
+    if number >= len(PAIRS):
+        raise ValueError(f"there is no identifier {places} places after {identifier!r}")
+    return identifier[:-2] + PAIRS[number]
 
 
 @functools.lru_cache(maxsize=4)
