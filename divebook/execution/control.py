@@ -43,7 +43,7 @@ from divebook.execution.register import Register
 from divebook.execution.step_run import Services
 from divebook.execution.streaming import TextStreams
 from divebook.store import EventStore, ExecutionRecord, Lease
-from divebook.store.batches import FIRST_TOKEN, Batch
+from divebook.store.batches import FIRST_TOKEN, Batch, records_of
 from divebook.store.durability import Durability
 from divebook.store.owner import Owner
 from divebook.text.logs import logger
@@ -136,7 +136,7 @@ class Control:
         execution_id = ids.execution()
         events = copied(self.store.read(old.id, limit=until), opening, execution_id, ids, self.clock.now())
         taken = fold(execution_id, events).taken
-        batch = Batch(execution_id, 0, events, acquire=owner, taken=taken, durability=durability)
+        batch = Batch(execution_id, 0, records_of(events), acquire=owner, taken=taken, durability=durability)
         (refusal,) = self.store.append_all([batch])
         if refusal is not None:
             raise refusal

@@ -28,6 +28,7 @@ from divebook.engine.state import ExecutionState
 from divebook.errors import ConnectionLostError, DivebookError, StoreBusyError, StoreError
 from divebook.events import Event
 from divebook.events.catalog import Payload
+from divebook.events.record import Record
 from divebook.execution.clock import Clock, Ids
 from divebook.execution.store_calls import SHORTEST, StoreCalls, longer
 from divebook.store.batches import FIRST_TOKEN, Batch
@@ -225,7 +226,7 @@ class Journal:
         """Sequence number up to which events are durable."""
         self.error: Exception | None = None
         self._ids, self._commit, self._token, self._durability = ids, commit, token, durability
-        self._pending: list[Event] = []
+        self._pending: list[Record] = []
         self._batch: tuple[Batch, ExecutionState] | None = None
         """What was handed over last, and the state after it."""
         self._is_in_doubt = False
@@ -255,14 +256,15 @@ class Journal:
         state, now = self.state, self.clock.now()
         event = Event(self._ids.event(now), state.execution_id, state.last_sequence + 1, now, data, path, step)
         self.state = evolve(state, event)
-        self._pending.append(event)
+        self._pending.append(Record.of(event))
         self._commit.schedule(self)
         return event
 
     async def event(self, sequence: int) -> Event:
         """Return one event of the log, also one that is not written yet."""
-        under_way = () if self._batch is None else self._batch[0].events
-        known = next((event for event in (*under_way, *self._pending) if event.sequence == sequence), None)
+        under_way = () if self._batch is None else self._batch[0].records
+        events = (event for record in (*under_way, *self._pending) for event in record.events())
+        known = next((event for event in events if event.sequence == sequence), None)
         if known is None:
             calls = self._commit.calls
             (known,) = await calls.patiently(lambda: calls.store.read(self.execution_id, sequence - 1, 1))
@@ -318,14 +320,14 @@ class Journal:
         if isinstance(outcome, StoreBusyError):
             # It stays the first to be written, before what was recorded since
             # (test_a_busy_store_ends_no_run_and_nothing_is_done_twice).
-            self._pending = [*batch.events, *self._pending]
+            self._pending = [*batch.records, *self._pending]
             self._is_in_doubt = self._is_in_doubt or isinstance(outcome, ConnectionLostError)
             if batch.acquire is not None:
                 self._token = None
         elif outcome is not None:
             self.error = outcome
         else:
-            self.written, self._is_in_doubt = batch.expected_sequence + len(batch.events), False
+            self.written, self._is_in_doubt = batch.last_sequence, False
 
     @property
     def is_checkpoint_due(self) -> bool:

@@ -16,6 +16,7 @@ from divebook.engine.state import ExecutionState
 from divebook.errors import ExecutionError
 from divebook.events.catalog import MOVED, ExecutionMoved
 from divebook.events.event import Event
+from divebook.events.record import Record
 from divebook.execution.children import running_children
 from divebook.execution.clock import Clock, Ids
 from divebook.execution.leases import HANDS
@@ -50,7 +51,7 @@ def move_out(
                 moved = Event(ids.event(now), execution_id, last + 1, now, ExecutionMoved(str(file)))
                 lines.events([*events, moved])
                 flush(lines.stream)
-                batch = Batch(execution_id, last, [moved], lease.token, durability=FULL)
+                batch = Batch(execution_id, last, [Record.of(moved)], lease.token, durability=FULL)
                 (refusal,) = store.append_all([batch])
                 if refusal is not None:
                     raise refusal

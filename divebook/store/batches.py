@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from divebook.engine.lifecycle import STATUS_AFTER, STATUSES, TERMINAL, check_may_follow
@@ -16,6 +16,7 @@ from divebook.events.catalog import (
 )
 from divebook.events.codec import encode, sound_data
 from divebook.events.event import Event, validate
+from divebook.events.record import Record
 from divebook.store.blobs import BLOB_BYTES, REPEATED_BYTES, outsource, share
 from divebook.store.checksums import chain, covered
 from divebook.store.codec import Sealing
@@ -31,12 +32,12 @@ _QUESTIONS = (InterruptRaised, InterruptResolved, InterruptExpired)
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Events that are written together or not at all."""
+    """Records that are written together or not at all."""
 
     execution_id: str
     expected_sequence: int
     """Sequence of the last event the writer knows of; 0 for a new execution."""
-    events: Sequence[Event]
+    records: Sequence[Record]
     token: int | None = None
     """The writer's fencing token; None for an execution that never had a lease."""
     acquire: Owner | None = None
@@ -53,15 +54,24 @@ class Batch:
     durability: Durability | None = None
     """How the batch is written; the first one settles what the record says. None: as the store does by default."""
     again: bool = False
-    """Whether its first events may be in the log already, since the connection was lost when they were written."""
+    """Whether its first records may be in the log already, since the connection was lost when they were written."""
+
+    @property
+    def last_sequence(self) -> int:
+        """Where the log stands once it is written."""
+        return self.records[-1].last_sequence if self.records else self.expected_sequence
+
+    def events(self) -> list[Event]:
+        """Return the events that its records stand for."""
+        return [event for record in self.records for event in record.events()]
 
     def without(self, count: int) -> Batch:
-        """Return what is left of it where the log has so many of its events."""
+        """Return what is left of it where the log has so many of its records."""
         token = FIRST_TOKEN if count and self.acquire is not None else self.token
         return replace(
             self,
-            expected_sequence=self.expected_sequence + count,
-            events=self.events[count:],
+            expected_sequence=self.records[count - 1].last_sequence if count else self.expected_sequence,
+            records=self.records[count:],
             token=token,
             acquire=None if count else self.acquire,
         )
@@ -82,7 +92,9 @@ class PreparedBatch:
 
     execution_id: str
     expected_sequence: int
-    events: tuple[Event, ...]
+    records: Sequence[Record]
+    events: Sequence[Event]
+    """Those that the records stand for."""
     payloads: Sequence[bytes]
     """With references in place of `blobs`."""
     covered: Sequence[bytes]
@@ -140,13 +152,14 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
         One of the events may not follow an end that is among them.
     """
     payloads: list[bytes] = []
+    events = batch.events()
     sequence = batch.expected_sequence
     beginning: Beginning | None = None
     turn: Turn | None = None
     ended: str | None = None
     questions: dict[str, bool] = {}
     lease = None if batch.acquire is None else _first_lease(batch, batch.acquire)
-    for index, event in enumerate(batch.events):
+    for index, event in enumerate(events):
         sequence += 1
         try:
             _check(event, batch.execution_id, sequence)
@@ -163,19 +176,20 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
             ended = STATUS_AFTER[kind] if STATUS_AFTER[kind] in TERMINAL else None
             if isinstance(event.data, ExecutionStarted):
                 beginning = Beginning.of(event.data)
-    _check_distinct(batch.events)
+    _check_distinct(events)
     turn, status = _standing(batch, turn)
-    blobs = _outsource(batch.events, payloads)
+    blobs = _outsource(events, payloads)
     if sealing.codec is not None:
         payloads = [sealing.seal(payload) for payload in payloads]
         blobs = {digest: sealing.seal_content(content) for digest, content in blobs.items()}
         turn = turn and replace(turn, error=sealing.seal_text(turn.error))
         beginning = beginning and beginning._replace(note=sealing.seal_text(beginning.note))
-    covers, size = _covers(batch.events, payloads), sum(map(len, payloads))
+    covers, size = _covers(events, payloads), sum(map(len, payloads))
     return PreparedBatch(
         batch.execution_id,
         batch.expected_sequence,
-        tuple(batch.events),
+        batch.records,
+        events,
         payloads,
         covers,
         size,
@@ -192,6 +206,22 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
     )
 
 
+def records_of(events: Iterable[Event]) -> list[Record]:
+    """Return the records that stand for one event each.
+
+    Raises
+    ------
+    InvalidEventError
+        ``invalid event at index i: ...``, for the first that is none.
+    """
+    records: list[Record] = []
+    for event in events:
+        if not isinstance(event, Event):
+            raise _invalid(len(records), InvalidEventError(f"expected an Event, got {type(event).__name__}"))
+        records.append(Record.of(event))
+    return records
+
+
 def _first_lease(batch: Batch, owner: Owner) -> Lease:
     if batch.expected_sequence or batch.token is not None:
         raise ValueError(
@@ -199,7 +229,7 @@ def _first_lease(batch: Batch, owner: Owner) -> Lease:
             f"{batch.expected_sequence} with token {batch.token}; use the store's acquire"
         )
     # The wall clock is the writer's, as it stands in the events.
-    moment = Moment(getattr(batch.events[-1], "recorded_at", 0), Moment.at(None).uptime)
+    moment = Moment(batch.records[-1].recorded_at, Moment.at(None).uptime)
     return moment.plus(LEASE_SECONDS).lease(batch.execution_id, FIRST_TOKEN, owner)
 
 
@@ -250,8 +280,6 @@ def _covers(events: Sequence[Event], payloads: Sequence[bytes]) -> list[bytes]:
 def _check(event: Event, execution_id: str, sequence: int) -> None:
     if sequence == 1:
         _check_text("execution id", execution_id)
-    if not isinstance(event, Event):
-        raise InvalidEventError(f"expected an Event, got {type(event).__name__}")
     validate(event)
     if event.execution_id != execution_id:
         raise InvalidEventError(f"it belongs to execution {event.execution_id}, not to {execution_id}")

@@ -41,7 +41,7 @@ from divebook.events.catalog import (
 from divebook.events.event import Event
 from divebook.events.ids import type_id
 from divebook.store.base import EventStore
-from divebook.store.batches import Batch
+from divebook.store.batches import Batch, records_of
 from divebook.store.lines import LineWriter, LogFile, read_lines, read_sound_lines
 from divebook.store.private import opener
 
@@ -262,12 +262,12 @@ def _arriving(log: LogFile, *, rename: bool, as_fork: bool) -> Batch:
         events = _renamed(events) if rename else events
     status = status_of(events)
     if status in FINAL:
-        return Batch(events[0].execution_id, 0, events)
+        return Batch(events[0].execution_id, 0, records_of(events))
     events = [_without_message(event) for event in events]
     if status in TERMINAL:
-        return Batch(events[0].execution_id, 0, events)
+        return Batch(events[0].execution_id, 0, records_of(events))
     state = _folded(log, events)
-    return Batch(state.execution_id, 0, events, status=state.status, wake_at=state.wake_at)
+    return Batch(state.execution_id, 0, records_of(events), status=state.status, wake_at=state.wake_at)
 
 
 def _folded(log: LogFile, events: list[Event]) -> ExecutionState:

@@ -22,7 +22,7 @@ from divebook.errors import (
 )
 from divebook.events.catalog import ORIGINS
 from divebook.events.event import Event, to_microseconds
-from divebook.store.batches import Batch, PreparedBatch, prepare
+from divebook.store.batches import Batch, PreparedBatch, prepare, records_of
 from divebook.store.codec import Sealing
 from divebook.store.records import ExecutionRecord, RecordFilter
 from divebook.store.subscribers import Subscribers
@@ -66,7 +66,7 @@ class EventLogs(ABC):
         ExecutionNotFoundError
             `expected_sequence` is not 0 and there is no such log.
         """
-        (refusal,) = self.append_all((Batch(execution_id, expected_sequence, events, token),))
+        (refusal,) = self.append_all((Batch(execution_id, expected_sequence, records_of(events), token),))
         if refusal is not None:
             raise refusal
 
@@ -74,32 +74,32 @@ class EventLogs(ABC):
         """Append many batches in one transaction; return, for each, why it was refused, or None.
 
         A refused batch does not hold up the others. If the transaction itself fails (disk full, read-only) it raises,
-        and nothing is written; with `ConnectionLostError` all of it may be, and a later attempt with the same events
-        says so (`Batch.again`) and finds out. A batch without events is not looked at.
+        and nothing is written; with `ConnectionLostError` all of it may be, and a later attempt with the same records
+        says so (`Batch.again`) and finds out. A batch without records is not looked at.
         """
         self._check_open()
         left = [self._left_of(batch) if batch.again else batch for batch in batches]
-        checked = [_prepare_or_refuse(batch, self.sealing) if batch.events else None for batch in left]
+        checked = [_prepare_or_refuse(batch, self.sealing) if batch.records else None for batch in left]
         accepted = [entry for entry in checked if isinstance(entry, PreparedBatch)]
         answers = self._write_and_tell(accepted) if accepted else []
         remaining = iter(answers)
         return [next(remaining) if isinstance(entry, PreparedBatch) else entry for entry in checked]
 
     def _left_of(self, batch: Batch) -> Batch:
-        """Return a batch without those of its events that the log has, of which listeners hear now.
+        """Return a batch without those of its records that the log has, of which listeners hear now.
 
         Ids are never given twice, so the end of the log is an exact answer
         (test_a_batch_whose_commit_nobody_knows_of_is_written_once).
         """
         try:
-            found = self._read(batch.execution_id, batch.expected_sequence, len(batch.events))
+            wanted = batch.last_sequence - batch.expected_sequence
+            found = {event.id for event in self._read(batch.execution_id, batch.expected_sequence, wanted)}
         except ExecutionNotFoundError:
             return batch
-        pairs = zip(batch.events, found, strict=False)
-        written = len(list(takewhile(lambda pair: pair[0].id == pair[1].id, pairs)))
+        written = len(list(takewhile(lambda record: record.id in found, batch.records)))
         if written:
             with self._lock:
-                self._subscribers.tell(batch.execution_id, batch.events[:written])
+                self._subscribers.tell(batch.execution_id, batch.records[:written])
         return batch.without(written)
 
     def _write_and_tell(self, batches: Sequence[PreparedBatch]) -> list[Refusal | None]:
@@ -107,7 +107,7 @@ class EventLogs(ABC):
             answers = self._write(batches)
             for batch, answer in zip(batches, answers, strict=True):
                 if answer is None:
-                    self._subscribers.tell(batch.execution_id, batch.events)
+                    self._subscribers.tell(batch.execution_id, batch.records)
         return answers
 
     def delete(self, execution_id: str) -> None:

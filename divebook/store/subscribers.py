@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from divebook.events.event import Event
+from divebook.events.record import Record
 from divebook.text.logs import logger
 
 Listener: TypeAlias = Callable[[str, Sequence[Event]], None]
@@ -37,11 +38,11 @@ class Subscribers:
 
         return unsubscribe
 
-    def tell(self, execution_id: str, events: Sequence[Event]) -> None:
-        """Tell every listener; news from a listener that itself appends waits until all have heard the present."""
+    def tell(self, execution_id: str, records: Sequence[Record]) -> None:
+        """Tell every listener what events there are; what one of them appends meanwhile, all hear of afterwards."""
         if not self._listeners:
             return
-        self._news.append((execution_id, events))
+        self._news.append((execution_id, tuple(event for record in records for event in record.events())))
         if self._telling:
             return
         self._telling = True

@@ -21,7 +21,7 @@ class Busy(MemoryStore):
 
     def append_all(self, batches):
         told = super().append_all(batches)
-        if any(isinstance(event.data, catalog.ExecutionResumed) for batch in batches for event in batch.events):
+        if any(isinstance(event.data, catalog.ExecutionResumed) for batch in batches for event in batch.events()):
             self._post_all(self.when_resumed)
         return told
 

@@ -165,7 +165,7 @@ def dying_append(store, after):
     append = store.append_all
 
     def dying(batches):
-        if any(isinstance(event.data, catalog.ExecutionMoved) for batch in batches for event in batch.events):
+        if any(isinstance(event.data, catalog.ExecutionMoved) for batch in batches for event in batch.events()):
             if after:
                 append(batches)
             raise Death

@@ -79,7 +79,7 @@ def _die_after_commit(limits: dict[type, int]) -> None:
 
     def counted(journal: Journal) -> object:
         batch = take(journal)
-        for event in batch.events:
+        for event in batch.events():
             if type(event.data) in counts:
                 counts[type(event.data)] += 1
         return batch

@@ -79,7 +79,7 @@ class Killer:
 
     def written(self, batches: Sequence[Batch]) -> int:
         """Return the number, in this life, of the last event of an append."""
-        self._written += sum(len(batch.events) for batch in batches)
+        self._written += sum(len(batch.events()) for batch in batches)
         return self._written
 
     def count(self, label: str) -> int:

@@ -115,7 +115,7 @@ class Audit:
 
     def _check_committed(self, batch: Batch) -> None:
         events = self._store.read(self.execution_id, after=self.state.last_sequence)
-        assert len(events) == len(batch.events), "the log has other events than were appended"
+        assert len(events) == len(batch.events()), "the log has other events than were appended"
         for event in events:
             self.ledger.note(event)
             self.state = evolve(self.state, event)

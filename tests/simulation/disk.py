@@ -81,7 +81,7 @@ class SimulatedDisk(MemoryStore):
 
     def _written(self, batches: Sequence[Batch]) -> list[Refusal | None]:
         answers = super().append_all(batches)
-        self.watch([batch for batch, answer in zip(batches, answers, strict=True) if answer is None and batch.events])
+        self.watch([batch for batch, answer in zip(batches, answers, strict=True) if answer is None and batch.records])
         return answers
 
     def _faulty(self, kind: str, batches: Sequence[Batch]) -> list[Refusal | None]:
@@ -100,7 +100,7 @@ class SimulatedDisk(MemoryStore):
         return []
 
     def _torn(self, batch: Batch) -> Batch:
-        return replace(batch, events=batch.events[: self._random.randint(0, len(batch.events))], status=None)
+        return replace(batch, records=batch.records[: self._random.randint(0, len(batch.records))], status=None)
 
     def _check_power(self) -> None:
         if self._dead:

@@ -22,7 +22,7 @@ from divebook.events.catalog import (
     StepCompleted,
 )
 from divebook.events.values import normalize
-from divebook.store import Batch, Owner
+from divebook.store import Owner
 from tests.store.keeping_promises import KeepingPromises
 from tests.store.large_promises import LargePromises
 from tests.store.lease_promises import LeasePromises
@@ -33,6 +33,7 @@ from tests.store.logs import (
     START,
     THREE,
     TWO,
+    batch,
     completed,
     event,
     execution_id,
@@ -76,8 +77,8 @@ class StorePromises(
         for written in range(4):
             name, owner = execution_id(written), Owner("here", 11, 1, "kernel")
             if written:
-                store.append_all([Batch(name, 0, log(written, name), acquire=owner)])
-            assert store.append_all([Batch(name, 0, log(3, name), acquire=owner, again=True)]) == [None]
+                store.append_all([batch(name, 0, log(written, name), acquire=owner)])
+            assert store.append_all([batch(name, 0, log(3, name), acquire=owner, again=True)]) == [None]
             assert store.read(name) == log(3, name)
             assert [lease.token for lease in store.leases() if lease.execution_id == name] == [1]
             store.append(name, [step(4, name)], 3, 1)
@@ -85,7 +86,7 @@ class StorePromises(
     def test_what_another_wrote_is_not_taken_for_ones_own(self, store):
         store.append(ONE, log(2), 0)
         other = event(2, StepCompleted(output="mine"))
-        (refusal,) = store.append_all([Batch(ONE, 1, [replace(other, id="event_other")], again=True)])
+        (refusal,) = store.append_all([batch(ONE, 1, [replace(other, id="event_other")], again=True)])
         assert isinstance(refusal, ConcurrentAppendError)
 
     # --- appending and reading
@@ -304,19 +305,19 @@ class StorePromises(
     # --- many batches at once
 
     def test_batches_of_several_executions_are_written_together(self, store):
-        batches = [Batch(ONE, 0, log(2, ONE)), Batch(TWO, 0, log(3, TWO))]
+        batches = [batch(ONE, 0, log(2, ONE)), batch(TWO, 0, log(3, TWO))]
         assert store.append_all(batches) == [None, None]
         assert (store.read(ONE), store.read(TWO)) == (log(2, ONE), log(3, TWO))
 
     def test_a_conflicting_batch_is_refused_alone(self, store):
         store.append(TWO, log(2, TWO), 0)
-        batches = [Batch(ONE, 0, log(2, ONE)), Batch(TWO, 1, steps(2, 3, TWO)), Batch(THREE, 0, log(1, THREE))]
+        batches = [batch(ONE, 0, log(2, ONE)), batch(TWO, 1, steps(2, 3, TWO)), batch(THREE, 0, log(1, THREE))]
         answers = store.append_all(batches)
         assert [type(answer) for answer in answers] == [type(None), ConcurrentAppendError, type(None)]
         assert [len(store.read(one)) for one in (ONE, TWO, THREE)] == [2, 2, 1]
 
     def test_an_invalid_batch_is_refused_alone(self, store):
-        answers = store.append_all([Batch(ONE, 0, [step(1)]), Batch(TWO, 0, log(2, TWO))])
+        answers = store.append_all([batch(ONE, 0, [step(1)]), batch(TWO, 0, log(2, TWO))])
         assert isinstance(answers[0], InvalidEventError)
         assert answers[1] is None
         assert ids(store.records()) == [TWO]
@@ -324,16 +325,16 @@ class StorePromises(
     def test_a_batch_with_a_known_event_id_is_refused_alone(self, store):
         store.append(ONE, log(3, ONE), 0)
         twin = event(4, StepCompleted(), event_id=step(2).id)
-        answers = store.append_all([Batch(ONE, 3, [twin]), Batch(TWO, 0, log(2, TWO))])
+        answers = store.append_all([batch(ONE, 3, [twin]), batch(TWO, 0, log(2, TWO))])
         assert isinstance(answers[0], InvalidEventError)
         assert (store.record(ONE).last_sequence, store.record(TWO).last_sequence) == (3, 2)
 
     def test_two_batches_of_one_execution_follow_each_other(self, store):
-        assert store.append_all([Batch(ONE, 0, log(2)), Batch(ONE, 2, steps(3, 4))]) == [None, None]
+        assert store.append_all([batch(ONE, 0, log(2)), batch(ONE, 2, steps(3, 4))]) == [None, None]
         assert sequences(store.read(ONE)) == [1, 2, 3, 4]
 
     def test_two_batches_for_one_place_are_won_by_the_first(self, store):
-        answers = store.append_all([Batch(ONE, 0, log(2)), Batch(ONE, 0, log(3))])
+        answers = store.append_all([batch(ONE, 0, log(2)), batch(ONE, 0, log(3))])
         assert answers[0] is None
         assert isinstance(answers[1], ConcurrentAppendError)
         assert store.read(ONE) == log(2)
@@ -350,7 +351,7 @@ class StorePromises(
         def race(number):
             barrier.wait(10)
             mine = event(2, StepCompleted(output=str(number)), event_id=f"event-{number}")
-            return store.append_all([Batch(ONE, 1, [mine])])[0]
+            return store.append_all([batch(ONE, 1, [mine])])[0]
 
         with ThreadPoolExecutor(8) as pool:
             answers = list(pool.map(race, range(8)))

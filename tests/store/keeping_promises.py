@@ -3,10 +3,10 @@
 import pytest
 
 from divebook.errors import ExecutionNotFoundError, StoreError
-from divebook.store import Batch, Owner
+from divebook.store import Owner
 from divebook.store.check import check
 from tests.store.large_promises import done, text
-from tests.store.logs import ONE, SECOND, START, THREE, TWO, completed, event, failed, log, step
+from tests.store.logs import ONE, SECOND, START, THREE, TWO, batch, completed, event, failed, log, step
 
 HERE = Owner("here", 11, 1, "kernel")
 
@@ -70,7 +70,7 @@ class KeepingPromises:
 
     def test_a_store_that_was_used_checks_clean(self, store):
         large = text(200_000)
-        store.append_all([Batch(ONE, 0, [*log(4), done(5, large)], acquire=HERE), Batch(TWO, 0, log(3, TWO))])
+        store.append_all([batch(ONE, 0, [*log(4), done(5, large)], acquire=HERE), batch(TWO, 0, log(3, TWO))])
         store.append(ONE, [completed(6)], 5, 1)
         store.append(TWO, [done(4, large, TWO), failed(5, TWO)], 3)
         store.put_checkpoint(ONE, 3, b"fold")
@@ -127,5 +127,5 @@ class KeepingPromises:
 
     def test_an_id_that_is_not_unicode_is_refused(self, store):
         store.append(ONE, log(1), 0)
-        (answer,) = store.append_all([Batch(ONE, 1, [event(2, step(2).data, path="\ud800")])])
+        (answer,) = store.append_all([batch(ONE, 1, [event(2, step(2).data, path="\ud800")])])
         assert "invalid event at index 0" in str(answer)

@@ -4,9 +4,8 @@ import random
 
 from divebook.events.catalog import ExecutionStarted, Mutation, OperationCompleted, StateMutated, StepCompleted
 from divebook.events.values import normalize
-from divebook.store import Batch
 from divebook.store.check import check
-from tests.store.logs import ONE, TWO, event, log
+from tests.store.logs import ONE, TWO, batch, event, log
 
 LIMIT = 64 * 1024
 
@@ -97,7 +96,7 @@ class LargePromises:
 
     def test_a_refused_batch_leaves_no_large_value(self, store):
         store.append(ONE, log(3), 0)
-        store.append_all([Batch(ONE, 2, [done(3, text(200_000))])])
+        store.append_all([batch(ONE, 2, [done(3, text(200_000))])])
         assert [blob for blob in store.blobs() if blob.used] == []
         assert check(store).ok
 

@@ -3,8 +3,22 @@
 import pytest
 
 from divebook.errors import ConcurrentAppendError, ExecutionNotFoundError, FencedError, LeaseHeldError
-from divebook.store import Batch, Owner
-from tests.store.logs import ONE, SECOND, START, THREE, TWO, cancelled, completed, failed, log, resumed, step, steps
+from divebook.store import Owner
+from tests.store.logs import (
+    ONE,
+    SECOND,
+    START,
+    THREE,
+    TWO,
+    batch,
+    cancelled,
+    completed,
+    failed,
+    log,
+    resumed,
+    step,
+    steps,
+)
 
 HERE = Owner("here", 11, 1, "kernel")
 THERE = Owner("there", 22, 1, "worker")
@@ -78,7 +92,7 @@ class LeasePromises:
         assert tokens == [1, 2, 3, 4, 5]
 
     def test_the_leases_of_executions_are_independent(self, store):
-        store.append_all([Batch(ONE, 0, log(1, ONE)), Batch(TWO, 0, log(1, TWO))])
+        store.append_all([batch(ONE, 0, log(1, ONE)), batch(TWO, 0, log(1, TWO))])
         store.acquire(ONE, HERE, 30, now=NOW)
         assert store.acquire(TWO, THERE, 30, now=NOW).token == 1
 
@@ -104,7 +118,7 @@ class LeasePromises:
         assert store.renew([lease], 30, now=NOW + 99 * SECOND) == [True]
 
     def test_renewing_says_which_leases_are_lost(self, store):
-        store.append_all([Batch(name, 0, log(1, name)) for name in (ONE, TWO, THREE)])
+        store.append_all([batch(name, 0, log(1, name)) for name in (ONE, TWO, THREE)])
         held = [store.acquire(name, HERE, 30, now=NOW) for name in (ONE, TWO, THREE)]
         store.release(held[0])
         store.acquire(TWO, THERE, 30, now=NOW + 31 * SECOND)
@@ -132,7 +146,7 @@ class LeasePromises:
         assert store.acquire(ONE, THERE, 30, now=earlier + 30 * SECOND).token == 2
 
     def test_leases_are_listed_by_execution(self, store):
-        store.append_all([Batch(ONE, 0, log(1, ONE)), Batch(TWO, 0, log(1, TWO))])
+        store.append_all([batch(ONE, 0, log(1, ONE)), batch(TWO, 0, log(1, TWO))])
         leases = [store.acquire(name, HERE, 30, now=NOW) for name in (TWO, ONE)]
         assert store.leases() == leases[::-1]
 
@@ -177,8 +191,8 @@ class LeasePromises:
 
     def test_a_token_for_an_execution_without_leases_is_refused(self, store):
         store.append(ONE, log(1), 0)
-        for batch in (Batch(ONE, 1, [step(2)], token=1), Batch(TWO, 0, log(1, TWO), token=1)):
-            assert isinstance(store.append_all([batch])[0], FencedError)
+        for wrong in (batch(ONE, 1, [step(2)], token=1), batch(TWO, 0, log(1, TWO), token=1)):
+            assert isinstance(store.append_all([wrong])[0], FencedError)
 
     def test_a_holder_that_missed_an_event_is_refused_as_any_writer(self, store):
         store.append(ONE, log(3), 0)
@@ -187,13 +201,13 @@ class LeasePromises:
             store.append(ONE, [step(3)], 2, lease.token)
 
     def test_a_fenced_batch_is_refused_alone(self, store):
-        store.append_all([Batch(ONE, 0, log(1, ONE)), Batch(TWO, 0, log(1, TWO))])
+        store.append_all([batch(ONE, 0, log(1, ONE)), batch(TWO, 0, log(1, TWO))])
         store.acquire(ONE, HERE, 30, now=NOW)
-        answers = store.append_all([Batch(ONE, 1, [step(2, ONE)]), Batch(TWO, 1, [step(2, TWO)])])
+        answers = store.append_all([batch(ONE, 1, [step(2, ONE)]), batch(TWO, 1, [step(2, TWO)])])
         assert [type(answer) for answer in answers] == [FencedError, type(None)]
 
     def test_a_new_execution_may_begin_with_its_lease(self, store):
-        assert store.append_all([Batch(ONE, 0, log(2), acquire=HERE)]) == [None]
+        assert store.append_all([batch(ONE, 0, log(2), acquire=HERE)]) == [None]
         (lease,) = store.leases()
         assert (lease.execution_id, lease.token, lease.owner) == (ONE, 1, HERE)
         assert lease.expires_at == START + 32 * SECOND
@@ -202,23 +216,23 @@ class LeasePromises:
 
     def test_an_execution_that_exists_is_not_leased_by_beginning_it_again(self, store):
         store.append(ONE, log(1), 0)
-        (answer,) = store.append_all([Batch(ONE, 0, log(2), acquire=HERE)])
+        (answer,) = store.append_all([batch(ONE, 0, log(2), acquire=HERE)])
         assert isinstance(answer, ConcurrentAppendError)
         assert store.leases() == []
 
     def test_only_a_first_batch_may_acquire(self, store):
         store.append(ONE, log(1), 0)
         with pytest.raises(ValueError, match="acquire is for the first batch of a new execution"):
-            store.append_all([Batch(ONE, 1, [step(2)], acquire=HERE)])
+            store.append_all([batch(ONE, 1, [step(2)], acquire=HERE)])
 
     def test_the_end_of_an_execution_releases_its_lease(self, store):
-        store.append_all([Batch(ONE, 0, log(2), acquire=HERE)])
+        store.append_all([batch(ONE, 0, log(2), acquire=HERE)])
         store.append(ONE, [completed(3)], 2, 1)
         assert store.leases() == []
         assert store.acquire(ONE, THERE, 30, now=NOW).token == 2
 
     def test_deleting_an_execution_deletes_its_lease(self, store):
-        store.append_all([Batch(ONE, 0, log(2), acquire=HERE)])
+        store.append_all([batch(ONE, 0, log(2), acquire=HERE)])
         store.delete(ONE)
         assert store.leases() == []
         store.append(ONE, log(1), 0)
@@ -235,7 +249,7 @@ class LeasePromises:
     # --- orphans
 
     def test_an_execution_that_nobody_drives_is_an_orphan(self, store):
-        store.append_all([Batch(ONE, 0, log(2), acquire=HERE)])
+        store.append_all([batch(ONE, 0, log(2), acquire=HERE)])
         assert store.orphans(now=START + 31 * SECOND) == []
         assert store.orphans(now=START + 32 * SECOND) == [store.record(ONE)]
 

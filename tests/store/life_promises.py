@@ -7,9 +7,8 @@ import pytest
 from divebook.engine.lifecycle import STATUS_AFTER, TERMINAL, may_follow
 from divebook.errors import ExecutionEndedError, NotFoundError, StartKeyTakenError
 from divebook.events import catalog
-from divebook.store import Batch
 from divebook.store.check import check
-from tests.store.logs import ONE, THREE, TWO, event, log, resumed, step
+from tests.store.logs import ONE, THREE, TWO, batch, event, log, resumed, step
 
 ENDS = {
     "completed": catalog.ExecutionCompleted(),
@@ -175,7 +174,7 @@ class LifePromises:
         assert [record.execution_id for record in store.records()] == [ONE]
 
     def test_of_two_starts_in_one_transaction_one_is_refused(self, store):
-        batches = [Batch(name, 0, [beginning(name, key="monday")]) for name in (ONE, TWO)]
+        batches = [batch(name, 0, [beginning(name, key="monday")]) for name in (ONE, TWO)]
         answers = store.append_all(batches)
         assert [type(answer) for answer in answers] == [type(None), StartKeyTakenError]
 
@@ -204,7 +203,7 @@ class LifePromises:
 
     def test_a_batch_after_an_end_does_not_hold_up_the_others(self, store):
         store.append("exec_1", [*log(2, "exec_1"), event(3, ENDS["completed"], "exec_1")], 0)
-        late = Batch("exec_1", 3, [event(4, ENDS["cancelled"], "exec_1")])
-        answers = store.append_all([late, Batch("exec_2", 0, log(2, "exec_2"))])
+        late = batch("exec_1", 3, [event(4, ENDS["cancelled"], "exec_1")])
+        answers = store.append_all([late, batch("exec_2", 0, log(2, "exec_2"))])
         assert (type(answers[0]), answers[1]) == (ExecutionEndedError, None)
         assert len(store.read("exec_2")) == 2

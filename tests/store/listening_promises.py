@@ -3,8 +3,7 @@
 import threading
 from datetime import UTC, datetime
 
-from divebook.store import Batch
-from tests.store.logs import ONE, THREE, TWO, failed, log, step, steps
+from tests.store.logs import ONE, THREE, TWO, batch, failed, log, step, steps
 
 
 def sequences(events):
@@ -37,12 +36,12 @@ class ListeningPromises:
     def test_listeners_do_not_hear_what_was_refused(self, store):
         store.append(ONE, log(2), 0)
         heard = heard_by(store)
-        store.append_all([Batch(ONE, 1, steps(2, 3)), Batch(TWO, 0, [step(1, TWO)]), Batch(THREE, 0, [])])
+        store.append_all([batch(ONE, 1, steps(2, 3)), batch(TWO, 0, [step(1, TWO)]), batch(THREE, 0, [])])
         assert heard == []
 
     def test_listeners_hear_the_batches_in_order(self, store):
         heard = heard_by(store)
-        store.append_all([Batch(ONE, 0, log(1, ONE)), Batch(TWO, 0, log(1, TWO)), Batch(ONE, 1, steps(2, 3, ONE))])
+        store.append_all([batch(ONE, 0, log(1, ONE)), batch(TWO, 0, log(1, TWO)), batch(ONE, 1, steps(2, 3, ONE))])
         assert heard == [(ONE, [1]), (TWO, [1]), (ONE, [2, 3])]
 
     def test_listeners_are_called_in_the_appending_thread(self, store):

@@ -14,6 +14,7 @@ from divebook.events.catalog import (
 from divebook.events.event import Event, to_datetime
 from divebook.events.ids import type_id
 from divebook.store import Batch, SqliteStore
+from divebook.store.batches import records_of
 
 START = 1_750_000_000_000_000  # microseconds: June 2025
 SECOND = 1_000_000
@@ -73,6 +74,11 @@ def moment(sequence):
     return to_datetime(START + sequence * SECOND)
 
 
+def batch(execution, expected_sequence, events, *given, **said):
+    """Return a batch of records of one event each."""
+    return Batch(execution, expected_sequence, records_of(events), *given, **said)
+
+
 def write(path, *logs):
     with SqliteStore(path, durability="relaxed") as store:
-        store.append_all([Batch(events[0].execution_id, 0, events) for events in logs])
+        store.append_all([batch(events[0].execution_id, 0, events) for events in logs])

@@ -10,8 +10,8 @@ from decimal import Decimal
 import pytest
 
 from divebook.errors import ExecutionNotFoundError, StoreClosedError, StoreError, UnstorableValueError
-from divebook.store import Batch, Message, Owner
-from tests.store.logs import ONE, SECOND, START, TWO, completed, failed, log, step
+from divebook.store import Message, Owner
+from tests.store.logs import ONE, SECOND, START, TWO, batch, completed, failed, log, step
 
 NOW = START + 100 * SECOND
 
@@ -57,7 +57,7 @@ class MessagePromises:
         assert store.inbox(ONE)[0].payload == text
 
     def test_numbers_grow_from_message_to_message(self, store):
-        store.append_all([Batch(ONE, 0, log(1, ONE)), Batch(TWO, 0, log(1, TWO))])
+        store.append_all([batch(ONE, 0, log(1, ONE)), batch(TWO, 0, log(1, TWO))])
         posted = [store.post(answer("a")), store.post(answer("b", execution=TWO)), store.post(signal("a"))]
         numbers = [message.number for message in posted]
         assert 0 < numbers[0] < numbers[1] < numbers[2]
@@ -82,7 +82,7 @@ class MessagePromises:
         assert store.post(answer("b")).number > first.number
 
     def test_kinds_and_executions_have_keys_of_their_own(self, store):
-        store.append_all([Batch(ONE, 0, log(1, ONE)), Batch(TWO, 0, log(1, TWO))])
+        store.append_all([batch(ONE, 0, log(1, ONE)), batch(TWO, 0, log(1, TWO))])
         for message in (answer("x"), signal("x"), answer("x", execution=TWO)):
             store.post(message)
         assert [message.kind for message in store.inbox(ONE)] == ["answer", "signal"]
@@ -162,7 +162,7 @@ class MessagePromises:
             store.inbox("exec_nobody")
 
     def test_new_messages_are_those_of_all_executions_in_order(self, store):
-        store.append_all([Batch(ONE, 0, log(1, ONE)), Batch(TWO, 0, log(1, TWO))])
+        store.append_all([batch(ONE, 0, log(1, ONE)), batch(TWO, 0, log(1, TWO))])
         sent = [store.post(answer(str(number), execution=(ONE, TWO)[number % 2])) for number in range(12)]
         assert store.new_messages(0) == sent
         assert store.new_messages(sent[4].number) == sent[5:]
@@ -228,14 +228,14 @@ class MessagePromises:
             store.delete(ONE)
 
     def test_the_messages_of_others_stay(self, store):
-        store.append_all([Batch(ONE, 0, log(1, ONE)), Batch(TWO, 0, log(1, TWO))])
+        store.append_all([batch(ONE, 0, log(1, ONE)), batch(TWO, 0, log(1, TWO))])
         store.post(answer())
         kept = store.post(answer(execution=TWO))
         store.delete(ONE)
         assert store.new_messages(0) == [kept]
 
     def test_a_number_is_not_given_again(self, store):
-        store.append_all([Batch(ONE, 0, log(1, ONE)), Batch(TWO, 0, log(1, TWO))])
+        store.append_all([batch(ONE, 0, log(1, ONE)), batch(TWO, 0, log(1, TWO))])
         gone = store.post(answer())
         store.delete(ONE)
         assert store.last_message() == gone.number
@@ -245,20 +245,20 @@ class MessagePromises:
     # --- taking in
 
     def test_messages_are_untaken_until_the_log_says_otherwise(self, store):
-        store.append_all([Batch(ONE, 0, log(2, ONE)), Batch(TWO, 0, log(2, TWO))])
+        store.append_all([batch(ONE, 0, log(2, ONE)), batch(TWO, 0, log(2, TWO))])
         assert store.untaken() == set()
         number = store.post(answer()).number
         assert store.untaken() == {ONE}
-        store.append_all([Batch(ONE, 2, [step(3)], taken=number)])
+        store.append_all([batch(ONE, 2, [step(3)], taken=number)])
         assert store.untaken() == set()
         store.post(answer("ask_2"))
         assert store.untaken() == {ONE}
 
     def test_who_was_answered_is_known_whether_or_not_the_log_has_it(self, store):
-        store.append_all([Batch(ONE, 0, log(2, ONE)), Batch(TWO, 0, log(2, TWO))])
+        store.append_all([batch(ONE, 0, log(2, ONE)), batch(TWO, 0, log(2, TWO))])
         assert store.addressees("answer", "ask_1") == []
         number = store.post(answer()).number
-        store.append_all([Batch(ONE, 2, [step(3)], taken=number)])
+        store.append_all([batch(ONE, 2, [step(3)], taken=number)])
         store.post(answer(execution=TWO))
         assert store.addressees("answer", "ask_1") == sorted([ONE, TWO])
         assert store.addressees("signal", "ask_1") == store.addressees("answer", "ask_2") == []
@@ -266,30 +266,30 @@ class MessagePromises:
     def test_a_refused_batch_takes_nothing_in(self, store):
         store.append(ONE, log(2), 0)
         number = store.post(answer()).number
-        store.append_all([Batch(ONE, 1, [step(2)], taken=number)])
+        store.append_all([batch(ONE, 1, [step(2)], taken=number)])
         assert store.untaken() == {ONE}
 
     # --- what can be recovered
 
     def test_what_runs_and_nobody_drives_is_an_orphan(self, store):
-        store.append_all([Batch(ONE, 0, log(2, ONE), status="running"), Batch(TWO, 0, log(2, TWO), status="pending")])
+        store.append_all([batch(ONE, 0, log(2, ONE), status="running"), batch(TWO, 0, log(2, TWO), status="pending")])
         assert sorted(orphans(store)) == [ONE, TWO]
 
     def test_what_waits_for_an_answer_is_no_orphan_before_there_is_one(self, store):
-        store.append_all([Batch(ONE, 0, log(2), status="waiting")])
+        store.append_all([batch(ONE, 0, log(2), status="waiting")])
         assert orphans(store) == []
         number = store.post(answer()).number
         assert orphans(store) == [ONE]
-        store.append_all([Batch(ONE, 2, [step(3)], taken=number)])
+        store.append_all([batch(ONE, 2, [step(3)], taken=number)])
         assert orphans(store) == []
 
     def test_what_waits_for_a_time_is_an_orphan_once_it_has_come(self, store):
-        store.append_all([Batch(ONE, 0, log(2), status="waiting", wake_at=NOW)])
+        store.append_all([batch(ONE, 0, log(2), status="waiting", wake_at=NOW)])
         assert orphans(store, NOW - 1) == []
         assert orphans(store, NOW) == [ONE]
 
     def test_what_waits_and_is_driven_is_no_orphan(self, store):
-        store.append_all([Batch(ONE, 0, log(2), status="waiting", wake_at=START)])
+        store.append_all([batch(ONE, 0, log(2), status="waiting", wake_at=START)])
         store.post(answer())
         store.acquire(ONE, Owner("elsewhere", 11, 1, "kernel"), 30, now=NOW)
         assert orphans(store, NOW + SECOND) == []

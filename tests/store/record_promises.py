@@ -6,13 +6,13 @@ import pytest
 
 from divebook.errors import ExecutionNotFoundError, NotFoundError, StoreError
 from divebook.events.catalog import StepCompleted
-from divebook.store import Batch
 from tests.store.logs import (
     ONE,
     SECOND,
     START,
     THREE,
     TWO,
+    batch,
     cancelled,
     completed,
     event,
@@ -162,44 +162,44 @@ class RecordPromises:
     # --- waiting
 
     def test_an_execution_whose_writer_says_so_waits(self, store):
-        store.append_all([Batch(ONE, 0, log(3), status="waiting", wake_at=START + 9 * SECOND, taken=4)])
+        store.append_all([batch(ONE, 0, log(3), status="waiting", wake_at=START + 9 * SECOND, taken=4)])
         record = store.record(ONE)
         assert (record.status, record.wake_at, record.taken, record.ended_at) == ("waiting", moment(9), 4, None)
 
     def test_an_execution_waits_and_runs_again(self, store):
         store.append(ONE, log(2), 0)
-        store.append_all([Batch(ONE, 2, [step(3)], status="waiting", wake_at=START)])
+        store.append_all([batch(ONE, 2, [step(3)], status="waiting", wake_at=START)])
         assert (store.record(ONE).status, store.record(ONE).wake_at) == ("waiting", moment(0))
-        store.append_all([Batch(ONE, 3, [step(4)], status="running")])
+        store.append_all([batch(ONE, 3, [step(4)], status="running")])
         assert (store.record(ONE).status, store.record(ONE).wake_at) == ("running", None)
 
     def test_what_waits_is_listed_as_waiting_and_as_nothing_else(self, store):
-        store.append_all([Batch(ONE, 0, log(2, ONE), status="waiting"), Batch(TWO, 0, log(2, TWO), status="running")])
+        store.append_all([batch(ONE, 0, log(2, ONE), status="waiting"), batch(TWO, 0, log(2, TWO), status="running")])
         assert ids(store.records(status="waiting")) == [ONE]
         assert ids(store.records(status="running")) == [TWO]
 
     def test_a_writer_that_says_nothing_leaves_the_status(self, store):
-        store.append_all([Batch(ONE, 0, log(2), status="waiting")])
+        store.append_all([batch(ONE, 0, log(2), status="waiting")])
         store.append(ONE, [step(3)], 2)
         assert store.record(ONE).status == "waiting"
 
     def test_an_end_counts_whatever_the_writer_says(self, store):
-        store.append_all([Batch(ONE, 0, [*log(2), completed(3)], status="waiting", wake_at=START)])
+        store.append_all([batch(ONE, 0, [*log(2), completed(3)], status="waiting", wake_at=START)])
         record = store.record(ONE)
         assert (record.status, record.ended_at, record.wake_at) == ("completed", moment(3), None)
 
     def test_what_has_ended_does_not_wait(self, store):
         store.append(ONE, [*log(2), failed(3)], 0)
-        store.append_all([Batch(ONE, 3, [step(4)], status="waiting")])
+        store.append_all([batch(ONE, 3, [step(4)], status="waiting")])
         assert (store.record(ONE).status, store.record(ONE).error) == ("failed", "no such file")
 
     def test_an_end_needs_its_event(self, store):
-        store.append_all([Batch(ONE, 0, log(2), status="completed")])
+        store.append_all([batch(ONE, 0, log(2), status="completed")])
         assert (store.record(ONE).status, store.record(ONE).ended_at) == ("running", None)
 
     def test_what_was_resumed_may_wait_at_once(self, store):
         store.append(ONE, [*log(2), failed(3)], 0)
-        store.append_all([Batch(ONE, 3, [resumed(4)], status="waiting")])
+        store.append_all([batch(ONE, 3, [resumed(4)], status="waiting")])
         assert (store.record(ONE).status, store.record(ONE).error, store.record(ONE).ended_at) == (
             "waiting",
             None,
@@ -207,23 +207,23 @@ class RecordPromises:
         )
 
     def test_a_refused_batch_changes_no_status(self, store):
-        store.append_all([Batch(ONE, 0, log(3), status="running")])
-        store.append_all([Batch(ONE, 1, steps(2, 3), status="waiting", wake_at=START, taken=9)])
+        store.append_all([batch(ONE, 0, log(3), status="running")])
+        store.append_all([batch(ONE, 1, steps(2, 3), status="waiting", wake_at=START, taken=9)])
         record = store.record(ONE)
         assert (record.status, record.wake_at, record.taken) == ("running", None, 0)
 
     def test_the_last_message_that_was_taken_in_is_never_forgotten(self, store):
-        store.append_all([Batch(ONE, 0, log(2), taken=7)])
-        store.append_all([Batch(ONE, 2, [step(3)]), Batch(ONE, 3, [step(4)], taken=5)])
+        store.append_all([batch(ONE, 0, log(2), taken=7)])
+        store.append_all([batch(ONE, 2, [step(3)]), batch(ONE, 3, [step(4)], taken=5)])
         assert store.record(ONE).taken == 7
 
     def test_a_status_that_does_not_exist_cannot_be_written(self, store):
         with pytest.raises(NotFoundError, match="did you mean 'waiting'"):
-            store.append_all([Batch(ONE, 0, log(2), status="waitin")])
+            store.append_all([batch(ONE, 0, log(2), status="waitin")])
         assert store.records() == []
 
     def test_what_has_not_ended_is_listed_newest_first(self, store):
-        store.append_all([Batch(ONE, 0, log(1, ONE, at=START + 2), status="waiting")])
+        store.append_all([batch(ONE, 0, log(1, ONE, at=START + 2), status="waiting")])
         store.append(TWO, [*log(2, TWO, at=START), failed(3, TWO)], 0)
         store.append(THREE, log(1, THREE, at=START + 3), 0)
         store.append(execution_id(4), log(1, execution_id(4), at=START + 1), 0)

@@ -5,9 +5,9 @@ import os
 import pytest
 
 from divebook.errors import StoreError
-from divebook.store import Batch, Owner, SqliteStore, open_store
+from divebook.store import Owner, SqliteStore, open_store
 from divebook.store.check import check
-from tests.store.logs import ONE, TWO, execution_id, log, step, steps
+from tests.store.logs import ONE, TWO, batch, execution_id, log, step, steps
 from tests.store.test_read_only import NOBODY, folder, unprivileged  # noqa: F401 - a fixture
 from tests.store.writing import writing
 
@@ -24,7 +24,7 @@ def replace(path):
 @pytest.mark.parametrize("accident", [remove, replace])
 def test_nothing_is_written_to_a_file_that_was_deleted_or_replaced(path, accident):
     with SqliteStore(path) as store:
-        store.append_all([Batch(ONE, 0, log(2), acquire=Owner.current())])
+        store.append_all([batch(ONE, 0, log(2), acquire=Owner.current())])
         (lease,) = store.leases()
         accident(path)
         for change in (

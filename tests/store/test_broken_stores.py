@@ -38,7 +38,7 @@ class WritesTheSoundHalfOfABadBatch(MemoryStore):
 class NotifiesBeforeTheCommit(MemoryStore):
     def _write_and_tell(self, batches):
         for batch in batches:
-            self._subscribers.tell(batch.execution_id, batch.events)
+            self._subscribers.tell(batch.execution_id, batch.records)
         return self._write(batches)
 
 
@@ -46,7 +46,7 @@ class NotifiesOfRefusedBatches(MemoryStore):
     def _write_and_tell(self, batches):
         answers = self._write(batches)
         for batch in batches:
-            self._subscribers.tell(batch.execution_id, batch.events)
+            self._subscribers.tell(batch.execution_id, batch.records)
         return answers
 
 
@@ -216,8 +216,7 @@ class WritesAgainWhatIsThere(MemoryStore):
 
 class TakesWhatIsThereForItsOwn(MemoryStore):
     def _left_of(self, batch):
-        there = self._logs.get(batch.execution_id)
-        return batch.without(len(there.events) - batch.expected_sequence if there else 0)
+        return batch.without(len(batch.records) if batch.execution_id in self._logs else 0)
 
 
 class TakesNoLeaseAway(MemoryStore):

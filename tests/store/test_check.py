@@ -7,10 +7,10 @@ import pytest
 from divebook.errors import CorruptStoreError, DivergenceError
 from divebook.events import catalog
 from divebook.events.catalog import StepCompleted
-from divebook.store import Batch, MemoryStore, Message, Owner, SqliteStore
+from divebook.store import MemoryStore, Message, Owner, SqliteStore
 from divebook.store.check import check
 from tests.store.large_promises import text
-from tests.store.logs import ONE, TWO, completed, event, execution_id, failed, log, started, step
+from tests.store.logs import ONE, TWO, batch, completed, event, execution_id, failed, log, started, step
 from tests.store.tampering import put_right, tamper
 from tests.store.test_schema import VERSIONS, restore
 
@@ -23,7 +23,7 @@ def written(path):
     """Return a file with two executions: the first has ended."""
     with SqliteStore(path, durability="relaxed") as store:
         one = [*log(4, ONE), event(5, StepCompleted(output=LARGE), ONE), completed(6, ONE)]
-        store.append_all([Batch(ONE, 0, one, acquire=Owner.current()), Batch(TWO, 0, log(4, TWO))])
+        store.append_all([batch(ONE, 0, one, acquire=Owner.current()), batch(TWO, 0, log(4, TWO))])
         store.put_checkpoint(ONE, 3, b"fold")
     return path
 
@@ -173,7 +173,7 @@ def test_rows_that_belong_to_nothing_are_found(written):
 
 def test_a_damaged_page_leaves_the_events_before_it_readable(path):
     with SqliteStore(path, durability="relaxed") as store:
-        store.append_all([Batch(ONE, 0, log(2000, ONE)), Batch(TWO, 0, log(3, TWO))])
+        store.append_all([batch(ONE, 0, log(2000, ONE)), batch(TWO, 0, log(3, TWO))])
     raw = bytearray(path.read_bytes())
     middle = raw.index(b"step-500") // 4096 * 4096
     raw[middle : middle + 4096] = b"\xaa" * 4096
@@ -292,7 +292,7 @@ def test_a_fold_that_fails_is_found():
             raise DivergenceError("step a", "1", "2")
 
     with MemoryStore() as store:
-        store.append_all([Batch(ONE, 0, log(3, ONE)), Batch(TWO, 0, log(3, TWO))])
+        store.append_all([batch(ONE, 0, log(3, ONE)), batch(TWO, 0, log(3, TWO))])
         (damage,) = check(store, fold=fold).all_damages()
     assert damage.execution_id == TWO
     assert damage.text.startswith("its state cannot be rebuilt: history and definition disagree")
@@ -301,7 +301,7 @@ def test_a_fold_that_fails_is_found():
 def test_a_fold_is_not_asked_about_a_damaged_log():
     asked = []
     with MemoryStore() as store:
-        store.append_all([Batch(ONE, 0, log(3, ONE)), Batch(TWO, 0, [started(TWO), failed(2, TWO)])])
+        store.append_all([batch(ONE, 0, log(3, ONE)), batch(TWO, 0, [started(TWO), failed(2, TWO)])])
         store._logs[ONE].payloads[1] = b"{}"
         assert not check(store, fold=asked.append).ok
     assert [events[0].execution_id for events in asked] == [TWO]

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from divebook.errors import FencedError, LeaseHeldError
-from divebook.store import Batch, Owner, SqliteStore
+from divebook.store import Owner, SqliteStore
 from divebook.store.check import check
-from tests.store.logs import ONE, SECOND, execution_id, log, step, steps
+from tests.store.logs import ONE, SECOND, batch, execution_id, log, step, steps
 
 ROOT = Path(__file__).parent.parent.parent
 RACES = 200
@@ -18,7 +18,7 @@ RACES = 200
 
 def test_a_lease_keeps_out_another_store(path):
     with SqliteStore(path) as here, SqliteStore(path) as there:
-        here.append_all([Batch(ONE, 0, log(1), acquire=Owner.current("first"))])
+        here.append_all([batch(ONE, 0, log(1), acquire=Owner.current("first"))])
         with pytest.raises(LeaseHeldError, match="is driven by first"):
             there.acquire(ONE, Owner.current("second"))
         here.release(here.leases()[0])
@@ -27,7 +27,7 @@ def test_a_lease_keeps_out_another_store(path):
 
 def test_a_writer_learns_at_its_next_append_that_it_was_fenced(path):
     with SqliteStore(path) as here, SqliteStore(path) as there:
-        here.append_all([Batch(ONE, 0, log(1), acquire=Owner.current())])
+        here.append_all([batch(ONE, 0, log(1), acquire=Owner.current())])
         here.append(ONE, steps(2, 3), 1, 1)
         there.release(there.leases()[0])
         lease = there.acquire(ONE, Owner.current())
@@ -113,7 +113,7 @@ def told(processes, order):
 def test_of_two_processes_that_race_for_an_execution_one_drives_it(path):
     names = [execution_id(number) for number in range(RACES)]
     with SqliteStore(path, durability="relaxed") as store:
-        store.append_all([Batch(name, 0, log(1, name)) for name in names])
+        store.append_all([batch(name, 0, log(1, name)) for name in names])
         racers = [
             subprocess.Popen(
                 [sys.executable, "-c", RACER, str(path), name],

@@ -7,10 +7,9 @@ from contextlib import aclosing
 import pytest
 
 from divebook.errors import ConnectionLostError
-from divebook.store import Batch
 from divebook.store.follow import follow
 from tests.store.conformance import StorePromises
-from tests.store.logs import ONE, completed, log
+from tests.store.logs import ONE, batch, completed, log
 from tests.store.remote import AFTER, BEFORE, RemoteStore
 
 
@@ -26,8 +25,8 @@ def test_a_batch_whose_commit_nobody_knows_of_is_written_once(loss):
         store.subscribe(lambda _, events: heard.extend(entry.sequence for entry in events))
         store.losses["_write"].append(loss)
         with pytest.raises(ConnectionLostError):
-            store.append_all([Batch(ONE, 0, log(2))])
-        assert store.append_all([Batch(ONE, 0, log(3), again=True)]) == [None]
+            store.append_all([batch(ONE, 0, log(2))])
+        assert store.append_all([batch(ONE, 0, log(3), again=True)]) == [None]
         assert store.read(ONE) == log(3)
         assert heard == [1, 2, 3]
 

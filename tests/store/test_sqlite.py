@@ -15,11 +15,11 @@ from divebook.errors import (
     StoreError,
 )
 from divebook.events.catalog import StepCompleted
-from divebook.store import Batch, SqliteStore
+from divebook.store import SqliteStore
 from divebook.store.jsonl import export
 from divebook.store.sqlite import back_up
 from tests.store.conformance import StorePromises
-from tests.store.logs import ONE, TWO, completed, event, log, step, steps, write
+from tests.store.logs import ONE, TWO, batch, completed, event, log, step, steps, write
 
 ROOT = Path(__file__).parent.parent.parent
 NOBODY = 65534
@@ -153,7 +153,7 @@ def test_an_event_id_of_another_store_is_known(path):
         here.append(ONE, log(2), 0)
         there.append(ONE, [step(3)], 2)
         twin = event(4, StepCompleted(), event_id=step(3).id)
-        assert "already in the log" in str(here.append_all([Batch(ONE, 3, [twin])])[0])
+        assert "already in the log" in str(here.append_all([batch(ONE, 3, [twin])])[0])
 
 
 def test_an_execution_that_another_store_deleted_and_began_anew_is_carried_on(path):

@@ -18,10 +18,10 @@ ROOT = Path(__file__).parent.parent.parent
 
 WRITER = """
 import mmap, struct, sys
-from divebook.store import Batch, Owner, SqliteStore
+from divebook.store import Owner, SqliteStore
 from divebook.events.catalog import StepCompleted
 from tests.store.large_promises import text
-from tests.store.logs import event, execution_id, log
+from tests.store.logs import batch, event, execution_id, log
 
 path, acknowledged = sys.argv[1:]
 names = [execution_id(number) for number in range(2)]
@@ -29,11 +29,11 @@ large = [text(80_000, seed) for seed in range(4)]
 with open(acknowledged, "r+b") as file, SqliteStore(path) as store:
     board = mmap.mmap(file.fileno(), 0)
     store._writer.execute("PRAGMA wal_autocheckpoint = 20")  # many checkpoints in a short time
-    store.append_all([Batch(name, 0, log(1, name), acquire=Owner.current()) for name in names])
+    store.append_all([batch(name, 0, log(1, name), acquire=Owner.current()) for name in names])
     for last in range(1, 10**6):
         output = large[last // 50 % 4] if last % 50 == 0 else "x" * (last * 7 % 1000)
         new = [event(last + 1, StepCompleted(output=output), name) for name in names]
-        assert store.append_all([Batch(name, last, [new], 1) for name, new in zip(names, new)]) == [None, None]
+        assert store.append_all([batch(name, last, [new], 1) for name, new in zip(names, new)]) == [None, None]
         if last % 7 == 0:
             store.put_checkpoint(names[0], last, b"fold")
         board[:8] = struct.pack("q", last + 1)
