@@ -68,7 +68,7 @@ def opening_of(
     return catalog.ExecutionStarted(
         workflow.name,
         inputs,
-        workflow.to_dict(),
+        workflow.stored,
         workflow.fingerprint,
         workflow.source or None,
         __version__,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from divebook.engine.state import ExecutionState
 from divebook.workflow.definition import Workflow
-from divebook.workflow.graph import reachable_from
 
 
 def steps_ahead(workflow: Workflow, state: ExecutionState) -> frozenset[str]:
@@ -12,8 +11,7 @@ def steps_ahead(workflow: Workflow, state: ExecutionState) -> frozenset[str]:
 
     What only finished steps needed may be gone. One that has ended can be resumed at any of its steps.
     """
-    present = {path.current_step for path in state.active_paths()}
+    present = frozenset(path.current_step for path in state.active_paths())
     if not present:
         return frozenset(step.name for step in workflow.steps)
-    steps = {step.name: step for step in workflow.steps}
-    return frozenset(present.union(*(reachable_from(steps, name) for name in present)))
+    return present.union(*map(workflow.reachable, present))

@@ -142,6 +142,7 @@ class Workflow(Record):
     _steps: dict[str, Step] = field(init=False, compare=False, repr=False)
     _reachable: dict[str, frozenset[str]] = field(init=False, compare=False, repr=False)
     _fingerprint: str = field(init=False, compare=False, repr=False)
+    _stored: Mapping[str, Any] | None = field(init=False, compare=False, repr=False)
 
     def __init__(
         self,
@@ -182,7 +183,7 @@ class Workflow(Record):
 
     def _fill(self, **values: Any) -> None:
         steps = {step.name: step for step in reversed(values["steps"])}
-        self._put(**values, _steps=steps, _reachable={}, _fingerprint="")
+        self._put(**values, _steps=steps, _reachable={}, _fingerprint="", _stored=None)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -200,6 +201,15 @@ class Workflow(Record):
         """Return plain JSON from which `from_dict` makes an equal workflow; it carries the version of its form."""
         stored = Record.to_dict(self)
         return {FORM: len(FORMS), **stored} if FORMS else stored
+
+    @property
+    def stored(self) -> Mapping[str, Any]:
+        """What `to_dict` returns, made once and to be left as it is: every start of the workflow writes it."""
+        stored = self._stored
+        if stored is None:
+            stored = self.to_dict()
+            self._put(_stored=stored)
+        return stored
 
     @property
     def manner(self) -> Manner:
@@ -228,7 +238,7 @@ class Workflow(Record):
     def fingerprint(self) -> str:
         """SHA-256 over everything that changes behaviour; computed once."""
         if not self._fingerprint:
-            self._put(_fingerprint=fingerprint_of(self.to_dict()))
+            self._put(_fingerprint=fingerprint_of(self.stored))
         return self._fingerprint
 
 

@@ -5,6 +5,7 @@ Which fields hold other records, or several, their types say; everything else is
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
@@ -88,6 +89,9 @@ class Record:
         return cls(**arguments(cls, data))
 
 
+R = TypeVar("R", bound=Record)
+
+
 def _default(entry: Field[Any]) -> Any:
     return entry.default_factory() if entry.default_factory is not MISSING else entry.default
 
@@ -96,12 +100,34 @@ def arguments(cls: type[Record], data: Mapping[str, Any]) -> dict[str, Any]:
     """Return the stored fields of `cls` as its constructor takes them."""
     readers = _form(cls).readers
     if not data.keys() <= readers.keys():
-        unknown = next(key for key in data if key not in readers)
-        raise DefinitionError(
-            [Problem(f"stored {cls.__name__} has the unknown field {unknown!r}: a newer divebook wrote it")],
-            "<stored definition>",
-        )
+        raise _unknown_field(cls, next(key for key in data if key not in readers))
     return {key: value if (read := readers[key]) is None else read(value) for key, value in data.items()}
+
+
+def _unknown_field(cls: type[Record], name: str) -> DefinitionError:
+    return DefinitionError(
+        [Problem(f"stored {cls.__name__} has the unknown field {name!r}: a newer divebook wrote it")],
+        "<stored definition>",
+    )
+
+
+def restored(cls: type[R], data: Mapping[str, Any]) -> R:
+    """Make a record of what `to_dict` returned, without what its constructor asks: that was asked before it was stored.
+
+    A definition may have thousands of steps; their constructors took half the time of a resumption.
+    """
+    record, count = object.__new__(cls), len(data)
+    for name, put, read, default in _form(cls).puts:
+        if name in data:
+            count -= 1
+            put(record, data[name] if read is None else read(data[name]))
+        elif default is MISSING:
+            raise DefinitionError([Problem(f"stored {cls.__name__} has no {name}", key=name)], "<stored definition>")
+        else:
+            put(record, default)
+    if count:
+        raise _unknown_field(cls, next(key for key in data if key not in _form(cls).readers))
+    return record
 
 
 class _Form:
@@ -114,6 +140,14 @@ class _Form:
         """Names and defaults of the fields, and whether a value that only equals the default is stored."""
         self.readers = {entry.name: _reader(without_none(hints[entry.name])) for entry in stored}
         """What brings the plain form of each field back; None where that is the value itself."""
+        self._cls = cls
+
+    @functools.cached_property
+    def puts(self) -> list[tuple[str, Callable[[Any, Any], None], Reader | None, Any]]:
+        """Of each field its name, what sets it in a new record, its reader and its default."""
+        return [
+            (name, getattr(self._cls, name).__set__, self.readers[name], default) for name, default, _ in self.defaults
+        ]
 
 
 _FORMS: dict[type[Record], _Form] = {}
@@ -123,9 +157,6 @@ def _form(cls: type[Record]) -> _Form:
     if cls not in _FORMS:
         _FORMS[cls] = _Form(cls)
     return _FORMS[cls]
-
-
-R = TypeVar("R", bound=Record)
 
 
 def as_record(cls: type[R], value: Any) -> R:

@@ -16,7 +16,7 @@ from divebook.workflow import kinds
 from divebook.workflow.ask import Ask
 from divebook.workflow.content import ContentEntry
 from divebook.workflow.policies import Catch, Retry, catches
-from divebook.workflow.record import Record, as_record, json_value, require_text
+from divebook.workflow.record import Record, as_record, json_value, require_text, restored
 from divebook.workflow.table import Key
 
 STAGE = "stage"
@@ -66,6 +66,11 @@ class Edge(Record):
     def of(cls, value: Any) -> Self:
         """Return what a person wrote as an edge; a pair is a step and a condition: ``("b", "$(state.ok)")``."""
         return cls(*value) if isinstance(value, tuple | list) else as_record(cls, value)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Make an edge of what `to_dict` returned; it is not checked again."""
+        return restored(cls, data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +214,12 @@ class Step(Record):
             inputs=json_value(inputs or {}, "inputs"),
         )
         self._put(type=type if type is not None else inferred_type(self))
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Make a step of what `to_dict` returned; but for its name it is not checked again."""
+        require_text(data.get("name"), "the name of a step", "a log that says otherwise was not written by divebook")
+        return restored(cls, data)
 
     @property
     def targets(self) -> tuple[str, ...]:

@@ -106,6 +106,25 @@ def test_a_definition_stored_by_a_newer_version_is_refused_by_name():
         Workflow.from_dict({"name": "w", "steps": [{"name": "s", "teleport": 3}]})
 
 
+@pytest.mark.parametrize(
+    ("steps", "complaint"),
+    [
+        ([{"type": "script"}], "the name of a step must be a text, got None"),
+        ([{"name": 5}], "the name of a step must be a text, got 5"),
+        ([{"name": "s", "edges": [{"condition": "x"}]}], "stored Edge has no step"),
+    ],
+)
+def test_a_stored_definition_that_nobody_wrote_is_refused(steps, complaint):
+    with pytest.raises(DefinitionError, match=complaint):
+        Workflow.from_dict({"name": "w", "steps": steps})
+
+
+def test_what_every_start_writes_is_made_once():
+    workflow = python_made()
+    assert workflow.stored is workflow.stored
+    assert workflow.stored == workflow.to_dict()
+
+
 def test_a_stored_definition_is_not_checked_again():
     stored = {"name": "w", "steps": [{"name": "s", "type": "no longer known", "edges": [{"step": "gone"}]}]}
     assert Workflow.from_dict(stored).start.type == "no longer known"
