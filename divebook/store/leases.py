@@ -140,6 +140,12 @@ class LeaseBook(ABC):
         self._check_open()
         return sorted(self._leases(), key=lambda lease: lease.execution_id)
 
+    def lease_of(self, execution_id: str) -> Lease | None:
+        """Return the lease of one execution as `leases` would, or None; ExecutionNotFoundError if there is no such log.
+        """
+        self._check_open()
+        return self._lease_of(execution_id)
+
     def live_leases(self, now: int | None = None) -> list[Lease]:
         """Return the leases that keep others out, by execution id: the store's clock decides, not the caller's."""
         moment = self._moment(now)
@@ -170,3 +176,6 @@ class LeaseBook(ABC):
 
     @abstractmethod
     def _leases(self) -> list[Lease]: ...
+
+    @abstractmethod
+    def _lease_of(self, execution_id: str) -> Lease | None: ...

@@ -235,6 +235,9 @@ class MemoryStore(EventStore):
         with self._lock:
             return [log.lease for log in self._logs.values() if log.lease is not None]
 
+    def _lease_of(self, execution_id: str) -> Lease | None:
+        return self._find(execution_id).lease
+
     def _put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None:
         log = self._find(execution_id)
         check_reached(execution_id, sequence, len(log.events))
@@ -292,15 +295,20 @@ class MemoryStore(EventStore):
     def _untaken(self) -> set[str]:
         with self._lock:
             messages = [message for message, _ in self._messages.values()]
-            return {message.execution_id for message in messages if message.number > self._taken(message)}
+            return {message.execution_id for message in messages if self._is_untaken(message)}
+
+    def _has_untaken(self, execution_id: str) -> bool:
+        self._find(execution_id)
+        return execution_id in self._untaken()
 
     def _addressees(self, kind: str, key: str) -> set[str]:
         with self._lock:
             messages = [message for message, _ in self._messages.values()]
             return {message.execution_id for message in messages if (message.kind, message.key) == (kind, key)}
 
-    def _taken(self, message: Message) -> int:
-        return self._logs[message.execution_id].taken
+    def _is_untaken(self, message: Message) -> bool:
+        log = self._logs[message.execution_id]
+        return message.number > log.taken and log.turn.status not in TERMINAL
 
     # --- keeping in order --------------------------------------------------------------------------------------------
 

@@ -105,9 +105,14 @@ class Mailbox(ABC):
         return self._last_message()
 
     def untaken(self) -> set[str]:
-        """Return the ids of the executions with messages that their logs have not taken in."""
+        """Return the ids of the executions that have not ended, with messages that their logs have not taken in."""
         self._check_open()
         return self._untaken()
+
+    def has_untaken(self, execution_id: str) -> bool:
+        """Return whether an execution is one of the `untaken`; ExecutionNotFoundError if there is no such log."""
+        self._check_open()
+        return self._has_untaken(execution_id)
 
     @abstractmethod
     def _check_open(self) -> None: ...
@@ -137,6 +142,9 @@ class Mailbox(ABC):
 
     @abstractmethod
     def _untaken(self) -> set[str]: ...
+
+    @abstractmethod
+    def _has_untaken(self, execution_id: str) -> bool: ...
 
     @abstractmethod
     def _addressees(self, kind: str, key: str) -> set[str]: ...

@@ -7,7 +7,7 @@ from types import NoneType
 from typing import Any
 
 from divebook.errors import CorruptStoreError
-from divebook.store.sqlite import messages, questions
+from divebook.store.sqlite import lists, messages, questions
 from divebook.store.sqlite.compact import EventTypes, unpack_id
 from divebook.store.sqlite.deletion import TABLES
 from divebook.store.sqlite.faults import typed
@@ -77,7 +77,7 @@ def find_faults(connection: sqlite3.Connection) -> list[str]:
         (count,) = connection.execute(_STRAY.format(table)).fetchone()
         if count:
             faults.append(f"{count} rows of table {table} belong to no execution")
-    return faults + messages.find_faults(connection)
+    return [*faults, *messages.find_faults(connection), *questions.find_faults(connection), *lists.find_faults(connection)]
 
 
 def _damaged_pages(connection: sqlite3.Connection) -> list[str]:

@@ -6,11 +6,11 @@ import sqlite3
 
 from divebook.engine.lifecycle import TERMINAL
 from divebook.store.leases import Moment
-from divebook.store.sqlite.leases import load_leases
+from divebook.store.sqlite.leases import load_lease
 from divebook.store.sqlite.rows import RECORD, find, load_line
 from divebook.store.sqlite.schema import places_of
 
-TABLES = ("leases", "blob_uses", "checkpoints", "messages", "questions")
+TABLES = ("leases", "blob_uses", "checkpoints", "messages", "questions", "tags")
 """What belongs to executions, beside their events."""
 
 _ENDED = "SELECT id FROM executions WHERE ended_at < ?"  # resuming clears it
@@ -34,6 +34,8 @@ def ended_before(cursor: sqlite3.Cursor, before: int) -> list[str]:
 def is_over(cursor: sqlite3.Cursor, execution_id: str, moment: Moment) -> bool:
     """Return whether an execution has ended and no process has begun to resume it."""
     row = cursor.execute(f"{RECORD} WHERE id = ?", (execution_id,)).fetchone()
-    if row is None or load_line(row).status not in TERMINAL:
+    log = find(cursor, execution_id)
+    if row is None or log is None or load_line(row).status not in TERMINAL:
         return False
-    return not any(lease.keeps_out(moment) for lease in load_leases(cursor, execution_id))
+    lease = load_lease(cursor, log.key)
+    return lease is None or not lease.keeps_out(moment)

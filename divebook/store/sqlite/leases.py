@@ -11,10 +11,11 @@ from divebook.store.owner import Owner
 from divebook.store.sqlite.faults import typed
 from divebook.store.sqlite.rows import Log
 
-_SELECT = """
-SELECT id, token, host, pid, started, name, boot, expires_at, expires_uptime FROM executions JOIN leases USING (key)
-WHERE :id IS NULL OR id = :id
+_ALL = """
+SELECT id, token, host, pid, started, name, boot, expires_at, expires_uptime
+FROM leases CROSS JOIN executions USING (key)
 """
+_OF_ONE = f"{_ALL} WHERE leases.key = ?"
 _TYPES = (str, int, str, int, int, str, str, int, (int, NoneType))
 _INSERT = """
 INSERT OR REPLACE INTO leases (key, host, pid, started, name, boot, expires_at, expires_uptime)
@@ -28,9 +29,15 @@ WHERE key = (SELECT key FROM executions WHERE id = ? AND token = ?)
 _RELEASE = "DELETE FROM leases WHERE key = (SELECT key FROM executions WHERE id = ? AND token = ?)"
 
 
-def load_leases(connection: sqlite3.Connection | sqlite3.Cursor, execution_id: str | None = None) -> list[Lease]:
-    """Return the lease of one execution, if it has one, or of all."""
-    return [_lease(*row) for row in connection.execute(_SELECT, {"id": execution_id}).fetchall()]
+def load_leases(connection: sqlite3.Connection) -> list[Lease]:
+    """Return all leases."""
+    return [_lease(*row) for row in connection.execute(_ALL).fetchall()]
+
+
+def load_lease(connection: sqlite3.Connection | sqlite3.Cursor, key: int) -> Lease | None:
+    """Return the lease of one execution, if it has one."""
+    row = connection.execute(_OF_ONE, (key,)).fetchone()
+    return None if row is None else _lease(*row)
 
 
 def _lease(*row: Any) -> Lease:

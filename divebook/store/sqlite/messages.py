@@ -21,12 +21,20 @@ _FIRST = f"{_SELECT} WHERE messages.key = ? AND kind = ? AND name = ?"
 _OF_ONE = f"{_SELECT} WHERE messages.key = ? AND number > ? ORDER BY number"
 _OF_ALL = f"{_SELECT} WHERE number > ? ORDER BY number"
 _INSERT = """
-INSERT INTO messages (key, kind, name, payload, source, posted_at, checksum) VALUES (?, ?, ?, ?, ?, ?, ?)
+INSERT INTO messages (key, kind, name, payload, source, posted_at, checksum, untaken)
+SELECT ?, ?, ?, ?, ?, ?, ?, ended_at IS NULL FROM executions WHERE key = ?
 RETURNING number
 """
 # Numbers of deleted messages count as well, so that a reader that has seen them misses none of the later ones.
 _LAST = "SELECT ifnull(max(seq), 0) FROM sqlite_sequence WHERE name = 'messages'"
-_UNTAKEN = "SELECT DISTINCT id FROM messages JOIN executions USING (key) WHERE number > taken"
+_UNTAKEN = "SELECT DISTINCT id FROM messages CROSS JOIN executions USING (key) WHERE untaken"
+_HAS_UNTAKEN = "SELECT 1 FROM messages WHERE key = ? AND untaken"
+_TAKE = "UPDATE messages SET untaken = 0 WHERE key = ? AND untaken AND number <= ?"
+_TURN = "UPDATE messages SET untaken = ? AND number > ? WHERE key = ?"
+_STRAY = """
+SELECT number FROM messages JOIN executions USING (key)
+WHERE untaken <> (number > taken AND ended_at IS NULL) ORDER BY number
+"""
 _ADDRESSEES = "SELECT DISTINCT id FROM messages JOIN executions USING (key) WHERE kind = ? AND name = ?"
 
 
@@ -36,7 +44,7 @@ def post(cursor: sqlite3.Cursor, sealing: Sealing, key: int, message: Message, p
     if first is not None:
         return _message(first, sealing)
     row = (message.kind, message.key, payload.decode(), message.source, message.posted_at)
-    (number,) = cursor.execute(_INSERT, (key, *row, of_row((message.execution_id, *row)))).fetchone()
+    (number,) = cursor.execute(_INSERT, (key, *row, of_row((message.execution_id, *row)), key)).fetchone()
     return replace(message, number=number)
 
 
@@ -59,7 +67,19 @@ def load_all(connection: sqlite3.Connection, sealing: Sealing, after: int) -> li
 
 def find_faults(connection: sqlite3.Connection) -> list[str]:
     """Return which messages are damaged."""
-    return [_damage(row) for row in connection.execute(_OF_ALL, (0,)).fetchall() if not is_sound(row)]
+    damaged = [_damage(row) for row in connection.execute(_OF_ALL, (0,)).fetchall() if not is_sound(row)]
+    strays = [number for (number,) in connection.execute(_STRAY).fetchall()]
+    return damaged + [f"message {number} is not listed as what its execution has made of it" for number in strays]
+
+
+def take(cursor: sqlite3.Cursor, key: int, taken: int) -> None:
+    """Note that an execution has taken its messages up to a number."""
+    cursor.execute(_TAKE, (key, taken))
+
+
+def turn(cursor: sqlite3.Cursor, key: int, taken: int, *, is_over: bool) -> None:
+    """Note that an execution has ended, and takes no more messages, or that it goes on."""
+    cursor.execute(_TURN, (not is_over, taken, key))
 
 
 def last_number(connection: sqlite3.Connection) -> int:
@@ -69,8 +89,13 @@ def last_number(connection: sqlite3.Connection) -> int:
 
 
 def untaken(connection: sqlite3.Connection) -> set[str]:
-    """Return the executions with messages that are not in their logs."""
+    """Return the executions that have not ended, with messages that are not in their logs."""
     return {execution_id for (execution_id,) in connection.execute(_UNTAKEN).fetchall()}
+
+
+def has_untaken(connection: sqlite3.Connection, key: int) -> bool:
+    """Return whether an execution that has not ended has messages that are not in its log."""
+    return connection.execute(_HAS_UNTAKEN, (key,)).fetchone() is not None
 
 
 def addressees(connection: sqlite3.Connection, kind: str, key: str) -> set[str]:

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from divebook.store.batches import PreparedBatch, duplicate_id
+from divebook.store.sqlite import messages
 from divebook.store.sqlite.rows import Line, line_after
 
 _KNOWN = "WHERE key = ? AND id = ? AND last_sequence = ? AND token = ? AND checksum = ?"
 _ADVANCE = f"""
 UPDATE executions SET status = ?, last_sequence = ?, size = ?, wake_at = ?, taken = ?, checksum = ?, seal = ? {_KNOWN}
 """  # noqa: S608 - our own text
-# Apart, because to set `ended_at` costs a look at the index of what has not ended, whether it changes or not.
 _TURN = f"""
 UPDATE executions SET ended_at = ?, error = ?,
   status = ?, last_sequence = ?, size = ?, wake_at = ?, taken = ?, checksum = ?, seal = ? {_KNOWN}
@@ -50,6 +50,8 @@ class OpenLog:
         turn = () if batch.turn is None else (line.ended_at, line.error)
         if cursor.execute(_TURN if turn else _ADVANCE, (*turn, *row, *known)).rowcount != 1:
             return False
+        if line.taken > self.line.taken:
+            messages.take(cursor, self.key, line.taken)
         self.line, self.checksum = line, checksum
         return True
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from divebook.errors import CorruptStoreError, NewerStoreError, SealedError
-from divebook.events.catalog import RUNNING, WAITING, Payload
+from divebook.events.catalog import RUNNING, Payload
 from divebook.events.codec import TAGGED, decode, decode_payload, encode
 from divebook.events.event import Event, to_datetime
 from divebook.store.batches import PreparedBatch
@@ -22,31 +22,11 @@ from divebook.store.sqlite.compact import EventTypes, unpack_id
 from divebook.store.sqlite.faults import Types, typed
 from divebook.store.sqlite.schema import place_of
 
-_COLUMNS = """
+COLUMNS = """
 id, status, created_at, ended_at, last_sequence, error, size, wake_at, taken, durability,
   workflow_name, fingerprint, start_key, origin, parent, tags, note, notebook, cell, seal
 """
-RECORD = f"SELECT {_COLUMNS} FROM executions"  # noqa: S608 - our own text
-WIDTH = _COLUMNS.count(",") + 1
-"""How many columns of a row are those of `RECORD`."""
-RECORDS = f"""{RECORD}
-WHERE (:status IS NULL OR status = :status) AND (:workflow IS NULL OR workflow_name = :workflow)
-  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(tags) WHERE value = :tag))
-  AND (:origin IS NULL OR origin = :origin) AND (:parent IS NULL OR parent = :parent)
-  AND (:notebook IS NULL OR notebook = :notebook) AND (:cell IS NULL OR cell = :cell)
-ORDER BY created_at DESC, key DESC LIMIT :limit OFFSET :offset
-"""  # noqa: S608 - our own text
-UNENDED = f"{RECORD} WHERE ended_at IS NULL ORDER BY created_at DESC, key DESC"
-# With the lease that each has, or had; whether one is live is not for SQL to know: its owner may have died.
-ORPHANS = f"""
-SELECT {_COLUMNS}, token, host, pid, started, name, boot, expires_at, expires_uptime
-FROM executions LEFT JOIN leases USING (key)
-WHERE ended_at IS NULL AND (
-  status <> '{WAITING}' OR wake_at <= :now OR host IS NOT NULL
-  OR EXISTS (SELECT 1 FROM messages WHERE messages.key = executions.key AND number > taken)
-)
-ORDER BY created_at DESC, key DESC
-"""  # noqa: S608 - our own text
+RECORD = f"SELECT {COLUMNS} FROM executions"  # noqa: S608 - our own text
 # As BLOB, so that a damaged text reaches the decoder, which can say where it is.
 _EVENTS = """
 SELECT place, recorded_at, type, id, path, step, CAST(data AS BLOB), checksum FROM events

@@ -194,7 +194,48 @@ _FOURTH: Migration = (
     """,
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH)
+# What lists, the inbox and recovery ask, answered by indexes alone, however many executions there are
+# (tests/store/test_plans.py). `untaken` and `is_over` say of a message and a question what its execution's row says as
+# well, so that those which matter no more cost nothing.
+_FIFTH: Migration = (
+    "DROP INDEX executions_unended",
+    "DROP INDEX executions_by_parent",
+    "CREATE INDEX executions_by_status ON executions (status, created_at)",
+    "CREATE INDEX executions_by_workflow ON executions (workflow_name, created_at)",
+    "CREATE INDEX executions_by_workflow_status ON executions (workflow_name, status, created_at)",
+    "CREATE INDEX executions_by_origin ON executions (origin, created_at)",
+    "CREATE INDEX executions_by_parent ON executions (parent, created_at) WHERE parent IS NOT NULL",
+    "CREATE INDEX executions_by_notebook ON executions (notebook, created_at) WHERE notebook IS NOT NULL",
+    "CREATE INDEX executions_by_cell ON executions (cell, created_at) WHERE cell IS NOT NULL",
+    "CREATE INDEX executions_to_wake ON executions (wake_at) WHERE wake_at IS NOT NULL",
+    """
+    CREATE TABLE tags (
+      tag   TEXT NOT NULL,
+      began INTEGER NOT NULL,  -- executions.created_at
+      key   INTEGER NOT NULL,  -- executions.key
+      PRIMARY KEY (tag, began, key)
+    ) WITHOUT ROWID
+    """,
+    "CREATE INDEX tags_by_execution ON tags (key)",
+    """
+    INSERT OR IGNORE INTO tags (tag, began, key)
+    SELECT each.value, created_at, executions.key FROM executions, json_each(tags) AS each WHERE json_valid(tags)
+    """,
+    # 1 as long as its execution has not taken it, nor ended.
+    "ALTER TABLE messages ADD COLUMN untaken INTEGER NOT NULL DEFAULT 0",
+    """
+    UPDATE messages SET untaken = 1 FROM executions
+    WHERE executions.key = messages.key AND number > taken AND ended_at IS NULL
+    """,
+    "CREATE INDEX messages_untaken ON messages (key) WHERE untaken",
+    "CREATE INDEX messages_by_name ON messages (name, kind)",
+    # 1 while its execution has ended: it may be resumed, and the question is open then.
+    "ALTER TABLE questions ADD COLUMN is_over INTEGER NOT NULL DEFAULT 0",
+    "UPDATE questions SET is_over = 1 FROM executions WHERE executions.key = questions.key AND ended_at IS NOT NULL",
+    "CREATE INDEX questions_open ON questions (key) WHERE NOT is_over",
+)
+
+MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH)
 
 
 def place_of(key: int, sequence: int) -> int:

@@ -7,7 +7,6 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +36,9 @@ from divebook.store.sqlite.connections import (
 )
 from divebook.store.sqlite.faults import translated
 from divebook.store.sqlite.filesystem import network_type
+from divebook.store.sqlite.lists import ORPHANS, UNENDED, WIDTH, fitting
 from divebook.store.sqlite.rows import (
-    ORPHANS,
     RECORD,
-    RECORDS,
-    UNENDED,
-    WIDTH,
     Log,
     find,
     load_events,
@@ -207,9 +203,9 @@ class SqliteStore(EventStore):
     ) -> Lease:
         with self._transaction(RELAXED) as cursor:
             log = self._find(cursor, execution_id)
-            for held in leases.load_leases(cursor, execution_id):
-                if held.keeps_out(moment, instead_of):
-                    raise held.held_error()
+            held = leases.load_lease(cursor, log.key)
+            if held is not None and held.keeps_out(moment, instead_of):
+                raise held.held_error()
             return leases.put_next(cursor, log, owner, until)
 
     def _renew(self, held: Sequence[Lease], until: Moment) -> list[bool]:
@@ -223,6 +219,10 @@ class SqliteStore(EventStore):
     def _leases(self) -> list[Lease]:
         with translated(self.location):
             return leases.load_leases(self._readers.get())
+
+    def _lease_of(self, execution_id: str) -> Lease | None:
+        with translated(self.location), at_one_moment(self._readers.get()) as connection:
+            return leases.load_lease(connection, self._find(connection, execution_id).key)
 
     def _put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None:
         with self._transaction(RELAXED) as cursor:
@@ -288,6 +288,10 @@ class SqliteStore(EventStore):
     def _untaken(self) -> set[str]:
         with translated(self.location):
             return messages.untaken(self._readers.get())
+
+    def _has_untaken(self, execution_id: str) -> bool:
+        with translated(self.location), at_one_moment(self._readers.get()) as connection:
+            return messages.has_untaken(connection, self._find(connection, execution_id).key)
 
     def _addressees(self, kind: str, key: str) -> set[str]:
         with translated(self.location):
@@ -357,9 +361,8 @@ class SqliteStore(EventStore):
         return load_record(row)
 
     def _records(self, wanted: RecordFilter, limit: int, offset: int) -> list[ExecutionRecord]:
-        asked = {**asdict(wanted), "limit": limit or -1, "offset": offset}
         with translated(self.location):
-            rows = self._readers.get().execute(RECORDS, asked).fetchall()
+            rows = self._readers.get().execute(*fitting(wanted, limit, offset)).fetchall()
             return [record for row in rows if (record := self._sound_record(row))]
 
     def _unended(self) -> list[ExecutionRecord]:

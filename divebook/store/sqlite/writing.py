@@ -21,7 +21,7 @@ from divebook.store.batches import PreparedBatch
 from divebook.store.durability import Durability
 from divebook.store.log import Refusal
 from divebook.store.records import Beginning
-from divebook.store.sqlite import blobs, leases, questions
+from divebook.store.sqlite import blobs, leases, lists, messages, questions
 from divebook.store.sqlite.compact import EventTypes, pack_id
 from divebook.store.sqlite.open_log import OpenLog
 from divebook.store.sqlite.rows import RECORD, find, first_line, line_after, load_line
@@ -75,6 +75,8 @@ class OpenLogs:
             log.grow(cursor, grown)
         if batch.questions:
             questions.note(cursor, log.key, batch.questions)
+        if batch.turn is not None and (batch.questions or batch.beginning is None):
+            _turn(cursor, log, is_over=batch.ends)
         log.ids.update(ids)
         numbers = self._types.numbers
         place = place_of(log.key, batch.expected_sequence)
@@ -117,6 +119,8 @@ class OpenLogs:
         checksums, token = batch.checksums(0), batch.lease.token if batch.lease else 0
         cursor.execute(_INSERT_EXECUTION, (*line, line.seal(), checksums[-1], token))
         key = cursor.lastrowid or 0
+        if beginning.tags:
+            lists.note_tags(cursor, key, line.created_at, beginning.tags)
         if batch.lease is not None:
             leases.insert(cursor, key, batch.lease)
         log = self._logs[batch.execution_id] = OpenLog(key, line, checksums[-1])
@@ -136,6 +140,11 @@ class OpenLogs:
         batch.check_may_follow(line.status)
         ids = cursor.execute("SELECT id FROM events WHERE place BETWEEN ? AND ?", places_of(log.key)).fetchall()
         return OpenLog(log.key, line, log.checksum, {event_id for (event_id,) in ids})
+
+
+def _turn(cursor: sqlite3.Cursor, log: OpenLog, *, is_over: bool) -> None:
+    questions.turn(cursor, log.key, is_over=is_over)
+    messages.turn(cursor, log.key, log.line.taken, is_over=is_over)
 
 
 def _refuse_taken(cursor: sqlite3.Cursor, key: str) -> None:
