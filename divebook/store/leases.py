@@ -141,8 +141,7 @@ class LeaseBook(ABC):
         return sorted(self._leases(), key=lambda lease: lease.execution_id)
 
     def lease_of(self, execution_id: str) -> Lease | None:
-        """Return the lease of one execution as `leases` would, or None; ExecutionNotFoundError if there is no such log.
-        """
+        """Return that of the `leases` which is an execution's, or None; ExecutionNotFoundError if it does not exist."""
         self._check_open()
         return self._lease_of(execution_id)
 

@@ -33,6 +33,13 @@ class LeasePromises:
         lease = store.acquire(ONE, HERE, 30, now=NOW)
         assert (lease.execution_id, lease.token, lease.owner, lease.expires_at) == (ONE, 1, HERE, NOW + 30 * SECOND)
 
+    def test_the_lease_of_one_execution_is_found_by_its_id(self, store):
+        store.append_all([batch(ONE, 0, log(1, ONE)), batch(TWO, 0, log(1, TWO))])
+        held = store.acquire(ONE, HERE, 30, now=NOW)
+        assert (store.lease_of(ONE), store.lease_of(TWO)) == (held, None)
+        with pytest.raises(ExecutionNotFoundError):
+            store.lease_of(THREE)
+
     def test_a_held_lease_is_refused_to_others(self, store):
         store.append(ONE, log(1), 0)
         store.acquire(ONE, HERE, 30, now=NOW)

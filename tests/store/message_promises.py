@@ -11,7 +11,8 @@ import pytest
 
 from divebook.errors import ExecutionNotFoundError, StoreClosedError, StoreError, UnstorableValueError
 from divebook.store import Message, Owner
-from tests.store.logs import ONE, SECOND, START, TWO, batch, completed, failed, log, step
+from divebook.store.check import check
+from tests.store.logs import ONE, SECOND, START, TWO, batch, completed, failed, log, resumed, step
 
 NOW = START + 100 * SECOND
 
@@ -253,6 +254,29 @@ class MessagePromises:
         assert store.untaken() == set()
         store.post(answer("ask_2"))
         assert store.untaken() == {ONE}
+
+    def test_what_has_ended_takes_nothing_until_it_is_resumed(self, store):
+        store.append(ONE, log(2), 0)
+        taken = store.post(answer()).number
+        store.append_all([batch(ONE, 2, [step(3)], taken=taken)])
+        store.post(answer("ask_2"))
+        assert store.untaken() == {ONE}
+        store.append(ONE, [failed(4)], 3)
+        assert store.untaken() == set()
+        store.post(answer("ask_3"))
+        assert store.untaken() == set()
+        assert not store.has_untaken(ONE)
+        store.append(ONE, [resumed(5)], 4)
+        assert store.untaken() == {ONE}
+        assert store.has_untaken(ONE)
+        last = store.post(answer("ask_4")).number
+        store.append_all([batch(ONE, 5, [step(6)], taken=last)])
+        assert store.untaken() == set()
+        assert check(store).ok
+
+    def test_only_what_exists_can_have_messages(self, store):
+        with pytest.raises(ExecutionNotFoundError):
+            store.has_untaken(ONE)
 
     def test_who_was_answered_is_known_whether_or_not_the_log_has_it(self, store):
         store.append_all([batch(ONE, 0, log(2, ONE)), batch(TWO, 0, log(2, TWO))])

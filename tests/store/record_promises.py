@@ -1,11 +1,12 @@
 """What every store promises about the lines of executions: what they say, how they are listed, found and deleted."""
 
 from datetime import UTC, datetime, timedelta
+from itertools import combinations, product
 
 import pytest
 
 from divebook.errors import ExecutionNotFoundError, NotFoundError, StoreError
-from divebook.events.catalog import StepCompleted
+from divebook.events.catalog import ExecutionStarted, StepCompleted
 from tests.store.logs import (
     ONE,
     SECOND,
@@ -25,6 +26,16 @@ from tests.store.logs import (
     step,
     steps,
 )
+
+CHOICES = {
+    "status": ("running", "waiting"),
+    "workflow": ("a", "b"),
+    "tag": ("t", "u"),
+    "origin": ("run", "fork"),
+    "parent": (None, "exec_parent"),
+    "notebook": (None, "n.ipynb"),
+    "cell": (None, "c"),
+}
 
 
 def ids(records):
@@ -111,6 +122,25 @@ class RecordPromises:
         store.append(ONE, log(1, ONE, workflow="a"), 0)
         store.append(TWO, [*log(1, TWO, workflow="a"), failed(2, TWO)], 0)
         assert ids(store.records(status="failed", workflow="a")) == [TWO]
+
+    def test_every_choice_of_filters_lists_what_fits_all_of_them(self, store):
+        kinds = [dict(zip(CHOICES, values, strict=True)) for values in product((0, 1), repeat=len(CHOICES))]
+        for number, kind in enumerate(kinds):
+            name = execution_id(number)
+            chosen = {field: CHOICES[field][which] for field, which in kind.items()}
+            tags, status, workflow = [chosen.pop("tag"), "all"], chosen.pop("status"), chosen.pop("workflow")
+            first = event(1, ExecutionStarted(workflow, tags=tags, **chosen), name, at=START + number % 5)
+            store.append_all([batch(name, 0, [first], status=status)])
+        newest = [found.execution_id for found in store.records()]
+        assert len(newest) == len(kinds)
+        for size in range(3):
+            for fields in combinations(CHOICES, size):
+                wanted = {field: CHOICES[field][1] for field in fields}
+                fitting = {execution_id(n) for n, kind in enumerate(kinds) if all(kind[field] for field in fields)}
+                expected = [name for name in newest if name in fitting]
+                assert ids(store.records(**wanted)) == expected
+                assert ids(store.records(**wanted, limit=3, offset=2)) == expected[2:5]
+        assert ids(store.records(tag="all", limit=4)) == newest[:4]
 
     def test_records_can_be_read_page_by_page(self, store):
         for number in range(5):

@@ -226,6 +226,22 @@ def test_a_question_that_is_not_noted_is_found(written):
     assert only_damage(written)[2] == "question q is noted as settled, but the events leave it open"
 
 
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ("UPDATE questions SET is_over = 1", f"question q of execution {TWO} is not listed as what"),
+        ("UPDATE messages SET untaken = 0", "message 1 is not listed as what"),
+        ("INSERT INTO tags (tag, began, key) VALUES ('other', 1, 2)", f"execution {TWO} is not listed under the tags"),
+    ],
+)
+def test_what_lists_lead_astray_is_found(written, change, expected):
+    with SqliteStore(written) as store:
+        store.append(TWO, [event(5, catalog.InterruptRaised("q", "confirm", "Go?"), TWO)], 4)
+        store.post(Message(TWO, "answer", "q", True, "ann", 1))
+    tamper(written, change)
+    assert only_damage(written)[2].startswith(expected)
+
+
 def test_a_damaged_record_hides_no_other(written, caplog):
     tamper(written, f"UPDATE executions SET note = 'x' WHERE id = '{ONE}'")
     assert only_damage(written) == (ONE, None, "the record does not have the checksum it was written with")

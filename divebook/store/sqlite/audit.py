@@ -77,7 +77,9 @@ def find_faults(connection: sqlite3.Connection) -> list[str]:
         (count,) = connection.execute(_STRAY.format(table)).fetchone()
         if count:
             faults.append(f"{count} rows of table {table} belong to no execution")
-    return [*faults, *messages.find_faults(connection), *questions.find_faults(connection), *lists.find_faults(connection)]
+    for part in (messages, questions, lists):
+        faults += part.find_faults(connection)
+    return faults
 
 
 def _damaged_pages(connection: sqlite3.Connection) -> list[str]:

@@ -38,6 +38,8 @@ _COLUMNS_OF = {
 """The column of each filter but the tag. The first that is asked for leads to the rows: it is likely to fit the fewest.
 """
 _TAGGED = f"SELECT {COLUMNS} FROM tags CROSS JOIN executions USING (key)"  # noqa: S608 - our own text
+IDS = "SELECT id FROM executions ORDER BY +created_at DESC, key DESC"  # +: an index may be damaged
+CANDIDATES = "SELECT id FROM executions WHERE id >= ? AND id < ? || char(1114111) ORDER BY id LIMIT ?"
 _UNENDED = ", ".join(f"'{status}'" for status in sorted(set(STATUSES) - TERMINAL))
 _ACTIVE = ", ".join(f"'{status}'" for status in sorted(set(STATUSES) - TERMINAL - {WAITING}))
 UNENDED = f"{RECORD} WHERE status IN ({_UNENDED}) {_NEWEST}"

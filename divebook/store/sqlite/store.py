@@ -22,7 +22,7 @@ from divebook.store.leases import Lease, Moment
 from divebook.store.log import MAX_CANDIDATES, Refusal
 from divebook.store.owner import Owner
 from divebook.store.records import ExecutionRecord, RecordFilter
-from divebook.store.sqlite import blobs, checkpoints, deletion, leases, messages, questions
+from divebook.store.sqlite import blobs, checkpoints, deletion, leases, lists, messages, questions
 from divebook.store.sqlite.audit import find_faults, load_stored
 from divebook.store.sqlite.compact import EventTypes
 from divebook.store.sqlite.connections import (
@@ -36,7 +36,6 @@ from divebook.store.sqlite.connections import (
 )
 from divebook.store.sqlite.faults import translated
 from divebook.store.sqlite.filesystem import network_type
-from divebook.store.sqlite.lists import ORPHANS, UNENDED, WIDTH, fitting
 from divebook.store.sqlite.rows import (
     RECORD,
     Log,
@@ -52,8 +51,6 @@ from divebook.text.logs import logger
 
 SOONEST, LATEST = 0.02, 0.2
 """Seconds between two looks whether another process has written: at first, and when nothing has come for long."""
-_IDS = "SELECT id FROM executions ORDER BY +created_at DESC, key DESC"  # +: an index may be damaged
-_CANDIDATES = "SELECT id FROM executions WHERE id >= ? AND id < ? || char(1114111) ORDER BY id LIMIT ?"
 
 _log = logger(__name__)
 
@@ -301,7 +298,7 @@ class SqliteStore(EventStore):
 
     def _ids(self) -> list[str]:
         with translated(self.location):
-            return [execution_id for (execution_id,) in self._readers.get().execute(_IDS).fetchall()]
+            return [execution_id for (execution_id,) in self._readers.get().execute(lists.IDS).fetchall()]
 
     def _stored_log(self, execution_id: str) -> StoredLog:
         with translated(self.location):
@@ -362,20 +359,20 @@ class SqliteStore(EventStore):
 
     def _records(self, wanted: RecordFilter, limit: int, offset: int) -> list[ExecutionRecord]:
         with translated(self.location):
-            rows = self._readers.get().execute(*fitting(wanted, limit, offset)).fetchall()
+            rows = self._readers.get().execute(*lists.fitting(wanted, limit, offset)).fetchall()
             return [record for row in rows if (record := self._sound_record(row))]
 
     def _unended(self) -> list[ExecutionRecord]:
         with translated(self.location):
-            rows = self._readers.get().execute(UNENDED).fetchall()
+            rows = self._readers.get().execute(lists.UNENDED).fetchall()
             return [record for row in rows if (record := self._sound_record(row))]
 
     def _orphans(self, moment: Moment) -> list[ExecutionRecord]:
         with translated(self.location):
-            rows = self._readers.get().execute(ORPHANS, {"now": moment.wall}).fetchall()
+            rows = self._readers.get().execute(lists.ORPHANS, {"now": moment.wall}).fetchall()
 
             def load(row: tuple[Any, ...]) -> ExecutionRecord | None:
-                return load_record(row[:WIDTH]) if leases.is_left(row[0], row[WIDTH:], moment) else None
+                return load_record(row[: lists.WIDTH]) if leases.is_left(row[0], row[lists.WIDTH :], moment) else None
 
             return [record for row in rows if (record := self._sound_record(row, load))]
 
@@ -397,5 +394,5 @@ class SqliteStore(EventStore):
 
     def _candidates(self, prefix: str) -> list[str]:
         with translated(self.location):
-            rows = self._readers.get().execute(_CANDIDATES, (prefix, prefix, MAX_CANDIDATES + 1)).fetchall()
+            rows = self._readers.get().execute(lists.CANDIDATES, (prefix, prefix, MAX_CANDIDATES + 1)).fetchall()
         return [execution_id for (execution_id,) in rows]
