@@ -22,6 +22,7 @@ from divebook.execution.journal import GroupCommit
 from divebook.execution.leases import HANDS, LeaseKeeper
 from divebook.execution.mailroom import Mailroom
 from divebook.execution.store_calls import StoreCalls
+from divebook.execution.threads import rest
 from divebook.store.base import EventStore
 from divebook.store.registry import leave_open
 
@@ -109,6 +110,7 @@ class EngineThread:
         with self._lock:
             loop, thread = self._loop, self._thread
             self._loop, self._thread = None, None
+        rest()
         if loop is None or thread is None or thread is threading.current_thread():
             return
 

@@ -12,13 +12,12 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import anyio.from_thread
-
 from divebook.engine.operations import ACTION_EXECUTION, STEP_EXECUTION
 from divebook.errors import StepError
 from divebook.events.recorded import opened
 from divebook.execution.compute import Task, Threads
 from divebook.execution.context import StepContext
+from divebook.execution.engine_thread import ENGINE
 from divebook.steps.approval import approved
 from divebook.workflow.functions import CONTEXT, CURRENT, IDEMPOTENCY_KEY, StepFunction, UserFunction
 
@@ -35,7 +34,7 @@ class CallContext:
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            anyio.from_thread.run_sync(self._context.emit, name, data)
+            ENGINE.call(functools.partial(self._context.emit, name, data))
         else:
             self._context.emit(name, data)
 

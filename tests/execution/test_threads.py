@@ -1,11 +1,15 @@
 """Actions and steps that block: there are enough threads for them, also while they wait for executions."""
 
+import os
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import anyio
 import pytest
 
-from divebook import Each, Step, Workflow
+from divebook import Each, Environment, Step, Workflow
 from divebook.execution import threads
 from divebook.execution.engine_thread import ENGINE
 from divebook.steps.actions import Action
@@ -29,13 +33,13 @@ def one_thread():
     """Have the engine's loop give a single place to calls that block."""
 
     async def replace(limiter):
-        before = threads._limiter.get(None)
-        threads._limiter.set(limiter)
+        home = threads.home_of_loop()
+        home.limiter, before = limiter, home.limiter
         return before
 
     before = ENGINE.submit(replace(anyio.CapacityLimiter(1))).result()
     yield
-    ENGINE.submit(replace(before or anyio.CapacityLimiter(threads.MOST_THREADS))).result()
+    ENGINE.submit(replace(before)).result()
 
 
 def test_many_calls_may_block_at_once():
@@ -86,3 +90,60 @@ def test_a_place_that_was_lent_is_taken_back():
     steps = [Step("a", action="ask", each=EVERY), Step("b", action="work", each=EVERY)]
     assert world.start(Workflow("w", steps)).wait(60).status == "completed"
     assert set(most) == {1}
+
+
+ENDING = """
+import sys, threading
+from divebook import Environment, Step, Workflow
+from divebook.steps.actions import Action
+
+begun, goes_on = threading.Event(), threading.Event()
+def work():
+    begun.set()
+    goes_on.wait()
+
+timeout = {"waited for": None, "given up": 0.001}[sys.argv[1]]
+world = Environment(store=sys.argv[2], actions=[Action("work", work, timeout=timeout, idempotent=True)])
+execution = world.start(Workflow("w", [Step("a", action="work")]))
+begun.wait()
+if timeout is None:
+    threading.Timer(0.1, goes_on.set).start()
+else:
+    execution.wait(20)
+"""
+
+
+@pytest.mark.parametrize(("how", "end"), [("waited for", "operation_completed"), ("given up", "operation_failed")])
+def test_a_process_ends_after_the_calls_that_are_waited_for_and_no_others(how, end, tmp_path):
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    path = tmp_path / "s.db"
+    subprocess.run([sys.executable, "-c", ENDING, how, str(path)], check=True, timeout=60, env=environ)
+    with Environment(store=str(path)) as world:
+        (past,) = world.executions()
+        assert end in [event.event_type for event in world.execution(past.execution_id).history()]
+
+
+def test_threads_go_once_they_are_idle_and_many_or_the_engine_has_stopped():
+    def ours():
+        return [thread for thread in threading.enumerate() if thread.name == "divebook-call"]
+
+    together = threading.Barrier(MANY)
+    actions = [Action("meet", lambda: together.wait(30) * 0)]
+    run(Workflow("w", [Step("a", action="meet", each=EVERY)]), actions=actions)
+    left = ours()
+    assert len(threads._CREW._idle) <= threads.MOST_IDLE
+    ENGINE.stop()
+    for thread in left:
+        thread.join(20)
+    assert ours() == []
+
+
+def test_an_action_may_emit_from_any_thread_of_its_own():
+    def work(context):
+        helper = threading.Thread(target=context.emit, args=("from afar", {"n": 1}))
+        helper.start()
+        helper.join()
+
+    execution = run(Workflow("w", [Step("a", action="work")]), actions=[Action("work", work)])
+    (emitted,) = [event.data for event in execution.history() if event.event_type == "event_emitted"]
+    assert (emitted.name, emitted.data) == ("from afar", {"n": 1})
