@@ -1,4 +1,4 @@
-"""The four contexts a script can run in, the names each offers, and the limits."""
+"""The contexts a script can run in, the names each offers, and the limits."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ class Context(Enum):
     CONDITION = "condition"
     TEMPLATE = "template"
     EACH = "each"
+    VALUE = "value"
+    """A parameter, or an input of another workflow: its names hold what a log holds, and so does what it gives."""
     ACTIVITY = "activity"
 
 

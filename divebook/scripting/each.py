@@ -29,7 +29,9 @@ def evaluate_items(
     if isinstance(items, list | tuple):
         return list(items)
     try:
-        [value] = (interpreter or default_interpreter()).evaluate(Context.EACH, [_expression(items)], names)
+        # Flattened are the rows of a frame as well, which only the sandbox makes of it.
+        context = Context.TEMPLATE if flatten else Context.EACH
+        [value] = (interpreter or default_interpreter()).evaluate(context, [_expression(items)], names)
         if isinstance(value, Mapping) and not (flatten and any(map(_is_nested, value.values()))):
             return {str(key): item for key, item in value.items()}
         return list(_flattened(value) if flatten else _listed(value))

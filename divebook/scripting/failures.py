@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
 from divebook.errors import ScriptError, ScriptLimitError, ScriptSyntaxError, did_you_mean
 from divebook.scripting.contexts import Limits
-from divebook.scripting.program import Program
+from divebook.scripting.program import Program, select
 
+_GROWN = 64
+"""How many times the bytes of its JSON a value takes at most inside the sandbox."""
 _MISSING_KEY = re.compile(r"(?P<before>(?P<path>[\w.]+) has no key '(?P<key>.*)') \(keys: .*\)", re.DOTALL)
 
 
@@ -54,14 +56,47 @@ def script_error(
     if failure.kind is FailureKind.TIME:
         return ScriptLimitError(f"script ran longer than {limits.seconds:g} s; do less in one script", failure.line)
     if failure.kind is FailureKind.MEMORY:
-        size = f"{limits.memory / 2**20:g} MiB"
-        return ScriptLimitError(f"script needs more than {size} of memory; work on smaller parts", failure.line)
+        return ScriptLimitError(_needs_more(programs, names, limits.memory), failure.line)
     if failure.kind is FailureKind.CRASHED:
         return ScriptError(f"the sandbox process ended while it ran the script ({failure.text}); run it again")
     line, spans_lines = _own_line(failure.line, programs)
     where = f" (line {line})" if line and spans_lines else ""
     kind = ScriptSyntaxError if failure.kind is FailureKind.SYNTAX else ScriptError
     return kind(f"{_with_nearest_key(failure.text, names)}{where}", line)
+
+
+def _needs_more(programs: Sequence[Program], names: Mapping[str, Any], memory: int) -> str:
+    """Say what takes too much memory: the largest value that was sent, if it is large enough to be the cause."""
+    values = dict(_reached(select(programs, names)))
+    weights = {place: _weight(value) for place, value in values.items()}
+    place = max(weights, key=weights.__getitem__, default="")
+    said = f"script needs more than {memory / 2**20:g} MiB of memory"
+    if not place or weights[place] * _GROWN < memory:
+        return f"{said}; work on smaller parts"
+    value = values[place]
+    kind = "text" if isinstance(value, str) else "mapping" if isinstance(value, Mapping) else type(value).__name__
+    return (
+        f"{said}; {place}, a {kind} of {len(value):,}, is the largest value it looks at: give it whole to an action or "
+        f"a step, as $({place}), or make what the script needs of it there"
+    )
+
+
+def _reached(names: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Give the values that a script looks at by their places; of ``state`` and the like, what is in them."""
+    for name, value in names.items():
+        if isinstance(value, Mapping):
+            yield from ((f"{name}.{key}", item) for key, item in value.items())
+        else:
+            yield name, value
+
+
+def _weight(value: Any) -> int:
+    """Return about how many bytes a value takes as JSON."""
+    if isinstance(value, str | bytes):
+        return len(value)
+    if isinstance(value, Mapping):
+        return sum(len(str(key)) + _weight(item) for key, item in value.items())
+    return sum(map(_weight, value)) + len(value) if isinstance(value, list | tuple) else 8
 
 
 def _own_line(line: int | None, programs: Sequence[Program]) -> tuple[int | None, bool]:

@@ -12,7 +12,8 @@ from divebook.scripting.contexts import ACTIVITY_NAMES, DEFAULT_LIMITS, SAFE_NAM
 from divebook.scripting.failures import FailureKind, SandboxError, forked, script_error
 from divebook.scripting.host import Host, HostAnswers
 from divebook.scripting.prelude import prelude
-from divebook.scripting.program import NO_ATOM, Program, compile_expression, compile_script, select
+from divebook.scripting.program import Program, compile_expression, compile_script, select
+from divebook.scripting.reference import NOTHING
 from divebook.scripting.values import plain, sendable
 
 if TYPE_CHECKING:
@@ -138,10 +139,12 @@ class Interpreter:
         programs = [compile_expression(expression) for expression in expressions]
         for program in programs:
             program.require(names, SAFE_NAMES)
-        referred = [program.referred(names) for program in programs]
-        asked = [program for program, found in zip(programs, referred, strict=True) if found is NO_ATOM]
+        referred = [
+            NOTHING if program.reference is None else program.reference.found(names, context) for program in programs
+        ]
+        asked = [program for program, found in zip(programs, referred, strict=True) if found is NOTHING]
         values = iter(self._asked(asked, names)) if asked else iter(())
-        return [next(values) if found is NO_ATOM else found for found in referred]
+        return [next(values) if found is NOTHING else found for found in referred]
 
     def _asked(self, programs: Sequence[Program], names: Mapping[str, Any]) -> list[Any]:
         """Return what the sandbox says."""

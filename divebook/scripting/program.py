@@ -12,13 +12,9 @@ from divebook.errors import ScriptSyntaxError
 from divebook.scripting.contexts import MAKE_CODE
 from divebook.scripting.names import Keys, Scopes, first_lines, key_uses, undefined
 from divebook.scripting.prelude import prelude
+from divebook.scripting.reference import Reference, reference_of
 from divebook.scripting.rewrite import rewrite
 from divebook.scripting.syntax import check_expression, check_script, parse_expression, parse_script
-
-NO_ATOM = object()
-"""What no expression refers to."""
-_ATOMS = frozenset({type(None), bool, int, float, str})
-"""Types of values that come out of the sandbox as they went in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +39,8 @@ class Program:
     lines: Mapping[str, int | None]
     """Where each of these names first occurs, in order."""
 
-    reference: tuple[str, ...]
-    """The names of an expression that only refers to something, as ``state.row.id`` does; else empty."""
-
-    def referred(self, names: Mapping[str, Any]) -> Any:
-        """Return the one value that the expression refers to, or `NO_ATOM` where only the sandbox can tell.
-
-        A crossing to the sandbox takes as long as a trivial step, and most templates need none
-        (test_a_reference_means_the_same_with_and_without_the_sandbox).
-        """
-        found: Any = names if self.reference else NO_ATOM
-        for name in self.reference:
-            if not isinstance(found, Mapping) or name not in found:
-                return NO_ATOM
-            found = found[name]
-        return found if type(found) in _ATOMS else NO_ATOM
+    reference: Reference | None
+    """What it refers to, where it does nothing else."""
 
     def require(self, names: Mapping[str, Any], offered: Collection[str]) -> None:
         """Raise UndefinedVariableError unless every name is a value of `names` or one of `offered`."""
@@ -91,18 +74,10 @@ def _compiled(text: str, source: str, tree: ast.Expression | ast.Module) -> Prog
         code = rewrite(source, tree, scopes.imported_only())
         makes_code = not free.isdisjoint(MAKE_CODE)
         lines = first_lines(tree, free)
-        return Program(text, code, prelude(code), key_uses(tree, free), makes_code, lines, _reference(tree))
+        reference = reference_of(tree)
+        return Program(text, code, prelude(code), key_uses(tree, free), makes_code, lines, reference)
     except RecursionError as error:
         raise ScriptSyntaxError("nested too deeply; split it into smaller expressions") from error
-
-
-def _reference(tree: ast.Expression | ast.Module) -> tuple[str, ...]:
-    names: list[str] = []
-    node: ast.AST | list[ast.stmt] = tree.body
-    while isinstance(node, ast.Attribute):
-        names.append(node.attr)
-        node = node.value
-    return (node.id, *reversed(names)) if isinstance(node, ast.Name) else ()
 
 
 def select(programs: Iterable[Program], names: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,15 +6,12 @@ limit; what exceeds it is pure, and is evaluated again in a thread with the full
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import anyio.to_thread
 
 from divebook.errors import ScriptLimitError
-from divebook.events.classes import Instance
-from divebook.events.recorded import Recorded
 from divebook.scripting import (
     Context,
     Interpreter,
@@ -24,11 +21,9 @@ from divebook.scripting import (
     evaluate_items,
     render_templates,
 )
-from divebook.scripting.conditions import unwrapped
 from divebook.workflow.rules import is_expression
 
 T = TypeVar("T")
-_REFERENCE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 INLINE = Interpreter(Limits(seconds=0.05))
 """For the first try; a process of its own, started when first used."""
 
@@ -39,47 +34,16 @@ async def condition_holds(condition: str, names: Mapping[str, Any]) -> bool:
 
 
 async def items_of(items: Any, names: Mapping[str, Any], *, flatten: bool) -> list[Any] | dict[str, Any]:
-    """Return the items of `Each.Items` as written; see `evaluate_items`.
-
-    A reference to a list or mapping that holds instances, frames or the like gives them as they are.
-    """
-    if isinstance(items, str) and not flatten:
-        referred = referred_to(unwrapped(items), names)
-        if isinstance(referred, list | dict):
-            return referred
+    """Return the items of `Each.Items` as written; see `evaluate_items`."""
     return await _evaluated(lambda interpreter: evaluate_items(items, names, interpreter, flatten=flatten))
 
 
 async def values_of(expressions: Sequence[str], names: Mapping[str, Any]) -> list[Any]:
     """Return the values of expressions.
 
-    What no script could take, a frame for example, can still be referred to, as ``state.frame``, and stays as it is.
+    What they only refer to, ``state.rows`` for example, stays as it is, also what no script could take.
     """
-    referred = [referred_to(expression, names) for expression in expressions]
-    others = [text for text, found in zip(expressions, referred, strict=True) if found is None]
-    values = await _evaluated(lambda interpreter: interpreter.evaluate(Context.TEMPLATE, others, names))
-    left = iter(values)
-    return [next(left) if found is None else found for found in referred]
-
-
-def referred_to(expression: str, names: Mapping[str, Any]) -> Any:
-    """Return what ``inputs.a.b`` refers to, if it is or holds recorded values; None otherwise."""
-    if not _REFERENCE.fullmatch(expression.strip()):
-        return None
-    found: Any = names
-    for name in expression.strip().split("."):
-        if isinstance(found, Instance):
-            found = found.fields
-        if not isinstance(found, Mapping) or name not in found:
-            return None
-        found = found[name]
-    return found if _holds_recorded(found) else None
-
-
-def _holds_recorded(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(map(_holds_recorded, value.values()))
-    return any(map(_holds_recorded, value)) if type(value) is list else isinstance(value, Recorded)
+    return await _evaluated(lambda interpreter: interpreter.evaluate(Context.VALUE, expressions, names))
 
 
 async def render_texts(texts: Sequence[str], names: Mapping[str, Any]) -> list[str]:

@@ -20,7 +20,7 @@ from divebook.scripting.program import compile_expression, compile_script, selec
 
 
 def value_of(expression, **names):
-    return default_interpreter().evaluate(Context.CONDITION, [expression], names)[0]
+    return default_interpreter().evaluate(Context.TEMPLATE, [expression], names)[0]
 
 
 class Mood(Enum):
@@ -43,39 +43,6 @@ def test_script_steps_are_not_expressions():
 )
 def test_values_cross_unchanged(value):
     assert value_of("v", v=value) == value
-
-
-NAMES = {
-    "row": "one",
-    "len": 3,
-    "inputs": {"a": None, "b": True, "items": 1.5, "keys": {"deep": {"er": -0.0}}, "text": "é", "list": [1, {"x": 2}]},
-    "state": MappingProxyType({"": 0, "nan": float("nan"), "whole": 7, "empty": {}}),
-}
-
-
-@pytest.mark.parametrize(
-    "expression",
-    [
-        *("row", " row ", "(row)", "row.x", "len", "inputs", "inputs.a", "inputs.b", "inputs.items", "inputs.values"),
-        *("inputs.a.b", "inputs.keys", "inputs.keys.deep.er", "inputs.keys.deep.no", "inputs.text", "inputs.list"),
-        *("inputs.text.upper", "state.nan", "state.whole", "state.whole.real", "state.empty", "state.empty.no"),
-        "state.no",
-    ],
-)
-def test_a_reference_means_the_same_with_and_without_the_sandbox(expression):
-    def outcome(text):
-        try:
-            return repr(value_of(text, **NAMES))
-        except ScriptError as error:
-            return str(error)
-
-    assert outcome(expression) == outcome(f"[{expression}][0]").replace(f"[{expression}][0]", expression)
-
-
-def test_a_reference_to_plain_data_needs_no_sandbox():
-    with Interpreter() as interpreter:
-        assert interpreter.evaluate(Context.TEMPLATE, ["row", "inputs.keys.deep.er"], NAMES) == ["one", -0.0]
-        assert interpreter._processes._sandbox is None
 
 
 def test_values_the_sandbox_does_not_know_cross_as_plain_data():
