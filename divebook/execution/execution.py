@@ -20,6 +20,7 @@ from divebook.execution.threads import lending_place
 from divebook.questions import Question
 from divebook.store.base import EventStore
 from divebook.store.durability import Durability
+from divebook.store.past import History
 from divebook.text.redaction import shared
 from divebook.workflow.definition import Workflow
 
@@ -107,17 +108,15 @@ class Execution(ReadExecution):
         """Every question ever asked, by id, oldest first; an answer that is kept counts before the log has it."""
         return self._driver.questions
 
-    def _log(self) -> list[Event]:
+    def _log(self) -> History:
         return self.history()
 
-    def history(self, after: int = 0) -> list[Event]:
-        """Return its events from the store, oldest first, those after sequence number `after`."""
+    def history(self, after: int = 0) -> History:
+        """Return its events, oldest first, those after sequence number `after`; they are read when looked at."""
         written = self._driver.written
-        if not written:
-            return []
-        if self.damage is not None:
-            return self.store.read(self.id, after, max(written - after, 0))
-        return self.store.read(self.id, after)
+        if written and self.damage is None:
+            return self.store.history(self.id, after)
+        return History(self.store, self.id, max(after, 0), written)
 
     def refresh(self) -> Execution:
         """Read on in the log if another process has written to it; return itself."""

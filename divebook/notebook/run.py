@@ -14,12 +14,12 @@ from divebook.engine.state import ExecutionState
 from divebook.engine.waiting import awaited_signals
 from divebook.environment import Environment
 from divebook.errors import ExecutionWaitingError
-from divebook.events import Event
 from divebook.events.catalog import WAITING
 from divebook.execution import Execution
 from divebook.execution.reading import ReadExecution
 from divebook.notebook.frontend import shows_widgets
 from divebook.questions import Question
+from divebook.store.past import History
 from divebook.text.shown import one_line
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Run(ReadExecution):
         """The questions that wait for an answer, oldest first."""
         return self._execution.interrupts
 
-    def _log(self) -> list[Event]:
+    def _log(self) -> History:
         return self._execution.history()
 
     # --- what to do with it ----------------------------------------------------------------------------------------
@@ -206,7 +206,7 @@ class Run(ReadExecution):
         from divebook.notebook.display import as_html, as_text, report_of
 
         with _collector_resting():
-            log = self._execution.history()
+            log = [*self._execution.history()]  # gone through several times
             report = report_of(self._execution, log)
             shown = {"text/plain": as_text(report), "text/html": as_html(report)}
             if not with_data:

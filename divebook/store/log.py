@@ -24,6 +24,7 @@ from divebook.events.catalog import ORIGINS
 from divebook.events.event import Event, to_microseconds
 from divebook.store.batches import Batch, PreparedBatch, prepare, records_of
 from divebook.store.codec import Sealing
+from divebook.store.past import History
 from divebook.store.records import ExecutionRecord, RecordFilter
 from divebook.store.subscribers import Subscribers
 
@@ -147,6 +148,17 @@ class EventLogs(ABC):
             _check_not_negative("limit", limit)
         return self._read(execution_id, max(after, 0), limit)
 
+    def history(self, execution_id: str, after: int = 0) -> History:
+        """Return the events of one log with sequences above `after`, which are read when they are looked at.
+
+        Raises
+        ------
+        ExecutionNotFoundError
+            There is no such log.
+        """
+        self._check_open()
+        return History(self, execution_id, max(after, 0), self._last_sequence(execution_id))
+
     def read_sound(self, execution_id: str) -> tuple[list[Event], CorruptStoreError | NewerStoreError | None]:
         """Return the events from the first one on, as far as they can be read, and why there are no more of them.
 
@@ -255,6 +267,9 @@ class EventLogs(ABC):
 
     @abstractmethod
     def _read(self, execution_id: str, after: int, limit: int | None) -> list[Event]: ...
+
+    def _last_sequence(self, execution_id: str) -> int:
+        return self._record(execution_id).last_sequence
 
     @abstractmethod
     def _record(self, execution_id: str) -> ExecutionRecord: ...

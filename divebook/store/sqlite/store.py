@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from divebook.engine.inbox import Message
 from divebook.errors import CorruptStoreError, ReadOnlyStoreError, StoreError
@@ -49,6 +49,7 @@ from divebook.store.sqlite.writing import OpenLogs
 from divebook.store.upkeep import StoredLog
 from divebook.text.logs import logger
 
+T = TypeVar("T")
 SOONEST, LATEST = 0.02, 0.2
 """Seconds between two looks whether another process has written: at first, and when nothing has come for long."""
 
@@ -302,10 +303,7 @@ class SqliteStore(EventStore):
 
     def _stored_log(self, execution_id: str) -> StoredLog:
         with translated(self.location):
-            log = load_stored(self._readers.get(), self._types, execution_id)
-        if log is None:
-            raise self._unknown(execution_id)
-        return log
+            return self._found(execution_id, load_stored(self._readers.get(), self._types, execution_id))
 
     def _blobs(self, without: Collection[str]) -> list[StoredBlob]:
         with translated(self.location):
@@ -344,18 +342,22 @@ class SqliteStore(EventStore):
             log = self._find(connection, execution_id)
             return load_events(connection, self._types, self.sealing, log, after=after, limit=limit)
 
+    def _last_sequence(self, execution_id: str) -> int:
+        with translated(self.location):
+            return self._find(self._readers.get(), execution_id).last_sequence  # whatever else is in the row
+
     def _find(self, connection: sqlite3.Connection | sqlite3.Cursor, execution_id: str) -> Log:
-        log = find(connection, execution_id)
-        if log is None:
+        return self._found(execution_id, find(connection, execution_id))
+
+    def _found(self, execution_id: str, found: T | None) -> T:
+        if found is None:
             raise self._unknown(execution_id)
-        return log
+        return found
 
     def _record(self, execution_id: str) -> ExecutionRecord:
         with translated(self.location):
             row = self._readers.get().execute(f"{RECORD} WHERE id = ?", (execution_id,)).fetchone()
-        if row is None:
-            raise self._unknown(execution_id)
-        return load_record(row)
+        return load_record(self._found(execution_id, row))
 
     def _records(self, wanted: RecordFilter, limit: int, offset: int) -> list[ExecutionRecord]:
         with translated(self.location):
