@@ -7,16 +7,15 @@ from decimal import Decimal
 from typing import Any
 
 from divebook.bounds import Bounds
-from divebook.engine.changes import Changes, path_of, put
-from divebook.engine.state import ENDED, RUNNING, WAITING, ExecutionState, PathState
+from divebook.engine.changes import Changes, Draft, Happening, path_of, put
+from divebook.engine.state import ENDED, RUNNING, WAITING, PathState
 from divebook.errors import CorruptStoreError
 from divebook.events import catalog
-from divebook.events.event import Event
 from divebook.questions import Question
 from divebook.questions.kinds import RAISE, RESOURCE_EXHAUSTED, STOP
 
 
-def interrupt_raised(state: ExecutionState, event: Event, data: catalog.InterruptRaised) -> Changes:
+def interrupt_raised(state: Draft, event: Happening, data: catalog.InterruptRaised) -> Changes:
     """Note a question; its path waits."""
     path = path_of(state, event)
     question = Question(
@@ -38,29 +37,29 @@ def interrupt_raised(state: ExecutionState, event: Event, data: catalog.Interrup
     return _waiting(state, path, question)
 
 
-def interrupt_joined(state: ExecutionState, event: Event, data: catalog.InterruptJoined) -> Changes:
+def interrupt_joined(state: Draft, event: Happening, data: catalog.InterruptJoined) -> Changes:
     """Let another path wait for the answer to a question."""
     question = _open_question(state, data.interrupt_id)
     joined = question._replace(waiting=(*question.waiting, event.path))
     return _waiting(state, path_of(state, event), joined)
 
 
-def _waiting(state: ExecutionState, path: PathState, question: Question) -> Changes:
+def _waiting(state: Draft, path: PathState, question: Question) -> Changes:
     return {
-        **put(state, path, asking=path.asking + 1),
         "interrupts": state.interrupts.set(question.id, question),
         "asking": state.asking + (path.asking == 0),
+        **put(state, path, asking=path.asking + 1),
     }
 
 
-def _open_question(state: ExecutionState, interrupt_id: str) -> Question:
+def _open_question(state: Draft, interrupt_id: str) -> Question:
     question = state.interrupts.get(interrupt_id)
     if question is None or not question.is_open:
         raise CorruptStoreError(f"interrupt {interrupt_id} of {state.execution_id} is settled without being open")
     return question
 
 
-def interrupt_resolved(state: ExecutionState, event: Event, data: catalog.InterruptResolved) -> Changes:
+def interrupt_resolved(state: Draft, event: Happening, data: catalog.InterruptResolved) -> Changes:
     """Note an answer; the paths that waited for it go on."""
     question = _open_question(state, data.interrupt_id)
     answered = question.resolved(data)
@@ -70,13 +69,13 @@ def interrupt_resolved(state: ExecutionState, event: Event, data: catalog.Interr
     return changes
 
 
-def interrupt_expired(state: ExecutionState, event: Event, data: catalog.InterruptExpired) -> Changes:
+def interrupt_expired(state: Draft, event: Happening, data: catalog.InterruptExpired) -> Changes:
     """Note that a question expired without an answer; its default holds, if there is one."""
     question = _open_question(state, data.interrupt_id)
     return _settled(state, event, question.expired(), data.message)
 
 
-def _settled(state: ExecutionState, event: Event, question: Question, message: int | None) -> Changes:
+def _settled(state: Draft, event: Happening, question: Question, message: int | None) -> Changes:
     paths, asking = state.paths, state.asking
     for path_id in question.waiting:
         path = paths[path_id]
@@ -92,17 +91,17 @@ def _settled(state: ExecutionState, event: Event, question: Question, message: i
     }
 
 
-def _paused(state: ExecutionState, event: Event) -> int:
+def _paused(state: Draft, event: Happening) -> int:
     """Return how long it has waited for people, if it has done nothing else since the last event."""
     waited = state.status == WAITING and state.asking
     return state.paused_us + (max(0, event.recorded_at - state.last_us) if waited else 0)
 
 
-def _taken(state: ExecutionState, message: int | None) -> Changes:
+def _taken(state: Draft, message: int | None) -> Changes:
     return {} if message is None else {"taken": max(state.taken, message)}
 
 
-def _about_bounds(state: ExecutionState, question: Question) -> Changes:
+def _about_bounds(state: Draft, question: Question) -> Changes:
     response = question.response or {}
     told = question.data or {}
     if "bound" not in told:  # a definition may ask such questions as well
@@ -122,7 +121,7 @@ def _raised(bounds: Bounds, name: str, edge: str | None, to: Any) -> Bounds:
     return replace(bounds, **{name: value})
 
 
-def signal_received(state: ExecutionState, _event: Event, data: catalog.SignalReceived) -> Changes:
+def signal_received(state: Draft, _event: Happening, data: catalog.SignalReceived) -> Changes:
     """Keep a signal until somebody takes it; the paths that wait for its name look for it."""
     name = data.signal_type
     changes: Changes = {

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from divebook.engine.bounds import MICROSECONDS
-from divebook.engine.changes import SLEEPS, Changes, open_step_of, put, sleeps
+from divebook.engine.changes import SLEEPS, Changes, Draft, Happening, open_step_of, put, sleeps
 from divebook.engine.ledger import Ledger
 from divebook.engine.operations import AGENT_RESPONSE, CHILD_WORKFLOW, EVENT_EMITTED, Reserved
 from divebook.engine.state import (
     COMPLETED,
     FAILED,
-    ExecutionState,
     OpenStep,
     OperationRecord,
     Outcome,
@@ -19,13 +18,12 @@ from divebook.engine.state import (
 )
 from divebook.errors import CorruptStoreError
 from divebook.events import catalog
-from divebook.events.event import Event
 
 LONGEST_SECONDS = 1000 * 365 * 86400.0
 """A timer that is set for longer counts as this long, since dates end with the year 9999."""
 
 
-def operation_started(state: ExecutionState, event: Event, data: catalog.OperationStarted) -> Changes:
+def operation_started(state: Draft, event: Happening, data: catalog.OperationStarted) -> Changes:
     """Note a call; one to a model counts, and holds back what it may consume."""
     path, opened = open_step_of(state, event)
     kind, digest = data.operation_type, data.parameters_hash
@@ -41,7 +39,7 @@ def operation_started(state: ExecutionState, event: Event, data: catalog.Operati
 
 
 def _asking_a_model(
-    state: ExecutionState, path: PathState, earlier: OperationRecord | None, data: catalog.OperationStarted
+    state: Draft, path: PathState, earlier: OperationRecord | None, data: catalog.OperationStarted
 ) -> Ledger:
     """Return the ledger once a model call has begun, perhaps for the second time."""
     ledger = state.ledger.holding(None if earlier is None else earlier.reserved, -1)
@@ -52,14 +50,14 @@ def _asking_a_model(
     return ledger.with_hop(path.hop, agent=agent, llm_calls=calls + 1)
 
 
-def _end_of(event: Event, data: catalog.OperationStarted) -> int | None:
+def _end_of(event: Happening, data: catalog.OperationStarted) -> int | None:
     seconds = (data.parameters or {}).get("seconds")
     if not isinstance(seconds, int | float):
         return None
     return event.recorded_at + round(min(seconds, LONGEST_SECONDS) * MICROSECONDS)
 
 
-def operation_completed(state: ExecutionState, event: Event, data: catalog.OperationCompleted) -> Changes:
+def operation_completed(state: Draft, event: Happening, data: catalog.OperationCompleted) -> Changes:
     """Note what a call has given; one that waited for a signal has taken the oldest of that name."""
     begun, changes = _ended(state, event, data, COMPLETED, (data.result, None, (), None))
     if begun.operation_type != CHILD_WORKFLOW and begun.signal is not None:
@@ -68,7 +66,7 @@ def operation_completed(state: ExecutionState, event: Event, data: catalog.Opera
     return changes
 
 
-def event_emitted(state: ExecutionState, event: Event, data: catalog.EventEmitted) -> Changes:
+def event_emitted(state: Draft, event: Happening, data: catalog.EventEmitted) -> Changes:
     """Note an event of a person's own, if its code asks for it again on replay."""
     if data.operation_id is None:
         return {}
@@ -85,15 +83,15 @@ def event_emitted(state: ExecutionState, event: Event, data: catalog.EventEmitte
     return put(state, path, open=opened.with_operation(record))
 
 
-def operation_failed(state: ExecutionState, event: Event, data: catalog.OperationFailed) -> Changes:
+def operation_failed(state: Draft, event: Happening, data: catalog.OperationFailed) -> Changes:
     """Note why a call has failed."""
     names = tuple(data.error_names or ())
     return _ended(state, event, data, FAILED, (None, data.error, names, data.raised))[1]
 
 
 def _ended(
-    state: ExecutionState,
-    event: Event,
+    state: Draft,
+    event: Happening,
     data: catalog.OperationCompleted | catalog.OperationFailed,
     status: str,
     outcome: Outcome,
@@ -114,21 +112,21 @@ def _ended(
     return begun, changes
 
 
-def _child_ended(state: ExecutionState, begun: OperationRecord, usage: Mapping[str, int] | None) -> Changes:
+def _child_ended(state: Draft, begun: OperationRecord, usage: Mapping[str, int] | None) -> Changes:
     """Return what the end of an execution that this one started changes: its calls count, its signals are done with."""
     child, calls = begun.signal or "", (usage or {}).get("requests", 0)
     changes: Changes = {"ledger": state.ledger.with_child(child, calls)}
     return changes | ({"signals": state.signals.delete(child)} if child in state.signals else {})
 
 
-def _begun(state: ExecutionState, opened: OpenStep, operation_id: str) -> OperationRecord:
+def _begun(state: Draft, opened: OpenStep, operation_id: str) -> OperationRecord:
     record = opened.operations.get(operation_id)
     if record is None:
         raise CorruptStoreError(f"operation {operation_id} of {state.execution_id} ends without having begun")
     return record
 
 
-def _put_operation(state: ExecutionState, path: PathState, opened: OpenStep, record: OperationRecord) -> Changes:
+def _put_operation(state: Draft, path: PathState, opened: OpenStep, record: OperationRecord) -> Changes:
     after = opened.with_operation(record)
     changes = put(state, path, open=after)
     if record.operation_type in SLEEPS:

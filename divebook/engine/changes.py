@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from divebook.engine.operations import CHILD_WORKFLOW, SIGNAL_WAIT, TIMER
 from divebook.engine.state import RUNNING, ExecutionState, OpenStep, PathState
 from divebook.errors import CorruptStoreError
-from divebook.events.event import Event
 
 Changes: TypeAlias = dict[str, Any]
 """Fields of the next `ExecutionState` that differ from the present one."""
@@ -15,8 +14,60 @@ Changes: TypeAlias = dict[str, Any]
 SLEEPS = (TIMER, SIGNAL_WAIT, CHILD_WORKFLOW)
 """Operations in which nothing happens."""
 
+_new, _set = object.__new__, object.__setattr__
 
-def path_of(state: ExecutionState, event: Event) -> PathState:
+
+class Happening(Protocol):
+    """Where and when something happened: what a change asks of an event beside its payload."""
+
+    @property
+    def sequence(self) -> int:
+        """Of the event."""
+
+    @property
+    def recorded_at(self) -> int:
+        """Microseconds since 1970."""
+
+    @property
+    def path(self) -> str:
+        """Id of the path."""
+
+    @property
+    def step(self) -> str:
+        """Name of the step."""
+
+    @property
+    def event_type(self) -> str:
+        """Name of the payload's type."""
+
+
+class Draft(ExecutionState):
+    """A state on its way over several events: what was copied for one of them is changed in place by the next.
+
+    Nobody else has it, nor the paths in `fresh`, before it is `sealed`
+    (test_events_that_are_folded_together_change_the_state_as_one_by_one).
+    """
+
+    __slots__ = ("fresh",)
+    fresh: dict[str, PathState]
+    """The paths that have been copied, by id."""
+
+    @classmethod
+    def of(cls, state: ExecutionState) -> Draft:
+        """Begin from a state."""
+        draft = _new(cls)
+        _set(draft, "__dict__", {**state.__dict__})
+        _set(draft, "fresh", {})
+        return draft
+
+    def sealed(self) -> ExecutionState:
+        """Return the state it has come to; the draft must not be used any more."""
+        state = _new(ExecutionState)
+        _set(state, "__dict__", self.__dict__)
+        return state
+
+
+def path_of(state: ExecutionState, event: Happening) -> PathState:
     """Return the path that an event is on."""
     path = state.paths.get(event.path)
     if path is None:
@@ -27,7 +78,7 @@ def path_of(state: ExecutionState, event: Event) -> PathState:
     return path
 
 
-def open_step_of(state: ExecutionState, event: Event) -> tuple[PathState, OpenStep]:
+def open_step_of(state: ExecutionState, event: Happening) -> tuple[PathState, OpenStep]:
     """Return the path and the open step that an event is in."""
     path = path_of(state, event)
     if path.open is None:
@@ -38,9 +89,13 @@ def open_step_of(state: ExecutionState, event: Event) -> tuple[PathState, OpenSt
     return path, path.open
 
 
-def put(state: ExecutionState, path: PathState, **changes: Any) -> Changes:
-    """Return what a changed path changes in the whole."""
-    return {"paths": state.paths.set(path.id, path.changed(changes))}
+def put(draft: Draft, path: PathState, **changes: Any) -> Changes:
+    """Change a path; return what that changes in the whole. What is asked of the path before the change comes first."""
+    if draft.fresh.get(path.id) is path:
+        path.__dict__.update(changes)
+        return {}
+    copy = draft.fresh[path.id] = path.changed(changes)
+    return {"paths": draft.paths.set(path.id, copy)}
 
 
 def is_sleeping(path: PathState) -> bool:

@@ -1,18 +1,18 @@
 """Changes the state, event by event; no other code does.
 
 `evolve` is total over the catalogue: events that change nothing but the sequence number have no entry in `_CHANGES`.
-The functions named there return only what changes, so that an event makes one new state and not one for each thing.
+The functions named there return only what changes, so that an event makes one new state and not one for each thing,
+and a record, or a whole log, one for all of its events.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from immutables import Map
 
-from divebook.bounds import Bounds, edge_key
+from divebook.bounds import Bounds
 from divebook.engine.answers import (
     interrupt_expired,
     interrupt_joined,
@@ -21,8 +21,8 @@ from divebook.engine.answers import (
     signal_received,
 )
 from divebook.engine.calls import event_emitted, operation_completed, operation_failed, operation_started
-from divebook.engine.changes import Changes, is_sleeping, open_step_of, path_of, put
-from divebook.engine.ledger import NO_BOUNDS, Hop, Ledger
+from divebook.engine.changes import Changes, Draft, Happening, is_sleeping
+from divebook.engine.ledger import NO_BOUNDS, Ledger
 from divebook.engine.lifecycle import STATUS_AFTER
 from divebook.engine.operations import CHILD_WORKFLOW
 from divebook.engine.paths import (
@@ -43,19 +43,30 @@ from divebook.engine.state import (
     IN_STEP,
     JOINING,
     PENDING,
-    READY,
-    ROUTING,
     RUNNING,
     ExecutionState,
     OpenStep,
     OperationRecord,
     PathState,
 )
+from divebook.engine.visits import (
+    PROMPT,
+    condition_evaluated,
+    iteration_completed,
+    iteration_failed,
+    state_mutated,
+    step_caught,
+    step_completed,
+    step_failed,
+    step_retried,
+    step_started,
+)
 from divebook.errors import UNFIT, CorruptStoreError
 from divebook.events import catalog
 from divebook.events.event import Event
+from divebook.events.record import Record
 
-FUNCTION, PROMPT = "function", "prompt"
+FUNCTION = "function"
 
 
 def evolve(state: ExecutionState, event: Event) -> ExecutionState:
@@ -66,15 +77,34 @@ def evolve(state: ExecutionState, event: Event) -> ExecutionState:
     CorruptStoreError
         The event does not follow the state: a gap in the log, or a path that was never begun.
     """
-    if event.sequence != state.last_sequence + 1:
-        raise CorruptStoreError(
-            f"the log of {state.execution_id} jumps from event {state.last_sequence} to {event.sequence}"
-        )
-    change = _CHANGES.get(type(event.data))
-    changes = {} if change is None else change(state, event, event.data)
-    changes["last_sequence"] = event.sequence
-    changes["last_us"] = event.recorded_at
-    return state.changed(changes)
+    draft = Draft.of(state)
+    _change(draft, event, event.data)
+    return draft.sealed()
+
+
+def evolve_record(state: ExecutionState, record: Record) -> ExecutionState:
+    """Return the state after the events of one record; raises as `evolve` does."""
+    draft, happening = Draft.of(state), _Happened(record)
+    for data in record.facts:
+        happening.data, happening.step = data, record.step_of(data)
+        _change(draft, happening, data)
+        happening.sequence += 1
+    return draft.sealed()
+
+
+class _Happened:
+    """Each event of a record in turn; to make the events themselves would take as long as to fold them."""
+
+    __slots__ = ("data", "path", "recorded_at", "sequence", "step")
+
+    def __init__(self, record: Record) -> None:
+        self.sequence, self.recorded_at = record.sequence, record.recorded_at
+        self.path, self.step, self.data = record.path, record.step, record.facts[0]
+
+    @property
+    def event_type(self) -> str:
+        """Name of the payload's type."""
+        return self.data.event_type
 
 
 def fold(execution_id: str, events: Iterable[Event], state: ExecutionState | None = None) -> ExecutionState:
@@ -85,10 +115,10 @@ def fold(execution_id: str, events: Iterable[Event], state: ExecutionState | Non
     CorruptStoreError
         An event does not follow those before it, or its contents make no sense: the log was not written by an engine.
     """
-    state = state or ExecutionState(execution_id)
+    draft = Draft.of(state or ExecutionState(execution_id))
     for event in events:
         try:
-            state = evolve(state, event)
+            _change(draft, event, event.data)
         except CorruptStoreError:
             raise
         except UNFIT as error:  # test_a_forged_log_is_a_corrupt_log
@@ -96,13 +126,27 @@ def fold(execution_id: str, events: Iterable[Event], state: ExecutionState | Non
                 f"event {event.sequence} ({event.event_type}) of execution {execution_id} does not fit the log: "
                 f"{type(error).__name__}: {error}"
             ) from error
-    return state
+    return draft.sealed()
+
+
+def _change(draft: Draft, event: Happening, data: catalog.Payload) -> None:
+    """Change a draft as one event says."""
+    state = draft.__dict__
+    if event.sequence != state["last_sequence"] + 1:
+        raise CorruptStoreError(
+            f"the log of {draft.execution_id} jumps from event {draft.last_sequence} to {event.sequence}"
+        )
+    change = _CHANGES.get(type(data))
+    if change is not None:
+        state.update(change(draft, event, data))
+    state["last_sequence"] = event.sequence
+    state["last_us"] = event.recorded_at
 
 
 # --- the execution -------------------------------------------------------------------------------------------------
 
 
-def _execution_started(_state: ExecutionState, event: Event, data: catalog.ExecutionStarted) -> Changes:
+def _execution_started(_state: Draft, event: Happening, data: catalog.ExecutionStarted) -> Changes:
     return {
         "workflow_name": data.workflow_name,
         "seed": data.seed or event.execution_id,
@@ -118,7 +162,7 @@ def _execution_started(_state: ExecutionState, event: Event, data: catalog.Execu
     }
 
 
-def _execution_resumed(state: ExecutionState, event: Event, data: catalog.ExecutionResumed) -> Changes:
+def _execution_resumed(state: Draft, event: Happening, data: catalog.ExecutionResumed) -> Changes:
     paths, ledger = state.paths, state.ledger
     for path in state.paths.values():
         if path.status in (FAILED, CANCELLED) or path.phase != ENDED:
@@ -189,11 +233,11 @@ def _status_of(path: PathState) -> str:
     return PENDING if path.started_us is None else RUNNING
 
 
-def _execution_paused(_state: ExecutionState, _event: Event, data: catalog.ExecutionPaused) -> Changes:
+def _execution_paused(_state: Draft, _event: Happening, data: catalog.ExecutionPaused) -> Changes:
     return {"paused": data.reason or "paused"}
 
 
-def _execution_completed(_state: ExecutionState, event: Event, data: catalog.ExecutionCompleted) -> Changes:
+def _execution_completed(_state: Draft, event: Happening, data: catalog.ExecutionCompleted) -> Changes:
     return {
         "lifecycle": COMPLETED,
         "outputs": data.outputs,
@@ -202,11 +246,11 @@ def _execution_completed(_state: ExecutionState, event: Event, data: catalog.Exe
     }
 
 
-def _execution_failed(_state: ExecutionState, event: Event, data: catalog.ExecutionFailed) -> Changes:
+def _execution_failed(_state: Draft, event: Happening, data: catalog.ExecutionFailed) -> Changes:
     return {"lifecycle": FAILED, "error": data.error, "ended_us": event.recorded_at, "reason": data.reason}
 
 
-def _execution_cancelled(_state: ExecutionState, event: Event, data: catalog.ExecutionCancelled) -> Changes:
+def _execution_cancelled(_state: Draft, event: Happening, data: catalog.ExecutionCancelled) -> Changes:
     return {
         "lifecycle": CANCELLED,
         "error": data.reason or None,
@@ -215,143 +259,15 @@ def _execution_cancelled(_state: ExecutionState, event: Event, data: catalog.Exe
     }
 
 
-def _execution_continued(_state: ExecutionState, event: Event, data: catalog.ExecutionContinuedAsNew) -> Changes:
+def _execution_continued(_state: Draft, event: Happening, data: catalog.ExecutionContinuedAsNew) -> Changes:
     return {**_execution_left(_state, event, data), "continued_as": data.new_execution_id}
 
 
-def _execution_left(_state: ExecutionState, event: Event, _data: catalog.Payload) -> Changes:
+def _execution_left(_state: Draft, event: Happening, _data: catalog.Payload) -> Changes:
     return {"lifecycle": STATUS_AFTER[type(event.data)], "ended_us": event.recorded_at}
 
 
-# --- steps ---------------------------------------------------------------------------------------------------------
-
-
-def _step_started(state: ExecutionState, event: Event, data: catalog.StepStarted) -> Changes:
-    path = path_of(state, event)
-    is_hop = data.step_type == PROMPT
-    changes = put(
-        state,
-        path,
-        current_step=event.step,
-        phase=IN_STEP,
-        visits=path.visits.set(event.step, data.visit),
-        variables=state.variables,
-        open=OpenStep(state.variables, step_type=data.step_type),
-        routing=(),
-        hop=state.ledger.agent_hops if is_hop else None,
-    )
-    if is_hop or state.bounds.edges or path.loops_to(event.step):
-        changes["ledger"] = _entered(state, path, event, is_hop=is_hop)
-    return changes
-
-
-def _entered(state: ExecutionState, path: PathState, event: Event, *, is_hop: bool) -> Ledger:
-    """Return the ledger once a path has entered a step."""
-    ledger = state.ledger
-    if path.loops_to(event.step):
-        ledger = ledger._replace(iterations=ledger.iterations + 1)
-    key = edge_key(path.source or "", event.step)
-    if key in state.bounds.edges:
-        ledger = ledger._replace(edges=ledger.edges.set(key, ledger.edges.get(key, 0) + 1))
-    if not is_hop:
-        return ledger
-    hop = Hop(event.step, event.path, event.recorded_at)
-    return ledger._replace(agent_hops=ledger.agent_hops + 1, history=ledger.history.set(ledger.agent_hops, hop))
-
-
-def _step_completed(state: ExecutionState, event: Event, data: catalog.StepCompleted) -> Changes:
-    path = path_of(state, event)
-    changes = put(
-        state,
-        path,
-        phase=ROUTING,
-        open=None,
-        last_step=event.step,
-        variables=state.variables,
-        step_outputs=path.step_outputs.set(event.step, data.output),
-        hop=None,
-        repeats=path.repeats if state.bounds.max_repeats is None else _repeats(path, event, data.output),
-    )
-    if path.hop is not None:
-        changes["ledger"] = state.ledger.with_hop(path.hop, status="success", ended_us=event.recorded_at)
-    return changes
-
-
-def _repeats(path: PathState, event: Event, output: str) -> Map[str, tuple[str, int]]:
-    """Return how often in a row each step has done the same, once one more is done."""
-    done = path.open.operations.values() if path.open is not None else ()
-    told = sorted(f"{record.operation_type} {record.parameters_hash}" for record in done)
-    digest = hashlib.sha256("\x1f".join((*told, output)).encode()).hexdigest()[:16]
-    before, count = path.repeats.get(event.step, ("", 0))
-    return path.repeats.set(event.step, (digest, count + 1 if digest == before else 1))
-
-
-def _step_failed(state: ExecutionState, event: Event, data: catalog.StepFailed) -> Changes:
-    path = path_of(state, event)
-    ledger = state.ledger.with_error(event.step, data.error, event.recorded_at)
-    if path.hop is not None:
-        ledger = ledger.with_hop(path.hop, status="error", error=data.error, ended_us=event.recorded_at)
-    failed = path.open
-    if failed is not None and data.operations is not None:
-        failed = failed._replace(ended_by=tuple(data.operations))
-    return {**put(state, path, error=data.error, hop=None, open=failed), "ledger": ledger}
-
-
-def _step_retried(state: ExecutionState, event: Event, data: catalog.StepRetried) -> Changes:
-    path, opened = open_step_of(state, event)
-    item = data.iteration_index if data.key is None else data.key
-    failures = opened.failures.set(item, (data.attempt, data.delay))
-    return put(state, path, open=opened._replace(failures=failures))
-
-
-def _step_caught(state: ExecutionState, event: Event, data: catalog.StepCaught) -> Changes:
-    path = path_of(state, event)
-    changes = put(state, path, phase=READY, current_step=data.target, open=None, error=None, variables=state.variables)
-    return {**changes, "sleeping": state.sleeping - is_sleeping(path)}
-
-
-def _condition_evaluated(state: ExecutionState, event: Event, data: catalog.ConditionEvaluated) -> Changes:
-    path = path_of(state, event)
-    return put(state, path, routing=(*path.routing, data.result))
-
-
-def _iteration_completed(state: ExecutionState, event: Event, data: catalog.IterationCompleted) -> Changes:
-    path, opened = open_step_of(state, event)
-    iterations = opened.iterations.set(data.iteration_index, data.result)
-    return put(state, path, open=opened._replace(iterations=iterations))
-
-
-def _iteration_failed(state: ExecutionState, event: Event, data: catalog.IterationFailed) -> Changes:
-    path, opened = open_step_of(state, event)
-    if data.result is None:
-        return {}
-    iterations = opened.iterations.set(data.iteration_index, data.result)
-    return put(state, path, open=opened._replace(iterations=iterations))
-
-
-# --- variables -----------------------------------------------------------------------------------------------------
-
-
-def _state_mutated(state: ExecutionState, event: Event, data: catalog.StateMutated) -> Changes:
-    variables = _mutated(state.variables, data.mutations)
-    path = state.paths.get(event.path)
-    if path is None:
-        return {"variables": variables}
-    alone = path.variables is state.variables  # no other path has written since the step began
-    own = variables if alone else _mutated(path.variables, data.mutations)
-    return {**put(state, path, variables=own), "variables": variables}
-
-
-def _mutated(variables: Map[str, Any], mutations: Iterable[catalog.Mutation]) -> Map[str, Any]:
-    for mutation in mutations:
-        if mutation.type == "set":
-            variables = variables.set(mutation.key, mutation.value)
-        elif mutation.key in variables:
-            variables = variables.delete(mutation.key)
-    return variables
-
-
-_CHANGES: dict[type, Callable[[ExecutionState, Event, Any], Changes]] = {
+_CHANGES: dict[type, Callable[[Draft, Happening, Any], Changes]] = {
     catalog.ExecutionStarted: _execution_started,
     catalog.ExecutionResumed: _execution_resumed,
     catalog.ExecutionPaused: _execution_paused,
@@ -368,14 +284,14 @@ _CHANGES: dict[type, Callable[[ExecutionState, Event, Any], Changes]] = {
     catalog.PathCompleted: path_completed,
     catalog.PathFailed: path_failed,
     catalog.PathCancelled: path_cancelled,
-    catalog.StepStarted: _step_started,
-    catalog.StepCompleted: _step_completed,
-    catalog.StepFailed: _step_failed,
-    catalog.StepRetried: _step_retried,
-    catalog.StepCaught: _step_caught,
-    catalog.ConditionEvaluated: _condition_evaluated,
-    catalog.IterationCompleted: _iteration_completed,
-    catalog.IterationFailed: _iteration_failed,
+    catalog.StepStarted: step_started,
+    catalog.StepCompleted: step_completed,
+    catalog.StepFailed: step_failed,
+    catalog.StepRetried: step_retried,
+    catalog.StepCaught: step_caught,
+    catalog.ConditionEvaluated: condition_evaluated,
+    catalog.IterationCompleted: iteration_completed,
+    catalog.IterationFailed: iteration_failed,
     catalog.OperationStarted: operation_started,
     catalog.OperationCompleted: operation_completed,
     catalog.OperationFailed: operation_failed,
@@ -385,5 +301,5 @@ _CHANGES: dict[type, Callable[[ExecutionState, Event, Any], Changes]] = {
     catalog.InterruptResolved: interrupt_resolved,
     catalog.InterruptExpired: interrupt_expired,
     catalog.SignalReceived: signal_received,
-    catalog.StateMutated: _state_mutated,
+    catalog.StateMutated: state_mutated,
 }

@@ -6,7 +6,7 @@ from typing import Any
 
 from immutables import Map
 
-from divebook.engine.changes import Changes, is_sleeping, path_of, put
+from divebook.engine.changes import Changes, Draft, Happening, is_sleeping, path_of, put
 from divebook.engine.ledger import Ledger
 from divebook.engine.state import (
     BRANCHED,
@@ -18,22 +18,20 @@ from divebook.engine.state import (
     JOINED,
     JOINING,
     RUNNING,
-    ExecutionState,
     OpenStep,
     PathState,
 )
 from divebook.events import catalog
-from divebook.events.event import Event
 
 
-def path_started(state: ExecutionState, event: Event, data: catalog.PathStarted) -> Changes:
+def path_started(state: Draft, event: Happening, data: catalog.PathStarted) -> Changes:
     """Begin a path."""
     path = state.paths.get(event.path) or PathState(event.path, number=0, current_step=data.current_step)
     changes = put(state, path, status=RUNNING, started_us=event.recorded_at)
     return changes if event.path in state.paths else {**changes, "active": state.active + 1}
 
 
-def path_branched(state: ExecutionState, event: Event, data: catalog.PathBranched) -> Changes:
+def path_branched(state: Draft, event: Happening, data: catalog.PathBranched) -> Changes:
     """Split a path up; its children know what it has been through."""
     parent = path_of(state, event)
     paths, branches = state.paths, state.branches
@@ -55,14 +53,14 @@ def path_branched(state: ExecutionState, event: Event, data: catalog.PathBranche
     return {"paths": paths.set(parent.id, split), "branches": branches, "active": state.active + count}
 
 
-def path_waiting(state: ExecutionState, event: Event, data: catalog.PathWaiting) -> Changes:
+def path_waiting(state: Draft, event: Happening, data: catalog.PathWaiting) -> Changes:
     """Let a path wait at a join."""
     path = path_of(state, event)
     changes = put(state, path, phase=JOINING, current_step=data.join_step, routing=())
     return {**changes, "joining": state.joining + 1}
 
 
-def path_joined(state: ExecutionState, event: Event, data: catalog.PathJoined) -> Changes:
+def path_joined(state: Draft, event: Happening, data: catalog.PathJoined) -> Changes:
     """Let a path go on with what those that it waited for put out."""
     path = path_of(state, event)
     outputs = path.step_outputs
@@ -72,10 +70,17 @@ def path_joined(state: ExecutionState, event: Event, data: catalog.PathJoined) -
     return {**changes, "joining": state.joining - 1}
 
 
-def _path_ended(state: ExecutionState, event: Event, status: str, error: str | None = None, **at_last: Any) -> Changes:
+def _path_ended(state: Draft, event: Happening, status: str, error: str | None = None, **at_last: Any) -> Changes:
     path = path_of(state, event)
     at_last.setdefault("open", _letting_go(path.open))
-    changes = put(
+    changes: Changes = {
+        "ledger": _without(state, path, error or status, event.recorded_at),
+        "active": state.active - 1,
+        "joining": state.joining - (path.phase == JOINING),
+        "sleeping": state.sleeping - is_sleeping(path),
+        "asking": state.asking - (path.asking > 0),
+    }
+    return changes | put(
         state,
         path,
         status=status,
@@ -86,17 +91,9 @@ def _path_ended(state: ExecutionState, event: Event, status: str, error: str | N
         hop=None,
         **at_last,
     )
-    return {
-        **changes,
-        "ledger": _without(state, path, error or status, event.recorded_at),
-        "active": state.active - 1,
-        "joining": state.joining - (path.phase == JOINING),
-        "sleeping": state.sleeping - is_sleeping(path),
-        "asking": state.asking - (path.asking > 0),
-    }
 
 
-def _without(state: ExecutionState, path: PathState, why: str, at: int) -> Ledger:
+def _without(state: Draft, path: PathState, why: str, at: int) -> Ledger:
     """Return the ledger once a path has ended: it holds nothing back any more, and is in no agent step."""
     ledger = state.ledger
     if path.hop is not None:
@@ -114,17 +111,17 @@ def _letting_go(opened: OpenStep | None) -> OpenStep | None:
     return opened._replace(operations=Map(records))
 
 
-def path_completed(state: ExecutionState, event: Event, data: catalog.PathCompleted) -> Changes:
+def path_completed(state: Draft, event: Happening, data: catalog.PathCompleted) -> Changes:
     """End a path in good order."""
     return _path_ended(state, event, COMPLETED, current_step=data.final_step, open=None, variables=EMPTY)
 
 
-def path_failed(state: ExecutionState, event: Event, data: catalog.PathFailed) -> Changes:
+def path_failed(state: Draft, event: Happening, data: catalog.PathFailed) -> Changes:
     """End a path that has failed; the first one is remembered."""
     ended = _path_ended(state, event, FAILED, data.error, reason=data.reason)
     return {**ended, "failed_path": state.failed_path or event.path}
 
 
-def path_cancelled(state: ExecutionState, event: Event, data: catalog.PathCancelled) -> Changes:
+def path_cancelled(state: Draft, event: Happening, data: catalog.PathCancelled) -> Changes:
     """End a path that was stopped."""
     return _path_ended(state, event, CANCELLED, data.reason or None)

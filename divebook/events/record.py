@@ -69,13 +69,12 @@ class Record:
 
     def events(self) -> list[Event]:
         """Return the events that it stands for."""
-        if len(self.facts) == 1:
-            return [self._event(0, self.facts[0], self.step)]
-        return [
-            self._event(place, data, "" if type(data) in _ON_NO_STEP else self.step)
-            for place, data in enumerate(self.facts)
-        ]
+        return [self._event(place, data) for place, data in enumerate(self.facts)]
 
-    def _event(self, place: int, data: Payload, step: str) -> Event:
-        event_id = successor(self.id, place) if place else self.id
+    def step_of(self, data: Payload) -> str:
+        """Return the step that one of its facts is about; empty for what is said of the path."""
+        return "" if len(self.facts) > 1 and type(data) in _ON_NO_STEP else self.step
+
+    def _event(self, place: int, data: Payload) -> Event:
+        event_id, step = successor(self.id, place) if place else self.id, self.step_of(data)
         return Event(event_id, self.execution_id, self.sequence + place, self.recorded_at, data, self.path, step)

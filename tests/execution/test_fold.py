@@ -1,13 +1,16 @@
 """For random workflows the live state is at every moment the fold of the log so far."""
 
+from dataclasses import replace
+
 import anyio
 import anyio.lowlevel
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from divebook import Each, Step, Workflow
-from divebook.engine.evolve import evolve, fold
+from divebook.engine.evolve import evolve, evolve_record, fold
 from divebook.engine.state import ExecutionState
+from divebook.events.record import Record
 from divebook.steps.actions import Action
 from tests.execution.worlds import environment
 
@@ -83,3 +86,30 @@ def test_the_state_is_the_fold_of_the_log_at_every_moment(workflow):
     assert [event.sequence for event in history] == list(range(1, len(history) + 1))
     assert execution.status in ("completed", "failed")
     assert execution.state.active == 0
+
+
+def together(draw, history):
+    """Return records of a history: events of one path and step, some of them together."""
+    records = []
+    for event in history:
+        record = Record.of(event)
+        last = records[-1] if records else None
+        if last is not None and (last.path, last.step) == (event.path, event.step) and draw(st.booleans()):
+            records[-1] = replace(last, facts=(*last.facts, event.data))
+        else:
+            records.append(record)
+    return records
+
+
+@settings(max_examples=40, deadline=None)
+@given(workflows(), st.data())
+def test_events_that_are_folded_together_change_the_state_as_one_by_one(workflow, data):
+    execution = environment(actions=ACTIONS).start(workflow, {"n": 2}).wait(30)
+    records = together(data.draw, execution.history())
+    states, one_by_one = [ExecutionState(execution.id)], [ExecutionState(execution.id)]
+    for record in records:
+        states.append(evolve_record(states[-1], record))
+        for event in record.events():
+            one_by_one.append(evolve(one_by_one[-1], event))
+    assert all(state == one_by_one[state.last_sequence] for state in states)
+    assert fold(execution.id, (event for record in records for event in record.events())) == states[-1]
