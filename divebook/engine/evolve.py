@@ -82,10 +82,11 @@ def evolve(state: ExecutionState, event: Event) -> ExecutionState:
     return draft.sealed()
 
 
-def evolve_record(state: ExecutionState, record: Record) -> ExecutionState:
-    """Return the state after the events of one record; raises as `evolve` does."""
+def evolve_record(state: ExecutionState, record: Record, known: int = 0) -> ExecutionState:
+    """Return the state after the events of one record, of which it has the first `known`; raises as `evolve` does."""
     draft, happening = Draft.of(state), _Happened(record)
-    for data in record.facts:
+    happening.sequence += known
+    for data in record.facts[known:]:
         happening.data, happening.step = data, record.step_of(data)
         _change(draft, happening, data)
         happening.sequence += 1
@@ -146,10 +147,10 @@ def _change(draft: Draft, event: Happening, data: catalog.Payload) -> None:
 # --- the execution -------------------------------------------------------------------------------------------------
 
 
-def _execution_started(_state: Draft, event: Happening, data: catalog.ExecutionStarted) -> Changes:
+def _execution_started(state: Draft, event: Happening, data: catalog.ExecutionStarted) -> Changes:
     return {
         "workflow_name": data.workflow_name,
-        "seed": data.seed or event.execution_id,
+        "seed": data.seed or state.execution_id,
         "inputs": data.inputs,
         "fingerprint": data.fingerprint,
         "code": data.code or EMPTY,
@@ -263,8 +264,8 @@ def _execution_continued(_state: Draft, event: Happening, data: catalog.Executio
     return {**_execution_left(_state, event, data), "continued_as": data.new_execution_id}
 
 
-def _execution_left(_state: Draft, event: Happening, _data: catalog.Payload) -> Changes:
-    return {"lifecycle": STATUS_AFTER[type(event.data)], "ended_us": event.recorded_at}
+def _execution_left(_state: Draft, event: Happening, data: catalog.Payload) -> Changes:
+    return {"lifecycle": STATUS_AFTER[type(data)], "ended_us": event.recorded_at}
 
 
 _CHANGES: dict[type, Callable[[Draft, Happening, Any], Changes]] = {

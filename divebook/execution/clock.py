@@ -82,3 +82,9 @@ class Ids:
             self._beginning = type_id("event", milliseconds, self._chance.bits(SHARED_BITS) << COUNTED_BITS)[:-2]
         self._count = count + 1
         return self._beginning + PAIRS[count]
+
+    def follow(self) -> bool:
+        """Take the id after the latest one, its `successor`; return False if there is none."""
+        follows = 0 < self._count < len(PAIRS)
+        self._count += follows
+        return follows

@@ -1,9 +1,10 @@
 """One execution's log and its single writer.
 
-`Journal.record` makes an event, folds it into `state` at once and hands it to the `GroupCommit` of its store, which
-writes everything that all executions have recorded in one turn of the event loop as one transaction. `await
-journal.durable()` returns when all that was recorded so far is on disk; it stands before every call to the outside, so
-that a call's intent, and every result it may depend on, are safe before it is made.
+`Journal.record` takes a fact, which joins the record before it if it may (`divebook.execution.gathering`). Records are
+folded when somebody asks for the `state`, and handed to the `GroupCommit` of their store, which writes everything that
+all executions have recorded in one turn of the event loop as one transaction. `await journal.durable()` returns when
+all that was recorded so far is on disk; it stands before every call to the outside, so that a call's intent, and every
+result it may depend on, are safe before it is made.
 
 Commits are made once per turn of the engine's loop, for all executions of a store together. A store on this machine
 is written to where the loop stands: handing a commit to a thread would cost more than the commit
@@ -17,12 +18,13 @@ import asyncio
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from threading import get_ident
 from typing import NamedTuple
 
 import anyio.lowlevel
 
 from divebook.engine.checkpoint import dump_state
-from divebook.engine.evolve import evolve
+from divebook.engine.evolve import evolve_record
 from divebook.engine.instructions import Fact
 from divebook.engine.state import ExecutionState
 from divebook.errors import ConnectionLostError, DivebookError, StoreBusyError, StoreError
@@ -30,6 +32,7 @@ from divebook.events import Event
 from divebook.events.catalog import Payload
 from divebook.events.record import Record
 from divebook.execution.clock import Clock, Ids
+from divebook.execution.gathering import Gathering
 from divebook.execution.store_calls import SHORTEST, StoreCalls, longer
 from divebook.store.batches import FIRST_TOKEN, Batch
 from divebook.store.durability import Durability
@@ -146,7 +149,7 @@ class GroupCommit:
 
     def _take(self) -> dict[Journal, Batch]:
         journals, self._dirty = self._dirty, {}
-        return {journal: journal.take_batch() for journal in journals}
+        return {journal: batch for journal in journals if (batch := journal.take_batch()).records}
 
     def _append(self, batches: Iterable[Batch]) -> Sequence[Exception | None]:
         batches = list(batches)
@@ -167,7 +170,7 @@ class GroupCommit:
         """Tell the journals what came of their batches; what could not be written yet is written first, and later."""
         for (journal, batch), outcome in zip(batches.items(), outcomes, strict=True):
             journal.committed(batch, outcome)
-        busy = outcomes[0]
+        busy = outcomes[0] if outcomes else None
         if isinstance(busy, StoreBusyError):  # it is that of them all
             self._try_later(batches, busy)
         else:
@@ -220,12 +223,17 @@ class Journal:
         token: int | None = None,
         durability: Durability | None = None,
     ) -> None:
-        self.state = state
+        self.execution_id = state.execution_id
+        """The execution this is the log of."""
         self.clock = clock
+        self.recorded = state.last_sequence
+        """Sequence number up to which events are recorded."""
         self.written = state.last_sequence
         """Sequence number up to which events are durable."""
         self.error: Exception | None = None
         self._ids, self._commit, self._token, self._durability = ids, commit, token, durability
+        self._state, self._home = state, get_ident()
+        self._latest: Gathering | None = None
         self._pending: list[Record] = []
         self._batch: tuple[Batch, ExecutionState] | None = None
         """What was handed over last, and the state after it."""
@@ -234,36 +242,71 @@ class Journal:
         self._next_checkpoint = _checkpoint_after(state.last_sequence)
 
     @property
-    def execution_id(self) -> str:
-        """The execution this is the log of."""
-        return self.state.execution_id
-
-    @property
     def held_up(self) -> Standstill | None:
         """Why nothing can be written at present; None if nothing is in the way."""
         return self._commit.held_up
 
-    def record(self, data: Payload, path: str = "", step: str = "") -> Event:
+    @property
+    def state(self) -> ExecutionState:
+        """The fold of everything recorded so far; another thread than the journal's own gets the latest that was made.
+
+        It is folded when somebody asks for it, and at the end of the turn.
+        """
+        latest = self._latest
+        if latest is not None and not latest.is_folded and get_ident() == self._home:
+            self._fold(latest)
+        return self._state
+
+    def record(self, data: Payload, path: str = "", step: str = "") -> None:
         """Append a fact: it counts from now on, and is written at the end of this turn of the loop.
 
         Raises
         ------
         StoreError
             An earlier event could not be written.
+        CorruptStoreError
+            An earlier event does not follow the state.
         """
-        if self.error is not None:
-            raise self.error
-        state, now = self.state, self.clock.now()
-        event = Event(self._ids.event(now), state.execution_id, state.last_sequence + 1, now, data, path, step)
-        self.state = evolve(state, event)
-        self._pending.append(Record.of(event))
+        now, latest = self.clock.now(), self._latest
+        if latest is not None and latest.may_be_joined(data, path, step, now) and self._ids.follow():
+            latest.join(data, step)
+        else:
+            self._close()
+            if self.error is not None:
+                raise self.error
+            self._latest = Gathering(data, path, step, (self._ids.event(now), self.recorded + 1, now))
+        self.recorded += 1
         self._commit.schedule(self)
-        return event
+
+    @property
+    def moment(self) -> int:
+        """When the latest fact was recorded, microseconds since 1970."""
+        return self._state.last_us if self._latest is None else self._latest.recorded_at
+
+    def _close(self) -> None:
+        """Let nothing more join the latest record: it waits to be written."""
+        latest = self._latest
+        if latest is None:
+            return
+        if not latest.is_folded:
+            self._fold(latest)
+        if self._latest is not None:
+            self._pending.append(latest.record(self.execution_id))
+            self._latest = None
+
+    def _fold(self, latest: Gathering) -> None:
+        record = latest.record(self.execution_id)
+        try:
+            self._state = evolve_record(self._state, record, latest.folded)
+        except Exception as error:  # noqa: BLE001 - everyone who records or waits for the write raises it
+            self.error, self._latest = error, None
+        latest.folded = len(record.facts)
 
     async def event(self, sequence: int) -> Event:
         """Return one event of the log, also one that is not written yet."""
         under_way = () if self._batch is None else self._batch[0].records
-        events = (event for record in (*under_way, *self._pending) for event in record.events())
+        latest = () if self._latest is None else (self._latest.record(self.execution_id),)
+        events = (event for record in (*under_way, *self._pending, *latest) for event in record.events())
         known = next((event for event in events if event.sequence == sequence), None)
         if known is None:
             calls = self._commit.calls
@@ -283,7 +326,7 @@ class Journal:
         StoreError
             It could not be; nothing recorded since the last success is in the store.
         """
-        recorded = self.state.last_sequence
+        recorded = self.recorded
         if self.written < recorded and self.error is None and self._commit.is_alone:
             # Waiting for the end of the turn costs more than the commit, and no other path would join it
             # (test_a_path_without_company_does_not_wait_for_the_end_of_its_turn).
@@ -296,8 +339,9 @@ class Journal:
 
     def take_batch(self) -> Batch:
         """Hand over what waits to be written; for `GroupCommit`."""
+        self._close()
         owner = Owner.current() if self._token is None and self.written == 0 else None
-        state = self.state
+        state = self._state
         batch = Batch(
             self.execution_id,
             self.written,

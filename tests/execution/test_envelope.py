@@ -165,9 +165,8 @@ class Watch:
 
     def __enter__(self):
         def record(journal, *arguments):
-            event = self._record(journal, *arguments)
-            self.envelopes[event.sequence] = envelope_of(journal.state, self.steps)
-            return event
+            self._record(journal, *arguments)
+            self.envelopes[journal.recorded] = envelope_of(journal.state, self.steps)
 
         Journal.record = record
         return self

@@ -15,9 +15,9 @@ from divebook.engine.instructions import Fact
 from divebook.engine.state import COMPLETED, FAILED, WAITING, ExecutionState
 from divebook.engine.waiting import awaited_signals
 from divebook.errors import CorruptStoreError, ExecutionError, ExecutionNotFoundError, LeaseHeldError, StoreError
-from divebook.events import Event, catalog
-from divebook.events.catalog import Payload
+from divebook.events import catalog
 from divebook.execution.clock import Ids
+from divebook.execution.gathering import Gathering
 from divebook.execution.journal import GroupCommit, Journal
 from divebook.execution.leases import LeaseKeeper
 from divebook.execution.recovery import next_attempt
@@ -121,13 +121,11 @@ class WatchedJournal(Journal):
 
     audit: Audit
 
-    def record(self, data: Payload, path: str = "", step: str = "") -> Event:
-        """Record an event."""
-        try:
-            return super().record(data, path, step)
-        except CorruptStoreError as error:
-            self.audit.violations.append(str(error))
-            raise
+    def _fold(self, latest: Gathering) -> None:
+        """Fold what was recorded."""
+        super()._fold(latest)
+        if isinstance(self.error, CorruptStoreError):
+            self.audit.violations.append(str(self.error))
 
 
 class Process:
