@@ -18,7 +18,7 @@ from concurrent.futures import Future, InvalidStateError, wait
 from typing import Any, TypeVar
 
 from divebook.errors import ExecutionError
-from divebook.execution.journal import GroupCommit
+from divebook.execution.group_commit import GroupCommit
 from divebook.execution.leases import HANDS, LeaseKeeper
 from divebook.execution.mailroom import Mailroom
 from divebook.execution.store_calls import StoreCalls

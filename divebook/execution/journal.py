@@ -5,21 +5,13 @@ folded when somebody asks for the `state`, and handed to the `GroupCommit` of th
 all executions have recorded in one turn of the event loop as one transaction. `await journal.durable()` returns when
 all that was recorded so far is on disk; it stands before every call to the outside, so that a call's intent, and every
 result it may depend on, are safe before it is made.
-
-Commits are made once per turn of the engine's loop, for all executions of a store together. A store on this machine
-is written to where the loop stands: handing a commit to a thread would cost more than the commit
-(``benchmarks/floor.py``). Any other is written to from a thread, one commit at a time; what is recorded meanwhile makes
-up the next one (``tests/execution/test_journal.py``).
 """
 
 from __future__ import annotations
 
-import asyncio
 import sys
-import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from threading import get_ident
-from typing import NamedTuple
 
 import anyio.lowlevel
 
@@ -27,13 +19,13 @@ from divebook.engine.checkpoint import dump_state
 from divebook.engine.evolve import evolve_record
 from divebook.engine.instructions import Fact
 from divebook.engine.state import ExecutionState
-from divebook.errors import ConnectionLostError, DivebookError, StoreBusyError, StoreError
+from divebook.errors import ConnectionLostError, DivebookError, StoreBusyError
 from divebook.events import Event
 from divebook.events.catalog import Payload
 from divebook.events.record import Record
 from divebook.execution.clock import Clock, Ids
 from divebook.execution.gathering import Gathering
-from divebook.execution.store_calls import SHORTEST, StoreCalls, longer
+from divebook.execution.group_commit import GroupCommit, Standstill
 from divebook.store.batches import FIRST_TOKEN, Batch
 from divebook.store.durability import Durability
 from divebook.store.owner import Owner
@@ -44,160 +36,8 @@ CHECKPOINT_EVENTS = 2000
 CHECKPOINT_BYTES = 100
 """Bytes of a checkpoint that take as long to write as an event takes to be read and folded, with a margin of five."""
 NEVER = sys.maxsize
-PATIENCE_SECONDS = 2.0
-"""How long the store is busy before that is said; what people see at once is `Execution.held_up`."""
-MOST_IN_A_ROW = 8
-"""Commits of a single path between two turns of the loop."""
 
 _log = logger(__name__)
-
-
-class Standstill(NamedTuple):
-    """A store that nothing can be written to."""
-
-    reason: str
-    since: float
-    """Seconds on the clock of the loop, which is `time.monotonic`."""
-
-    def __str__(self) -> str:
-        """Return it in words: ``waiting for the disk since 12 s: ...``."""
-        return f"waiting for the disk since {time.monotonic() - self.since:.0f} s: {self.reason}"
-
-
-class GroupCommit:
-    """Writes what the executions of one store recorded, once per turn of the loop.
-
-    It lives on one event loop. A path that had the latest turn for itself does not wait for the end of its turn where
-    commits are made on the loop: it commits at once, a few times in a row, so that everybody else on the loop still
-    gets their turn.
-
-    While the store is busy (its lock is held by another process, the disk is full, the connection is lost) all that was
-    recorded stays in memory and is tried again, in ever longer pauses: no run ends because of it, and nothing begins
-    that is not written.
-    """
-
-    def __init__(self, calls: StoreCalls) -> None:
-        self.calls, self.store = calls, calls.store
-        self._under_way: asyncio.Task[None] | None = None
-        self._dirty: dict[Journal, None] = {}
-        self._waiting: list[asyncio.Future[None]] = []
-        self._is_scheduled = False
-        self._was_alone = False
-        self._in_a_row = 0
-        self._pause, self._is_said = SHORTEST, False
-        self.held_up: Standstill | None = None
-        """Why nothing can be written at present; None if nothing is in the way."""
-
-    def schedule(self, journal: Journal) -> None:
-        """Have the journal's pending events written, at the end of this turn at the latest."""
-        self._dirty[journal] = None
-        if not self._is_scheduled:
-            self._is_scheduled = True
-            asyncio.get_running_loop().call_soon(self._end_turn)
-
-    def next_commit(self) -> asyncio.Future[None]:
-        """Return a future that is done when the present turn's events have been written or refused."""
-        done = asyncio.get_running_loop().create_future()
-        self._waiting.append(done)
-        return done
-
-    @property
-    def is_alone(self) -> bool:
-        """Whether waiting for the end of the turn would most likely bring no company."""
-        is_alone = self._was_alone and not self._waiting and self._in_a_row < MOST_IN_A_ROW
-        return is_alone and self.held_up is None and self.calls.are_direct
-
-    def commit_now(self) -> None:
-        """Write what is pending, on the loop, unless the store is busy."""
-        self._in_a_row += 1
-        if self.held_up is None:
-            self._write()
-
-    def _end_turn(self) -> None:
-        self._is_scheduled = False
-        self._was_alone = len(self._waiting) <= 1 and len(self._dirty) <= 1
-        self._in_a_row = 0
-        if self.calls.are_direct:
-            self._write()
-        elif self._under_way is None:
-            self._under_way = asyncio.get_running_loop().create_task(self._write_elsewhere(), name="divebook-commit")
-
-    def _write(self) -> None:
-        if self._dirty:
-            batches = self._take()
-            self._end(batches, self._append(batches.values()))
-            for journal in batches:
-                if journal.is_checkpoint_due:
-                    journal.put_checkpoint()
-        self._wake()
-
-    async def _write_elsewhere(self) -> None:
-        """Write what is pending, and what is recorded meanwhile, until nothing is left."""
-        try:
-            while self._dirty:
-                batches = self._take()
-                self._end(batches, await self._appended(batches))
-                self._wake()
-                if self.held_up is not None:
-                    return
-                for journal in batches:
-                    if journal.is_checkpoint_due:
-                        await self.calls.once(journal.put_checkpoint)
-        finally:
-            self._under_way = None
-            self._wake()
-
-    def _take(self) -> dict[Journal, Batch]:
-        journals, self._dirty = self._dirty, {}
-        return {journal: batch for journal in journals if (batch := journal.take_batch()).records}
-
-    def _append(self, batches: Iterable[Batch]) -> Sequence[Exception | None]:
-        batches = list(batches)
-        try:
-            return self.store.append_all(batches)
-        except Exception as error:  # noqa: BLE001 - it is raised again by everyone who waits for the write
-            return [error] * len(batches)
-
-    async def _appended(self, batches: Mapping[Journal, Batch]) -> Sequence[Exception | None]:
-        try:
-            return await self.calls.once(lambda: self._append(batches.values()))
-        except asyncio.CancelledError:
-            stopped = StoreError("the engine was stopped during a commit; what the store holds can be resumed")
-            self._end(batches, [stopped] * len(batches))
-            raise
-
-    def _end(self, batches: Mapping[Journal, Batch], outcomes: Sequence[Exception | None]) -> None:
-        """Tell the journals what came of their batches; what could not be written yet is written first, and later."""
-        for (journal, batch), outcome in zip(batches.items(), outcomes, strict=True):
-            journal.committed(batch, outcome)
-        busy = outcomes[0] if outcomes else None
-        if isinstance(busy, StoreBusyError):  # it is that of them all
-            self._try_later(batches, busy)
-        else:
-            self._go_on()
-
-    def _wake(self) -> None:
-        """Let those look again who wait for a write; some may wait for the next one."""
-        waiting, self._waiting = self._waiting, []
-        for done in waiting:
-            if not done.done():  # a cancelled path waits no longer
-                done.set_result(None)
-
-    def _try_later(self, journals: Iterable[Journal], error: StoreBusyError) -> None:
-        self._dirty = {**dict.fromkeys(journals), **self._dirty}
-        loop, before = asyncio.get_running_loop(), self.held_up
-        self.held_up = Standstill(str(error), loop.time() if before is None else before.since)
-        if not self._is_said and loop.time() - self.held_up.since >= PATIENCE_SECONDS:
-            self._is_said = True
-            _log.warning("%s. Executions wait for it and go on by themselves; what they did is kept in memory", error)
-        self._is_scheduled = True
-        loop.call_later(self._pause, self._end_turn)
-        self._pause = longer(self._pause)
-
-    def _go_on(self) -> None:
-        if self._is_said:
-            _log.warning("%s can be written again; executions go on", self.store.location)
-        self.held_up, self._pause, self._is_said = None, SHORTEST, False
 
 
 class Journal:

@@ -13,7 +13,8 @@ from divebook.events import catalog
 from divebook.execution import gathering
 from divebook.execution.clock import Ids, SystemChance
 from divebook.execution.gathering import SAME_MOMENT
-from divebook.execution.journal import GroupCommit, Journal
+from divebook.execution.group_commit import GroupCommit
+from divebook.execution.journal import Journal
 from divebook.execution.store_calls import StoreCalls
 from divebook.store import MemoryStore
 from tests.execution.test_fold import ACTIONS, workflows

@@ -12,7 +12,8 @@ import pytest
 
 from divebook import Environment, SqliteStore, Step, Workflow
 from divebook.errors import FencedError
-from divebook.execution import journal
+from divebook.execution import group_commit
+from divebook.execution.group_commit import Standstill
 from divebook.steps.actions import Action
 from tests.execution.worlds import Busy, Calls, Gate, environment
 
@@ -22,7 +23,7 @@ PAYING = Workflow("w", [Step("pay", action="gate", store="paid"), Step("after", 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
     monkeypatch.setattr("divebook.execution.store_calls.LONGEST", 0.001)
-    monkeypatch.setattr(journal, "SHORTEST", 0.001)
+    monkeypatch.setattr(group_commit, "SHORTEST", 0.001)
     monkeypatch.setattr("divebook.execution.store_calls.SHORTEST", 0.001)
 
 
@@ -43,7 +44,7 @@ def test_a_busy_store_ends_no_run_and_nothing_is_done_twice(refusals):
 
 
 def test_an_execution_says_what_holds_it_up(monkeypatch, logs):
-    monkeypatch.setattr(journal, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(group_commit, "PATIENCE_SECONDS", 0.0)
     gate = Gate()
     world = environment(store=Busy(), actions=[gate.action()])
     execution = world.start(PAYING)
@@ -67,7 +68,7 @@ def test_an_execution_says_what_holds_it_up(monkeypatch, logs):
 
 def test_a_standstill_tells_how_long_it_lasts():
     since = time.monotonic() - 12
-    assert str(journal.Standstill("the disk is full", since)) == "waiting for the disk since 12 s: the disk is full"
+    assert str(Standstill("the disk is full", since)) == "waiting for the disk since 12 s: the disk is full"
 
 
 def test_an_execution_begins_as_soon_as_there_is_room():

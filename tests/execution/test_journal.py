@@ -7,7 +7,8 @@ from divebook.errors import StoreError
 from divebook.events import catalog
 from divebook.execution import journal as journals
 from divebook.execution.clock import Ids, SystemChance, SystemClock
-from divebook.execution.journal import MOST_IN_A_ROW, GroupCommit, Journal
+from divebook.execution.group_commit import MOST_IN_A_ROW, GroupCommit
+from divebook.execution.journal import Journal
 from divebook.execution.store_calls import StoreCalls
 from divebook.store import MemoryStore
 

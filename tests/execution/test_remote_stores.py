@@ -13,7 +13,7 @@ from divebook import Each, Environment, Step, Workflow
 from divebook.engine.inbox import SIGNAL, Message, signal_payload
 from divebook.errors import FencedError
 from divebook.execution import store_calls
-from divebook.execution.journal import GroupCommit
+from divebook.execution.group_commit import GroupCommit
 from divebook.execution.store_calls import StoreCalls
 from divebook.steps.actions import Action
 from tests.execution.test_journal import begun, signal

@@ -11,7 +11,8 @@ from divebook.engine.evolve import fold
 from divebook.errors import StoreError
 from divebook.events import catalog
 from divebook.execution.clock import Ids
-from divebook.execution.journal import GroupCommit, Journal
+from divebook.execution.group_commit import GroupCommit
+from divebook.execution.journal import Journal
 from divebook.execution.store_calls import StoreCalls
 from divebook.store.owner import Owner
 from tests.simulation.disk import SimulatedDisk

@@ -18,7 +18,8 @@ from divebook.errors import CorruptStoreError, ExecutionError, ExecutionNotFound
 from divebook.events import catalog
 from divebook.execution.clock import Ids
 from divebook.execution.gathering import Gathering
-from divebook.execution.journal import GroupCommit, Journal
+from divebook.execution.group_commit import GroupCommit
+from divebook.execution.journal import Journal
 from divebook.execution.leases import LeaseKeeper
 from divebook.execution.recovery import next_attempt
 from divebook.execution.runner import Runner

@@ -12,7 +12,8 @@ from divebook.engine.state import ExecutionState
 from divebook.errors import OperationError, StoreError
 from divebook.events import Event, catalog
 from divebook.execution.clock import Ids, SystemChance, SystemClock
-from divebook.execution.journal import GroupCommit, Journal
+from divebook.execution.group_commit import GroupCommit
+from divebook.execution.journal import Journal
 from divebook.execution.runner import Runner
 from divebook.execution.step_run import Services
 from divebook.execution.store_calls import StoreCalls

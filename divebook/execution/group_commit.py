@@ -1,0 +1,190 @@
+"""Writes what executions have recorded: once per turn of the engine's loop, for all executions of a store together.
+
+A store on this machine is written to where the loop stands: handing a commit to a thread would cost more than the
+commit (``benchmarks/floor.py``). Any other is written to from a thread, one commit at a time; what is recorded
+meanwhile makes up the next one (``tests/execution/test_journal.py``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from divebook.errors import StoreBusyError, StoreError
+from divebook.execution.store_calls import SHORTEST, StoreCalls, longer
+from divebook.store.batches import Batch
+from divebook.text.logs import logger
+
+PATIENCE_SECONDS = 2.0
+"""How long the store is busy before that is said; what people see at once is `Execution.held_up`."""
+MOST_IN_A_ROW = 8
+"""Commits of a single path between two turns of the loop."""
+
+_log = logger(__name__)
+
+
+class Recording(Protocol):
+    """A journal, as far as its commits are concerned."""
+
+    def take_batch(self) -> Batch:
+        """Hand over what waits to be written."""
+
+    def committed(self, batch: Batch, outcome: Exception | None) -> None:
+        """Hear what came of a batch."""
+
+    @property
+    def is_checkpoint_due(self) -> bool:
+        """Whether the state is to be kept now."""
+
+    def put_checkpoint(self) -> None:
+        """Keep the state as of the latest batch."""
+
+
+class Standstill(NamedTuple):
+    """A store that nothing can be written to."""
+
+    reason: str
+    since: float
+    """Seconds on the clock of the loop, which is `time.monotonic`."""
+
+    def __str__(self) -> str:
+        """Return it in words: ``waiting for the disk since 12 s: ...``."""
+        return f"waiting for the disk since {time.monotonic() - self.since:.0f} s: {self.reason}"
+
+
+class GroupCommit:
+    """Writes what the executions of one store recorded, once per turn of the loop.
+
+    It lives on one event loop. A path that had the latest turn for itself does not wait for the end of its turn where
+    commits are made on the loop: it commits at once, a few times in a row, so that everybody else on the loop still
+    gets their turn.
+
+    While the store is busy (its lock is held by another process, the disk is full, the connection is lost) all that was
+    recorded stays in memory and is tried again, in ever longer pauses: no run ends because of it, and nothing begins
+    that is not written.
+    """
+
+    def __init__(self, calls: StoreCalls) -> None:
+        self.calls, self.store = calls, calls.store
+        self._under_way: asyncio.Task[None] | None = None
+        self._dirty: dict[Recording, None] = {}
+        self._waiting: list[asyncio.Future[None]] = []
+        self._is_scheduled = False
+        self._was_alone = False
+        self._in_a_row = 0
+        self._pause, self._is_said = SHORTEST, False
+        self.held_up: Standstill | None = None
+        """Why nothing can be written at present; None if nothing is in the way."""
+
+    def schedule(self, journal: Recording) -> None:
+        """Have the journal's pending events written, at the end of this turn at the latest."""
+        self._dirty[journal] = None
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            asyncio.get_running_loop().call_soon(self._end_turn)
+
+    def next_commit(self) -> asyncio.Future[None]:
+        """Return a future that is done when the present turn's events have been written or refused."""
+        done = asyncio.get_running_loop().create_future()
+        self._waiting.append(done)
+        return done
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether waiting for the end of the turn would most likely bring no company."""
+        is_alone = self._was_alone and not self._waiting and self._in_a_row < MOST_IN_A_ROW
+        return is_alone and self.held_up is None and self.calls.are_direct
+
+    def commit_now(self) -> None:
+        """Write what is pending, on the loop, unless the store is busy."""
+        self._in_a_row += 1
+        if self.held_up is None:
+            self._write()
+
+    def _end_turn(self) -> None:
+        self._is_scheduled = False
+        self._was_alone = len(self._waiting) <= 1 and len(self._dirty) <= 1
+        self._in_a_row = 0
+        if self.calls.are_direct:
+            self._write()
+        elif self._under_way is None:
+            self._under_way = asyncio.get_running_loop().create_task(self._write_elsewhere(), name="divebook-commit")
+
+    def _write(self) -> None:
+        if self._dirty:
+            batches = self._take()
+            self._end(batches, self._append(batches.values()))
+            for journal in batches:
+                if journal.is_checkpoint_due:
+                    journal.put_checkpoint()
+        self._wake()
+
+    async def _write_elsewhere(self) -> None:
+        """Write what is pending, and what is recorded meanwhile, until nothing is left."""
+        try:
+            while self._dirty:
+                batches = self._take()
+                self._end(batches, await self._appended(batches))
+                self._wake()
+                if self.held_up is not None:
+                    return
+                for journal in batches:
+                    if journal.is_checkpoint_due:
+                        await self.calls.once(journal.put_checkpoint)
+        finally:
+            self._under_way = None
+            self._wake()
+
+    def _take(self) -> dict[Recording, Batch]:
+        journals, self._dirty = self._dirty, {}
+        return {journal: batch for journal in journals if (batch := journal.take_batch()).records}
+
+    def _append(self, batches: Iterable[Batch]) -> Sequence[Exception | None]:
+        batches = list(batches)
+        try:
+            return self.store.append_all(batches)
+        except Exception as error:  # noqa: BLE001 - it is raised again by everyone who waits for the write
+            return [error] * len(batches)
+
+    async def _appended(self, batches: Mapping[Recording, Batch]) -> Sequence[Exception | None]:
+        try:
+            return await self.calls.once(lambda: self._append(batches.values()))
+        except asyncio.CancelledError:
+            stopped = StoreError("the engine was stopped during a commit; what the store holds can be resumed")
+            self._end(batches, [stopped] * len(batches))
+            raise
+
+    def _end(self, batches: Mapping[Recording, Batch], outcomes: Sequence[Exception | None]) -> None:
+        """Tell the journals what came of their batches; what could not be written yet is written first, and later."""
+        for (journal, batch), outcome in zip(batches.items(), outcomes, strict=True):
+            journal.committed(batch, outcome)
+        busy = outcomes[0] if outcomes else None
+        if isinstance(busy, StoreBusyError):  # it is that of them all
+            self._try_later(batches, busy)
+        else:
+            self._go_on()
+
+    def _wake(self) -> None:
+        """Let those look again who wait for a write; some may wait for the next one."""
+        waiting, self._waiting = self._waiting, []
+        for done in waiting:
+            if not done.done():  # a cancelled path waits no longer
+                done.set_result(None)
+
+    def _try_later(self, journals: Iterable[Recording], error: StoreBusyError) -> None:
+        self._dirty = {**dict.fromkeys(journals), **self._dirty}
+        loop, before = asyncio.get_running_loop(), self.held_up
+        self.held_up = Standstill(str(error), loop.time() if before is None else before.since)
+        if not self._is_said and loop.time() - self.held_up.since >= PATIENCE_SECONDS:
+            self._is_said = True
+            _log.warning("%s. Executions wait for it and go on by themselves; what they did is kept in memory", error)
+        self._is_scheduled = True
+        loop.call_later(self._pause, self._end_turn)
+        self._pause = longer(self._pause)
+
+    def _go_on(self) -> None:
+        if self._is_said:
+            _log.warning("%s can be written again; executions go on", self.store.location)
+        self.held_up, self._pause, self._is_said = None, SHORTEST, False
