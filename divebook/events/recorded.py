@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, TypeAlias
 
 from divebook.errors import UnopenableValueError
+from divebook.events.bulk import MANY, collector_resting
 
 TAG = "$type"
 ATOMS = frozenset({str, int, float, bool, type(None)})
@@ -141,14 +142,24 @@ def opened(value: Any, *, lenient: bool = False) -> Any:
     UnopenableValueError
         See `Recorded.open`.
     """
+    return _opened(value, lenient)
+
+
+def _opened(value: Any, lenient: bool) -> Any:  # noqa: FBT001 - it calls itself for every part of a value
     kind = type(value)
     if kind in ATOMS:
         return value
-    if kind is list:
-        return [item if type(item) in ATOMS else opened(item, lenient=lenient) for item in value]
     if kind is dict or kind is TaggedDict:
-        pairs = value.items()
-        return {key: item if type(item) in ATOMS else opened(item, lenient=lenient) for key, item in pairs}
+        fresh = value.copy()
+        for key, item in value.items():
+            if type(item) not in ATOMS:
+                fresh[key] = _opened(item, lenient)
+        return fresh
+    if kind is list:
+        if len(value) < MANY:
+            return [item if type(item) in ATOMS else _opened(item, lenient) for item in value]
+        with collector_resting():
+            return [_opened(item, lenient) for item in value]
     if isinstance(value, Recorded):
         return _opened_or_kept(value) if lenient else value.open()
     return _builtin(value)

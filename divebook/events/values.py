@@ -11,13 +11,14 @@ from __future__ import annotations
 import base64
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from divebook.errors import UnstorableValueError
 from divebook.events.arrow import LIBRARIES, Arrow, ForeignScalar, record_foreign
+from divebook.events.bulk import MANY, collector_resting
 from divebook.events.classes import Instance, Member, record_instance
 from divebook.events.recorded import CONTAINERS, TAG, BigInt, Container, NonFinite, Recorded, TaggedDict
 
@@ -34,7 +35,11 @@ _EXACT = frozenset({date, timedelta, Decimal, bytes})
 _INT64_MIN, _UINT64_MAX = -(2**63), 2**64 - 1
 
 
-def normalize(value: Any, path: str = "value") -> Any:
+_Place: TypeAlias = "str | tuple[_Place, str | int]"
+"""The path of a value: text, or that of what holds it and its key there; it is written out only in errors."""
+
+
+def normalize(value: Any, path: str = "value", known: Collection[int] = ()) -> Any:
     """Return `value` as plain data that the log holds exactly.
 
     Parameters
@@ -44,36 +49,56 @@ def normalize(value: Any, path: str = "value") -> Any:
         frames, arrays and instances of allowed classes become `Recorded`.
     path
         Name of the value, for the error.
+    known
+        The ``id`` of values that the log has already, since variables were taken whole: they stay as they are, where
+        they are the value itself or stand in it under keys.
 
     Raises
     ------
     UnstorableValueError
         With the path to the offending part.
     """
+    if known and id(value) in known:
+        return value
+    if known and type(value) is dict and TAG not in value and all(type(key) is str for key in value):
+        return {key: normalize(item, f"{path}.{key}", known) for key, item in value.items()}
     try:
         return _normalize(value, path, 0)
     except RecursionError:
         raise UnstorableValueError(path, "nested too deeply; is it part of itself?") from None
 
 
-def _normalize(value: Any, path: str, depth: int) -> Any:
+def _written(place: _Place) -> str:
+    if isinstance(place, str):
+        return place
+    holder, key = place
+    return f"{_written(holder)}.{key}" if isinstance(key, str) else f"{_written(holder)}[{key}]"
+
+
+def _normalize(value: Any, path: _Place, depth: int) -> Any:
     kind = type(value)
     if kind in _ATOMS:
         return value
     if kind is int:
-        return value if _INT64_MIN <= value <= _UINT64_MAX else _big(value, path)
+        return value if _INT64_MIN <= value <= _UINT64_MAX else _big(value, _written(path))
     if kind is float:
         return value if math.isfinite(value) else NonFinite(value)
     if depth >= MAX_DEPTH:
-        raise UnstorableValueError(path, f"nested deeper than {MAX_DEPTH} levels; is it part of itself?")
+        raise UnstorableValueError(_written(path), f"nested deeper than {MAX_DEPTH} levels; is it part of itself?")
     if kind is dict or isinstance(value, Mapping):
         return _normalize_mapping(value, path, depth)
     if kind is list or kind is tuple:
-        return [
-            item if type(item) in _ATOMS else _normalize(item, f"{path}[{index}]", depth + 1)
-            for index, item in enumerate(value)
-        ]
-    return _normalize_other(value, path, depth)
+        if len(value) < MANY:
+            return _normalize_items(value, path, depth)
+        with collector_resting():
+            return _normalize_items(value, path, depth)
+    return _normalize_other(value, _written(path), depth)
+
+
+def _normalize_items(value: Sequence[Any], path: _Place, depth: int) -> list[Any]:
+    return [
+        item if type(item) in _ATOMS else _normalize(item, (path, index), depth + 1) for index, item in enumerate(value)
+    ]
 
 
 def _big(value: int, path: str) -> BigInt:
@@ -82,12 +107,13 @@ def _big(value: int, path: str) -> BigInt:
     return BigInt(value)
 
 
-def _normalize_mapping(value: Mapping[Any, Any], path: str, depth: int) -> dict[str, Any]:
+def _normalize_mapping(value: Mapping[Any, Any], path: _Place, depth: int) -> dict[str, Any]:
     plain: dict[str, Any] = {}
     for key, item in value.items():
         if type(key) is not str:
-            raise UnstorableValueError(f"{path}[{key!r}]", f"keys must be text, not {type(key).__name__}; use str(key)")
-        plain[key] = item if type(item) in _ATOMS else _normalize(item, f"{path}.{key}", depth + 1)
+            where = f"{_written(path)}[{key!r}]"
+            raise UnstorableValueError(where, f"keys must be text, not {type(key).__name__}; use str(key)")
+        plain[key] = item if type(item) in _ATOMS else _normalize(item, (path, key), depth + 1)
     return TaggedDict(plain) if TAG in plain else plain
 
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import gc
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from divebook.engine.state import ExecutionState
 from divebook.engine.waiting import awaited_signals
 from divebook.environment import Environment
 from divebook.errors import ExecutionWaitingError
+from divebook.events.bulk import collector_resting
 from divebook.events.catalog import WAITING
 from divebook.execution import Execution
 from divebook.execution.reading import ReadExecution
@@ -205,7 +204,7 @@ class Run(ReadExecution):
         from divebook.notebook.bundle import data_of
         from divebook.notebook.display import as_html, as_text, report_of
 
-        with _collector_resting():
+        with collector_resting():
             log = [*self._execution.history()]  # gone through several times
             report = report_of(self._execution, log)
             shown = {"text/plain": as_text(report), "text/html": as_html(report)}
@@ -226,22 +225,6 @@ class Run(ReadExecution):
             return positions
 
         return ReplayView(read_on, f"{self._execution.workflow.name} {self.id}", moves=shows_widgets())
-
-
-@contextmanager
-def _collector_resting() -> Iterator[None]:
-    """Let Python look for circles later: a long log makes many small values, and none that would hold each other.
-
-    It looked through all that the kernel holds several times meanwhile, a third of the time that showing a run took
-    (`tests/notebook/test_run.py`).
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def waiting_error(execution: Execution) -> ExecutionWaitingError:

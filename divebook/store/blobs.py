@@ -33,9 +33,13 @@ Fetch: TypeAlias = Callable[[bytes], bytes | None]
 
 _MARK = f'{{"{TAG}":"blob",'.encode()
 _REFERENCE = re.compile(re.escape(_MARK) + rb'"value":\["([0-9a-f]{64})",[0-9]+\]\}')
+_MOST_OF_A_CHARACTER = 6
+"""Bytes that a character or byte takes in JSON at most."""
+_FEW, _TOGETHER = 16, 512
+"""Parts that are looked at one by one, and how many of more are encoded together."""
 _SAMPLE = 16 * 1024
 _WORTH = 0.9  # of the size; what shrinks less is kept as it is
-_REPEATS = 0.7  # what shrinks to less than this repeats itself; of the rest, base64 above all, only the code is dense
+_REPEATS = 0.8  # of what the code alone leaves: what looking for repeats must leave at most to be worth its time
 
 
 def outsource(data: Any) -> tuple[bytes, dict[bytes, bytes]]:
@@ -49,14 +53,44 @@ def outsource(data: Any) -> tuple[bytes, dict[bytes, bytes]]:
 
 
 def _shrink(value: Any, blobs: dict[bytes, bytes]) -> Any:
-    if type(value) is dict:
-        value = {key: _shrink(item, blobs) if _is_large(item) else item for key, item in value.items()}
-    elif type(value) is list:
-        value = [_shrink(item, blobs) if _is_large(item) else item for item in value]
+    """Return what is written in place of a value; what is small stays as it is."""
+    if isinstance(value, str | bytes):
+        if len(value) * _MOST_OF_A_CHARACTER <= BLOB_BYTES:
+            return value
+    elif isinstance(value, dict | list):
+        if type(value) is not TaggedDict:  # one is written as a list of pairs
+            value = _without_large(value, blobs)
     elif isinstance(value, Recorded):
-        value = value.parts(lambda item: _shrink(item, blobs) if _is_large(item) else item)
+        value = value.parts(lambda item: _shrink(item, blobs))
+    else:
+        return value
     content = encode(value)
     return value if len(content) <= BLOB_BYTES else _reference(content, blobs)
+
+
+def _without_large(value: Any, blobs: dict[bytes, bytes]) -> Any:
+    """Return a mapping or list with its parts shrunk; itself, where none of them is large."""
+    keys: Sequence[Any] = list(value) if isinstance(value, dict) else range(len(value))
+    changed: Any = value
+    for key in keys if len(keys) <= _FEW else _large(value, keys):
+        part = _shrink(value[key], blobs)
+        if part is not value[key]:
+            changed = value.copy() if changed is value else changed
+            changed[key] = part
+    return changed
+
+
+def _large(value: Any, keys: Sequence[Any]) -> Iterator[Any]:
+    """Give the keys of the parts that are large; many small ones are encoded together, since most are."""
+    if len(keys) > _TOGETHER:
+        for start in range(0, len(keys), _TOGETHER):
+            yield from _large(value, keys[start : start + _TOGETHER])
+    elif len(encode([value[key] for key in keys])) > BLOB_BYTES:
+        if len(keys) == 1:
+            yield keys[0]
+            return
+        yield from _large(value, keys[: len(keys) // 2])
+        yield from _large(value, keys[len(keys) // 2 :])
 
 
 def _reference(content: bytes, blobs: dict[bytes, bytes]) -> dict[str, Any]:
@@ -66,16 +100,11 @@ def _reference(content: bytes, blobs: dict[bytes, bytes]) -> dict[str, Any]:
     return {TAG: "blob", "value": [digest.hex(), len(content)]}
 
 
-def _is_large(value: Any, limit: int = BLOB_BYTES) -> bool:
-    if isinstance(value, str | bytes):  # no character or byte takes more than six in JSON
-        return len(value) * 6 > limit and len(encode(value)) > limit
-    if isinstance(value, Recorded) and value.least_bytes() > limit:
-        return True
-    return isinstance(value, dict | list | TaggedDict | Recorded) and len(encode(value)) > limit
-
-
 def share(bodies: Sequence[Any], blobs: dict[bytes, bytes]) -> list[Any]:
-    """Return the bodies of a batch with references in place of values that stand there more than once."""
+    """Return the bodies of a batch with references in place of values that stand there more than once.
+
+    Large values are left alone: they become blobs anyway, whose content must not depend on what lies beside them.
+    """
     counts = Counter(content for body in bodies for content in _middling(body))
     repeated = {content for content, count in counts.items() if count > 1}
     return [_shared(body, repeated, blobs) for body in bodies] if repeated else list(bodies)
@@ -85,8 +114,9 @@ def _middling(value: Any) -> Iterator[bytes]:
     """Give the JSON of every value in a body that is long enough to be worth a reference."""
     parts = value.values() if type(value) is dict else value if type(value) is list else ()
     for part in parts:
-        if _is_large(part, REPEATED_BYTES):
-            yield encode(part)
+        content = _content(part)
+        if content is not None:
+            yield content
             yield from _middling(part)
 
 
@@ -94,14 +124,26 @@ def _shared(value: Any, repeated: Collection[bytes], blobs: dict[bytes, bytes]) 
     """Replace the outermost repeated values."""
 
     def shared(part: Any) -> Any:
-        if not _is_large(part, REPEATED_BYTES):
+        content = _content(part)
+        if content is None:
             return part
-        content = encode(part)
         return _reference(content, blobs) if content in repeated else _shared(part, repeated, blobs)
 
     if type(value) is dict:
         return {key: shared(part) for key, part in value.items()}
     return [shared(part) for part in value] if type(value) is list else value
+
+
+def _content(value: Any) -> bytes | None:
+    """Return the JSON of a value that is neither short nor large."""
+    if isinstance(value, str | bytes):
+        is_within = len(value) * _MOST_OF_A_CHARACTER > REPEATED_BYTES and len(value) <= BLOB_BYTES
+    elif isinstance(value, Recorded):
+        is_within = value.least_bytes() <= BLOB_BYTES
+    else:
+        is_within = isinstance(value, dict | list) and 2 * len(value) <= BLOB_BYTES
+    content = encode(value) if is_within else b""
+    return content if REPEATED_BYTES < len(content) <= BLOB_BYTES else None
 
 
 def references(payload: bytes) -> list[bytes]:
@@ -147,13 +189,17 @@ def verified(digest: bytes, content: bytes) -> bytes:
 def pack(content: bytes) -> Packed:
     """Compress a content if it pays; a sample tells, so that pictures cost next to nothing."""
     sample = content[:_SAMPLE]
-    left = len(zlib.compress(sample, 1)) / max(len(sample), 1)
-    if left > _WORTH:
+    coded, sought = len(_deflated(sample, zlib.Z_HUFFMAN_ONLY)), len(_deflated(sample, zlib.Z_DEFAULT_STRATEGY))
+    if min(coded, sought) > _WORTH * len(sample):
         return Packed(compressed=False, data=content)
-    # looking for repeats takes thrice as long
-    strategy = zlib.Z_DEFAULT_STRATEGY if left < _REPEATS else zlib.Z_HUFFMAN_ONLY
+    # Of base64 or hexadecimal digits only the code is dense, and looking for repeats takes thrice as long.
+    repeats = sought < _REPEATS * coded
+    return Packed(compressed=True, data=_deflated(content, zlib.Z_DEFAULT_STRATEGY if repeats else zlib.Z_HUFFMAN_ONLY))
+
+
+def _deflated(content: bytes, strategy: int) -> bytes:
     compressor = zlib.compressobj(1, strategy=strategy)
-    return Packed(compressed=True, data=compressor.compress(content) + compressor.flush())
+    return compressor.compress(content) + compressor.flush()
 
 
 def unpack(packed: Packed) -> bytes:
