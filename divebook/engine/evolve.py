@@ -196,8 +196,8 @@ def _reopened(path: PathState) -> PathState:
         phase = path.phase if path.phase != ENDED else path.left
         return path.changed(again | {"status": _status_of(path), "phase": phase, "routing": ()})
     opened = path.open if path.phase != ENDED else path.open._replace(operations=_without_failures(path, path.open))
-    inside = {"status": RUNNING, "phase": IN_STEP, "open": opened, "variables": opened.entry_variables}
-    return path.changed(again | inside)
+    read = {"variables": opened.entry_variables, "variables_at": opened.entry_at}
+    return path.changed({**again, **read, "status": RUNNING, "phase": IN_STEP, "open": opened})
 
 
 def _within_its_hop(path: PathState, ledger: Ledger) -> tuple[PathState, Ledger]:

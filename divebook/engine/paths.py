@@ -8,6 +8,7 @@ from immutables import Map
 
 from divebook.engine.changes import Changes, Draft, Happening, is_sleeping, path_of, put
 from divebook.engine.ledger import Ledger
+from divebook.engine.places import moved
 from divebook.engine.state import (
     BRANCHED,
     CANCELLED,
@@ -17,6 +18,7 @@ from divebook.engine.state import (
     FAILED,
     JOINED,
     JOINING,
+    NO_PLACES,
     RUNNING,
     OpenStep,
     PathState,
@@ -63,10 +65,12 @@ def path_waiting(state: Draft, event: Happening, data: catalog.PathWaiting) -> C
 def path_joined(state: Draft, event: Happening, data: catalog.PathJoined) -> Changes:
     """Let a path go on with what those that it waited for put out."""
     path = path_of(state, event)
-    outputs = path.step_outputs
-    for other in data.joined:
-        outputs = outputs.update(state.paths[other].step_outputs)
-    changes = put(state, path, phase=JOINED, step_outputs=outputs, variables=state.variables)
+    outputs, places = path.step_outputs, path.outputs_at
+    for other in map(state.paths.__getitem__, data.joined):
+        outputs = outputs.update(other.step_outputs)
+        places = moved(places, other.outputs_at, other.step_outputs)
+    read = {"variables": state.variables, "variables_at": state.variables_at}
+    changes = put(state, path, phase=JOINED, step_outputs=outputs, outputs_at=places, **read)
     return {**changes, "joining": state.joining - 1}
 
 
@@ -113,7 +117,8 @@ def _letting_go(opened: OpenStep | None) -> OpenStep | None:
 
 def path_completed(state: Draft, event: Happening, data: catalog.PathCompleted) -> Changes:
     """End a path in good order."""
-    return _path_ended(state, event, COMPLETED, current_step=data.final_step, open=None, variables=EMPTY)
+    nothing: Changes = {"open": None, "variables": EMPTY, "variables_at": NO_PLACES}
+    return _path_ended(state, event, COMPLETED, current_step=data.final_step, **nothing)
 
 
 def path_failed(state: Draft, event: Happening, data: catalog.PathFailed) -> Changes:

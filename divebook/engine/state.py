@@ -26,6 +26,7 @@ from divebook.questions import Question
 
 EMPTY: Map[str, Any] = Map()
 NO_ITEMS: Map[int, Any] = Map()
+NO_PLACES: Map[Any, int] = Map()
 NO_FAILURES: Map[int | str | None, tuple[int, float]] = Map()
 NO_FAILURE = (0, 0.0)
 NO_REPEATS: Map[str, tuple[str, int]] = Map()
@@ -122,6 +123,9 @@ class OpenStep(NamedTuple):
     step_type: str = ""
     ended_by: tuple[str, ...] | None = None
     """Ids of the operations whose failure ended it, where the log says so."""
+    entry_at: Map[str, int] = NO_PLACES
+    iterations_at: Map[int, int] = NO_PLACES
+    """The events that hold the large ones of `entry_variables` and `iterations`."""
 
     def with_operation(self, record: OperationRecord) -> OpenStep:
         """Return it with a new or changed operation; half the cost of `_replace`, twice for each call."""
@@ -145,10 +149,14 @@ class PathState(Snapshot):
     """The step it completed last."""
     step_outputs: Map[str, str] = EMPTY
     """Text of every completed step; a repeated step overwrites."""
+    outputs_at: Map[str, int] = NO_PLACES
+    """The events that hold the large ones of `step_outputs`."""
     visits: Map[str, int] = EMPTY
     """How often this path has entered each step."""
     variables: Map[str, Any] = EMPTY
     """The variables as the present step, or the choice after it, reads them."""
+    variables_at: Map[str, int] = NO_PLACES
+    """The events that hold the large ones of `variables`."""
     open: OpenStep | None = None
     routing: tuple[bool, ...] = ()
     """Results of the conditions already evaluated after the present step, in the order they are written."""
@@ -238,6 +246,8 @@ class ExecutionState(Snapshot):
     outputs: Mapping[str, Any] = EMPTY
     error: str | None = None
     variables: Map[str, Any] = EMPTY
+    variables_at: Map[str, int] = NO_PLACES
+    """The events that hold the large ones of `variables`."""
     paths: Map[str, PathState] = EMPTY
     usage: Usage = NO_USAGE
     last_sequence: int = 0

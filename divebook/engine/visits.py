@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from typing import Any
 
 from immutables import Map
 
 from divebook.bounds import edge_key
 from divebook.engine.changes import Changes, Draft, Happening, is_sleeping, open_step_of, path_of, put
 from divebook.engine.ledger import Hop, Ledger
+from divebook.engine.places import placed
 from divebook.engine.state import IN_STEP, READY, ROUTING, OpenStep, PathState
 from divebook.events import catalog
 
@@ -30,7 +30,8 @@ def step_started(state: Draft, event: Happening, data: catalog.StepStarted) -> C
         phase=IN_STEP,
         visits=path.visits.set(event.step, data.visit),
         variables=state.variables,
-        open=OpenStep(state.variables, step_type=data.step_type),
+        variables_at=state.variables_at,
+        open=OpenStep(state.variables, step_type=data.step_type, entry_at=state.variables_at),
         routing=(),
         hop=state.ledger.agent_hops if is_hop else None,
     )
@@ -61,7 +62,9 @@ def step_completed(state: Draft, event: Happening, data: catalog.StepCompleted) 
         open=None,
         last_step=event.step,
         variables=state.variables,
+        variables_at=state.variables_at,
         step_outputs=path.step_outputs.set(event.step, data.output),
+        outputs_at=placed(path.outputs_at, event.step, data.output, event.sequence),
         hop=None,
         repeats=path.repeats if state.bounds.max_repeats is None else _repeats(path, event, data.output),
     )
@@ -103,7 +106,8 @@ def step_caught(state: Draft, event: Happening, data: catalog.StepCaught) -> Cha
     """Let a path go on where the failure of its step is caught."""
     path = path_of(state, event)
     sleeping = state.sleeping - is_sleeping(path)
-    changes = put(state, path, phase=READY, current_step=data.target, open=None, error=None, variables=state.variables)
+    read = {"variables": state.variables, "variables_at": state.variables_at}
+    changes = put(state, path, phase=READY, current_step=data.target, open=None, error=None, **read)
     return {**changes, "sleeping": sleeping}
 
 
@@ -116,8 +120,7 @@ def condition_evaluated(state: Draft, event: Happening, data: catalog.ConditionE
 def iteration_completed(state: Draft, event: Happening, data: catalog.IterationCompleted) -> Changes:
     """Note what an item has given."""
     path, opened = open_step_of(state, event)
-    iterations = opened.iterations.set(data.iteration_index, data.result)
-    return put(state, path, open=opened._replace(iterations=iterations))
+    return put(state, path, open=_with_item(opened, event, data))
 
 
 def iteration_failed(state: Draft, event: Happening, data: catalog.IterationFailed) -> Changes:
@@ -125,25 +128,34 @@ def iteration_failed(state: Draft, event: Happening, data: catalog.IterationFail
     path, opened = open_step_of(state, event)
     if data.result is None:
         return {}
-    iterations = opened.iterations.set(data.iteration_index, data.result)
-    return put(state, path, open=opened._replace(iterations=iterations))
+    return put(state, path, open=_with_item(opened, event, data))
+
+
+def _with_item(
+    opened: OpenStep, event: Happening, data: catalog.IterationCompleted | catalog.IterationFailed
+) -> OpenStep:
+    index, result = data.iteration_index, data.result
+    places = placed(opened.iterations_at, index, result, event.sequence)
+    return opened._replace(iterations=opened.iterations.set(index, result), iterations_at=places)
 
 
 def state_mutated(state: Draft, event: Happening, data: catalog.StateMutated) -> Changes:
     """Change variables, for the whole and for the path that changes them."""
-    variables = _mutated(state.variables, data.mutations)
+    changes = _mutated(state, event, data.mutations)
     path = state.paths.get(event.path)
     if path is None:
-        return {"variables": variables}
+        return changes
     alone = path.variables is state.variables  # no other path has written since the step began
-    own = variables if alone else _mutated(path.variables, data.mutations)
-    return {**put(state, path, variables=own), "variables": variables}
+    return changes | put(state, path, **(changes if alone else _mutated(path, event, data.mutations)))
 
 
-def _mutated(variables: Map[str, Any], mutations: Iterable[catalog.Mutation]) -> Map[str, Any]:
+def _mutated(holder: Draft | PathState, event: Happening, mutations: Iterable[catalog.Mutation]) -> Changes:
+    """Return what some changes make of the variables that the whole or a path holds."""
+    variables, places = holder.variables, holder.variables_at
     for mutation in mutations:
+        key = mutation.key
         if mutation.type == "set":
-            variables = variables.set(mutation.key, mutation.value)
-        elif mutation.key in variables:
-            variables = variables.delete(mutation.key)
-    return variables
+            variables, places = variables.set(key, mutation.value), placed(places, key, mutation.value, event.sequence)
+        elif key in variables:
+            variables, places = variables.delete(key), placed(places, key, None, event.sequence)
+    return {"variables": variables, "variables_at": places}

@@ -42,13 +42,13 @@ def encode(data: Any, path: str = "data") -> bytes:
 
 
 def encode_parts(data: Any, plain: Callable[[Any], Any]) -> bytes:
-    """Encode data with parts that `plain` turns into normalized data, each when its turn comes; else as `encode`."""
+    """Encode data with parts that `plain` turns into normalized data, each when its turn comes; of any size."""
 
     def written(part: Any) -> Any:
         found = plain(part)
         return tag(part) if found is part else found
 
-    return _encoded(data, "data", _OPTIONS | orjson.OPT_PASSTHROUGH_DATACLASS, written)
+    return _dumped(data, "data", _OPTIONS | orjson.OPT_PASSTHROUGH_DATACLASS, written)
 
 
 def encode_shown(data: Any, *, tagged: bool = False) -> bytes:
@@ -76,11 +76,15 @@ def _hint(value: Any) -> Any:
     return f"{len(value):,} bytes" if isinstance(value, bytes) else str(value)
 
 
-def _encoded(data: Any, path: str, option: int, default: Callable[[Any], Any] = tag) -> bytes:
+def _dumped(data: Any, path: str, option: int, default: Callable[[Any], Any]) -> bytes:
     try:
-        encoded = orjson.dumps(data, default=default, option=option)
+        return orjson.dumps(data, default=default, option=option)
     except TypeError as error:
         raise UnstorableValueError(_locate_surrogate(data, path) or path, str(error)) from None
+
+
+def _encoded(data: Any, path: str, option: int) -> bytes:
+    encoded = _dumped(data, path, option, tag)
     if len(encoded) > MAX_PAYLOAD_BYTES:
         raise UnstorableValueError(
             path,

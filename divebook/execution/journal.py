@@ -9,7 +9,6 @@ result it may depend on, are safe before it is made.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from threading import get_ident
 
@@ -35,7 +34,6 @@ CHECKPOINT_EVENTS = 2000
 """Events after which the state is kept as well, so that a reader need not fold the log from its beginning."""
 CHECKPOINT_BYTES = 100
 """Bytes of a checkpoint that take as long to write as an event takes to be read and folded, with a margin of five."""
-NEVER = sys.maxsize
 
 _log = logger(__name__)
 
@@ -222,16 +220,15 @@ class Journal:
         """Keep the state as of the latest batch. Nothing depends on it: an execution goes on where that fails."""
         if self._batch is None:
             return
-        state = self._batch[1]
+        state, size = self._batch[1], 0
         try:
             dumped = dump_state(state)
-            if dumped is not None:
-                self._commit.store.put_checkpoint(self.execution_id, state.last_sequence, dumped)
-            self._next_checkpoint = _checkpoint_after(state.last_sequence, len(dumped or b""))
+            size = len(dumped)
+            self._commit.store.put_checkpoint(self.execution_id, state.last_sequence, dumped)
         except DivebookError as error:
-            self._next_checkpoint = NEVER  # a state only grows
             place = self.execution_id, state.last_sequence
             _log.warning("execution %s has no checkpoint at event %s: %s", *place, error)
+        self._next_checkpoint = _checkpoint_after(state.last_sequence, size)
 
 
 def _checkpoint_after(sequence: int, size: int = 0) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Iterable, Sequence
 
@@ -92,10 +93,21 @@ class Register:
 
 def folded(store: EventStore, execution_id: str) -> ExecutionState:
     """Return the state of an execution, from its newest checkpoint on."""
-    checkpoint = store.checkpoint(execution_id)
-    state = None if checkpoint is None else load_state(checkpoint[1])
+    state = _kept(store, execution_id)
     later = store.read(execution_id, after=0 if state is None else state.last_sequence)
     return fold(execution_id, later, state)
+
+
+def _kept(store: EventStore, execution_id: str) -> ExecutionState | None:
+    """Return the state of the newest checkpoint; None if there is none that fits the log."""
+    checkpoint = store.checkpoint(execution_id)
+    if checkpoint is None:
+        return None
+    sequence, raw = checkpoint
+    state = load_state(raw, functools.partial(store.facts, execution_id))
+    return (
+        state if state is not None and (state.execution_id, state.last_sequence) == (execution_id, sequence) else None
+    )
 
 
 def _readable_workflow(execution_id: str, events: Sequence[Event]) -> Workflow:

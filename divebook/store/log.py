@@ -20,7 +20,7 @@ from divebook.errors import (
     NotFoundError,
     StoreError,
 )
-from divebook.events.catalog import ORIGINS
+from divebook.events.catalog import ORIGINS, Payload
 from divebook.events.event import Event, to_microseconds
 from divebook.store.batches import Batch, PreparedBatch, prepare, records_of
 from divebook.store.codec import Sealing
@@ -32,6 +32,8 @@ Refusal: TypeAlias = StoreError | InvalidEventError
 
 SOUND_PAGE = 200
 """Events read at once from a log that may be damaged."""
+CLOSE = 200
+"""Events between two that are wanted which are as soon read as passed over."""
 MAX_CANDIDATES = 10
 """How many execution ids an error or a look-up names."""
 
@@ -158,6 +160,19 @@ class EventLogs(ABC):
         """
         self._check_open()
         return History(self, execution_id, max(after, 0), self._last_sequence(execution_id))
+
+    def facts(self, execution_id: str, sequences: Sequence[int]) -> dict[int, Payload]:
+        """Return what some events of a log say, by sequence number; raises as `read` does.
+
+        Parameters
+        ----------
+        sequences
+            Ascending. Those that stand close together are read together.
+        """
+        self._check_open()
+        pages = [self._read(execution_id, first - 1, last - first + 1) for first, last in _stretches(sequences)]
+        wanted = set(sequences)
+        return {event.sequence: event.data for page in pages for event in page if event.sequence in wanted}
 
     def read_sound(self, execution_id: str) -> tuple[list[Event], CorruptStoreError | NewerStoreError | None]:
         """Return the events from the first one on, as far as they can be read, and why there are no more of them.
@@ -300,6 +315,17 @@ def _prepare_or_refuse(batch: Batch, sealing: Sealing) -> PreparedBatch | Refusa
         return prepare(batch, sealing)
     except (InvalidEventError, ExecutionEndedError) as error:
         return error
+
+
+def _stretches(sequences: Iterable[int]) -> list[tuple[int, int]]:
+    """Return the first and the last of those numbers that stand close together."""
+    found: list[tuple[int, int]] = []
+    for sequence in sequences:
+        if found and sequence - found[-1][1] <= CLOSE:
+            found[-1] = (found[-1][0], sequence)
+        else:
+            found.append((sequence, sequence))
+    return found
 
 
 def _check_not_negative(name: str, value: int) -> None:

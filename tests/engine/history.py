@@ -1,5 +1,6 @@
 """Short logs for tests of the rules."""
 
+from divebook.engine.checkpoint import dump_state, load_state
 from divebook.engine.evolve import fold
 from divebook.events import Event, catalog
 
@@ -18,6 +19,12 @@ def events(*facts):
 def state_after(*facts):
     """Return the fold of such a log."""
     return fold("exec_1", events(*facts))
+
+
+def reloaded(state, history):
+    """Return what comes back of the checkpoint of a state whose log is at hand."""
+    facts = {event.sequence: event.data for event in history}
+    return load_state(dump_state(state), lambda sequences: {number: facts[number] for number in sequences})
 
 
 def step(name, *inside, path="main", visit=1, output=""):

@@ -1,16 +1,24 @@
-"""Checkpoints hold a state exactly, wherever the log stands."""
+"""Checkpoints hold a state exactly, wherever the log stands, and nothing large that the log holds already."""
 
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from divebook import Each, Retry, Step, Workflow
 from divebook.engine.checkpoint import dump_state, load_state
-from divebook.engine.evolve import evolve
+from divebook.engine.evolve import evolve, fold
 from divebook.engine.state import ExecutionState
+from divebook.errors import CorruptStoreError
+from divebook.steps.actions import Action
+from tests.engine.history import reloaded
+from tests.execution.test_fold import ACTIONS, workflows
 from tests.execution.test_resuming import WHOLE
 from tests.execution.test_unknown_outcomes import Bank
 from tests.execution.worlds import environment
+
+LARGE = "a long text " * 20
 
 
 def waiting_execution():
@@ -19,18 +27,98 @@ def waiting_execution():
     return environment(actions=[Bank(TimeoutError("broken off")).pay()]).start(Workflow("w", [step])).wait(20)
 
 
-@pytest.mark.parametrize("execution", [WHOLE, waiting_execution()], ids=["branches", "questions"])
+async def echo(value: object) -> object:
+    """Return what it is given."""
+    return value
+
+
+def large_execution():
+    """Run steps whose results, items, outputs and variables are large, small, replaced and taken over at a join."""
+    steps = [
+        Step("a", action="echo", parameters={"value": LARGE}, store="kept", next=["b", "c"]),
+        Step("b", action="echo", parameters={"value": [LARGE, 1]}, store="replaced", next="d"),
+        Step("c", action="echo", parameters={"value": "$(i)"}, each=Each([LARGE, 2, [3]], as_="i"), next="d"),
+        Step("d", script="1", store="replaced", join=True, next="e"),
+        Step("e", script="inputs.text", store="kept"),
+    ]
+    workflow = Workflow("large", steps, inputs=["text"], outputs=["kept"])
+    return environment(workflow, actions=[Action("echo", echo)]).start("large", {"text": LARGE + "!"}).wait(20)
+
+
+@pytest.mark.parametrize(
+    "execution", [WHOLE, waiting_execution(), large_execution()], ids=["branches", "questions", "large"]
+)
 def test_every_state_along_a_log_comes_back(execution):
+    history = execution.history()
+    state = ExecutionState(execution.id)
+    for event in history:
+        state = evolve(state, event)
+        again = reloaded(state, history)
+        assert again == state
+        assert vars(again).keys() == vars(state).keys()
+    assert execution.status == "completed" or execution.interrupts
+
+
+@settings(max_examples=30, deadline=None)
+@given(workflows(), st.data())
+def test_a_log_folded_from_any_checkpoint_gives_the_state_of_the_whole(workflow, data):
+    execution = environment(actions=ACTIONS).start(workflow, {"n": 2}).wait(30)
+    history = execution.history()
+    position = data.draw(st.integers(1, len(history)))
+    kept = reloaded(fold(execution.id, history[:position]), history)
+    assert fold(execution.id, history[position:], kept) == execution.state
+
+
+def test_what_the_log_holds_is_not_copied():
+    execution = large_execution()
     state = ExecutionState(execution.id)
     for event in execution.history():
         state = evolve(state, event)
-        again = load_state(dump_state(state))
-        assert again == state
-        assert vars(again).keys() == vars(state).keys()
+        assert b"a long text" not in dump_state(state)
+
+
+def test_variables_that_many_paths_have_read_are_written_once():
+    names = [f"s{number}" for number in range(40)]
+    steps = [Step("first", action="echo", parameters={"value": "small"}, store="seen_by_all", next=names)]
+    steps += [Step(name, ask="Go on?", end=True) for name in names]
+    world = environment(Workflow("wide", steps), actions=[Action("echo", echo)])
+    execution = world.start("wide").wait(20)
+    assert len(execution.interrupts) == 40
+    assert dump_state(execution.state).count(b"seen_by_all") == 1
+
+
+def test_variables_as_they_stood_when_a_step_began_come_back():
+    steps = [
+        Step("first", action="echo", parameters={"value": 1}, store="x", next=["asks", "writes"]),
+        Step("asks", ask="Go on?", store="x", end=True),
+        Step("writes", action="echo", parameters={"value": LARGE}, store="x", next="more"),
+        Step("more", action="echo", parameters={"value": 2}, store="y"),
+    ]
+    world = environment(Workflow("both", steps), actions=[Action("echo", echo)])
+    execution = world.start("both").wait(20)
+    again = reloaded(execution.state, execution.history())
+    assert again == execution.state
+    entries = [dict(path.open.entry_variables) for path in again.paths.values() if path.open is not None]
+    assert entries == [{"x": 1}]
+    assert dict(again.variables) == {"x": LARGE, "y": 2}
 
 
 def test_a_checkpoint_of_another_version_is_ignored():
     data = json.loads(dump_state(WHOLE.state))
-    assert load_state(json.dumps({**data, "version": 99}).encode()) is None
-    assert load_state(json.dumps({**data, "state": {"teleported": 1}}).encode()) is None
-    assert load_state(b"[]") is None
+    for changed in ({"version": 99}, {"version": 3}, {"state": {"teleported": 1}}, {"facts": 5}):
+        assert load_state(json.dumps({**data, **changed}).encode(), lambda _: {}) is None
+    assert load_state(b"[]", lambda _: {}) is None
+    assert load_state(b"no JSON", lambda _: {}) is None
+
+
+def test_a_checkpoint_that_does_not_fit_its_log_is_ignored():
+    execution = large_execution()
+    raw, history = dump_state(execution.state), execution.history()
+    first = history[0].data
+
+    def damaged(_):
+        raise CorruptStoreError("event 7 is damaged")
+
+    assert load_state(raw, lambda _: {}) is None
+    assert load_state(raw, lambda numbers: dict.fromkeys(numbers, first)) is None
+    assert load_state(raw, damaged) is None

@@ -5,12 +5,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow
-from divebook.engine.checkpoint import dump_state, load_state
 from divebook.engine.evolve import evolve
 from divebook.engine.state import ExecutionState
 from divebook.execution.journal import Journal
 from divebook.pipeline.envelope import Envelope, TerminalReason
 from divebook.pipeline.envelope.of_execution import envelope_of
+from tests.engine.history import reloaded
 from tests.execution.test_resuming import cut
 from tests.execution.worlds import Calls, Failing, environment
 
@@ -189,11 +189,11 @@ def test_the_envelope_is_the_fold_of_the_log_at_every_sequence_number(workflow, 
             question = execution.interrupts[-1]
             bound = question.kind == "resource_exhausted"
             execution = execution.answer(question.interrupt_id, "stop" if bound else "yes").wait(30)
-    state = ExecutionState(execution.id)
-    for event in execution.history():
+    state, history = ExecutionState(execution.id), execution.history()
+    for event in history:
         state = evolve(state, event)
         assert envelope_of(state, steps) == watch.envelopes[event.sequence]
-        assert envelope_of(load_state(dump_state(state)), steps) == watch.envelopes[event.sequence]
+        assert envelope_of(reloaded(state, history), steps) == watch.envelopes[event.sequence]
     assert len(watch.envelopes) == state.last_sequence
     assert execution.envelope == envelope_of(state, steps)
 

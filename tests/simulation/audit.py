@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -143,7 +144,8 @@ class Audit:
         assert [event.sequence for event in events] == list(range(1, len(events) + 1)), "sequences have a gap"
         assert not list(violations(events)), next(violations(events))
         assert fold(self.execution_id, events) == self.state, "the fold of the log is not the watched state"
-        assert load_state(dump_state(self.state)) == self.state, "the state does not survive as a checkpoint"
+        kept = load_state(dump_state(self.state), functools.partial(self._store.facts, self.execution_id))
+        assert kept == self.state, "the state does not survive as a checkpoint"
         self._check_timers(events)
 
     @staticmethod
