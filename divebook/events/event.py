@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from divebook.errors import InvalidEventError
 from divebook.events.catalog import Payload
@@ -83,17 +84,27 @@ class Event:
 
 def validate(event: Event) -> None:
     """Raise InvalidEventError unless the event's own fields are complete, and hold what they should."""
-    is_text = type(event.id) is type(event.execution_id) is type(event.path) is type(event.step) is str
-    if not is_text or type(event.sequence) is not int or type(event.recorded_at) is not int:
-        wrong = wrong_field(Event, {name: getattr(event, name) for name in Event.__slots__ if name != "data"})
+    check_placed(event)
+    check_payload(event.data)
+
+
+def check_placed(entry: Any) -> None:  # an event, or a record
+    """Raise InvalidEventError unless it is said who, where and when."""
+    is_text = type(entry.id) is type(entry.execution_id) is type(entry.path) is type(entry.step) is str
+    if not is_text or type(entry.sequence) is not int or type(entry.recorded_at) is not int:
+        wrong = wrong_field(Event, {name: getattr(entry, name) for name in Event.__slots__ if name != "data"})
         raise InvalidEventError(wrong or "its texts and numbers must be of the very types str and int")
-    if not event.id:
+    if not entry.id:
         raise InvalidEventError("event id is required")
-    if not event.execution_id:
+    if not entry.execution_id:
         raise InvalidEventError("execution id is required")
-    if event.sequence < 1:
-        raise InvalidEventError(f"sequence must be positive, got {event.sequence}")
-    if not 0 < event.recorded_at <= LATEST:
-        raise InvalidEventError(f"timestamp is required, of a year up to 9999, got {event.recorded_at} microseconds")
-    if not isinstance(event.data, Payload):
-        raise InvalidEventError(f"data is required and must be a payload, got {type(event.data).__name__}")
+    if entry.sequence < 1:
+        raise InvalidEventError(f"sequence must be positive, got {entry.sequence}")
+    if not 0 < entry.recorded_at <= LATEST:
+        raise InvalidEventError(f"timestamp is required, of a year up to 9999, got {entry.recorded_at} microseconds")
+
+
+def check_payload(data: object) -> None:
+    """Raise InvalidEventError unless it is one."""
+    if not isinstance(data, Payload):
+        raise InvalidEventError(f"data is required and must be a payload, got {type(data).__name__}")

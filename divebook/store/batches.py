@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from divebook.engine.lifecycle import STATUS_AFTER, STATUSES, TERMINAL, check_may_follow
 from divebook.errors import FencedError, InvalidEventError, NotFoundError, UnstorableValueError
@@ -13,14 +13,17 @@ from divebook.events.catalog import (
     InterruptExpired,
     InterruptRaised,
     InterruptResolved,
+    Payload,
 )
 from divebook.events.codec import encode, sound_data
-from divebook.events.event import Event, validate
+from divebook.events.event import Event, check_payload, check_placed
 from divebook.events.record import Record
 from divebook.store.blobs import BLOB_BYTES, REPEATED_BYTES, outsource, share
-from divebook.store.checksums import chain, covered
+from divebook.store.checksums import chain, head
 from divebook.store.codec import Sealing
 from divebook.store.durability import Durability, durability_called
+from divebook.store.facts import Body, encode_facts, joined, type_of, without_repeats
+from divebook.store.known_ids import Span, refuse_twice, stem_of
 from divebook.store.leases import LEASE_SECONDS, Lease, Moment
 from divebook.store.owner import Owner
 from divebook.store.records import Beginning
@@ -92,13 +95,15 @@ class PreparedBatch:
 
     execution_id: str
     expected_sequence: int
+    last_sequence: int
+    """Where the log stands once the batch is written."""
     records: Sequence[Record]
-    events: Sequence[Event]
-    """Those that the records stand for."""
+    types: Sequence[str]
+    """Those of the records (`divebook.store.facts`)."""
     payloads: Sequence[bytes]
-    """With references in place of `blobs`."""
-    covered: Sequence[bytes]
-    """What the checksums are made of."""
+    """Their data, with references in place of `blobs`."""
+    heads: Sequence[bytes]
+    """What the checksums are made of, before the data."""
     size: int
     beginning: Beginning | None
     """What a new log begins with; None if the log exists already."""
@@ -119,26 +124,47 @@ class PreparedBatch:
     """The first lease of a new log, to be had together with it."""
 
     @property
-    def last_sequence(self) -> int:
-        """Where the log stands once the batch is written."""
-        return self.expected_sequence + len(self.events)
-
-    @property
     def ends(self) -> bool:
         """Whether the execution has ended once the batch is written."""
         return self.turn is not None and self.turn.status in TERMINAL
 
+    def stems(self) -> set[str]:
+        """Return what tells whether the log may hold one of the ids (`divebook.store.known_ids`)."""
+        return {stem_of(record.id) for record in self.records}
+
     def checksums(self, previous: int) -> list[int]:
-        """Return those of the events, after an event with checksum `previous`."""
-        return chain(previous, self.covered)
+        """Return those of the records, after a record with checksum `previous`."""
+        return chain(previous, self.heads, self.payloads)
 
     def check_may_follow(self, status: str) -> None:
         """Raise `ExecutionEndedError` if the execution has ended and the first event is not one that may follow."""
-        check_may_follow(self.execution_id, status, type(self.events[0].data))
+        check_may_follow(self.execution_id, status, type(self.records[0].facts[0]))
 
     def fenced(self, current: int) -> FencedError:
         """Return the error for a log whose latest lease is another."""
         return FencedError(self.execution_id, self.token or None, current)
+
+
+@dataclass(slots=True)
+class _Course:
+    """What the facts of a batch, one after the other, mean for their execution."""
+
+    execution_id: str
+    beginning: Beginning | None = None
+    turn: Turn | None = None
+    questions: dict[str, bool] = field(default_factory=dict)
+
+    def follow(self, fact: Payload, recorded_at: int) -> None:
+        """Go on by one fact; ExecutionEndedError if it may not follow an end before it."""
+        kind = type(fact)
+        if self.turn is not None and self.turn.status in TERMINAL:
+            check_may_follow(self.execution_id, self.turn.status, kind)
+        if kind in _QUESTIONS:
+            self.questions |= question_changes(fact)
+        if kind in STATUS_AFTER:
+            self.turn = turn_after(fact, recorded_at)
+            if isinstance(fact, ExecutionStarted):
+                self.beginning = Beginning.of(fact)
 
 
 def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
@@ -151,48 +177,38 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
     ExecutionEndedError
         One of the events may not follow an end that is among them.
     """
-    payloads: list[bytes] = []
-    events = batch.events()
-    sequence = batch.expected_sequence
-    beginning: Beginning | None = None
-    turn: Turn | None = None
-    ended: str | None = None
-    questions: dict[str, bool] = {}
+    course = _Course(batch.execution_id)
     lease = None if batch.acquire is None else _first_lease(batch, batch.acquire)
-    for index, event in enumerate(events):
-        sequence += 1
-        try:
-            _check(event, batch.execution_id, sequence)
-            payloads.append(encode(sound_data(event.data)))
-        except (InvalidEventError, UnstorableValueError) as error:
-            raise _invalid(index, error) from error
-        kind = type(event.data)
-        if kind in _QUESTIONS:
-            questions |= question_changes(event)
-        if ended is not None:
-            check_may_follow(batch.execution_id, ended, kind)
-        if kind in STATUS_AFTER:
-            turn = turn_after(event)
-            ended = STATUS_AFTER[kind] if STATUS_AFTER[kind] in TERMINAL else None
-            if isinstance(event.data, ExecutionStarted):
-                beginning = Beginning.of(event.data)
-    _check_distinct(events)
-    turn, status = _standing(batch, turn)
-    blobs = _outsource(events, payloads)
+    bodies: list[Sequence[Body]] = []
+    payloads: list[bytes] = []
+    last = batch.expected_sequence
+    for record in batch.records:
+        body = _sound_bodies(record, batch, last + 1)
+        bodies.append(body)
+        payloads.append(_encoded(body, last - batch.expected_sequence))
+        for fact in record.facts:
+            course.follow(fact, record.recorded_at)
+        last += len(body)
+    if len({stem_of(record.id) for record in batch.records}) < len(batch.records):
+        refuse_twice(batch.records)
+    turn, status = _standing(batch, course.turn)
+    blobs = _outsource(bodies, payloads)
+    beginning = course.beginning
     if sealing.codec is not None:
         payloads = [sealing.seal(payload) for payload in payloads]
         blobs = {digest: sealing.seal_content(content) for digest, content in blobs.items()}
         turn = turn and replace(turn, error=sealing.seal_text(turn.error))
         beginning = beginning and beginning._replace(note=sealing.seal_text(beginning.note))
-    covers, size = _covers(events, payloads), sum(map(len, payloads))
+    types = [type_of(record.facts) for record in batch.records]
     return PreparedBatch(
         batch.execution_id,
         batch.expected_sequence,
+        last,
         batch.records,
-        events,
+        types,
         payloads,
-        covers,
-        size,
+        _heads(batch, types),
+        sum(map(len, payloads)),
         beginning,
         turn,
         status,
@@ -201,9 +217,39 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
         blobs,
         batch.token or 0,
         durability_called(batch.durability),
-        questions,
+        course.questions,
         lease,
     )
+
+
+def _sound_bodies(record: Record, batch: Batch, sequence: int) -> Sequence[Body]:
+    """Return what the facts of a record say; InvalidEventError if one is not as it should be, or out of place."""
+    first, bodies = sequence - batch.expected_sequence - 1, list[Body]()
+    try:
+        _check(record, batch.execution_id, sequence)
+        for fact in record.facts:
+            _check_fact(fact, is_first=sequence == 1 and not bodies)
+            bodies.append(sound_data(fact))
+    except (InvalidEventError, UnstorableValueError) as error:
+        raise _invalid(first + len(bodies), error) from error
+    return without_repeats(bodies)
+
+
+def _encoded(bodies: Sequence[Body], first: int) -> bytes:
+    try:
+        return encode_facts(bodies)
+    except UnstorableValueError as error:
+        raise _invalid(
+            first + next(index for index, body in enumerate(bodies) if _is_unstorable(body)), error
+        ) from error
+
+
+def _is_unstorable(body: Body) -> bool:
+    try:
+        encode(body)
+    except UnstorableValueError:
+        return True
+    return False
 
 
 def records_of(events: Iterable[Event]) -> list[Record]:
@@ -249,44 +295,63 @@ def _invalid(index: int, error: Exception) -> InvalidEventError:
     return InvalidEventError(f"invalid event at index {index}: {error}")
 
 
-def _outsource(events: Sequence[Event], payloads: list[bytes]) -> dict[bytes, bytes]:
+def _outsource(bodies: Sequence[Sequence[Body]], payloads: list[bytes]) -> dict[bytes, bytes]:
     """Put references in place of large values, and of middling ones that the batch holds several times; return them."""
     blobs: dict[bytes, bytes] = {}
     middling = [index for index, payload in enumerate(payloads) if len(payload) > REPEATED_BYTES]
     if not middling:
         return blobs
-    bodies = [events[index].data.to_data() for index in middling]
+    chosen = [bodies[index] for index in middling]
     if len(middling) > 1:
-        bodies = share(bodies, blobs)
-    for index, body in zip(middling, bodies, strict=True):
+        chosen = share(chosen, blobs)
+    for index, body in zip(middling, chosen, strict=True):
         if blobs:
-            payloads[index] = encode(body)
+            payloads[index] = encode_facts(body)
         if len(payloads[index]) > BLOB_BYTES:
-            payloads[index], found = outsource(body)
-            blobs |= found
+            shrunk = [outsource(fact) for fact in body]
+            payloads[index] = joined([line for line, _ in shrunk])
+            for _, found in shrunk:
+                blobs |= found
     return blobs
 
 
-def _covers(events: Sequence[Event], payloads: Sequence[bytes]) -> list[bytes]:
-    covers: list[bytes] = []
-    for event, payload in zip(events, payloads, strict=True):
+def _heads(batch: Batch, types: Sequence[str]) -> list[bytes]:
+    heads: list[bytes] = []
+    for record, record_type in zip(batch.records, types, strict=True):
         try:
-            covers.append(covered(event, payload))
+            heads.append(head(record.recorded_at, record_type, record.id, record.path, record.step))
         except UnicodeEncodeError as error:
-            raise _invalid(len(covers), error) from error
-    return covers
+            raise _invalid(record.sequence - batch.expected_sequence - 1, error) from error
+    return heads
 
 
-def _check(event: Event, execution_id: str, sequence: int) -> None:
+def _check_fact(fact: Payload, *, is_first: bool) -> None:
+    check_payload(fact)
+    if is_first is not (type(fact) is ExecutionStarted):
+        raise InvalidEventError(f"an execution_started event, and nothing else, begins a log; got {fact.event_type}")
+
+
+def _check(record: Record, execution_id: str, sequence: int) -> None:
     if sequence == 1:
         _check_text("execution id", execution_id)
-    validate(event)
-    if event.execution_id != execution_id:
-        raise InvalidEventError(f"it belongs to execution {event.execution_id}, not to {execution_id}")
-    if event.sequence != sequence:
-        raise InvalidEventError(f"its sequence must be {sequence}, got {event.sequence}")
-    if (sequence == 1) is not (type(event.data) is ExecutionStarted):
-        raise InvalidEventError(f"an execution_started event, and nothing else, begins a log; got {event.event_type}")
+    if type(record) is not Record:
+        raise InvalidEventError(f"expected a Record, got {type(record).__name__}; make one with Record.of(event)")
+    check_placed(record)
+    if record.execution_id != execution_id:
+        raise InvalidEventError(f"it belongs to execution {record.execution_id}, not to {execution_id}")
+    if record.sequence != sequence:
+        raise InvalidEventError(f"its sequence must be {sequence}, got {record.sequence}")
+    if len(record.facts) != 1:
+        _check_width(record)
+
+
+def _check_width(record: Record) -> None:
+    if not record.facts:
+        raise InvalidEventError("data is required and must be a payload, got none")
+    try:
+        Span(record.id, len(record.facts)).ids()
+    except ValueError as error:
+        raise InvalidEventError(str(error)) from error
 
 
 def _check_text(name: str, text: str) -> None:
@@ -296,28 +361,15 @@ def _check_text(name: str, text: str) -> None:
         raise InvalidEventError(f"{name} {text!r}: {error}") from error
 
 
-def _check_distinct(events: Sequence[Event]) -> None:
-    if len({event.id for event in events}) < len(events):
-        ids = [event.id for event in events]
-        index = next(index for index, event_id in enumerate(ids) if event_id in ids[:index])
-        raise duplicate_id(index, ids[index])
+def question_changes(fact: Payload) -> dict[str, bool]:
+    """Return the question that a fact asks or settles, and whether it is open then."""
+    return {fact.interrupt_id: isinstance(fact, InterruptRaised)} if isinstance(fact, _QUESTIONS) else {}
 
 
-def duplicate_id(index: int, event_id: str) -> InvalidEventError:
-    """Return the error for an event whose id the log holds already."""
-    return InvalidEventError(f"invalid event at index {index}: event id {event_id} is already in the log")
-
-
-def question_changes(event: Event) -> dict[str, bool]:
-    """Return the question that an event asks or settles, and whether it is open then."""
-    data = event.data
-    return {data.interrupt_id: isinstance(data, InterruptRaised)} if isinstance(data, _QUESTIONS) else {}
-
-
-def turn_after(event: Event) -> Turn | None:
-    """Return what an event makes of the status of its execution; None if it leaves it as it is."""
-    status = STATUS_AFTER.get(type(event.data))
+def turn_after(fact: Payload, recorded_at: int) -> Turn | None:
+    """Return what a fact makes of the status of its execution; None if it leaves it as it is."""
+    status = STATUS_AFTER.get(type(fact))
     if status is None:
         return None
-    error = event.data.error if isinstance(event.data, ExecutionFailed) else None
-    return Turn(status, event.recorded_at if status in TERMINAL else None, error)
+    error = fact.error if isinstance(fact, ExecutionFailed) else None
+    return Turn(status, recorded_at if status in TERMINAL else None, error)

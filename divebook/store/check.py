@@ -15,14 +15,13 @@ from typing import TypeAlias, TypeVar
 from divebook.engine.grammar import violations
 from divebook.errors import CorruptStoreError, DivebookError, NewerStoreError, SealedError, StoreError
 from divebook.events.catalog import RUNNING, WAITING
-from divebook.events.codec import decode_payload
 from divebook.events.event import Event, to_microseconds
 from divebook.store.base import EventStore
 from divebook.store.batches import Turn, question_changes, turn_after
 from divebook.store.blobs import embed, references
-from divebook.store.checksums import chain, covered
+from divebook.store.facts import width_of
 from divebook.store.records import ExecutionRecord
-from divebook.store.upkeep import StoredLog
+from divebook.store.upkeep import StoredLog, StoredRecord
 
 T = TypeVar("T")
 
@@ -134,29 +133,30 @@ def _check_execution(store: EventStore, execution_id: str, contents: _Contents, 
         log = store.stored_log(execution_id)
     except StoreError as error:
         return CheckedExecution(execution_id, 0, 0, 0, (Damage(str(error), execution_id),))
-    found = [*_check_sequences(log), *_check_chain(log)]
+    found = [*_check_rows(log)]
     with suppress(SealedError):  # what was written is as it was written; what it says cannot be known without the key
         found += _check_values(store, log, contents, None if found else fold, intact=not found)
     found = _once(found)
     if log.altered and not found:
         found = [(None, "the record does not have the checksum it was written with")]
     damages = tuple(Damage(text, execution_id, sequence) for sequence, text in sorted(found, key=_by_sequence))
-    first = min((damage.sequence for damage in damages if damage.sequence is not None), default=len(log.events) + 1)
-    unverified = sum(event.checksum is None for event in log.events)
-    return CheckedExecution(execution_id, len(log.events), min(first - 1, len(log.events)), unverified, damages)
+    count = sum(width_of(record.type) for record in log.records)
+    first = min((damage.sequence for damage in damages if damage.sequence is not None), default=count + 1)
+    unverified = sum(width_of(record.type) for record in log.records if record.checksum is None)
+    return CheckedExecution(execution_id, count, min(first - 1, count), unverified, damages)
 
 
 def _check_values(
     store: EventStore, log: StoredLog, contents: _Contents, fold: Fold | None, *, intact: bool
 ) -> list[Finding]:
     """Return what is wrong with what a log says; of one that is not `intact`, only what cannot be read."""
-    opened = [store.sealing.open(event.payload) for event in log.events]
+    opened = [store.sealing.open(record.payload) for record in log.records]
     events: list[Event] = []
     found = list(_check_payloads(log, opened, contents, events))
     if found or not intact:
         return found
-    record = replace(log.record, error=store.sealing.open_text(log.record.error))
-    found = [*_check_record(record, events), *_check_blobs(log, opened, contents)]
+    line = replace(log.record, error=store.sealing.open_text(log.record.error))
+    found = [*_check_record(line, events), *_check_blobs(log, opened, contents)]
     found = found or [*violations(events), *_check_questions(log, events)]
     return found or ([] if fold is None else list(_check_fold(events, fold)))
 
@@ -174,18 +174,41 @@ def _by_sequence(finding: Finding) -> int:
     return finding[0] or 0
 
 
-def _check_sequences(log: StoredLog) -> Iterator[Finding]:
-    expected = 1
-    for event in log.events:
-        if event.sequence > expected:
-            yield expected, f"{_named(expected, event.sequence - 1)} missing"
-        expected = event.sequence + 1
+def _check_rows(log: StoredLog) -> Iterator[Finding]:
+    """Find what is missing, changed, or in another's place."""
+    expected, noted = 1, log.record.last_sequence
+    before: set[int | None] = {0}
+    """What the checksum of the last record may be: as it stands there, or as the record gives it. A record that fits
+    neither has changed itself; one that fits the second follows a record whose checksum has changed."""
+    is_sound = True
+    for record in log.records:
+        if is_sound and record.sequence < expected:
+            yield record.sequence, f"event {record.sequence} is there twice"
+            continue
+        if is_sound and record.sequence > expected:
+            yield expected, f"{_named(expected, record.sequence - 1)} missing"
+        whole = record.sequence == expected or not is_sound  # how far a damaged one reaches is not known
+        given = {record.checksum_after(checksum or 0) for checksum in before}
+        unchecked = record.checksum is None and before <= {0, None}
+        is_sound = not whole or unchecked or record.checksum in given
+        if not is_sound:
+            yield record.sequence, f"{_events(record)} not have the checksum it was written with"
+        before, expected = (
+            {None} if unchecked else {record.checksum, *(given if whole else ())},
+            record.last_sequence + 1,
+        )
+        if expected == noted + 1 and log.checksum not in before and before != {None}:
+            yield record.sequence, f"{_events(record)} not have the checksum that the record says is the last"
+    yield from _check_end(log, expected)
+
+
+def _check_end(log: StoredLog, expected: int) -> Iterator[Finding]:
     last = log.record.last_sequence
     if log.broken is not None:
-        yield expected, f"{_named(expected, last)} unreadable: {log.broken}"
+        yield expected, f"{_named(expected, max(last, expected))} unreadable: {log.broken}"
     elif last >= expected:
         yield expected, f"{_named(expected, last)} missing"
-    elif last < expected - 1:
+    elif last < expected - 1 and log.record.ended_at is not None:
         yield last + 1, f"the record says that event {last} is the last, but {_named(last + 1, expected - 1)} there"
 
 
@@ -193,38 +216,24 @@ def _named(first: int, last: int) -> str:
     return f"event {first} is" if first >= last else f"events {first} to {last} are"
 
 
-def _check_chain(log: StoredLog) -> Iterator[Finding]:
-    last = 0
-    before: set[int | None] = {0}
-    """What the checksum of the last event may be: as it stands there, or as the event gives it. An event that fits
-    neither has changed itself; one that fits the second follows an event whose checksum has changed."""
-    for event in log.events:
-        whole, content = event.sequence == last + 1, covered(event, event.payload)
-        given = {chain(checksum or 0, [content])[0] for checksum in before}
-        unchecked = event.checksum is None and before <= {0, None}
-        if whole and not unchecked and event.checksum not in given:
-            yield event.sequence, f"event {event.sequence} does not have the checksum it was written with"
-        before, last = {None} if unchecked else {event.checksum, *(given if whole else ())}, event.sequence
-    if last == log.record.last_sequence and log.checksum not in before and before != {None}:
-        yield last, f"event {last} does not have the checksum that the record says is the last"
+def _events(record: StoredRecord) -> str:
+    first, last = record.sequence, record.last_sequence
+    return f"event {first} does" if first == last else f"the record of events {first} to {last} does"
 
 
 def _check_payloads(
     log: StoredLog, opened: Sequence[bytes], contents: _Contents, events: list[Event]
 ) -> Iterator[Finding]:
-    for stored, payload in zip(log.events, opened, strict=True):
+    for stored, payload in zip(log.records, opened, strict=True):
         try:
-            data = decode_payload(stored.event_type, embed(payload, contents.fetch))
+            events += stored.events(log.record.execution_id, embed(payload, contents.fetch))
         # The last two: JSON that is sound, but of another shape than the payload's.
-        except (CorruptStoreError, NewerStoreError, TypeError, AttributeError) as error:
+        except (CorruptStoreError, NewerStoreError, TypeError, AttributeError, ValueError) as error:
             yield stored.sequence, f"event {stored.sequence} cannot be read: {error}"
-        else:
-            place = (log.record.execution_id, stored.sequence, stored.recorded_at)
-            events.append(Event(stored.id, *place, data, stored.path, stored.step))
 
 
 def _check_record(record: ExecutionRecord, events: Sequence[Event]) -> Iterator[Finding]:
-    turns = [turn for event in events if (turn := turn_after(event))]
+    turns = [turn for event in events if (turn := turn_after(event.data, event.recorded_at))]
     if not turns:
         yield None, "the log does not begin with execution_started"
         return
@@ -244,7 +253,8 @@ def _check_blobs(log: StoredLog, opened: Sequence[bytes], contents: _Contents) -
         reached |= contents.reached(payload)
     for digest in reached.keys() - log.blobs:
         yield None, f"the large value {digest.hex()[:12]}... is in use, but not noted as such: gc would delete it"
-    size = sum(len(event.payload) for event in log.events) + sum(reached.values())
+    noted = [record for record in log.records if record.sequence <= log.record.last_sequence]
+    size = sum(len(record.payload) for record in noted) + sum(reached.values())
     if size != log.record.size:
         yield None, f"the record says {log.record.size} bytes, the events have {size}"
 
@@ -252,7 +262,7 @@ def _check_blobs(log: StoredLog, opened: Sequence[bytes], contents: _Contents) -
 def _check_questions(log: StoredLog, events: Sequence[Event]) -> Iterator[Finding]:
     is_open: dict[str, bool] = {}
     for event in events:
-        is_open |= question_changes(event)
+        is_open |= question_changes(event.data)
     for question in sorted({question for question, still in is_open.items() if still} ^ log.questions):
         said, fact = ("open", "settled") if question in log.questions else ("settled", "open")
         yield None, f"question {question} is noted as {said}, but the events leave it {fact}"

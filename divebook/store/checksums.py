@@ -1,28 +1,14 @@
-"""A checksum per event, chained: each covers its event and all before it in the same log.
+"""A checksum per record, chained: each covers its record and all before it in the same log.
 
 Rows that belong to no chain have a checksum of their own (`of_row`). CRC-32 finds accidents, which is what happens to
-files: a changed byte anywhere in an event, events exchanged, events missing. It is not a seal against people, and it
-costs 5 bytes and less than a microsecond an event.
+files: a changed byte anywhere in a record, records exchanged, records missing. It is not a seal against people, and it
+costs 5 bytes and less than a microsecond a record.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from zlib import crc32
-
-from divebook.events.event import Event
-from divebook.store.upkeep import StoredEvent
-
-
-def covered(event: Event | StoredEvent, payload: bytes) -> bytes:
-    """Return the bytes that a checksum is made of; the sequence number is in the order of the chain.
-
-    Raises
-    ------
-    UnicodeEncodeError
-        One of the texts holds half a character.
-    """
-    return head(event.recorded_at, event.event_type, event.id, event.path, event.step) + payload
 
 
 def head(recorded_at: int, event_type: str, event_id: str, path: str, step: str) -> bytes:
@@ -35,8 +21,10 @@ def of_row(columns: Iterable[object]) -> int:
     return crc32(repr(tuple(columns)).encode())
 
 
-def chain(previous: int, events: Iterable[bytes]) -> list[int]:
-    """Return the checksums of events that follow an event with checksum `previous`; 0 stands before the first."""
-    # Each begins from the one before: events that were exchanged or left out do not fit, though each is unchanged
+def chain(previous: int, heads: Iterable[bytes], payloads: Iterable[bytes]) -> list[int]:
+    """Return the checksums of records that follow one with checksum `previous`; 0 stands before the first."""
+    # Each begins from the one before: records that were exchanged or left out do not fit, though each is unchanged
     # (test_the_checksum_of_an_event_covers_those_before).
-    return [previous := crc32(event, previous) for event in events]
+    return [
+        previous := crc32(payload, crc32(before, previous)) for before, payload in zip(heads, payloads, strict=True)
+    ]

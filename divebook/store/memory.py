@@ -7,50 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from dataclasses import replace
 
 from divebook.engine.inbox import Message
 from divebook.engine.lifecycle import TERMINAL
 from divebook.errors import ConcurrentAppendError, InvalidEventError, SealedError, StartKeyTakenError, StoreError
-from divebook.events.catalog import RUNNING, WAITING
-from divebook.events.codec import decode, decode_payload
+from divebook.events.catalog import WAITING
+from divebook.events.codec import decode
 from divebook.events.event import Event, to_datetime
 from divebook.store.base import EventStore
-from divebook.store.batches import PreparedBatch, Turn, duplicate_id
+from divebook.store.batches import PreparedBatch
 from divebook.store.blobs import embed
 from divebook.store.checkpoints import check_reached
-from divebook.store.durability import FULL, Durability
+from divebook.store.durability import FULL
+from divebook.store.known_ids import refuse_twice
 from divebook.store.large_values import StoredBlob
 from divebook.store.leases import Lease, Moment
 from divebook.store.log import Refusal, first_sorted
+from divebook.store.memory_log import MemoryLog, head_of
 from divebook.store.owner import Owner
-from divebook.store.records import Beginning, ExecutionRecord, RecordFilter
-from divebook.store.upkeep import StoredEvent, StoredLog
-
-Head: TypeAlias = tuple[int, str, str, str, str]
-"""Time, type, id, path and step of an event. Plain tuples of plain values, so that Python's search for garbage does not
-look through all of a long log again and again."""
-
-
-@dataclass(slots=True)
-class _Log:
-    beginning: Beginning
-    created_at: int
-    turn: Turn = field(default_factory=lambda: Turn(RUNNING, None, None))
-    events: list[Head] = field(default_factory=list)
-    payloads: list[bytes] = field(default_factory=list)
-    ids: set[str] = field(default_factory=set)
-    checksums: list[int] = field(default_factory=list)
-    blobs: set[bytes] = field(default_factory=set)
-    size: int = 0
-    token: int = 0
-    lease: Lease | None = None
-    checkpoint: tuple[int, bytes] | None = None
-    questions: dict[str, bool] = field(default_factory=dict)
-    wake_at: int | None = None
-    taken: int = 0
-    durability: Durability = FULL
+from divebook.store.records import ExecutionRecord, RecordFilter
+from divebook.store.upkeep import StoredLog, StoredRecord
 
 
 class MemoryStore(EventStore):
@@ -61,7 +38,7 @@ class MemoryStore(EventStore):
 
     def __init__(self) -> None:
         super().__init__()
-        self._logs: dict[str, _Log] = {}
+        self._logs: dict[str, MemoryLog] = {}
         self._keys: dict[str, str] = {}
         self._contents: dict[bytes, bytes] = {}
         self._messages: dict[int, tuple[Message, bytes]] = {}
@@ -78,21 +55,20 @@ class MemoryStore(EventStore):
         self._extend(log, batch)
         return None
 
-    def _log_for(self, batch: PreparedBatch) -> _Log:
+    def _log_for(self, batch: PreparedBatch) -> MemoryLog:
         log = self._logs.get(batch.execution_id)
         if log is None:
             return self._begun(batch)
         if batch.token != log.token and batch.expected_sequence:
             raise batch.fenced(log.token)
-        if len(log.events) != batch.expected_sequence:
-            raise ConcurrentAppendError(batch.execution_id, batch.expected_sequence, len(log.events))
+        if log.last_sequence != batch.expected_sequence:
+            raise ConcurrentAppendError(batch.execution_id, batch.expected_sequence, log.last_sequence)
         batch.check_may_follow(log.turn.status)
-        for index, event in enumerate(batch.events):
-            if event.id in log.ids:
-                raise duplicate_id(index, event.id)
+        if not log.stems.isdisjoint(batch.stems()):
+            refuse_twice(batch.records, log.spans())
         return log
 
-    def _begun(self, batch: PreparedBatch) -> _Log:
+    def _begun(self, batch: PreparedBatch) -> MemoryLog:
         beginning = batch.beginning
         if beginning is None:
             raise self._unknown(batch.execution_id)
@@ -100,13 +76,14 @@ class MemoryStore(EventStore):
             raise batch.fenced(0)
         if beginning.key is not None and beginning.key in self._keys:
             raise StartKeyTakenError(beginning.key, self._keys[beginning.key])
-        return _Log(beginning, batch.events[0].recorded_at, durability=batch.durability or FULL)
+        return MemoryLog(beginning, batch.records[0].recorded_at, durability=batch.durability or FULL)
 
-    def _extend(self, log: _Log, batch: PreparedBatch) -> None:
+    def _extend(self, log: MemoryLog, batch: PreparedBatch) -> None:
         log.checksums.extend(batch.checksums(log.checksums[-1] if log.checksums else 0))
-        log.events.extend(map(_head, batch.events))
+        log.heads.extend(map(head_of, batch.records, batch.types))
         log.payloads.extend(batch.payloads)
-        log.ids.update(event.id for event in batch.events)
+        log.stems.update(batch.stems())
+        log.last_sequence = batch.last_sequence
         log.size += batch.size
         for digest, content in batch.blobs.items():
             self._refer(log, digest, content)
@@ -124,7 +101,7 @@ class MemoryStore(EventStore):
         if batch.beginning is not None and batch.beginning.key is not None:
             self._keys[batch.beginning.key] = batch.execution_id
 
-    def _refer(self, log: _Log, digest: bytes, content: bytes) -> None:
+    def _refer(self, log: MemoryLog, digest: bytes, content: bytes) -> None:
         self._contents.setdefault(digest, content)
         if digest not in log.blobs:
             log.blobs.add(digest)
@@ -133,27 +110,25 @@ class MemoryStore(EventStore):
     def _read(self, execution_id: str, after: int, limit: int | None) -> list[Event]:
         with self._lock:
             log = self._find(execution_id)
-            wanted = slice(after, None if limit is None else after + limit)
-            heads, payloads = log.events[wanted], log.payloads[wanted]
-        entries = enumerate(zip(heads, payloads, strict=True), after + 1)
-        return [self._event(execution_id, sequence, *entry) for sequence, entry in entries]
+            last = log.last_sequence if limit is None else after + limit
+            stored = log.stored(after, last)
+        events = [event for record in stored for event in self._events(execution_id, record)]
+        return [event for event in events if after < event.sequence <= last]
 
-    def _event(self, execution_id: str, sequence: int, head: Head, payload: bytes) -> Event:
-        recorded_at, event_type, event_id, path, step = head
-        data = decode_payload(event_type, embed(self.sealing.open(payload), self._content))
-        return Event(event_id, execution_id, sequence, recorded_at, data, path, step)
+    def _events(self, execution_id: str, record: StoredRecord) -> list[Event]:
+        return record.events(execution_id, embed(self.sealing.open(record.payload), self._content))
 
     def _content(self, digest: bytes) -> bytes | None:
         return self.sealing.open_content(digest, self._contents.get(digest))
 
     def _record(self, execution_id: str) -> ExecutionRecord:
         with self._lock:
-            return _record(execution_id, self._find(execution_id))
+            return self._find(execution_id).line(execution_id)
 
     def _records(self, wanted: RecordFilter, limit: int, offset: int) -> list[ExecutionRecord]:
         with self._lock:
             fitting = ((key, log) for key, log in self._logs.items() if (log.turn.status, log.beginning) in wanted)
-            records = [_record(key, log) for key, log in fitting]
+            records = [log.line(key) for key, log in fitting]
         records.reverse()  # the sort is stable: of two created in the same microsecond the later one comes first
         records.sort(key=lambda record: record.created_at, reverse=True)
         return records[offset : offset + limit if limit else None]
@@ -178,7 +153,7 @@ class MemoryStore(EventStore):
             return [
                 (record.execution_id, asked)
                 for record in self._unended()
-                for asked in _open_questions(self._logs[record.execution_id])
+                for asked in self._logs[record.execution_id].open_questions()
                 if question_id in (None, asked)
             ]
 
@@ -191,7 +166,7 @@ class MemoryStore(EventStore):
         self._drop(execution_id)
 
     def _cleanup(self, before: int) -> list[str]:
-        gone = [execution_id for execution_id, log in self._logs.items() if _ended_before(log.turn, before)]
+        gone = [execution_id for execution_id, log in self._logs.items() if log.ended_before(before)]
         for execution_id in gone:
             self._drop(execution_id)
         return gone
@@ -240,7 +215,7 @@ class MemoryStore(EventStore):
 
     def _put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None:
         log = self._find(execution_id)
-        check_reached(execution_id, sequence, len(log.events))
+        check_reached(execution_id, sequence, log.last_sequence)
         if log.checkpoint is None or log.checkpoint[0] <= sequence:
             log.checkpoint = (sequence, data)
 
@@ -318,10 +293,9 @@ class MemoryStore(EventStore):
     def _stored_log(self, execution_id: str) -> StoredLog:
         with self._lock:
             log = self._find(execution_id)
-            entries = enumerate(zip(log.events, log.payloads, log.checksums, strict=True), 1)
-            events = [StoredEvent(number, *head, payload, checksum) for number, (head, payload, checksum) in entries]
-            noted = frozenset(log.blobs), frozenset(_open_questions(log))
-            return StoredLog(_record(execution_id, log), log.checksums[-1], events, *noted)
+            stored = log.stored(0, log.last_sequence)
+            noted = frozenset(log.blobs), frozenset(log.open_questions())
+            return StoredLog(log.line(execution_id), log.checksums[-1], stored, *noted)
 
     def _blobs(self, without: Collection[str]) -> list[StoredBlob]:
         with self._lock:
@@ -335,7 +309,7 @@ class MemoryStore(EventStore):
         return []
 
     def _discard(self, execution_ids: Sequence[str], moment: Moment) -> list[str]:
-        gone = [name for name in execution_ids if name in self._logs and _is_over(self._logs[name], moment)]
+        gone = [name for name in execution_ids if name in self._logs and self._logs[name].is_over(moment)]
         for execution_id in gone:
             self._drop(execution_id)
         return gone
@@ -350,42 +324,8 @@ class MemoryStore(EventStore):
         self._logs.clear()
         self._messages.clear()
 
-    def _find(self, execution_id: str) -> _Log:
+    def _find(self, execution_id: str) -> MemoryLog:
         log = self._logs.get(execution_id)
         if log is None:
             raise self._unknown(execution_id)
         return log
-
-
-def _open_questions(log: _Log) -> list[str]:
-    return sorted(asked for asked, is_open in log.questions.items() if is_open)
-
-
-def _is_over(log: _Log, moment: Moment) -> bool:
-    return log.turn.status in TERMINAL and not (log.lease and log.lease.keeps_out(moment))
-
-
-def _head(event: Event) -> Head:
-    return event.recorded_at, event.data.event_type, event.id, event.path, event.step
-
-
-def _ended_before(turn: Turn, before: int) -> bool:
-    return turn.status in TERMINAL and turn.ended_at is not None and turn.ended_at < before
-
-
-def _record(execution_id: str, log: _Log) -> ExecutionRecord:
-    created = to_datetime(log.created_at)
-    return ExecutionRecord(
-        execution_id=execution_id,
-        status=log.turn.status,
-        created_at=created,
-        started_at=created,
-        ended_at=None if log.turn.ended_at is None else to_datetime(log.turn.ended_at),
-        last_sequence=len(log.events),
-        error=log.turn.error,
-        size=log.size,
-        wake_at=None if log.wake_at is None else to_datetime(log.wake_at),
-        taken=log.taken,
-        durability=log.durability,
-        **log.beginning._asdict(),
-    )

@@ -10,18 +10,22 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from divebook.events.event import Event
+from divebook.events.record import Record
+from divebook.store.checksums import chain, head
+from divebook.store.facts import decode_facts, width_of
 from divebook.store.leases import Moment
 from divebook.store.records import ExecutionRecord
 from divebook.store.subscribers import Subscribers
 
 
 @dataclass(frozen=True, slots=True)
-class StoredEvent:
-    """One event, undecoded."""
+class StoredRecord:
+    """One record, undecoded."""
 
     sequence: int
     recorded_at: int
-    event_type: str
+    type: str
     id: str
     path: str
     step: str
@@ -29,21 +33,42 @@ class StoredEvent:
     checksum: int | None
     """None for events that were written before there were checksums."""
 
+    @property
+    def last_sequence(self) -> int:
+        """Of its last event."""
+        return self.sequence + width_of(self.type) - 1
+
+    def checksum_after(self, previous: int) -> int:
+        """Return the checksum that it must have after one with checksum `previous`."""
+        return chain(previous, [head(self.recorded_at, self.type, self.id, self.path, self.step)], [self.payload])[0]
+
+    def events(self, execution_id: str, payload: bytes) -> list[Event]:
+        """Return the events that it stands for; `payload` is its own, opened and with its large values in it.
+
+        Raises
+        ------
+        NewerStoreError, CorruptStoreError
+            They cannot be read.
+        """
+        facts = tuple(decode_facts(self.type, payload))
+        return Record(self.id, execution_id, self.sequence, self.recorded_at, facts, self.path, self.step).events()
+
 
 @dataclass(frozen=True, slots=True)
 class StoredLog:
-    """One execution's record and events, as of one moment."""
+    """One execution's line and log, as of one moment."""
 
     record: ExecutionRecord
+    """As it was noted: the log of an execution that goes on may be longer."""
     checksum: int
-    """That of the last event, by the record."""
-    events: list[StoredEvent]
+    """That of the record which ends with the last event that was noted."""
+    records: list[StoredRecord]
     blobs: frozenset[bytes]
     """The large values that the execution is noted to refer to."""
     questions: frozenset[str]
     """The questions that are noted to be open."""
     broken: str | None = None
-    """Why no more events can be read, if so."""
+    """Why no more records can be read, if so."""
     altered: bool = False
     """Whether the record is not as it was written, by a checksum of its own."""
 

@@ -6,7 +6,6 @@ just the store, so that ``test_broken_stores.py`` can run them against stores th
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 
@@ -22,7 +21,6 @@ from divebook.events.catalog import (
     StepCompleted,
 )
 from divebook.events.values import normalize
-from divebook.store import Owner
 from tests.store.keeping_promises import KeepingPromises
 from tests.store.large_promises import LargePromises
 from tests.store.lease_promises import LeasePromises
@@ -46,6 +44,7 @@ from tests.store.logs import (
 )
 from tests.store.message_promises import MessagePromises
 from tests.store.record_promises import RecordPromises, ids
+from tests.store.wide_promises import WidePromises
 
 
 def sequences(events):
@@ -60,6 +59,7 @@ class StorePromises(
     MessagePromises,
     LargePromises,
     KeepingPromises,
+    WidePromises,
 ):
     """The suite; subclasses provide `make_store`."""
 
@@ -70,24 +70,6 @@ class StorePromises(
     def store(self, tmp_path):
         with self.make_store(tmp_path) as store:
             yield store
-
-    # --- a commit of which nobody knows whether it was made
-
-    def test_what_is_written_again_is_there_once(self, store):
-        for written in range(4):
-            name, owner = execution_id(written), Owner("here", 11, 1, "kernel")
-            if written:
-                store.append_all([batch(name, 0, log(written, name), acquire=owner)])
-            assert store.append_all([batch(name, 0, log(3, name), acquire=owner, again=True)]) == [None]
-            assert store.read(name) == log(3, name)
-            assert [lease.token for lease in store.leases() if lease.execution_id == name] == [1]
-            store.append(name, [step(4, name)], 3, 1)
-
-    def test_what_another_wrote_is_not_taken_for_ones_own(self, store):
-        store.append(ONE, log(2), 0)
-        other = event(2, StepCompleted(output="mine"))
-        (refusal,) = store.append_all([batch(ONE, 1, [replace(other, id="event_other")], again=True)])
-        assert isinstance(refusal, ConcurrentAppendError)
 
     # --- appending and reading
 

@@ -1,12 +1,15 @@
-"""What every store promises about checkpoints, verification and throwing things away."""
+"""What every store promises about checkpoints, verification, throwing things away, and commits nobody knows of."""
+
+from dataclasses import replace
 
 import pytest
 
-from divebook.errors import ExecutionNotFoundError, StoreError
+from divebook.errors import ConcurrentAppendError, ExecutionNotFoundError, StoreError
+from divebook.events.catalog import StepCompleted
 from divebook.store import Owner
 from divebook.store.check import check
 from tests.store.large_promises import done, text
-from tests.store.logs import ONE, SECOND, START, THREE, TWO, batch, completed, event, failed, log, step
+from tests.store.logs import ONE, SECOND, START, THREE, TWO, batch, completed, event, execution_id, failed, log, step
 
 HERE = Owner("here", 11, 1, "kernel")
 
@@ -91,11 +94,11 @@ class KeepingPromises:
         store.append(ONE, log(3), 0)
         stored = store.stored_log(ONE)
         assert stored.record == store.record(ONE)
-        assert [(entry.sequence, entry.id) for entry in stored.events] == [
+        assert [(entry.sequence, entry.id) for entry in stored.records] == [
             (entry.sequence, entry.id) for entry in log(3)
         ]
-        assert len({entry.checksum for entry in stored.events}) == 3
-        assert stored.events[-1].checksum == stored.checksum
+        assert len({entry.checksum for entry in stored.records}) == 3
+        assert stored.records[-1].checksum == stored.checksum
 
     def test_the_checksum_of_an_event_covers_those_before(self, store):
         store.append(ONE, [*log(1), done(2, "a"), done(3, "same")], 0)
@@ -129,3 +132,21 @@ class KeepingPromises:
         store.append(ONE, log(1), 0)
         (answer,) = store.append_all([batch(ONE, 1, [event(2, step(2).data, path="\ud800")])])
         assert "invalid event at index 0" in str(answer)
+
+    # --- a commit of which nobody knows whether it was made
+
+    def test_what_is_written_again_is_there_once(self, store):
+        for written in range(4):
+            name, owner = execution_id(written), Owner("here", 11, 1, "kernel")
+            if written:
+                store.append_all([batch(name, 0, log(written, name), acquire=owner)])
+            assert store.append_all([batch(name, 0, log(3, name), acquire=owner, again=True)]) == [None]
+            assert store.read(name) == log(3, name)
+            assert [lease.token for lease in store.leases() if lease.execution_id == name] == [1]
+            store.append(name, [step(4, name)], 3, 1)
+
+    def test_what_another_wrote_is_not_taken_for_ones_own(self, store):
+        store.append(ONE, log(2), 0)
+        other = event(2, StepCompleted(output="mine"))
+        (refusal,) = store.append_all([batch(ONE, 1, [replace(other, id="event_other")], again=True)])
+        assert isinstance(refusal, ConcurrentAppendError)

@@ -47,7 +47,7 @@ class LargePromises:
         batch = [*log(1), operation, mutation, done(4, result["text"])]
         store.append(ONE, batch, 0)
         assert store.read(ONE)[1:] == batch[1:]
-        assert sum(len(entry.payload) for entry in store.stored_log(ONE).events[1:]) < 1500
+        assert sum(len(entry.payload) for entry in store.stored_log(ONE).records[1:]) < 1500
         assert store.read(ONE, after=2) == batch[2:]
 
     def test_what_a_batch_holds_once_stays_in_its_event(self, store):

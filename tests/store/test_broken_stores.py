@@ -12,18 +12,23 @@ from tests.store.conformance import StorePromises
 
 
 def changed(batch, change):
-    return replace(batch, events=tuple(change(event) for event in batch.events))
+    return replace(batch, records=tuple(change(record) for record in batch.records))
+
+
+def shortened(batch):
+    parts = {name: getattr(batch, name)[:-1] for name in ("records", "types", "payloads", "heads")}
+    return replace(batch, **parts, last_sequence=batch.last_sequence - 1) if parts["records"] else batch
 
 
 class DropsTheLastEventOfABatch(MemoryStore):
     def _write_one(self, batch):
-        return super()._write_one(replace(batch, events=batch.events[:-1] or batch.events))
+        return super()._write_one(shortened(batch))
 
 
 class IgnoresTheExpectedSequence(MemoryStore):
     def _write_one(self, batch):
         log = self._logs.get(batch.execution_id)
-        return super()._write_one(replace(batch, expected_sequence=len(log.events) if log else 0))
+        return super()._write_one(replace(batch, expected_sequence=log.last_sequence if log else 0))
 
 
 class WritesTheSoundHalfOfABadBatch(MemoryStore):
@@ -91,7 +96,7 @@ class KeepsQuestionsOpen(MemoryStore):
 
 class LosesThePath(MemoryStore):
     def _write_one(self, batch):
-        return super()._write_one(changed(batch, lambda event: replace(event, path="")))
+        return super()._write_one(changed(batch, lambda record: replace(record, path="")))
 
 
 class RoundsTimesToMilliseconds(MemoryStore):
@@ -101,19 +106,19 @@ class RoundsTimesToMilliseconds(MemoryStore):
 
 class LowersIds(MemoryStore):
     def _write_one(self, batch):
-        return super()._write_one(changed(batch, lambda event: replace(event, id=event.id.lower())))
+        return super()._write_one(changed(batch, lambda record: replace(record, id=record.id.lower())))
 
 
 class ForgetsEventIds(MemoryStore):
     def _extend(self, log, batch):
         super()._extend(log, batch)
-        log.ids.clear()
+        log.stems.clear()
 
 
 class HandsOutItsOwnPayloads(MemoryStore):
     def _read(self, execution_id, after, limit):
         self._find(execution_id)
-        return self._logs[execution_id].events[after : None if limit is None else after + limit]
+        return self._logs[execution_id].payloads[after : None if limit is None else after + limit]
 
 
 class RefusesEverythingWithOneConflict(MemoryStore):
@@ -164,7 +169,7 @@ class LetsListenersFail(MemoryStore):
         answers = self._write(batches)
         for batch, answer in zip(batches, answers, strict=True):
             for (listener,) in self._subscribers._listeners if answer is None else ():
-                listener(batch.execution_id, batch.events)
+                listener(batch.execution_id, tuple(event for record in batch.records for event in record.events()))
         return answers
 
 

@@ -71,7 +71,11 @@ def test_a_missing_end_is_found(written):
 
 def test_events_beyond_the_record_are_found(written):
     tamper(written, f"UPDATE executions SET last_sequence = 2 WHERE id = '{TWO}'")
-    assert only_damage(written) == (TWO, 3, "the record says that event 2 is the last, but events 3 to 4 are there")
+    assert only_damage(written) == (
+        TWO,
+        2,
+        "event 2 does not have the checksum that the record says is the last",
+    )
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from divebook.store.sqlite.faults import typed
 from divebook.store.sqlite.rows import LINE_TYPES, RECORD, Line, find, record_of
 from divebook.store.sqlite.schema import places_of
 from divebook.store.sqlite.transactions import at_one_moment
-from divebook.store.upkeep import StoredEvent, StoredLog
+from divebook.store.upkeep import StoredLog, StoredRecord
 
 _EVENTS = """
 SELECT place & 4294967295, recorded_at, type, id, CAST(path AS BLOB), CAST(step AS BLOB),
@@ -37,10 +37,10 @@ def load_stored(connection: sqlite3.Connection, types: EventTypes, execution_id:
         rows, broken = _as_far_as_possible(connection.execute(_EVENTS, places_of(found.key)))
         used = connection.execute(_USED, (found.key,)).fetchall()
         asked = questions.open_of(connection, found.key)
-    events = [_event(row, types, connection) for row in rows]
+    records = [_record(row, types, connection) for row in rows]
     line = Line(*typed("row of an execution", row[:-1], LINE_TYPES))
     blobs = frozenset(digest for (digest,) in used)
-    return StoredLog(record_of(line), found.checksum, events, blobs, asked, broken, row[-1] != line.seal())
+    return StoredLog(record_of(line), found.checksum, records, blobs, asked, broken, row[-1] != line.seal())
 
 
 def _as_far_as_possible(cursor: sqlite3.Cursor) -> tuple[list[tuple[Any, ...]], str | None]:
@@ -52,13 +52,13 @@ def _as_far_as_possible(cursor: sqlite3.Cursor) -> tuple[list[tuple[Any, ...]], 
     return rows, None
 
 
-def _event(row: tuple[Any, ...], types: EventTypes, connection: sqlite3.Connection) -> StoredEvent:
+def _record(row: tuple[Any, ...], types: EventTypes, connection: sqlite3.Connection) -> StoredRecord:
     sequence, recorded_at, number, event_id, path, step, payload, checksum = row
     try:
         name = types.name(number, connection)
     except CorruptStoreError:
         name = f"type {number}"
-    return StoredEvent(sequence, recorded_at, name, unpack_id(event_id), _text(path), _text(step), payload, checksum)
+    return StoredRecord(sequence, recorded_at, name, unpack_id(event_id), _text(path), _text(step), payload, checksum)
 
 
 def _text(raw: bytes) -> str:

@@ -36,16 +36,22 @@ def unpack_id(packed: bytes | str) -> str:
     return _PREFIX + "".join([_PAIRS[value >> shift & 0x3FF] for shift in _SHIFTS])
 
 
+def stem_of(packed: bytes | str) -> bytes | str:
+    """Return what all ids of one record have in common, and few others (`divebook.store.known_ids`)."""
+    return packed[:-2]
+
+
 class EventTypes:
-    """The numbers a file gives to event types; a newer version, or another process, may have added some."""
+    """The numbers a file gives to types of records; a newer version, or another process, may have added some."""
 
     def __init__(self, location: str) -> None:
         self._location = location
         self._lock = threading.Lock()
         self.names: dict[int, str] = {}
         self.numbers: dict[str, int] = {}
+        self._is_stale = False
 
-    def load(self, connection: sqlite3.Connection) -> None:
+    def load(self, connection: sqlite3.Connection | sqlite3.Cursor) -> None:
         """Read the table."""
         rows = connection.execute("SELECT number, name FROM event_types").fetchall()
         with self._lock:
@@ -63,17 +69,24 @@ class EventTypes:
             self.load(connection)
 
     def add(self, cursor: sqlite3.Cursor, name: str) -> int:
-        """Return the number of a type that was defined after the file was opened; part of the caller's transaction."""
+        """Return the number of a type that is new here; part of the caller's transaction, which may be undone."""
+        self._is_stale = True
         cursor.execute("INSERT OR IGNORE INTO event_types (name) VALUES (?)", (name,))
         number: int = cursor.execute("SELECT number FROM event_types WHERE name = ?", (name,)).fetchone()[0]
         return number
 
-    def name(self, number: int, connection: sqlite3.Connection) -> str:
+    def refresh(self, connection: sqlite3.Cursor) -> None:
+        """Read the table if numbers were added; call it as a transaction begins."""
+        if self._is_stale:
+            self._is_stale = False
+            self.load(connection)
+
+    def name(self, number: int, connection: sqlite3.Connection | sqlite3.Cursor) -> str:
         """Return the name that a number stands for, looking again if it is new."""
         found = self.names.get(number)
         if found is None:
             self.load(connection)
             found = self.names.get(number)
         if found is None:
-            raise CorruptStoreError(f"{self._location} holds an event of type number {number}, which has no name")
+            raise CorruptStoreError(f"{self._location} holds a record of type number {number}, which has no name")
         return found

@@ -6,9 +6,13 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from divebook.store.batches import PreparedBatch, duplicate_id
+from divebook.store.batches import PreparedBatch
+from divebook.store.facts import width_of
+from divebook.store.known_ids import Span, refuse_twice
 from divebook.store.sqlite import messages
+from divebook.store.sqlite.compact import stem_of, unpack_id
 from divebook.store.sqlite.rows import Line, line_after
+from divebook.store.sqlite.schema import places_of
 
 _KNOWN = "WHERE key = ? AND id = ? AND last_sequence = ? AND token = ? AND checksum = ?"
 _ADVANCE = f"""
@@ -18,6 +22,9 @@ _TURN = f"""
 UPDATE executions SET ended_at = ?, error = ?,
   status = ?, last_sequence = ?, size = ?, wake_at = ?, taken = ?, checksum = ?, seal = ? {_KNOWN}
 """  # noqa: S608 - our own text
+_IDS = """
+SELECT events.id, name FROM events JOIN event_types ON number = type WHERE place BETWEEN ? AND ?
+"""
 _GROW = "UPDATE executions SET size = ?, seal = ? WHERE key = ?"
 
 
@@ -26,21 +33,25 @@ class OpenLog:
     """A log that this process writes, as it knows it.
 
     A unique index on event ids would cost 160 bytes a step and a quarter of the speed. The ids are UUIDv7, and a batch
-    sent twice is refused by its expected sequence, so what is left is a double id made inside one execution: the ids of
-    the logs being written are kept here, and read once when this process takes a log over.
+    sent twice is refused by its expected sequence, so what is left is a double id made inside one execution: the stems
+    of the ids of the logs being written are kept here, and read once when this process takes a log over.
     """
 
     key: int
     line: Line
     """The execution's row as it stands."""
     checksum: int
-    ids: set[bytes | str] = field(default_factory=set)
+    stems: set[bytes | str] = field(default_factory=set)
 
-    def refuse_known(self, batch: PreparedBatch, ids: Sequence[bytes | str]) -> None:
+    def refuse_known(self, cursor: sqlite3.Cursor, batch: PreparedBatch, ids: Sequence[bytes | str]) -> None:
         """Raise `InvalidEventError` if the log holds one of the ids."""
-        if not self.ids.isdisjoint(ids):
-            index = next(index for index, event_id in enumerate(ids) if event_id in self.ids)
-            raise duplicate_id(index, batch.events[index].id)
+        if not self.stems.isdisjoint(map(stem_of, ids)):
+            rows = cursor.execute(_IDS, places_of(self.key)).fetchall()
+            refuse_twice(batch.records, [Span(unpack_id(packed), width_of(name)) for packed, name in rows])
+
+    def note(self, ids: Sequence[bytes | str]) -> None:
+        """Remember the ids of records that are written."""
+        self.stems.update(map(stem_of, ids))
 
     def advance(self, cursor: sqlite3.Cursor, batch: PreparedBatch, checksum: int) -> bool:
         """Bring the execution's row up to the end of a batch; False if the row is not as this process knows it."""
@@ -59,3 +70,9 @@ class OpenLog:
         """Note that large values have been written for this execution."""
         self.line = self.line._replace(size=self.line.size + size)
         cursor.execute(_GROW, (self.line.size, self.line.seal(), self.key))
+
+
+def load_stems(cursor: sqlite3.Cursor, key: int) -> set[bytes | str]:
+    """Return what the ids of a log begin with."""
+    rows = cursor.execute("SELECT id FROM events WHERE place BETWEEN ? AND ?", places_of(key))
+    return {stem_of(packed) for (packed,) in rows}

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
+from collections.abc import Iterator
 from types import NoneType
 from typing import Any, NamedTuple
 from zlib import crc32
 
 from divebook.errors import CorruptStoreError, NewerStoreError, SealedError
-from divebook.events.catalog import RUNNING, Payload
-from divebook.events.codec import TAGGED, decode, decode_payload, encode
+from divebook.events.catalog import RUNNING
+from divebook.events.codec import TAGGED, decode, encode
 from divebook.events.event import Event, to_datetime
 from divebook.store.batches import PreparedBatch
 from divebook.store.blobs import Fetch, embed
@@ -21,6 +23,7 @@ from divebook.store.sqlite.blobs import fetcher
 from divebook.store.sqlite.compact import EventTypes, unpack_id
 from divebook.store.sqlite.faults import Types, typed
 from divebook.store.sqlite.schema import place_of
+from divebook.store.upkeep import StoredRecord
 
 COLUMNS = """
 id, status, created_at, ended_at, last_sequence, error, size, wake_at, taken, durability,
@@ -28,10 +31,12 @@ id, status, created_at, ended_at, last_sequence, error, size, wake_at, taken, du
 """
 RECORD = f"SELECT {COLUMNS} FROM executions"  # noqa: S608 - our own text
 # As BLOB, so that a damaged text reaches the decoder, which can say where it is.
-_EVENTS = """
+_RECORDS = """
 SELECT place, recorded_at, type, id, path, step, CAST(data AS BLOB), checksum FROM events
-WHERE place > ? AND place <= ? ORDER BY place
+WHERE place >= ? AND place <= ? ORDER BY place
 """
+# The record that holds an event, or the last one before it, and the one before that.
+_AROUND = "SELECT place, checksum FROM events WHERE place > ? AND place <= ? ORDER BY place DESC LIMIT 2"
 # By the row itself: what an index says of a row may be damaged, and would lead to another execution.
 _FIND = """
 SELECT id, key, last_sequence, checksum, token FROM executions NOT INDEXED
@@ -130,7 +135,7 @@ def _beginning(line: Line) -> Beginning:
 
 def first_line(batch: PreparedBatch, beginning: Beginning, durability: Durability) -> Line:
     """Return the row of an execution before its first events."""
-    created = batch.events[0].recorded_at
+    created = batch.records[0].recorded_at
     extent = (0, None, 0, None, 0, durability)
     name, fingerprint, key, origin, parent, tags, note, notebook, cell = beginning
     listed = encode(list(tags)).decode()
@@ -176,48 +181,67 @@ def find(connection: sqlite3.Connection | sqlite3.Cursor, execution_id: str) -> 
 def load_events(
     connection: sqlite3.Connection, types: EventTypes, sealing: Sealing, log: Log, *, after: int, limit: int | None
 ) -> list[Event]:
-    """Read events of one log, each compared with its checksum, and make sure that none is missing.
-
-    The checksums cost about 1 microsecond an event; tests/store/test_damage.py shows what they find.
+    """Read events of one log, the records that they stand in compared with their checksums.
 
     Raises
     ------
     CorruptStoreError
         An event is missing, or is not what was written.
     """
-    events: list[Event] = []
-    names = types.names
     fetch = fetcher(connection, sealing)
-    first = place_of(log.key, after)
-    last = place_of(log.key, min(log.last_sequence, after + (log.last_sequence if limit is None else limit)))
-    checksum = _checksum_at(connection, first) if after else None
-    unchecked = False  # whether this event may have no checksum
-    place = first
-    for found, recorded_at, number, packed, path, step, raw, kept in connection.execute(_EVENTS, (first, last)):
-        place += 1
-        if found != place:
-            break
+    last = sys.maxsize if limit is None else after + limit
+    events: list[Event] = []
+    for record in load_records(connection, types, log, after=after, last=last):
+        events += _events(record, (sealing, fetch), log)
+    return [event for event in events if after < event.sequence <= last]
+
+
+def load_records(
+    connection: sqlite3.Connection | sqlite3.Cursor, types: EventTypes, log: Log, *, after: int, last: int
+) -> Iterator[StoredRecord]:
+    """Give the records that hold the events above `after` up to `last`, each once it has been found sound.
+
+    The checksums cost about 1 microsecond a record; tests/store/test_damage.py shows what they find.
+
+    Raises
+    ------
+    CorruptStoreError
+        A record is missing, or is not what was written.
+    """
+    expected, checksum = _start(connection, log, after)
+    unchecked = False  # whether this record may have no checksum
+    places = place_of(log.key, expected), place_of(log.key, min(last, 0xFFFF_FFFF))
+    for place, recorded_at, number, packed, path, step, raw, kept in connection.execute(_RECORDS, places):
         sequence = place & 0xFFFF_FFFF
-        name = names.get(number) or _type_name(types, number, log, sequence, connection)
-        event_id = unpack_id(packed)
+        if sequence > expected:
+            break
+        name = types.names.get(number) or _type_name(types, number, log, sequence, connection)
+        record = StoredRecord(sequence, recorded_at, name, unpack_id(packed), path, step, raw, kept)
+        if sequence < expected:
+            raise _damaged(log, record, "it stands inside the record before it")
         if kept is None and checksum is None:
             unchecked = unchecked or _is_older(connection, log, place)
+        expected = record.last_sequence + 1
         if not unchecked or checksum is not None or kept is not None:
-            before = f"{recorded_at}\n{name}\n{event_id}\n{path}\n{step}\n".encode()  # `head`, without the call
-            checksum = crc32(raw, crc32(before, checksum or 0))
-            if checksum != kept or (sequence == log.last_sequence and checksum != log.checksum):
-                raise _damaged(log, sequence, "it does not have the checksum it was written with")
-        data = _load_payload(name, raw, (sealing, fetch), log, sequence)
-        events.append(Event(event_id, log.execution_id, sequence, recorded_at, data, path, step))
-    missing = after + len(events) + 1
-    if missing <= last & 0xFFFF_FFFF:
+            checksum = record.checksum_after(checksum or 0)
+            if checksum != kept or (expected == log.last_sequence + 1 and checksum != log.checksum):
+                raise _damaged(log, record, "it does not have the checksum it was written with")
+        yield record
+    if expected <= min(last, log.last_sequence):
         raise CorruptStoreError(
-            f"event {missing} of execution {log.execution_id} is missing; the events before it are readable"
+            f"event {expected} of execution {log.execution_id} is missing; the events before it are readable"
         )
-    return events
 
 
-def _is_older(connection: sqlite3.Connection, log: Log, place: int) -> bool:
+def _start(connection: sqlite3.Connection | sqlite3.Cursor, log: Log, after: int) -> tuple[int, int | None]:
+    """Return the first sequence of the record that holds the event after `after`, and the checksum before it."""
+    if not after:
+        return 1, None
+    around = connection.execute(_AROUND, (place_of(log.key, 0), place_of(log.key, after + 1))).fetchall()
+    return around[0][0] & 0xFFFF_FFFF if around else 1, around[1][1] if len(around) > 1 else None
+
+
+def _is_older(connection: sqlite3.Connection | sqlite3.Cursor, log: Log, place: int) -> bool:
     """Return whether an event without a checksum was written before there were any.
 
     Then the first event that has one begins the chain; what only lost its own leaves a chain that began before it.
@@ -231,31 +255,34 @@ def _is_older(connection: sqlite3.Connection, log: Log, place: int) -> bool:
     return bool(crc32(raw, crc32(head(recorded_at, name, unpack_id(packed), path, step))) == kept)
 
 
-def _checksum_at(connection: sqlite3.Connection, place: int) -> int | None:
-    row = connection.execute("SELECT checksum FROM events WHERE place = ?", (place,)).fetchone()
-    return None if row is None else row[0]
-
-
-def _type_name(types: EventTypes, number: int, log: Log, sequence: int, connection: sqlite3.Connection) -> str:
+def _type_name(
+    types: EventTypes, number: int, log: Log, sequence: int, connection: sqlite3.Connection | sqlite3.Cursor
+) -> str:
     try:
         return types.name(number, connection)
     except CorruptStoreError as error:
-        raise _damaged(log, sequence, error) from error
+        raise _damage(log, f"event {sequence}", error) from error
 
 
-def _damaged(log: Log, sequence: int, why: object) -> CorruptStoreError:
+def _damaged(log: Log, record: StoredRecord, why: object) -> CorruptStoreError:
+    first, last = record.sequence, record.last_sequence
+    return _damage(log, f"event {first}" if first == last else f"the record of events {first} to {last}", why)
+
+
+def _damage(log: Log, what: str, why: object) -> CorruptStoreError:
     return CorruptStoreError(
-        f"event {sequence} of execution {log.execution_id} is damaged: {why}. The events before it and the other "
-        "executions are readable"
+        f"{what} of execution {log.execution_id} is damaged: {why}. The events before it and the other executions are "
+        "readable"
     )
 
 
-def _load_payload(event_type: str, raw: bytes, means: tuple[Sealing, Fetch], log: Log, sequence: int) -> Payload:
+def _events(record: StoredRecord, means: tuple[Sealing, Fetch], log: Log) -> list[Event]:
     sealing, fetch = means
+    raw = record.payload
     try:
-        return decode_payload(event_type, embed(sealing.open(raw), fetch) if TAGGED in raw else raw)
+        return record.events(log.execution_id, embed(sealing.open(raw), fetch) if TAGGED in raw else raw)
     except (NewerStoreError, SealedError) as error:
-        raise type(error)(f"event {sequence} of execution {log.execution_id}: {error}") from error
-    # The last two: JSON that is sound, but of another shape than the payload's.
-    except (CorruptStoreError, TypeError, AttributeError) as error:
-        raise _damaged(log, sequence, error) from error
+        raise type(error)(f"event {record.sequence} of execution {log.execution_id}: {error}") from error
+    # Those after the first: JSON that is sound, but of another shape than the payload's.
+    except (CorruptStoreError, TypeError, AttributeError, ValueError) as error:
+        raise _damaged(log, record, error) from error

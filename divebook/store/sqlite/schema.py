@@ -235,11 +235,32 @@ _FIFTH: Migration = (
     "CREATE INDEX questions_open ON questions (key) WHERE NOT is_over",
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH)
+# Rows that stand for several events each (`divebook.store.facts`). An older divebook knows no such rows, and must not
+# go on with the file; rows that are there already stay as they are.
+_SIXTH: Migration = (
+    "DROP VIEW log",
+    # An event a row, for people with an SQL shell. What stands in the data for a value of another event of the same row
+    # ({"$type":"same","value":[0,"result"]}) stays, as references to large values do.
+    """
+    CREATE VIEW log AS
+    SELECT executions.id AS execution_id, (events.place & 4294967295) + fact.key AS sequence, events.recorded_at,
+      fact.value AS event_type, events.path,
+      CASE WHEN instr(event_types.name, '+') AND substr(fact.value, 1, 5) = 'path_' AND fact.value <> 'path_branched'
+        THEN '' ELSE events.step END AS step,
+      CASE WHEN instr(event_types.name, '+') AND events.data LIKE '[%'
+        THEN json_extract(events.data, '$[' || fact.key || ']') ELSE events.data END AS data
+    FROM executions
+    JOIN events ON events.place BETWEEN executions.key << 32 AND executions.key << 32 | 4294967295
+    JOIN event_types ON event_types.number = events.type
+    JOIN json_each('["' || replace(event_types.name, '+', '","') || '"]') AS fact
+    """,
+)
+
+MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH)
 
 
 def place_of(key: int, sequence: int) -> int:
-    """Return the place of an event in the table of events."""
+    """Return the place of a record, by the number of its first event, in the table of events."""
     return key << 32 | sequence
 
 

@@ -1,7 +1,7 @@
-"""Writing batches: rows of events, and the rows of the executions they belong to.
+"""Writing batches: rows of records, and the rows of the executions they belong to.
 
 The execution's row is changed by ``UPDATE ... WHERE last_sequence = expected`` inside the transaction that inserts the
-events, so of two writers, threads or processes, one is refused.
+records, so of two writers, threads or processes, one is refused.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from divebook.store.log import Refusal
 from divebook.store.records import Beginning
 from divebook.store.sqlite import blobs, leases, lists, messages, questions
 from divebook.store.sqlite.compact import EventTypes, pack_id
-from divebook.store.sqlite.open_log import OpenLog
+from divebook.store.sqlite.open_log import OpenLog, load_stems
 from divebook.store.sqlite.rows import RECORD, find, first_line, line_after, load_line
-from divebook.store.sqlite.schema import place_of, places_of
+from divebook.store.sqlite.schema import place_of
 
 _INSERT_EXECUTION = """
 INSERT INTO executions
@@ -33,7 +33,7 @@ INSERT INTO executions
   workflow_name, fingerprint, start_key, origin, parent, tags, note, notebook, cell, seal, checksum, token)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
-_INSERT_EVENT = """
+_INSERT_RECORD = """
 INSERT INTO events (place, recorded_at, type, id, path, step, data, checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 """
 _RELEASE = "DELETE FROM leases WHERE key = ?"
@@ -53,18 +53,16 @@ class OpenLogs:
 
     def write(self, cursor: sqlite3.Cursor, batches: Sequence[PreparedBatch]) -> list[Refusal | None]:
         """Write batches; return, for each, why it was refused, or None."""
-        rows: list[tuple[Any, ...]] = []
-        answers = [self._enter(cursor, batch, rows) for batch in batches]
-        cursor.executemany(_INSERT_EVENT, rows)
-        return answers
+        self._types.refresh(cursor)
+        return [self._enter(cursor, batch) for batch in batches]
 
     def forget(self, execution_ids: Iterable[str]) -> None:
         """Look again where these logs stand before something is added to them."""
         for execution_id in execution_ids:
             self._logs.pop(execution_id, None)
 
-    def _enter(self, cursor: sqlite3.Cursor, batch: PreparedBatch, rows: list[tuple[Any, ...]]) -> Refusal | None:
-        ids = [pack_id(event.id) for event in batch.events]
+    def _enter(self, cursor: sqlite3.Cursor, batch: PreparedBatch) -> Refusal | None:
+        ids = [pack_id(record.id) for record in batch.records]
         try:
             log, checksums = self._claim(cursor, batch, ids)
         except (StoreError, InvalidEventError) as refusal:
@@ -77,16 +75,15 @@ class OpenLogs:
             questions.note(cursor, log.key, batch.questions)
         if batch.turn is not None and (batch.questions or batch.beginning is None):
             _turn(cursor, log, is_over=batch.ends)
-        log.ids.update(ids)
-        numbers = self._types.numbers
-        place = place_of(log.key, batch.expected_sequence)
-        entries = zip(batch.events, ids, batch.payloads, checksums, strict=True)
-        for event, event_id, payload, checksum in entries:
-            place += 1
-            name = event.data.event_type
+        log.note(ids)
+        numbers, base = self._types.numbers, place_of(log.key, 0)
+        rows: list[tuple[Any, ...]] = []
+        entries = zip(batch.records, batch.types, ids, batch.payloads, checksums, strict=True)
+        for record, name, first_id, payload, checksum in entries:
             number = numbers.get(name) or self._types.add(cursor, name)
-            text = payload.decode()
-            rows.append((place, event.recorded_at, number, event_id, event.path, event.step, text, checksum))
+            place, text = base + record.sequence, payload.decode()
+            rows.append((place, record.recorded_at, number, first_id, record.path, record.step, text, checksum))
+        cursor.executemany(_INSERT_RECORD, rows)
         return None
 
     def _claim(
@@ -97,13 +94,13 @@ class OpenLogs:
             return self._begin(cursor, batch, batch.beginning)
         log = self._logs.get(batch.execution_id)
         if log is not None and log.line.last_sequence == batch.expected_sequence:
-            log.refuse_known(batch, ids)
+            log.refuse_known(cursor, batch, ids)
             checksums = batch.checksums(log.checksum)
             if log.advance(cursor, batch, checksums[-1]):
                 return log, checksums
         # The first append of this process, or another process was here.
         log = self._logs[batch.execution_id] = self._take_over(cursor, batch)
-        log.refuse_known(batch, ids)
+        log.refuse_known(cursor, batch, ids)
         checksums = batch.checksums(log.checksum)
         log.advance(cursor, batch, checksums[-1])
         return log, checksums
@@ -138,8 +135,7 @@ class OpenLogs:
         # Inside the transaction, as callers can only look before it: of two who saw it running, the second is refused
         # (test_nothing_follows_an_end_but_what_the_table_allows, tests/execution/test_meanwhile.py).
         batch.check_may_follow(line.status)
-        ids = cursor.execute("SELECT id FROM events WHERE place BETWEEN ? AND ?", places_of(log.key)).fetchall()
-        return OpenLog(log.key, line, log.checksum, {event_id for (event_id,) in ids})
+        return OpenLog(log.key, line, log.checksum, load_stems(cursor, log.key))
 
 
 def _turn(cursor: sqlite3.Cursor, log: OpenLog, *, is_over: bool) -> None:
