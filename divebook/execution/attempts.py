@@ -24,8 +24,12 @@ def has_one_attempt(recorder: Recorder, path: str, policy: Retry | None) -> bool
 
     For what is called for every step: to ask first costs less than `retried` and what it is given.
     """
+    if policy is not None:
+        return False
+    if recorder.once.is_fresh(path):
+        return True
     opened = recorder.journal.state.paths[path].open
-    return policy is None and (opened is None or not opened.failures)
+    return opened is None or not opened.failures
 
 
 async def retried(

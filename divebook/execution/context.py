@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime
 from typing import Any, NoReturn, TypeVar
@@ -76,7 +75,7 @@ class StepContext:
         self.local: Mapping[str, Any] = local or {}
         self.compute: Compute = compute or Threads()
         self._recorder = recorder
-        self._calls: Counter[str] = Counter()
+        self._calls: dict[str, int] = {}
         self.is_limited = step.timeout is not None
         """Whether the time of its calls is limited."""
         self._began_at = 0 if step.timeout is None else recorder.journal.clock.now()
@@ -117,7 +116,7 @@ class StepContext:
         """What this visit of the step has consumed so far."""
         return self._opened.usage
 
-    async def operation(
+    def operation(
         self,
         operation_type: str,
         parameters: Mapping[str, Any],
@@ -129,10 +128,10 @@ class StepContext:
         attempt: int | None = None,
         reserved: Reserved | None = None,
         streamed: StreamedCall | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109 - measured by the execution's clock
+        timeout: float | None = None,
         noted: Callable[[Any], catalog.Payload] | None = None,
-    ) -> Any:
-        """Make a call that is not deterministic: recorded once, answered from the log ever after.
+    ) -> Coroutine[Any, Any, Any]:
+        """Make a call that is not deterministic: recorded once, answered from the log ever after; it is to be awaited.
 
         Returned is the recorded form of the result, now as ever after: `divebook.events.recorded.opened` makes of it
         what the call returned, and must stand between it and code that might change it.
@@ -174,7 +173,7 @@ class StepContext:
         if timeout is not None or self.step.timeout is not None:
             call, streamed = self._limited(call, timeout), streamed and self._limited(streamed, timeout)
         made = Call(operation_type, parameters, call, usage, repeatable, reserved, streamed, noted)
-        return await self._recorder.run(self.place(key) if attempt is None else self._place_of(key, attempt), made)
+        return self._recorder.run(self.place(key) if attempt is None else self._place_of(key, attempt), made)
 
     def _limited(self, call: Callable[..., Awaitable[T]], timeout: float | None) -> Callable[..., Awaitable[T]]:
         """Return the call with a limit to its time."""
@@ -262,8 +261,8 @@ class StepContext:
     def next_key(self) -> str | int:
         """Return the number of the next operation; each strand counts its own, so that their speed does not matter."""
         strand = STRAND.get()
-        self._calls[strand] += 1
-        return f"{strand}{self._calls[strand]}" if strand else self._calls[strand]
+        number = self._calls[strand] = self._calls.get(strand, 0) + 1
+        return f"{strand}{number}" if strand else number
 
     def idempotency_key(self, key: str = "step") -> str:
         """Return a text that is the same whenever this step, item or call is tried again, and different elsewhere.

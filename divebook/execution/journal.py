@@ -69,6 +69,8 @@ class Journal:
         self.written = state.last_sequence
         """Sequence number up to which events are durable."""
         self.error: Exception | None = None
+        self.is_left = False
+        """Whether what runs on it has been told to stop."""
         self._ids, self._commit, self._token, self._durability = ids, commit, token, durability
         self._state, self._home = state, get_ident()
         self._latest: Gathering | None = None
@@ -113,8 +115,8 @@ class Journal:
             if self.error is not None:
                 raise self.error
             self._latest = Gathering(data, path, step, (self._ids.event(now), self.recorded + 1, now))
+            self._commit.schedule(self)
         self.recorded += 1
-        self._commit.schedule(self)
 
     @property
     def moment(self) -> int:
@@ -168,7 +170,8 @@ class Journal:
         if self.written < recorded and self.error is None and self._commit.is_alone:
             # Waiting for the end of the turn costs more than the commit, and no other path would join it
             # (test_a_path_without_company_does_not_wait_for_the_end_of_its_turn).
-            await anyio.lowlevel.checkpoint_if_cancelled()  # what does not wait would not hear of it
+            if self.is_left:
+                await anyio.lowlevel.checkpoint_if_cancelled()  # what does not wait would not hear of it
             self._commit.commit_now()
         while self.written < recorded and self.error is None:
             await self._commit.next_commit()

@@ -13,7 +13,7 @@ compared whenever its place is met again, and then one rule holds for each thing
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, NoReturn
 
@@ -52,7 +52,7 @@ class Wanted(NamedTuple):
         return cls(operation_type, plain, canonical_hash(plain, "parameters")[:HASH_DIGITS])
 
 
-CarryOut = Callable[[OperationRecord | None], Awaitable[Any]]
+CarryOut = Callable[[OperationRecord | None], Coroutine[Any, Any, Any]]
 """Carries out an operation that is not in the log (None), or has begun there."""
 
 
@@ -67,12 +67,28 @@ class Once:
         """By path: where its step's code left what the log has. Whatever that code does about it, it does nothing more:
         a later attempt would make the call that the log has otherwise (test_divergence.py)."""
 
+        self._fresh: set[str] = set()
+        """Paths in whose step nothing has happened that is not told here: see `is_fresh`."""
         self._latest: dict[str, str] = {}
         """By path: the id of the operation that failed, until its step's code asks for anything else."""
 
+    def enter(self, path: str, *, is_new: bool) -> None:
+        """Note that a path's step runs: one that begins, or one that the log has something of."""
+        if is_new:
+            self._fresh.add(path)
+        else:
+            self._fresh.discard(path)
+
+    def is_fresh(self, path: str) -> bool:
+        """Return whether the step on a path began in this process and runs for the first time, and used nothing yet.
+
+        The log has nothing of such a step but what was asked for since, so that there is no need to look.
+        """
+        return path in self._fresh
+
     # --- looking up ------------------------------------------------------------------------------------------------
 
-    def run(self, place: Place, wanted: Wanted, carry_out: CarryOut) -> Awaitable[Any]:
+    def run(self, place: Place, wanted: Wanted, carry_out: CarryOut) -> Coroutine[Any, Any, Any]:
         """Return what awaits the recorded result of the operation at `place`, or carries it out.
 
         Raises
@@ -102,7 +118,10 @@ class Once:
     def _known(self, place: Place, wanted: Wanted) -> OperationRecord | None:
         """Return what the log knows of an operation at `place`, perhaps of another one."""
         operation_id = place.operation_id
+        is_new = operation_id not in self._met and place.path in self._fresh
         self._meet(place, operation_id)
+        if is_new:
+            return None
         record = self.record_of(place, operation_id)
         if record is None or record.status == PENDING:
             if self.journal.state.interrupts:
@@ -119,6 +138,7 @@ class Once:
             The log has something else at this place: an answer belongs to the question that was shown, and no other.
         """
         self._meet(place, wanted.id)
+        self._met.add(place.operation_id)  # a call at this place would be another thing
         known = self.journal.state.interrupts.get(wanted.id)
         if known is None:
             record = self.record_of(place, place.operation_id)
@@ -203,9 +223,7 @@ class Once:
             operation_name(operation_type, parameters),
         )
         self.record(place, started)
-        record = self.record_of(place, operation_id)
-        assert record is not None  # noqa: S101 - it has just begun
-        return record
+        return OperationRecord(operation_id, operation_type, digest, self.journal.moment, self.journal.recorded)
 
     def emit(self, place: Place, name: str, data: Any, *, is_once: bool) -> None:
         """Record an event of a person's own, unless the log has it at this place."""
@@ -230,6 +248,8 @@ class Once:
         since: int | None = None,
     ) -> None:
         """Record what the operation came to; it counts as made from `since` on, or from its beginning."""
+        if usage:
+            self._fresh.discard(place.path)
         completed = catalog.OperationCompleted(
             record.operation_id, record.operation_type, self._duration(record, since), result, usage or None
         )
@@ -250,6 +270,8 @@ class Once:
 
         `raised` is what a person's code raised, whose class and place the log keeps as well.
         """
+        if usage:
+            self._fresh.discard(place.path)
         operation_id, operation_type = record.operation_id, record.operation_type
         duration = self._duration(record, since)
         failed = catalog.OperationFailed(operation_id, operation_type, duration, error, names or None, usage or None)

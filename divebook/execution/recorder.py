@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, NamedTuple
 
 from divebook.engine.operations import Place, Reserved, StreamedCall
@@ -68,14 +68,11 @@ class Recorder:
         if not self._under_way:
             at_rest()
 
-    def _is_pausing(self) -> bool:
-        return self._at_rest is not None
-
-    def run(self, place: Place, call: Call) -> Awaitable[Any]:
+    def run(self, place: Place, call: Call) -> Coroutine[Any, Any, Any]:
         """Return what awaits the recorded result of the call at `place`, or makes it; see `StepContext.operation`."""
         wanted = Wanted.of(call.operation_type, call.parameters)
 
-        def carry_out(record: OperationRecord | None) -> Awaitable[Any]:
+        def carry_out(record: OperationRecord | None) -> Coroutine[Any, Any, Any]:
             if record is not None and not call.repeatable:
                 return self._settled(place, call, wanted, record)
             return self._begin(place, call, wanted)
@@ -90,35 +87,38 @@ class Recorder:
     async def _begin(self, place: Place, call: Call, wanted: Wanted) -> Any:
         if call.reserved is not None:
             await self.asking.within_bounds(place, call.reserved)
-        if self._is_pausing():
+        if self._at_rest is not None:
             raise Suspended
-        if call.repeatable:
-            return await self._begin_and_make(place, call, wanted)
-        self._under_way += 1
+        self._under_way += not call.repeatable
         try:
-            return await self._begin_and_make(place, call, wanted)
+            record = self.once.begin(place, wanted, call.reserved)
+            await self.journal.durable()
+            started_at = self.journal.clock.now()
+            try:
+                result = storable(await contained(self._made(record.operation_id, call)), "result")
+            except Exception as error:  # whatever the call raises is the operation's recorded outcome
+                if not call.repeatable and leaves_outcome_unknown(error):
+                    return await self._settled(place, call, wanted, record)
+                raise self.once.fail(
+                    place, record, text_of(error), names_of(error), since=started_at, raised=error
+                ) from error
+            self._complete(place, call, record, result, started_at)
         finally:
-            self._under_way -= 1
-            if self._at_rest is not None and not self._under_way:
-                self._at_rest()
+            if not call.repeatable:
+                self._end()
+        return result
 
-    async def _begin_and_make(self, place: Place, call: Call, wanted: Wanted) -> Any:
-        record = self.once.begin(place, wanted, call.reserved)
-        await self.journal.durable()
-        started_at = self.journal.clock.now()
-        try:
-            result = storable(await contained(self._made(record.operation_id, call)), "result")
-        except Exception as error:  # whatever the call raises is the operation's recorded outcome
-            if not call.repeatable and leaves_outcome_unknown(error):
-                return await self._settled(place, call, wanted, record)
-            raise self.once.fail(
-                place, record, text_of(error), names_of(error), since=started_at, raised=error
-            ) from error
+    def _end(self) -> None:
+        """Note that a call that may not be made twice is under way no more."""
+        self._under_way -= 1
+        if self._at_rest is not None and not self._under_way:
+            self._at_rest()
+
+    def _complete(self, place: Place, call: Call, record: OperationRecord, result: Any, started_at: int) -> None:
         used = call.usage(result) if call.usage is not None else None
         self.once.complete(place, record, result, used, since=started_at)
         if call.noted is not None:
             self.once.record(place, call.noted(result))
-        return result
 
     def _made(self, operation_id: str, call: Call) -> Awaitable[Any]:
         execution_id = self.journal.execution_id

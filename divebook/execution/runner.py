@@ -47,13 +47,18 @@ class Runner:
         """Stop every path and end the execution as cancelled; call it on the engine's loop."""
         if self._cancel_reason is None:
             self._cancel_reason = reason
-            self._scope.cancel()
+            self._stop()
+
+    def _stop(self) -> None:
+        """Let all paths come to their end where they next wait for anything."""
+        self.journal.is_left = True
+        self._scope.cancel()
 
     def pause(self, reason: str) -> None:
         """Let nothing more begin, wait for calls that may not be made twice, and rest; call it on the engine's loop."""
         if self._pause_reason is None and self._cancel_reason is None:
             self._pause_reason = reason
-            self._recorder.pause(self._scope.cancel)
+            self._recorder.pause(self._stop)
 
     async def take(self) -> bool:
         """Record what lies in the inbox and let those paths go on that waited for it; call it on the engine's loop.
@@ -239,6 +244,8 @@ class Runner:
     async def _run_step(self, instruction: RunStep) -> bool:
         """Carry out a step; return whether its path goes on."""
         run = StepRun(self._recorder, self._services, self.workflow, instruction)
+        woken = self.journal.state.paths[instruction.path].woken
+        self._recorder.once.enter(instruction.path, is_new=not instruction.resumed)
         if not instruction.resumed:
             started = catalog.StepStarted(
                 run.step.type or "unknown", dict(run.step.parameters) or None, instruction.visit
@@ -246,15 +253,16 @@ class Runner:
             self.journal.record(started, instruction.path, run.step.name)
         self._recorder.waits.strands[instruction.path] = Strands()
         while True:
-            woken = self.journal.state.paths[instruction.path].woken
             try:
                 outcome = await run.run()
                 self._recorder.once.require_agreement(instruction.path)
             except GoesOnElsewhere as left:
                 return self._leave(run, instruction.path, left)
             except Suspended:
-                if self.journal.state.paths[instruction.path].woken == woken:
+                seen, woken = woken, self.journal.state.paths[instruction.path].woken
+                if seen == woken:
                     return False
+                self._recorder.once.enter(instruction.path, is_new=False)
             except Exception as error:  # whatever a step's code raises is the step's recorded failure
                 if self.journal.error is not None:
                     raise self.journal.error from error
@@ -297,7 +305,7 @@ class Runner:
         if step.store:
             mutation = catalog.Mutation("set", step.store, outcome.value)
             self.journal.record(catalog.StateMutated((mutation,)), path_id, step.name)
-        usage = run.opened.usage.to_dict()
+        usage = None if self._recorder.once.is_fresh(path_id) else run.opened.usage.to_dict()
         completed = catalog.StepCompleted(outcome.text, step.store, usage or None)
         self.journal.record(completed, path_id, step.name)
 
@@ -312,7 +320,7 @@ class Runner:
         """Stop every path if one has failed and the workflow does not go on without it; return whether that is so."""
         stops = isinstance(decide_end(self.workflow, self.journal.state), CancelPaths)
         if stops:
-            self._scope.cancel()
+            self._stop()
         return stops
 
 

@@ -11,7 +11,7 @@ from divebook.execution.iterations import Outcome
 from divebook.scripting import value_text
 from divebook.steps.actions import Action
 from divebook.steps.call import call
-from divebook.steps.evaluation import filled
+from divebook.steps.evaluation import filled, is_to_be_filled
 
 
 class ActionStep:
@@ -24,7 +24,9 @@ class ActionStep:
         """Call the action; its result is the step's value, and as text its output."""
         action = self._find(context)
         keeps_text = context.workflow.manner.keeps_text
-        parameters = await filled(context.step.parameters, context.names, values=not keeps_text)
+        parameters = context.step.parameters
+        if is_to_be_filled(parameters):
+            parameters = await filled(parameters, context.names, values=not keeps_text)
         try:
             result = await call(context, action, parameters)
         except ApprovalDeniedError:

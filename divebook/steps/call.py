@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from divebook.engine.operations import ACTION_EXECUTION, STEP_EXECUTION
@@ -77,8 +77,8 @@ async def call(
 
     make = invoked if kept is None else made
 
-    async def attempt(failures: int) -> Any:
-        return await context.operation(
+    def attempt(failures: int) -> Awaitable[Any]:
+        return context.operation(
             operation_type,
             parameters,
             make,

@@ -51,6 +51,11 @@ async def render_texts(texts: Sequence[str], names: Mapping[str, Any]) -> list[s
     return await _evaluated(lambda interpreter: render_templates(texts, names, interpreter))
 
 
+def is_to_be_filled(given: Mapping[str, Any]) -> bool:
+    """Return whether `filled` has anything to fill in."""
+    return any(isinstance(text, str) and "$" in text for text in given.values())
+
+
 async def filled(given: Mapping[str, Any], names: Mapping[str, Any], *, values: bool = True) -> dict[str, Any]:
     """Fill in top-level texts: ``${...}`` inside a text gives text, a whole ``$(...)`` its value as it is.
 
