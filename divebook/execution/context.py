@@ -76,6 +76,8 @@ class StepContext:
         self.compute: Compute = compute or Threads()
         self._recorder = recorder
         self._calls: dict[str, int] = {}
+        self.known: dict[int, Any] = {}
+        """Variables that were taken whole, by their ``id``: what the log holds need not be looked through again."""
         self.is_limited = step.timeout is not None
         """Whether the time of its calls is limited."""
         self._began_at = 0 if step.timeout is None else recorder.journal.clock.now()
@@ -172,7 +174,7 @@ class StepContext:
         """
         if timeout is not None or self.step.timeout is not None:
             call, streamed = self._limited(call, timeout), streamed and self._limited(streamed, timeout)
-        made = Call(operation_type, parameters, call, usage, repeatable, reserved, streamed, noted)
+        made = Call(operation_type, parameters, call, usage, repeatable, reserved, streamed, noted, self.known)
         return self._recorder.run(self.place(key) if attempt is None else self._place_of(key, attempt), made)
 
     def _limited(self, call: Callable[..., Awaitable[T]], timeout: float | None) -> Callable[..., Awaitable[T]]:

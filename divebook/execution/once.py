@@ -13,7 +13,7 @@ compared whenever its place is met again, and then one rule holds for each thing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, NoReturn
 
@@ -46,9 +46,9 @@ class Wanted(NamedTuple):
     digest: str
 
     @classmethod
-    def of(cls, operation_type: str, parameters: Mapping[str, Any]) -> Wanted:
-        """Return an operation by its type and parameters; raises `UnstorableValueError`."""
-        plain = normalize(parameters, "parameters")
+    def of(cls, operation_type: str, parameters: Mapping[str, Any], known: Collection[int] = ()) -> Wanted:
+        """Return an operation by its type and parameters, of which some are `known`; raises `UnstorableValueError`."""
+        plain = normalize(parameters, "parameters", known)
         return cls(operation_type, plain, canonical_hash(plain, "parameters")[:HASH_DIGITS])
 
 

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from typing import Any, NamedTuple
 
 from divebook.engine.operations import Place, Reserved, StreamedCall
@@ -44,6 +44,8 @@ class Call(NamedTuple):
     """Makes the call while somebody listens to its text."""
     noted: Callable[[Any], catalog.Payload] | None = None
     """What the log is to say besides, in the words of the catalogue, once the call has returned."""
+    known: Collection[int] = ()
+    """The ``id`` of parameters that are variables of the execution, which are plain data already."""
 
 
 class Recorder:
@@ -70,7 +72,7 @@ class Recorder:
 
     def run(self, place: Place, call: Call) -> Coroutine[Any, Any, Any]:
         """Return what awaits the recorded result of the call at `place`, or makes it; see `StepContext.operation`."""
-        wanted = Wanted.of(call.operation_type, call.parameters)
+        wanted = Wanted.of(call.operation_type, call.parameters, call.known)
 
         def carry_out(record: OperationRecord | None) -> Coroutine[Any, Any, Any]:
             if record is not None and not call.repeatable:

@@ -10,6 +10,7 @@ from divebook.scripting.contexts import Context, Limits
 from divebook.scripting.each import evaluate_items
 from divebook.scripting.host import Host
 from divebook.scripting.interpreter import Interpreter, default_interpreter
+from divebook.scripting.program import look_up
 from divebook.scripting.template import render_template, render_templates
 from divebook.scripting.values import value_text
 
@@ -26,6 +27,7 @@ __all__ = [
     "evaluate_condition",
     "evaluate_conditions",
     "evaluate_items",
+    "look_up",
     "render_template",
     "render_templates",
     "truth",

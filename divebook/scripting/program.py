@@ -9,10 +9,10 @@ from functools import lru_cache
 from typing import Any
 
 from divebook.errors import ScriptSyntaxError
-from divebook.scripting.contexts import MAKE_CODE
+from divebook.scripting.contexts import MAKE_CODE, Context
 from divebook.scripting.names import Keys, Scopes, first_lines, key_uses, undefined
 from divebook.scripting.prelude import prelude
-from divebook.scripting.reference import Reference, reference_of
+from divebook.scripting.reference import NOTHING, Reference, reference_of
 from divebook.scripting.rewrite import rewrite
 from divebook.scripting.syntax import check_expression, check_script, parse_expression, parse_script
 
@@ -78,6 +78,12 @@ def _compiled(text: str, source: str, tree: ast.Expression | ast.Module) -> Prog
         return Program(text, code, prelude(code), key_uses(tree, free), makes_code, lines, reference)
     except RecursionError as error:
         raise ScriptSyntaxError("nested too deeply; split it into smaller expressions") from error
+
+
+def look_up(expression: str, names: Mapping[str, Any]) -> Any:
+    """Return the value that an expression only refers to, as the log holds it; else `NOTHING`."""
+    reference = compile_expression(expression).reference
+    return NOTHING if reference is None else reference.found(names, Context.VALUE)
 
 
 def select(programs: Iterable[Program], names: Mapping[str, Any]) -> dict[str, Any]:

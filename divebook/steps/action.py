@@ -26,7 +26,7 @@ class ActionStep:
         keeps_text = context.workflow.manner.keeps_text
         parameters = context.step.parameters
         if is_to_be_filled(parameters):
-            parameters = await filled(parameters, context.names, values=not keeps_text)
+            parameters = await filled(parameters, context.names, values=not keeps_text, known=context.known)
         try:
             result = await call(context, action, parameters)
         except ApprovalDeniedError:

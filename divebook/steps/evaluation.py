@@ -6,7 +6,7 @@ limit; what exceeds it is pure, and is evaluated again in a thread with the full
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any, TypeVar
 
 import anyio.to_thread
@@ -19,8 +19,10 @@ from divebook.scripting import (
     default_interpreter,
     evaluate_condition,
     evaluate_items,
+    look_up,
     render_templates,
 )
+from divebook.scripting.reference import NOTHING
 from divebook.workflow.rules import is_expression
 
 T = TypeVar("T")
@@ -38,14 +40,6 @@ async def items_of(items: Any, names: Mapping[str, Any], *, flatten: bool) -> li
     return await _evaluated(lambda interpreter: evaluate_items(items, names, interpreter, flatten=flatten))
 
 
-async def values_of(expressions: Sequence[str], names: Mapping[str, Any]) -> list[Any]:
-    """Return the values of expressions.
-
-    What they only refer to, ``state.rows`` for example, stays as it is, also what no script could take.
-    """
-    return await _evaluated(lambda interpreter: interpreter.evaluate(Context.VALUE, expressions, names))
-
-
 async def render_texts(texts: Sequence[str], names: Mapping[str, Any]) -> list[str]:
     """Return the texts with their ``${...}`` filled in."""
     return await _evaluated(lambda interpreter: render_templates(texts, names, interpreter))
@@ -56,11 +50,18 @@ def is_to_be_filled(given: Mapping[str, Any]) -> bool:
     return any(isinstance(text, str) and "$" in text for text in given.values())
 
 
-async def filled(given: Mapping[str, Any], names: Mapping[str, Any], *, values: bool = True) -> dict[str, Any]:
+async def filled(
+    given: Mapping[str, Any],
+    names: Mapping[str, Any],
+    *,
+    values: bool = True,
+    known: MutableMapping[int, Any] | None = None,
+) -> dict[str, Any]:
     """Fill in top-level texts: ``${...}`` inside a text gives text, a whole ``$(...)`` its value as it is.
 
     Anything inside lists and maps is passed as it is written; so is ``$(...)`` without `values`, as in the dialect
-    ``dive``.
+    ``dive``. What ``$(...)`` only refers to, ``state.rows`` for example, stays as it is, also what no script could
+    take, and is put into `known` by its ``id``.
     """
     made = dict(given)
     expressions, templates = {}, {}
@@ -72,10 +73,22 @@ async def filled(given: Mapping[str, Any], names: Mapping[str, Any], *, values: 
         elif "${" in text:
             templates[key] = text
     if expressions:
-        made.update(zip(expressions, await values_of(list(expressions.values()), names), strict=True))
+        made.update(zip(expressions, await _values_of(list(expressions.values()), names, known), strict=True))
     if templates:
         made.update(zip(templates, await render_texts(list(templates.values()), names), strict=True))
     return made
+
+
+async def _values_of(
+    expressions: Sequence[str], names: Mapping[str, Any], known: MutableMapping[int, Any] | None
+) -> list[Any]:
+    found = [look_up(text, names) for text in expressions]
+    if known is not None:
+        known.update((id(value), value) for value in found if value is not NOTHING)
+    others = [text for text, value in zip(expressions, found, strict=True) if value is NOTHING]
+    values = await _evaluated(lambda interpreter: interpreter.evaluate(Context.VALUE, others, names))
+    left = iter(values)
+    return [next(left) if value is NOTHING else value for value in found]
 
 
 async def _evaluated(evaluate: Callable[[Interpreter], T]) -> T:

@@ -1,5 +1,6 @@
 """Frames and instances on their way through executions: the same live as resumed, and nothing reaches the record."""
 
+import asyncio
 import dataclasses
 import io
 import json
@@ -16,8 +17,10 @@ from divebook.engine.checkpoint import dump_state
 from divebook.engine.evolve import fold
 from divebook.errors import UnopenableValueError
 from divebook.events import classes
+from divebook.execution.once import Wanted
 from divebook.notebook.run import Run
 from divebook.steps.actions import Action
+from divebook.steps.evaluation import filled
 from divebook.store import MemoryStore, SqliteStore
 from divebook.store.jsonl import export, import_
 from divebook.workflow import step, workflow
@@ -304,3 +307,26 @@ def test_values_are_shown_in_a_few_words_everywhere():
     assert len(run._repr_html_()) < 20_000
     assert "DataFrame 1,000 x 3" in str(run.events.data[0])
     assert operations_frame(execution.history()).result[0] == 10**30
+
+
+# --- variables that are handed on ----------------------------------------------------------------------------------
+
+ROWS = [{"n": number, "name": f"n{number}", "share": number / 8, "raw": b"\xff"} for number in range(3_000)]
+
+
+def test_a_variable_that_is_handed_on_has_the_identity_that_it_always_had():
+    parameters = {"action_name": "count", "params": {"rows": ROWS, "text": "x" * 200_000}}
+    looked_through = Wanted.of("action_execution", parameters)
+    taken_whole = Wanted.of("action_execution", parameters, {id(ROWS): ROWS})
+    assert taken_whole == looked_through
+    assert taken_whole.digest == "b1e4c3c4e3e75f33"  # as a log of version 0.1 has it
+    assert taken_whole.parameters["params"]["rows"] is ROWS
+    assert looked_through.parameters["params"]["rows"] is not ROWS
+
+
+def test_parameters_that_only_refer_to_a_variable_are_known():
+    known = {}
+    given = {"rows": "$(state.rows)", "made": "$(state.rows[:1])", "text": "${state.rows[0].n}", "own": [1]}
+    made = asyncio.run(filled(given, {"state": {"rows": ROWS}}, known=known))
+    assert made == {"rows": ROWS, "made": ROWS[:1], "text": "0", "own": [1]}
+    assert known == {id(ROWS): ROWS}
