@@ -88,7 +88,7 @@ def _start(file: Path, now: datetime, actions: list[str] | tuple[()], store: str
 
 def _begin(environment: Environment, due: Due) -> int:
     """Start one due time and wait for its end; what was started before is left alone."""
-    if any(record.key == due.key for record in environment.store.records(workflow=due.workflow)):
+    if environment.store.records(key=due.key):
         return 0
     execution = environment.start(due.workflow, key=due.key, note=f"due {due.at.isoformat()}").wait()
     say(f"{due.key}  {execution.status}  {execution.id}")

@@ -143,16 +143,16 @@ class Answering:
         if found is None and asking and asking[0].damage is not None:
             raise asking[0].damage  # the question is in what cannot be read
         if found is None:
-            candidates = asking or self._register.unfinished()
-            raise NotFoundError("question", name, [asked.id for driver in candidates for asked in driver.interrupts])
+            asked = [question.id for driver in asking for question in driver.interrupts]
+            raise NotFoundError("question", name, asked if asking else [asked for _, asked in self._store.asking()])
         return asking[0], found
 
     def _asking(self, interrupt_id: str) -> list[Driver]:
-        """Return the executions that ask a question; where all have ended, the last one that was answered."""
+        """Return the executions that ask a question; where none does, the one that was answered last."""
         if asking := self._store.asking(interrupt_id):
             return [self._register.find(execution_id) for execution_id, _ in asking]
-        unfinished = [driver for driver in self._register.unfinished() if interrupt_id in driver.state.interrupts]
-        return unfinished or [self._register.find(found) for found in self._store.addressees(ANSWER, interrupt_id)[-1:]]
+        answered = self._store.last_addressee(ANSWER, interrupt_id)
+        return [] if answered is None else [self._register.find(answered)]
 
 
 def this_person() -> str:

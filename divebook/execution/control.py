@@ -19,7 +19,7 @@ from divebook.engine.ahead import steps_ahead
 from divebook.engine.evolve import fold
 from divebook.engine.inbox import Message, facts_of
 from divebook.engine.instructions import Fact
-from divebook.engine.lifecycle import FINAL, WAY_ON
+from divebook.engine.lifecycle import FINAL, TERMINAL, WAY_ON
 from divebook.engine.state import WAITING, ExecutionState
 from divebook.errors import (
     DefinitionError,
@@ -331,11 +331,9 @@ class Control:
     def recoverable(self) -> list[ExecutionRecord]:
         """Return the executions that have something to do and that no living process drives, newest first."""
         found = {record.execution_id: record for record in self.store.orphans()}
-        left = set(HANDS.left(self.store)) - set(found)
-        found |= {
-            record.execution_id: record for record in self.store.unended() if left and record.execution_id in left
-        }
-        return sorted(found.values(), key=lambda record: record.created_at, reverse=True)
+        left = [self.store.record(name) for name in HANDS.left(self.store) if name not in found]
+        unended = [record for record in left if record.status not in TERMINAL]
+        return sorted([*found.values(), *unended], key=lambda record: record.created_at, reverse=True)
 
     def close(self) -> None:
         """Leave the executions that are driven here as they are, and wake none that rests any more."""

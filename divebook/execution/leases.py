@@ -65,7 +65,7 @@ class Hands:
         try:
             lease = store.acquire(execution_id, owner)
         except LeaseHeldError:
-            held = _present_lease(store, execution_id)
+            held = store.lease_of(execution_id)
             if held is not None and not by_force and not self.is_left(held):
                 raise
             lease = store.acquire(execution_id, owner, instead_of=held)
@@ -104,10 +104,6 @@ class Hands:
     def left(self, store: EventStore) -> list[str]:
         """Return the executions with a lease of this process that nothing drives."""
         return [lease.execution_id for lease in store.live_leases() if self.is_left(lease)]
-
-
-def _present_lease(store: EventStore, execution_id: str) -> Lease | None:
-    return next((lease for lease in store.leases() if lease.execution_id == execution_id), None)
 
 
 def _is_alive(ident: int) -> bool:

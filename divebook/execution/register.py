@@ -72,10 +72,6 @@ class Register:
         """Return the executions that this process drives now."""
         return [driver for driver in list(self._known.values()) if driver.is_live]
 
-    def unfinished(self) -> Iterable[Driver]:
-        """Return the executions that have not ended."""
-        return self.readable(record.execution_id for record in self.store.unended())
-
     def readable(self, execution_ids: Iterable[str]) -> Iterable[Driver]:
         """Return executions; one that is damaged, or cannot be read, hides itself alone."""
         for execution_id in execution_ids:

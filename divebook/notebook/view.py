@@ -53,7 +53,7 @@ def _handlers(run: Steered) -> Handlers:
 def _require_more_than_an_answer(execution: Execution) -> None:
     """Refuse to take up what would come to rest at once: only an answer or a signal helps it on."""
     state = execution.state
-    if state.status != WAITING or state.paused is not None or execution.id in execution.store.untaken():
+    if state.status != WAITING or state.paused is not None or execution.store.has_untaken(execution.id):
         return
     signals = [str(awaited) for awaited in awaited_signals(state) if awaited.until_us is None]
     waits = "an answer" if execution.interrupts else signals[0] if signals else ""

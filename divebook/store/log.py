@@ -217,8 +217,9 @@ class EventLogs(ABC):
         parent: str | None = None,
         notebook: str | None = None,
         cell: str | None = None,
+        key: str | None = None,
     ) -> list[ExecutionRecord]:
-        """Return the lines of the executions that fit, newest first; limit 0 means all."""
+        """Return the lines of the executions that fit, newest first; limit 0 means all, `key` is a start key."""
         self._check_open()
         _check_not_negative("limit", limit)
         _check_not_negative("offset", offset)
@@ -226,7 +227,7 @@ class EventLogs(ABC):
             raise NotFoundError("status", status, STATUSES)
         if origin is not None and origin not in ORIGINS:
             raise NotFoundError("origin", origin, ORIGINS)
-        wanted = RecordFilter(status, workflow, tag, origin, parent, notebook, cell)
+        wanted = RecordFilter(status, workflow, tag, origin, parent, notebook, cell, key)
         return [self._opened(record) for record in self._records(wanted, limit, offset)]
 
     def unended(self) -> list[ExecutionRecord]:

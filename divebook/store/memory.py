@@ -276,10 +276,11 @@ class MemoryStore(EventStore):
         self._find(execution_id)
         return execution_id in self._untaken()
 
-    def _addressees(self, kind: str, key: str) -> set[str]:
+    def _last_addressee(self, kind: str, key: str) -> str | None:
         with self._lock:
             messages = [message for message, _ in self._messages.values()]
-            return {message.execution_id for message in messages if (message.kind, message.key) == (kind, key)}
+            found = [message.execution_id for message in messages if (message.kind, message.key) == (kind, key)]
+            return found[-1] if found else None
 
     def _is_untaken(self, message: Message) -> bool:
         log = self._logs[message.execution_id]

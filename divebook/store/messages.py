@@ -117,10 +117,10 @@ class Mailbox(ABC):
     @abstractmethod
     def _check_open(self) -> None: ...
 
-    def addressees(self, kind: str, key: str) -> list[str]:
-        """Return the ids of the executions that have a message of such a kind and key, ended ones included, sorted."""
+    def last_addressee(self, kind: str, key: str) -> str | None:
+        """Return the id of the execution, ended or not, that got the latest message of such a kind and key."""
         self._check_open()
-        return sorted(self._addressees(kind, key))
+        return self._last_addressee(kind, key)
 
     # --- what an implementation does; `_post` and `_new_messages` are called with the lock held ----------------------
 
@@ -147,7 +147,7 @@ class Mailbox(ABC):
     def _has_untaken(self, execution_id: str) -> bool: ...
 
     @abstractmethod
-    def _addressees(self, kind: str, key: str) -> set[str]: ...
+    def _last_addressee(self, kind: str, key: str) -> str | None: ...
 
 
 def _check(message: Message) -> None:

@@ -41,12 +41,15 @@ class RecordFilter:
     parent: str | None = None
     notebook: str | None = None
     cell: str | None = None
+    key: str | None = None
 
     def __contains__(self, found: tuple[str, Beginning]) -> bool:
         """Return whether the list holds an execution of that status and beginning."""
         status, beginning = found
         own = (status, beginning.workflow_name, beginning.origin, beginning.parent, beginning.notebook, beginning.cell)
         asked = (self.status, self.workflow, self.origin, self.parent, self.notebook, self.cell)
+        if self.key not in (None, beginning.key):
+            return False
         return self.tag in (None, *beginning.tags) and all(map(_fits, asked, own))
 
 

@@ -107,23 +107,20 @@ class InboxFeed:
         return Inbox(type="inbox", view=view, last=self._last, now_us=_now_us(), hidden=self._hidden, asked=asked)
 
     def _read(self) -> None:
-        present = {record.execution_id: record.last_sequence for record in self.environment.store.unended()}
-        for execution_id, execution in list(self._followed.items()):
-            if execution_id not in present:
-                self._leave(execution)
-        for execution_id, last_sequence in present.items():
-            known = self._followed.get(execution_id)
-            if known is None:
-                known = self._followed[execution_id] = self.environment.execution(execution_id)
-            elif known.state.last_sequence < last_sequence:
-                known.refresh()
-            self._take(known)
+        for execution in list(self._followed.values()):
+            with suppress(ExecutionNotFoundError):  # it was deleted
+                self._take(execution.refresh())
+                if not execution.state.is_over:
+                    continue
+            self._leave(execution)
+        for execution_id, _ in self.environment.store.asking():
+            if execution_id not in self._followed:
+                self._followed[execution_id] = self.environment.execution(execution_id)
+                self._take(self._followed[execution_id])
 
     def _leave(self, execution: Execution) -> None:
-        """Take what an execution said last; what it still asks is not shown."""
+        """Show no longer what an execution that has ended still asks."""
         del self._followed[execution.id]
-        with suppress(ExecutionNotFoundError):  # it was deleted
-            self._take(execution.refresh())
         for name, asked in self._known.items():
             if asked["execution_id"] == execution.id and _is_open(asked):
                 question = QuestionView(**{**asked["question"], "status": InterruptStatus.CANCELLED})

@@ -117,8 +117,9 @@ class RecoversWhatOnlyWaits(MemoryStore):
 
 
 class ForgetsWhoWasAnswered(MemoryStore):
-    def _addressees(self, kind, key):
-        return super()._addressees(kind, key) & self._untaken()
+    def _last_addressee(self, kind, key):
+        found = super()._last_addressee(kind, key)
+        return found if found in self._untaken() else None
 
 
 class ForgetsMessagesWhenRecovering(MemoryStore):

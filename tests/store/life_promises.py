@@ -172,6 +172,8 @@ class LifePromises:
             begin(store, TWO, key="monday")
         assert (refused.value.key, refused.value.execution_id) == ("monday", ONE)
         assert [record.execution_id for record in store.records()] == [ONE]
+        assert store.records(key="monday") == store.records()
+        assert store.records(key="tuesday") == []
 
     def test_of_two_starts_in_one_transaction_one_is_refused(self, store):
         batches = [batch(name, 0, [beginning(name, key="monday")]) for name in (ONE, TWO)]

@@ -52,9 +52,9 @@ def fill(store, ended):
     """Write many executions that have ended, with what they never settled, and a few that go on."""
     for number in range(ended):
         name = f"exec_ended_{number}"
-        asked = event(2, catalog.InterruptRaised("q_ended", "confirmation", "Sure?"), name, at=START + number)
+        asked = event(2, catalog.InterruptRaised("q_asking", "confirmation", "Sure?"), name, at=START + number)
         store.append(name, [begun(name, START + number, COMMON), asked], 0)
-        store.post(Message(name, "answer", f"q_{number}", True, "me", START))
+        store.post(Message(name, "answer", "q_7", True, "me", START))
         store.append(name, [event(3, catalog.ExecutionCompleted(), name, at=START + number)], 2)
     for number in range(FEW):
         at, name = START + SECOND + number, f"exec_{number}_failed"
@@ -86,7 +86,7 @@ QUESTIONS = {
     "unended": lambda store: store.unended(),
     "inbox": lambda store: store.asking(),
     "who asks": lambda store: store.asking("q_asking"),
-    "who asked": lambda store: store.addressees("answer", "q_7"),
+    "who asked": lambda store: store.last_addressee("answer", "q_7"),
     "recoverable": lambda store: store.orphans(NOW),
     "untaken": lambda store: store.untaken(),
     "one untaken": lambda store: store.has_untaken("exec_1_told"),
@@ -94,6 +94,7 @@ QUESTIONS = {
     "new messages": lambda store: store.new_messages(store.last_message()),
     "leases": lambda store: store.leases(),
     "a lease": lambda store: store.lease_of("exec_1_running"),
+    "what a key began": lambda store: store.records(key="once"),
     "a record": lambda store: store.record("exec_1_told"),
     "a log": lambda store: store.read("exec_1_told"),
     "part of an id": lambda store: store.resolve("exec_1_to"),

@@ -28,6 +28,7 @@ WHERE (SELECT count(*) FROM tags WHERE tags.key = row.key) <> (SELECT count(DIST
 """
 _NEWEST = "ORDER BY created_at DESC, key DESC"
 _COLUMNS_OF = {
+    "key": "start_key",
     "parent": "parent",
     "cell": "cell",
     "notebook": "notebook",

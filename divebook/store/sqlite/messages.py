@@ -35,7 +35,9 @@ _STRAY = """
 SELECT number FROM messages JOIN executions USING (key)
 WHERE untaken <> (number > taken AND ended_at IS NULL) ORDER BY number
 """
-_ADDRESSEES = "SELECT DISTINCT id FROM messages JOIN executions USING (key) WHERE kind = ? AND name = ?"
+_LAST_ADDRESSEE = """
+SELECT id FROM messages CROSS JOIN executions USING (key) WHERE name = ? AND kind = ? ORDER BY number DESC LIMIT 1
+"""
 
 
 def post(cursor: sqlite3.Cursor, sealing: Sealing, key: int, message: Message, payload: bytes) -> Message:
@@ -98,9 +100,10 @@ def has_untaken(connection: sqlite3.Connection, key: int) -> bool:
     return connection.execute(_HAS_UNTAKEN, (key,)).fetchone() is not None
 
 
-def addressees(connection: sqlite3.Connection, kind: str, key: str) -> set[str]:
-    """Return the executions that have a message of such a kind and key."""
-    return {execution_id for (execution_id,) in connection.execute(_ADDRESSEES, (kind, key)).fetchall()}
+def last_addressee(connection: sqlite3.Connection, kind: str, key: str) -> str | None:
+    """Return the execution that got the latest message of such a kind and key."""
+    row = connection.execute(_LAST_ADDRESSEE, (key, kind)).fetchone()
+    return None if row is None else row[0]
 
 
 class Watch:

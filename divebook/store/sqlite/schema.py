@@ -232,7 +232,7 @@ _FIFTH: Migration = (
     # 1 while its execution has ended: it may be resumed, and the question is open then.
     "ALTER TABLE questions ADD COLUMN is_over INTEGER NOT NULL DEFAULT 0",
     "UPDATE questions SET is_over = 1 FROM executions WHERE executions.key = questions.key AND ended_at IS NOT NULL",
-    "CREATE INDEX questions_open ON questions (key) WHERE NOT is_over",
+    "CREATE INDEX questions_open ON questions (id, key) WHERE NOT is_over",
 )
 
 # Rows that stand for several events each (`divebook.store.facts`). An older divebook knows no such rows, and must not

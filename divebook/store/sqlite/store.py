@@ -291,9 +291,9 @@ class SqliteStore(EventStore):
         with translated(self.location), at_one_moment(self._readers.get()) as connection:
             return messages.has_untaken(connection, self._find(connection, execution_id).key)
 
-    def _addressees(self, kind: str, key: str) -> set[str]:
+    def _last_addressee(self, kind: str, key: str) -> str | None:
         with translated(self.location):
-            return messages.addressees(self._readers.get(), kind, key)
+            return messages.last_addressee(self._readers.get(), kind, key)
 
     # --- keeping in order --------------------------------------------------------------------------------------------
 

@@ -186,7 +186,7 @@ CREATE INDEX executions_to_wake ON executions (wake_at) WHERE wake_at IS NOT NUL
 CREATE INDEX tags_by_execution ON tags (key);
 CREATE INDEX messages_untaken ON messages (key) WHERE untaken;
 CREATE INDEX messages_by_name ON messages (name, kind);
-CREATE INDEX questions_open ON questions (key) WHERE NOT is_over;
+CREATE INDEX questions_open ON questions (id, key) WHERE NOT is_over;
 DELETE FROM "sqlite_sequence";
 INSERT INTO "sqlite_sequence" VALUES('messages',4);
 COMMIT;
