@@ -6,6 +6,7 @@ import atexit
 import os
 import re
 import threading
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
@@ -24,7 +25,9 @@ Factory: TypeAlias = Callable[[str], EventStore]
 """Opens the store at a URL, which may hold a password; the store's `location` may not."""
 
 _factories: dict[str, Factory] = {}
-_stores: dict[tuple[int, str], EventStore] = {}
+_stores: weakref.WeakValueDictionary[tuple[int, str], EventStore] = weakref.WeakValueDictionary()
+"""Those that somebody holds; the files of one that nobody holds any more are closed (test_what_nobody_holds_is_closed).
+"""
 _left_open: set[int] = set()
 """The processes, of those that this one was forked from too, that do not close their stores."""
 _lock = threading.Lock()
@@ -111,9 +114,10 @@ def _shared(name: str, factory: Factory) -> EventStore:
     with _lock:
         store = _stores.get(key)
         if store is None or store.closed or not store.in_place:
-            store = _stores[key] = factory(name)
+            store = factory(name)
             if os.environ.get(KEY_VARIABLE):
                 store.sealing.codec = FernetCodec.from_environment()
+            _stores[key] = store
         return store
 
 
@@ -128,6 +132,6 @@ def leave_open() -> None:
 
 @atexit.register
 def _close_all() -> None:
-    for (process, _), store in _stores.items():
+    for (process, _), store in list(_stores.items()):
         if process == os.getpid() and process not in _left_open:
             store.close()

@@ -1,3 +1,7 @@
+import gc
+import sqlite3
+import weakref
+
 import pytest
 
 from divebook.errors import AlreadyRegisteredError, SetupError, StoreError
@@ -125,3 +129,26 @@ def test_a_missing_folder_is_an_error(tmp_path):
 def test_a_folder_is_not_a_store(tmp_path):
     with pytest.raises(StoreError, match=r"is a folder; name a file, for example .*executions\.db"):
         open_store(tmp_path)
+
+
+@pytest.fixture
+def no_collection():
+    """Leave circles of objects where they are."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def test_what_nobody_holds_is_closed(no_collection):
+    store = open_store("x.db")
+    store.append(ONE, log(2), 0)
+    assert store.read(ONE) == log(2)
+    assert open_store("x.db") is store
+    writer, reader, held = store._writer, store._readers.get(), weakref.ref(store)
+    del store
+    assert held() is None
+    for connection in (writer, reader):
+        with pytest.raises(sqlite3.ProgrammingError, match="closed database"):
+            connection.execute("SELECT 1")
+    with open_store("x.db") as again:
+        assert again.read(ONE) == log(2)

@@ -32,6 +32,7 @@ from divebook.store.sqlite.connections import (
     open_writer,
     set_durability,
     wait_in_turns,
+    weakly,
     why_read_only,
 )
 from divebook.store.sqlite.faults import translated
@@ -99,13 +100,13 @@ class SqliteStore(EventStore):
         self._free = threading.Condition(self._lock)
         self._types = EventTypes(self.location)
         self._warned: set[str] = set()
-        self._readers = Readers(self._open_reader)
+        self._readers = Readers(weakly(self._open_reader))
         self._writer: sqlite3.Connection | None = None
         self._watch: messages.Watch | None = None
         self._network = None if self.read_only else network(self.path)
         if self._network:
             self.durability = FULL
-        self._logs = OpenLogs(self._types, self.durability, self._unknown)
+        self._logs = OpenLogs(self._types, self.durability, weakly(self._unknown))
         self._present = self.durability
         """What the writing connection is set to."""
         with translated(self.location):
