@@ -257,7 +257,7 @@ CREATE INDEX executions_to_wake ON executions (wake_at) WHERE wake_at IS NOT NUL
 CREATE INDEX tags_by_execution ON tags (key);
 CREATE INDEX messages_untaken ON messages (key) WHERE untaken;
 CREATE INDEX messages_by_name ON messages (name, kind);
-CREATE INDEX questions_open ON questions (key) WHERE NOT is_over;
+CREATE INDEX questions_open ON questions (id, key) WHERE NOT is_over;
 CREATE VIEW log AS
     SELECT executions.id AS execution_id, (events.place & 4294967295) + fact.key AS sequence, events.recorded_at,
       fact.value AS event_type, events.path,
