@@ -361,13 +361,14 @@ class SqliteStore(EventStore):
         return load_record(self._found(execution_id, row))
 
     def _records(self, wanted: RecordFilter, limit: int, offset: int) -> list[ExecutionRecord]:
-        with translated(self.location):
-            rows = self._readers.get().execute(*lists.fitting(wanted, limit, offset)).fetchall()
-            return [record for row in rows if (record := self._sound_record(row))]
+        return self._listed(*lists.fitting(wanted, limit, offset))
 
     def _unended(self) -> list[ExecutionRecord]:
+        return self._listed(lists.UNENDED, {})
+
+    def _listed(self, statement: str, asked: dict[str, Any]) -> list[ExecutionRecord]:
         with translated(self.location):
-            rows = self._readers.get().execute(lists.UNENDED).fetchall()
+            rows = self._readers.get().execute(statement, asked).fetchall()
             return [record for row in rows if (record := self._sound_record(row))]
 
     def _orphans(self, moment: Moment) -> list[ExecutionRecord]:
