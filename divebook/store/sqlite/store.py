@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from divebook.engine.inbox import Message
-from divebook.errors import CorruptStoreError, ReadOnlyStoreError, StoreError
+from divebook.errors import ReadOnlyStoreError, StoreError
 from divebook.events.event import Event
 from divebook.store.base import EventStore
 from divebook.store.batches import PreparedBatch
@@ -369,7 +369,7 @@ class SqliteStore(EventStore):
     def _listed(self, statement: str, asked: dict[str, Any]) -> list[ExecutionRecord]:
         with translated(self.location):
             rows = self._readers.get().execute(statement, asked).fetchall()
-            return [record for row in rows if (record := self._sound_record(row))]
+            return lists.sound(rows, load_record, self._warned)
 
     def _orphans(self, moment: Moment) -> list[ExecutionRecord]:
         with translated(self.location):
@@ -378,23 +378,11 @@ class SqliteStore(EventStore):
             def load(row: tuple[Any, ...]) -> ExecutionRecord | None:
                 return load_record(row[: lists.WIDTH]) if leases.is_left(row[0], row[lists.WIDTH :], moment) else None
 
-            return [record for row in rows if (record := self._sound_record(row, load))]
+            return lists.sound(rows, load, self._warned)
 
     def _asking(self, question_id: str | None) -> list[tuple[str, str]]:
         with translated(self.location):
             return questions.load_open(self._readers.get(), question_id)
-
-    def _sound_record(
-        self, row: tuple[Any, ...], load: Callable[[tuple[Any, ...]], ExecutionRecord | None] = load_record
-    ) -> ExecutionRecord | None:
-        """Return the line of one execution; None, and a warning, for one that is damaged: the others are listed."""
-        try:
-            return load(row)
-        except CorruptStoreError as error:
-            if str(error) not in self._warned:
-                self._warned.add(str(error))
-                _log.warning("%s", error)
-            return None
 
     def _candidates(self, prefix: str) -> list[str]:
         with translated(self.location):
