@@ -27,7 +27,7 @@ def operation_started(state: Draft, event: Happening, data: catalog.OperationSta
     """Note a call; one to a model counts, and holds back what it may consume."""
     path, opened = open_step_of(state, event)
     kind, digest = data.operation_type, data.parameters_hash
-    record = OperationRecord(data.operation_id, kind, digest, event.recorded_at, event.sequence)
+    record = OperationRecord.begun(data.operation_id, kind, digest, event.recorded_at, event.sequence)
     if kind in SLEEPS:
         record = record._replace(until=_end_of(event, data), signal=(data.parameters or {}).get("signal"))
     if kind != AGENT_RESPONSE:
@@ -99,6 +99,8 @@ def _ended(
     """Return a call as it stood before its end, and what the end changes: what it has used, and what it held back."""
     path, opened = open_step_of(state, event)
     begun = _begun(state, opened, data.operation_id)
+    if state.ends_step and _leaves_nothing(state, begun, data.usage):
+        return begun, {}
     record = begun.ended(event.sequence, status, outcome)
     if data.usage:
         opened = opened._replace(usage=opened.usage.plus(data.usage))
@@ -110,6 +112,12 @@ def _ended(
     if begun.operation_type == CHILD_WORKFLOW:
         changes |= _child_ended(state, begun, data.usage)
     return begun, changes
+
+
+def _leaves_nothing(state: Draft, begun: OperationRecord, usage: Mapping[str, int] | None) -> bool:
+    """Return whether a call that has ended leaves nothing behind once its step is over."""
+    is_plain = begun.reserved is None and begun.operation_type not in SLEEPS
+    return is_plain and not usage and state.bounds.max_repeats is None
 
 
 def _child_ended(state: Draft, begun: OperationRecord, usage: Mapping[str, int] | None) -> Changes:

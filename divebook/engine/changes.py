@@ -48,16 +48,19 @@ class Draft(ExecutionState):
     (test_events_that_are_folded_together_change_the_state_as_one_by_one).
     """
 
-    __slots__ = ("fresh",)
+    __slots__ = ("ends_step", "fresh")
     fresh: dict[str, PathState]
     """The paths that have been copied, by id."""
+    ends_step: bool
+    """Whether the step that is open is over once all of the events are folded, so that nobody asks what is in it."""
 
     @classmethod
-    def of(cls, state: ExecutionState) -> Draft:
+    def of(cls, state: ExecutionState, *, ends_step: bool = False) -> Draft:
         """Begin from a state."""
         draft = _new(cls)
         _set(draft, "__dict__", {**state.__dict__})
         _set(draft, "fresh", {})
+        _set(draft, "ends_step", ends_step)
         return draft
 
     def sealed(self) -> ExecutionState:

@@ -89,6 +89,8 @@ def _run(workflow: Workflow, state: ExecutionState, path: PathState, step: str) 
 
 def _route(workflow: Workflow, state: ExecutionState, path: PathState) -> PathInstruction:
     edges = workflow.step(path.current_step).edges
+    if len(edges) == 1 and edges[0].condition is None:
+        return _enter(workflow, state, path, edges[0].step)
     conditions = tuple((edge.condition, edge.step) for edge in edges if edge.condition is not None)
     if len(path.routing) < len(conditions):
         return EvaluateConditions(path.id, path.current_step, conditions[len(path.routing) :])

@@ -84,9 +84,9 @@ def evolve(state: ExecutionState, event: Event) -> ExecutionState:
 
 def evolve_record(state: ExecutionState, record: Record, known: int = 0) -> ExecutionState:
     """Return the state after the events of one record, of which it has the first `known`; raises as `evolve` does."""
-    draft, happening = Draft.of(state), _Happened(record)
-    happening.sequence += known
-    for data in record.facts[known:]:
+    facts, happening = record.facts, _Happened(record, known)
+    draft = Draft.of(state, ends_step=len(facts) > 1 and catalog.StepCompleted in map(type, facts))
+    for data in facts[known:] if known else facts:
         happening.data, happening.step = data, record.step_of(data)
         _change(draft, happening, data)
         happening.sequence += 1
@@ -98,8 +98,8 @@ class _Happened:
 
     __slots__ = ("data", "path", "recorded_at", "sequence", "step")
 
-    def __init__(self, record: Record) -> None:
-        self.sequence, self.recorded_at = record.sequence, record.recorded_at
+    def __init__(self, record: Record, known: int) -> None:
+        self.sequence, self.recorded_at = record.sequence + known, record.recorded_at
         self.path, self.step, self.data = record.path, record.step, record.facts[0]
 
     @property

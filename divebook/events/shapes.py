@@ -123,11 +123,14 @@ def _of_class(hint: Any, wanted: Any, *exact: type) -> _Check:
 
 def _any_of(choices: Sequence[_Check], hint: Any) -> _Check:
     def fault(value: Any, place: str) -> str | None:
-        found = [choice.fault(value, place) for choice in choices]
-        if None in found:
-            return None
+        found: list[str] = []
+        for choice in choices:  # the first that fits is enough: to say what is wrong takes longer than all else
+            text = choice.fault(value, place)
+            if text is None:
+                return None
+            found.append(text)
         # What is wrong further in says more than that none of the choices fits.
-        inner = (text for text in found if text is not None and not text.startswith(f"{place} "))
+        inner = (text for text in found if not text.startswith(f"{place} "))
         return next(inner, _refusal(hint, value, place))
 
     return _Check(frozenset().union(*(choice.exact for choice in choices)), fault)

@@ -39,18 +39,29 @@ class Gathering:
 
     Attributes
     ----------
-    folded
-        How many of its facts the state has.
+    width, folded
+        How many facts it has, and how many of them the state has.
     """
 
-    __slots__ = ("_facts", "_id", "_may_follow", "_record", "folded", "path", "recorded_at", "sequence", "step")
+    __slots__ = (
+        "_facts",
+        "_id",
+        "_may_follow",
+        "_record",
+        "folded",
+        "path",
+        "recorded_at",
+        "sequence",
+        "step",
+        "width",
+    )
 
     def __init__(self, data: Payload, path: str, step: str, event: tuple[str, int, int]) -> None:
         self._id, self.sequence, self.recorded_at = event
         self.path, self.step, self._facts = path, step, [data]
         self._may_follow = MAY_FOLLOW.get(type(data), _NOTHING)
         self._record: Record | None = None
-        self.folded = 0
+        self.width, self.folded = 1, 0
 
     def may_be_joined(self, data: Payload, path: str, step: str, now: int) -> bool:
         """Return whether a fact belongs to this record."""
@@ -68,11 +79,7 @@ class Gathering:
         self._may_follow = MAY_FOLLOW.get(type(data), _NOTHING)
         self.step = self.step or step
         self._record = None
-
-    @property
-    def is_folded(self) -> bool:
-        """Whether the state has all of its facts."""
-        return self.folded == len(self._facts)
+        self.width += 1
 
     def record(self, execution_id: str) -> Record:
         """Return it as it stands."""

@@ -93,7 +93,7 @@ class Journal:
         It is folded when somebody asks for it, and at the end of the turn.
         """
         latest = self._latest
-        if latest is not None and not latest.is_folded and get_ident() == self._home:
+        if latest is not None and latest.folded < latest.width and get_ident() == self._home:
             self._fold(latest)
         return self._state
 
@@ -128,7 +128,7 @@ class Journal:
         latest = self._latest
         if latest is None:
             return
-        if not latest.is_folded:
+        if latest.folded < latest.width:
             self._fold(latest)
         if self._latest is not None:
             self._pending.append(latest.record(self.execution_id))

@@ -223,7 +223,7 @@ class Once:
             operation_name(operation_type, parameters),
         )
         self.record(place, started)
-        return OperationRecord(operation_id, operation_type, digest, self.journal.moment, self.journal.recorded)
+        return OperationRecord.begun(operation_id, operation_type, digest, self.journal.moment, self.journal.recorded)
 
     def emit(self, place: Place, name: str, data: Any, *, is_once: bool) -> None:
         """Record an event of a person's own, unless the log has it at this place."""
