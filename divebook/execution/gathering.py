@@ -6,7 +6,7 @@ between; readers of the log see events (tests/execution/test_gathering.py).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from divebook.events import catalog
 from divebook.events.catalog import Payload
@@ -62,6 +62,11 @@ class Gathering:
         self._may_follow = MAY_FOLLOW.get(type(data), _NOTHING)
         self._record: Record | None = None
         self.width, self.folded = 1, 0
+
+    @property
+    def facts(self) -> Sequence[Payload]:
+        """What it stands for so far."""
+        return self._facts
 
     def may_be_joined(self, data: Payload, path: str, step: str, now: int) -> bool:
         """Return whether a fact belongs to this record."""

@@ -35,6 +35,10 @@ class Recording(Protocol):
         """Hear what came of a batch."""
 
     @property
+    def is_heavy(self) -> bool:
+        """Whether what waits to be written takes long to write."""
+
+    @property
     def is_checkpoint_due(self) -> bool:
         """Whether the state is to be kept now."""
 
@@ -70,6 +74,8 @@ class GroupCommit:
         self.calls, self.store = calls, calls.store
         self._under_way: asyncio.Task[None] | None = None
         self._dirty: dict[Recording, None] = {}
+        self._apart: dict[Recording, asyncio.Task[None]] = {}
+        """What is being written from threads, although the others are written to on the loop."""
         self._waiting: list[asyncio.Future[None]] = []
         self._is_scheduled = False
         self._was_alone = False
@@ -114,12 +120,31 @@ class GroupCommit:
 
     def _write(self) -> None:
         if self._dirty:
+            self._part_heavy()
             batches = self._take()
             self._end(batches, self._append(batches.values()))
             for journal in batches:
                 if journal.is_checkpoint_due:
                     journal.put_checkpoint()
         self._wake()
+
+    def _part_heavy(self) -> None:
+        """Have large values encoded, hashed, packed and written by a thread: the others go on meanwhile."""
+        for journal in [journal for journal in self._dirty if journal not in self._apart and journal.is_heavy]:
+            del self._dirty[journal]
+            work = self._write_apart(journal)
+            self._apart[journal] = asyncio.get_running_loop().create_task(work, name="divebook-large-values")
+
+    async def _write_apart(self, journal: Recording) -> None:
+        """Write what one execution has recorded; what it records meanwhile waits, so that all stays in order."""
+        batches = {journal: journal.take_batch()}
+        try:
+            self._end(batches, await self._appended(batches))
+        finally:
+            del self._apart[journal]
+            if journal in self._dirty and self.held_up is None:
+                self.schedule(journal)
+            self._wake()
 
     async def _write_elsewhere(self) -> None:
         """Write what is pending, and what is recorded meanwhile, until nothing is left."""
@@ -139,6 +164,9 @@ class GroupCommit:
 
     def _take(self) -> dict[Recording, Batch]:
         journals, self._dirty = self._dirty, {}
+        if self._apart:
+            self._dirty = {journal: None for journal in journals if journal in self._apart}
+            journals = {journal: None for journal in journals if journal not in self._apart}
         return {journal: batch for journal in journals if (batch := journal.take_batch()).records}
 
     def _append(self, batches: Iterable[Batch]) -> Sequence[Exception | None]:
@@ -150,7 +178,7 @@ class GroupCommit:
 
     async def _appended(self, batches: Mapping[Recording, Batch]) -> Sequence[Exception | None]:
         try:
-            return await self.calls.once(lambda: self._append(batches.values()))
+            return await self.calls.in_thread(lambda: self._append(batches.values()))
         except asyncio.CancelledError:
             stopped = StoreError("the engine was stopped during a commit; what the store holds can be resumed")
             self._end(batches, [stopped] * len(batches))

@@ -25,6 +25,7 @@ from divebook.events.record import Record
 from divebook.execution.clock import Clock, Ids
 from divebook.execution.gathering import Gathering
 from divebook.execution.group_commit import GroupCommit, Standstill
+from divebook.execution.weights import are_heavy
 from divebook.store.batches import FIRST_TOKEN, Batch
 from divebook.store.durability import Durability
 from divebook.store.owner import Owner
@@ -177,6 +178,12 @@ class Journal:
             await self._commit.next_commit()
         if self.error is not None:
             raise self.error
+
+    @property
+    def is_heavy(self) -> bool:
+        """Whether what waits to be written takes long to write."""
+        latest = self._latest
+        return (latest is not None and are_heavy(latest.facts)) or any(are_heavy(one.facts) for one in self._pending)
 
     def take_batch(self) -> Batch:
         """Hand over what waits to be written; for `GroupCommit`."""

@@ -49,7 +49,11 @@ class StoreCalls:
 
     async def once(self, call: Callable[[], T]) -> T:
         """Return what a call of the store returns."""
-        return call() if self.store.local else await _in_thread(call, _calls, CALLS)
+        return call() if self.store.local else await self.in_thread(call)
+
+    async def in_thread(self, call: Callable[[], T]) -> T:
+        """Return what a call returns that takes long, whatever the store; the loop goes on meanwhile."""
+        return await _in_thread(call, _calls, CALLS)
 
     async def patiently(self, call: Callable[[], T]) -> T:
         """Return what a call returns once the store lets it through; the loop goes on meanwhile.

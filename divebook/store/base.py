@@ -56,6 +56,7 @@ class EventStore(EventLogs, LeaseBook, Mailbox, Checkpoints, LargeValues, Upkeep
         self.sealing = Sealing()
         """Whether values are encrypted: set its `codec` before anything is written."""
         self._closed = False
+        self._packed_lately: dict[bytes, None] = {}
 
     def orphans(self, now: int | None = None) -> list[ExecutionRecord]:
         """Return the executions that have something to do and that no process drives, newest first.

@@ -18,7 +18,7 @@ from divebook.events.catalog import (
 from divebook.events.codec import encode, sound_data
 from divebook.events.event import Event, check_payload, check_placed
 from divebook.events.record import Record
-from divebook.store.blobs import BLOB_BYTES, REPEATED_BYTES, outsource, share
+from divebook.store.blobs import BLOB_BYTES, REPEATED_BYTES, Packed, outsource, share
 from divebook.store.checksums import chain, head
 from divebook.store.codec import Sealing
 from divebook.store.durability import Durability, durability_called
@@ -122,6 +122,8 @@ class PreparedBatch:
     """The questions that were asked or settled, and whether they are open then."""
     lease: Lease | None
     """The first lease of a new log, to be had together with it."""
+    packed: dict[bytes, Packed] = field(default_factory=dict)
+    """Those of the `blobs` that were packed before the store was locked."""
 
     @property
     def ends(self) -> bool:

@@ -23,6 +23,7 @@ from divebook.errors import (
 from divebook.events.catalog import ORIGINS, Payload
 from divebook.events.event import Event, to_microseconds
 from divebook.store.batches import Batch, PreparedBatch, prepare, records_of
+from divebook.store.blobs import Blobs, Packed, pack
 from divebook.store.codec import Sealing
 from divebook.store.past import History
 from divebook.store.records import ExecutionRecord, RecordFilter
@@ -30,6 +31,8 @@ from divebook.store.subscribers import Subscribers
 
 Refusal: TypeAlias = StoreError | InvalidEventError
 
+_LATELY = 64
+"""Large values that a store remembers to have packed."""
 SOUND_PAGE = 200
 """Events read at once from a log that may be damaged."""
 CLOSE = 200
@@ -44,6 +47,8 @@ class EventLogs(ABC):
     _lock: threading.RLock
     _subscribers: Subscribers
     sealing: Sealing
+    keeps: bool
+    _packed_lately: dict[bytes, None]
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
@@ -84,6 +89,9 @@ class EventLogs(ABC):
         left = [self._left_of(batch) if batch.again else batch for batch in batches]
         checked = [_prepare_or_refuse(batch, self.sealing) if batch.records else None for batch in left]
         accepted = [entry for entry in checked if isinstance(entry, PreparedBatch)]
+        for batch in accepted if self.keeps else ():
+            if batch.blobs:
+                batch.packed = self._packed(batch.blobs)
         answers = self._write_and_tell(accepted) if accepted else []
         remaining = iter(answers)
         return [next(remaining) if isinstance(entry, PreparedBatch) else entry for entry in checked]
@@ -104,6 +112,14 @@ class EventLogs(ABC):
             with self._lock:
                 self._subscribers.tell(batch.execution_id, batch.records[:written])
         return batch.without(written)
+
+    def _packed(self, blobs: Blobs) -> dict[bytes, Packed]:
+        """Return large values as they will be written, before the store is locked; those that came lately are there."""
+        packed = {digest: pack(blobs[digest]) for digest in blobs.keys() - self._packed_lately.keys()}
+        self._packed_lately |= dict.fromkeys(packed)
+        for digest in list(self._packed_lately)[:-_LATELY]:
+            self._packed_lately.pop(digest, None)
+        return packed
 
     def _write_and_tell(self, batches: Sequence[PreparedBatch]) -> list[Refusal | None]:
         with self._lock:

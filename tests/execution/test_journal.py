@@ -1,15 +1,21 @@
 """When a journal's events are written, and what its ids are like."""
 
 import asyncio
+import threading
+
+import numpy as np
+import pytest
 
 from divebook.engine.state import ExecutionState
-from divebook.errors import StoreError
+from divebook.errors import StoreBusyError, StoreError
 from divebook.events import catalog
+from divebook.events.values import normalize
 from divebook.execution import journal as journals
 from divebook.execution.clock import Ids, SystemChance, SystemClock
 from divebook.execution.group_commit import MOST_IN_A_ROW, GroupCommit
 from divebook.execution.journal import Journal
 from divebook.execution.store_calls import StoreCalls
+from divebook.execution.weights import HEAVY, are_heavy
 from divebook.store import MemoryStore
 
 
@@ -75,6 +81,69 @@ def test_those_who_write_in_one_turn_share_a_commit():
         assert store.commits == [["exec_1", "exec_2"]] * 3
 
     asyncio.run(main())
+
+
+class SlowWithLargeValues(MemoryStore):
+    """Waits before it writes anything from a thread, and is busy then as often as it is told."""
+
+    def __init__(self, busy=0):
+        super().__init__()
+        self.goes_on, self.busy, self.threads = threading.Event(), busy, []
+
+    def append_all(self, batches):
+        self.threads += [(batch.execution_id, threading.get_ident()) for batch in batches]
+        if threading.get_ident() != threading.main_thread().ident:
+            assert self.goes_on.wait(20)
+            if self.busy:
+                self.busy -= 1
+                raise StoreBusyError("the disk is full")
+        return super().append_all(batches)
+
+
+@pytest.mark.parametrize("busy", [0, 2])
+def test_a_large_value_is_written_by_a_thread_and_everybody_else_goes_on(busy):
+    async def main():
+        store = SlowWithLargeValues(busy)
+        commit = GroupCommit(StoreCalls(store))
+        heavy, light = begun(commit, "exec_1"), begun(commit, "exec_2")
+        await asyncio.gather(heavy.durable(), light.durable())
+        heavy.record(catalog.EventEmitted("large", {"text": "x" * (HEAVY + 1)}))
+        written = asyncio.ensure_future(heavy.durable())
+        await asyncio.sleep(0)
+        signal(heavy)
+        signal(light)
+        await light.durable()
+        assert (heavy.written, light.written, written.done()) == (1, 2, False)
+        store.goes_on.set()
+        await heavy.durable()
+        await written
+        assert [event.event_type for event in store.read("exec_1")] == [
+            "execution_started",
+            "event_emitted",
+            "signal_received",
+        ]
+        own = threading.get_ident()
+        assert {name for name, thread in store.threads if thread == own} >= {"exec_2"}
+        assert {name for name, thread in store.threads if thread != own} == {"exec_1"}
+        assert not commit._apart
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("fact", "heavy"),
+    [
+        (catalog.OperationStarted("op", "x", {"params": {"text": "x" * HEAVY}}), False),
+        (catalog.OperationStarted("op", "x", {"params": {"text": "x" * (HEAVY + 1)}}), True),
+        (catalog.OperationCompleted("op", "x", 1, [{"n": 1}] * 20_000), True),
+        (catalog.OperationCompleted("op", "x", 1, [{"n": 1}] * 20), False),
+        (catalog.OperationCompleted("op", "x", 1, normalize(np.zeros(200_000))), True),
+        (catalog.StepCompleted(b"x" * (HEAVY + 1)), True),
+        (catalog.ExecutionCompleted({"a": {"b": ["x" * (HEAVY + 1)]}}), True),
+    ],
+)
+def test_what_takes_long_to_write_is_seen_at_a_glance(fact, heavy):
+    assert are_heavy([catalog.SignalReceived("tick"), fact]) is heavy
 
 
 def test_a_checkpoint_that_cannot_be_written_stops_nothing(monkeypatch, logs):

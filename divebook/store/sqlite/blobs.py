@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from divebook.store.blobs import Blobs, Fetch, Packed, pack, unpack
 from divebook.store.codec import Sealing
@@ -22,18 +22,18 @@ SELECT digest, length(data), number IN (
 _DROP = "DELETE FROM blobs WHERE number NOT IN (SELECT blob FROM blob_uses)"
 
 
-def insert(cursor: sqlite3.Cursor, key: int, blobs: Blobs) -> int:
+def insert(cursor: sqlite3.Cursor, key: int, blobs: Blobs, packed: Mapping[bytes, Packed]) -> int:
     """Write what is not there yet, note that an execution refers to it, and return by how much that one has grown."""
     grown = 0
     for digest, content in blobs.items():
-        (number,) = cursor.execute(_FIND, (digest,)).fetchone() or _insert(cursor, digest, content)
+        found = cursor.execute(_FIND, (digest,)).fetchone()
+        (number,) = found or _insert(cursor, digest, packed.get(digest) or pack(content))
         if cursor.execute(_USE, (key, number)).rowcount:
             grown += len(content)
     return grown
 
 
-def _insert(cursor: sqlite3.Cursor, digest: bytes, content: bytes) -> tuple[int]:
-    packed = pack(content)
+def _insert(cursor: sqlite3.Cursor, digest: bytes, packed: Packed) -> tuple[int]:
     row: tuple[int] = cursor.execute(_INSERT, (digest, packed.compressed, packed.data)).fetchone()
     return row
 

@@ -69,7 +69,7 @@ class OpenLogs:
             return refusal
         if batch.ends:
             cursor.execute(_RELEASE, (log.key,))
-        if batch.blobs and (grown := blobs.insert(cursor, log.key, batch.blobs)):
+        if batch.blobs and (grown := blobs.insert(cursor, log.key, batch.blobs, batch.packed)):
             log.grow(cursor, grown)
         if batch.questions:
             questions.note(cursor, log.key, batch.questions)

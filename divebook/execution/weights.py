@@ -1,0 +1,48 @@
+"""Which facts take long to write: those that hold a large value. They are told by a glance, for every commit asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from operator import attrgetter
+from typing import Any
+
+from divebook.events import catalog
+from divebook.events.recorded import Recorded
+
+HEAVY = 1024 * 1024
+"""Characters or bytes from which on it pays to hand a commit to a thread."""
+_MANY = 16 * 1024
+"""Parts of a list or mapping that count as much."""
+_FEW = 16
+"""Parts that are looked at."""
+_LEVELS = 3
+_HELD = {
+    catalog.ExecutionStarted: attrgetter("inputs"),
+    catalog.ExecutionCompleted: attrgetter("outputs"),
+    catalog.OperationStarted: attrgetter("parameters"),
+    catalog.OperationCompleted: attrgetter("result"),
+    catalog.StepCompleted: attrgetter("output"),
+    catalog.IterationStarted: attrgetter("item"),
+    catalog.EventEmitted: attrgetter("data"),
+}
+"""What facts hold that may be large; the value of a variable was the result of a call before."""
+
+
+def are_heavy(facts: Iterable[catalog.Payload]) -> bool:
+    """Return whether one of the facts holds a value that is seen to be large."""
+    for fact in facts:
+        held = _HELD.get(type(fact))
+        if held is not None and _is_heavy(held(fact), _LEVELS):
+            return True
+    return False
+
+
+def _is_heavy(value: Any, levels: int) -> bool:
+    kind = type(value)
+    if kind is str or kind is bytes:
+        return len(value) > HEAVY
+    if kind is dict or kind is list:
+        if len(value) > _FEW or not levels:
+            return len(value) > _MANY
+        return any(_is_heavy(part, levels - 1) for part in (value.values() if kind is dict else value))
+    return isinstance(value, Recorded) and value.least_bytes() > HEAVY
