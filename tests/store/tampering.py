@@ -35,4 +35,4 @@ def put_right(path):
         for (key,) in connection.execute("SELECT key FROM executions").fetchall():
             rechain(connection, key)
             row = connection.execute(f"{RECORD} WHERE key = ?", (key,)).fetchone()
-            connection.execute("UPDATE executions SET seal = ? WHERE key = ?", (Line(*row[:-1]).seal(), key))
+            connection.execute("UPDATE executions SET seal = ? WHERE key = ?", (Line(*row[:-2]).seal(), key))

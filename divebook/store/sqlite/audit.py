@@ -38,9 +38,9 @@ def load_stored(connection: sqlite3.Connection, types: EventTypes, execution_id:
         used = connection.execute(_USED, (found.key,)).fetchall()
         asked = questions.open_of(connection, found.key)
     records = [_record(row, types, connection) for row in rows]
-    line = Line(*typed("row of an execution", row[:-1], LINE_TYPES))
+    line = Line(*typed("row of an execution", row[:-2], LINE_TYPES))
     blobs = frozenset(digest for (digest,) in used)
-    return StoredLog(record_of(line), found.checksum, records, blobs, asked, broken, row[-1] != line.seal())
+    return StoredLog(record_of(line), found.checksum, records, blobs, asked, broken, row[-2] != line.seal())
 
 
 def _as_far_as_possible(cursor: sqlite3.Cursor) -> tuple[list[tuple[Any, ...]], str | None]:

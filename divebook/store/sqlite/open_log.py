@@ -11,21 +11,17 @@ from divebook.store.facts import width_of
 from divebook.store.known_ids import Span, refuse_twice
 from divebook.store.sqlite import messages
 from divebook.store.sqlite.compact import stem_of, unpack_id
+from divebook.store.sqlite.reach import NOTED_EVERY, Reach
 from divebook.store.sqlite.rows import Line, line_after
 from divebook.store.sqlite.schema import places_of
 
-_KNOWN = "WHERE key = ? AND id = ? AND last_sequence = ? AND token = ? AND checksum = ?"
-_ADVANCE = f"""
-UPDATE executions SET status = ?, last_sequence = ?, size = ?, wake_at = ?, taken = ?, checksum = ?, seal = ? {_KNOWN}
-"""  # noqa: S608 - our own text
-_TURN = f"""
-UPDATE executions SET ended_at = ?, error = ?,
-  status = ?, last_sequence = ?, size = ?, wake_at = ?, taken = ?, checksum = ?, seal = ? {_KNOWN}
-"""  # noqa: S608 - our own text
+_NOTE = """
+UPDATE executions SET status = ?, ended_at = ?, last_sequence = ?, error = ?, size = ?, wake_at = ?, taken = ?,
+  checksum = ?, seal = ? WHERE key = ?
+"""
 _IDS = """
 SELECT events.id, name FROM events JOIN event_types ON number = type WHERE place BETWEEN ? AND ?
 """
-_GROW = "UPDATE executions SET size = ?, seal = ? WHERE key = ?"
 
 
 @dataclass(slots=True)
@@ -38,10 +34,19 @@ class OpenLog:
     """
 
     key: int
+    token: int
+    """That of the execution's latest lease."""
     line: Line
-    """The execution's row as it stands."""
-    checksum: int
+    """The execution's row as it stands in the file."""
+    reach: Reach
+    """Where the log ends."""
+    generation: int
+    """What was known of the writers of the file when this was true (`OpenLogs`)."""
     stems: set[bytes | str] = field(default_factory=set)
+
+    def is_as(self, other: OpenLog) -> bool:
+        """Return whether it says the same of the file."""
+        return (self.token, self.line, self.reach) == (other.token, other.line, other.reach)
 
     def refuse_known(self, cursor: sqlite3.Cursor, batch: PreparedBatch, ids: Sequence[bytes | str]) -> None:
         """Raise `InvalidEventError` if the log holds one of the ids."""
@@ -53,23 +58,27 @@ class OpenLog:
         """Remember the ids of records that are written."""
         self.stems.update(map(stem_of, ids))
 
-    def advance(self, cursor: sqlite3.Cursor, batch: PreparedBatch, checksum: int) -> bool:
-        """Bring the execution's row up to the end of a batch; False if the row is not as this process knows it."""
-        line = line_after(self.line, batch)
-        row = (line.status, line.last_sequence, line.size, line.wake_at, line.taken, checksum, line.seal())
-        known = (self.key, batch.execution_id, batch.expected_sequence, batch.token, self.checksum)
-        turn = () if batch.turn is None else (line.ended_at, line.error)
-        if cursor.execute(_TURN if turn else _ADVANCE, (*turn, *row, *known)).rowcount != 1:
-            return False
+    def advance(self, cursor: sqlite3.Cursor, batch: PreparedBatch, checksum: int, grown: int) -> None:
+        """Go on to the end of a batch, by which the large values have `grown`."""
+        added, records = self.reach.added + batch.size, self.reach.records + len(batch.records)
+        self.reach = Reach(batch.last_sequence, checksum, added, records)
+        if grown or records >= NOTED_EVERY or self._is_changed_by(batch):
+            self.write_row(cursor, batch, grown)
+
+    def _is_changed_by(self, batch: PreparedBatch) -> bool:
+        line = self.line
+        turned = batch.turn is not None or batch.status not in (None, line.status)
+        return turned or batch.wake_at != line.wake_at or batch.taken > line.taken
+
+    def write_row(self, cursor: sqlite3.Cursor, batch: PreparedBatch, grown: int) -> None:
+        """Write the execution's row as it is after a batch."""
+        last, checksum, added, _ = self.reach
+        line = line_after(self.line, batch, self.line.size + added + grown)
+        status = (line.status, line.ended_at, line.last_sequence, line.error, line.size, line.wake_at, line.taken)
+        cursor.execute(_NOTE, (*status, checksum, line.seal(), self.key))
         if line.taken > self.line.taken:
             messages.take(cursor, self.key, line.taken)
-        self.line, self.checksum = line, checksum
-        return True
-
-    def grow(self, cursor: sqlite3.Cursor, size: int) -> None:
-        """Note that large values have been written for this execution."""
-        self.line = self.line._replace(size=self.line.size + size)
-        cursor.execute(_GROW, (self.line.size, self.line.seal(), self.key))
+        self.line, self.reach = line, Reach(last, checksum)
 
 
 def load_stems(cursor: sqlite3.Cursor, key: int) -> set[bytes | str]:

@@ -25,9 +25,14 @@ from divebook.store.sqlite.faults import Types, typed
 from divebook.store.sqlite.schema import place_of
 from divebook.store.upkeep import StoredRecord
 
+# The last: whether the log of an execution that goes on is longer than its row says (`divebook.store.sqlite.reach`).
 COLUMNS = """
 id, status, created_at, ended_at, last_sequence, error, size, wake_at, taken, durability,
-  workflow_name, fingerprint, start_key, origin, parent, tags, note, notebook, cell, seal
+  workflow_name, fingerprint, start_key, origin, parent, tags, note, notebook, cell, seal,
+  ended_at IS NULL AND EXISTS (
+    SELECT 1 FROM events
+    WHERE place BETWEEN executions.key << 32 | last_sequence + 1 AND executions.key << 32 | 4294967295
+  )
 """
 RECORD = f"SELECT {COLUMNS} FROM executions"  # noqa: S608 - our own text
 # As BLOB, so that a damaged text reaches the decoder, which can say where it is.
@@ -86,11 +91,6 @@ class Line(NamedTuple):
         return of_row(self)
 
 
-def load_record(row: tuple[Any, ...]) -> ExecutionRecord:
-    """Build a record from a row of `RECORD`; CorruptStoreError if it is not what was written."""
-    return record_of(load_line(row))
-
-
 def load_line(row: tuple[Any, ...]) -> Line:
     """Return a row of `RECORD`.
 
@@ -99,7 +99,7 @@ def load_line(row: tuple[Any, ...]) -> Line:
     CorruptStoreError
         It is not what was written.
     """
-    *columns, seal = row
+    *columns, seal, _ = row
     line = Line(*columns)
     if line.seal() != seal:
         raise CorruptStoreError(
@@ -143,19 +143,19 @@ def first_line(batch: PreparedBatch, beginning: Beginning, durability: Durabilit
     return Line(*row, note, notebook, cell)
 
 
-def line_after(line: Line, batch: PreparedBatch) -> Line:
-    """Return an execution's row once a batch is written, but for its large values."""
+def line_after(line: Line, batch: PreparedBatch, size: int) -> Line:
+    """Return an execution's row once a batch is written and its log has such a size."""
     status, ended_at, error = batch.status or line.status, line.ended_at, line.error
     if batch.turn is not None:
         status, ended_at, error = batch.turn.status, batch.turn.ended_at, batch.turn.error
-    taken, size = max(line.taken, batch.taken), line.size + batch.size
+    taken = max(line.taken, batch.taken)
     return Line(
         line.id, status, line.created_at, ended_at, batch.last_sequence, error, size, batch.wake_at, taken, *line[9:]
     )
 
 
 class Log(NamedTuple):
-    """Where a log lies and how far it goes, by its execution's row."""
+    """Where a log lies and how far it goes at least, by its execution's row."""
 
     execution_id: str
     key: int

@@ -6,7 +6,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -37,12 +37,12 @@ from divebook.store.sqlite.connections import (
 )
 from divebook.store.sqlite.faults import translated
 from divebook.store.sqlite.filesystem import network_type
+from divebook.store.sqlite.reach import load_record, reach_of
 from divebook.store.sqlite.rows import (
     RECORD,
     Log,
     find,
     load_events,
-    load_record,
 )
 from divebook.store.sqlite.schema import check_current, migrate
 from divebook.store.sqlite.transactions import OpenFile, Transaction, WriteTurn, at_one_moment
@@ -205,6 +205,7 @@ class SqliteStore(EventStore):
             held = leases.load_lease(cursor, log.key)
             if held is not None and held.keeps_out(moment, instead_of):
                 raise held.held_error()
+            self._logs.forget((execution_id,))  # its token is another
             return leases.put_next(cursor, log, owner, until)
 
     def _renew(self, held: Sequence[Lease], until: Moment) -> list[bool]:
@@ -226,7 +227,7 @@ class SqliteStore(EventStore):
     def _put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None:
         with self._transaction(RELAXED) as cursor:
             log = self._find(cursor, execution_id)
-            check_reached(execution_id, sequence, log.last_sequence)
+            check_reached(execution_id, sequence, reach_of(cursor, self._types, log).last_sequence)
             checkpoints.put(cursor, log, sequence, data)
 
     def _checkpoint(self, execution_id: str) -> tuple[int, bytes] | None:
@@ -356,9 +357,9 @@ class SqliteStore(EventStore):
         return found
 
     def _record(self, execution_id: str) -> ExecutionRecord:
-        with translated(self.location):
-            row = self._readers.get().execute(f"{RECORD} WHERE id = ?", (execution_id,)).fetchone()
-        return load_record(self._found(execution_id, row))
+        with translated(self.location), at_one_moment(self._readers.get()) as connection:
+            row = connection.execute(f"{RECORD} WHERE id = ?", (execution_id,)).fetchone()
+            return load_record(connection, self._types, self._found(execution_id, row))
 
     def _records(self, wanted: RecordFilter, limit: int, offset: int) -> list[ExecutionRecord]:
         return self._listed(*lists.fitting(wanted, limit, offset))
@@ -366,17 +367,18 @@ class SqliteStore(EventStore):
     def _unended(self) -> list[ExecutionRecord]:
         return self._listed(lists.UNENDED, {})
 
-    def _listed(self, statement: str, asked: dict[str, Any]) -> list[ExecutionRecord]:
-        with translated(self.location):
-            rows = self._readers.get().execute(statement, asked).fetchall()
-            return lists.sound(rows, load_record, self._warned)
+    def _listed(self, statement: str, asked: Mapping[str, Any]) -> list[ExecutionRecord]:
+        with translated(self.location), at_one_moment(self._readers.get()) as connection:
+            rows = connection.execute(statement, asked).fetchall()
+            return lists.sound(rows, lambda row: load_record(connection, self._types, row), self._warned)
 
     def _orphans(self, moment: Moment) -> list[ExecutionRecord]:
-        with translated(self.location):
-            rows = self._readers.get().execute(lists.ORPHANS, {"now": moment.wall}).fetchall()
+        with translated(self.location), at_one_moment(self._readers.get()) as connection:
+            rows = connection.execute(lists.ORPHANS, {"now": moment.wall}).fetchall()
 
             def load(row: tuple[Any, ...]) -> ExecutionRecord | None:
-                return load_record(row[: lists.WIDTH]) if leases.is_left(row[0], row[lists.WIDTH :], moment) else None
+                is_left = leases.is_left(row[0], row[lists.WIDTH :], moment)
+                return load_record(connection, self._types, row[: lists.WIDTH]) if is_left else None
 
             return lists.sound(rows, load, self._warned)
 

@@ -1,7 +1,8 @@
 """Writing batches: rows of records, and the rows of the executions they belong to.
 
-The execution's row is changed by ``UPDATE ... WHERE last_sequence = expected`` inside the transaction that inserts the
-records, so of two writers, threads or processes, one is refused.
+Where a log stands is compared inside the transaction that inserts the records, so of two writers, threads or processes,
+one is refused. What this process knows of the logs that it writes holds as long as no other connection has written to
+the file (``PRAGMA data_version``); else each is looked up again.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from divebook.store.records import Beginning
 from divebook.store.sqlite import blobs, leases, lists, messages, questions
 from divebook.store.sqlite.compact import EventTypes, pack_id
 from divebook.store.sqlite.open_log import OpenLog, load_stems
+from divebook.store.sqlite.reach import Reach, reach_of
 from divebook.store.sqlite.rows import RECORD, find, first_line, line_after, load_line
 from divebook.store.sqlite.schema import place_of
 
@@ -36,6 +38,8 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 _INSERT_RECORD = """
 INSERT INTO events (place, recorded_at, type, id, path, step, data, checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 """
+MOST_KNOWN = 1000
+"""Logs of which this process remembers where they stand; others, mostly waiting, are looked up when they go on."""
 _RELEASE = "DELETE FROM leases WHERE key = ?"
 
 
@@ -50,11 +54,19 @@ class OpenLogs:
         """That of executions whose first batch does not say."""
         self._unknown = unknown
         self._logs: dict[str, OpenLog] = {}
+        self._version, self._generation = -1, 0
+        """What others have written, by SQLite's count, and how often they have."""
 
     def write(self, cursor: sqlite3.Cursor, batches: Sequence[PreparedBatch]) -> list[Refusal | None]:
         """Write batches; return, for each, why it was refused, or None."""
         self._types.refresh(cursor)
-        return [self._enter(cursor, batch) for batch in batches]
+        (version,) = cursor.execute("PRAGMA data_version").fetchone()
+        if version != self._version:
+            self._version, self._generation = version, self._generation + 1
+        answers = [self._enter(cursor, batch) for batch in batches]
+        for execution_id in list(self._logs)[: max(0, len(self._logs) - MOST_KNOWN)]:
+            del self._logs[execution_id]
+        return answers
 
     def forget(self, execution_ids: Iterable[str]) -> None:
         """Look again where these logs stand before something is added to them."""
@@ -64,13 +76,17 @@ class OpenLogs:
     def _enter(self, cursor: sqlite3.Cursor, batch: PreparedBatch) -> Refusal | None:
         ids = [pack_id(record.id) for record in batch.records]
         try:
-            log, checksums = self._claim(cursor, batch, ids)
+            log = self._claim(cursor, batch, ids)
         except (StoreError, InvalidEventError) as refusal:
             return refusal
+        checksums = batch.checksums(log.reach.checksum if batch.beginning is None else 0)
+        grown = blobs.insert(cursor, log.key, batch.blobs, batch.packed) if batch.blobs else 0
+        if batch.beginning is None:
+            log.advance(cursor, batch, checksums[-1], grown)
+        elif grown:
+            log.write_row(cursor, batch, grown)
         if batch.ends:
             cursor.execute(_RELEASE, (log.key,))
-        if batch.blobs and (grown := blobs.insert(cursor, log.key, batch.blobs, batch.packed)):
-            log.grow(cursor, grown)
         if batch.questions:
             questions.note(cursor, log.key, batch.questions)
         if batch.turn is not None and (batch.questions or batch.beginning is None):
@@ -86,56 +102,55 @@ class OpenLogs:
         cursor.executemany(_INSERT_RECORD, rows)
         return None
 
-    def _claim(
-        self, cursor: sqlite3.Cursor, batch: PreparedBatch, ids: Sequence[bytes | str]
-    ) -> tuple[OpenLog, list[int]]:
-        """Advance the execution's row; return the log and the new checksums, or raise if the batch does not fit."""
+    def _claim(self, cursor: sqlite3.Cursor, batch: PreparedBatch, ids: Sequence[bytes | str]) -> OpenLog:
+        """Return the log that a batch goes on with, or raise if it does not fit."""
         if batch.beginning is not None:
-            return self._begin(cursor, batch, batch.beginning)
-        log = self._logs.get(batch.execution_id)
-        if log is not None and log.line.last_sequence == batch.expected_sequence:
+            log = self._begin(cursor, batch, batch.beginning)
+        else:
+            log = self._present(cursor, batch.execution_id)
+            if log.token != batch.token:
+                raise batch.fenced(log.token)
+            if log.reach.last_sequence != batch.expected_sequence:
+                raise ConcurrentAppendError(batch.execution_id, batch.expected_sequence, log.reach.last_sequence)
+            # Inside the transaction, as callers can only look before it: of two who saw it running, the second is
+            # refused (test_nothing_follows_an_end_but_what_the_table_allows, tests/execution/test_meanwhile.py).
+            batch.check_may_follow(log.line.status)
             log.refuse_known(cursor, batch, ids)
-            checksums = batch.checksums(log.checksum)
-            if log.advance(cursor, batch, checksums[-1]):
-                return log, checksums
-        # The first append of this process, or another process was here.
-        log = self._logs[batch.execution_id] = self._take_over(cursor, batch)
-        log.refuse_known(cursor, batch, ids)
-        checksums = batch.checksums(log.checksum)
-        log.advance(cursor, batch, checksums[-1])
-        return log, checksums
+        self._logs.pop(batch.execution_id, None)  # so that the one which was written last comes last
+        self._logs[batch.execution_id] = log
+        return log
 
-    def _begin(self, cursor: sqlite3.Cursor, batch: PreparedBatch, beginning: Beginning) -> tuple[OpenLog, list[int]]:
-        if (found := find(cursor, batch.execution_id)) is not None:
-            raise ConcurrentAppendError(batch.execution_id, 0, found.last_sequence)
+    def _begin(self, cursor: sqlite3.Cursor, batch: PreparedBatch, beginning: Beginning) -> OpenLog:
+        if find(cursor, batch.execution_id) is not None:
+            found = self._present(cursor, batch.execution_id)
+            raise ConcurrentAppendError(batch.execution_id, 0, found.reach.last_sequence)
         if batch.token:
             raise batch.fenced(0)
         if beginning.key is not None:
             _refuse_taken(cursor, beginning.key)
-        line = line_after(first_line(batch, beginning, batch.durability or self._durability), batch)
-        checksums, token = batch.checksums(0), batch.lease.token if batch.lease else 0
-        cursor.execute(_INSERT_EXECUTION, (*line, line.seal(), checksums[-1], token))
+        line = line_after(first_line(batch, beginning, batch.durability or self._durability), batch, batch.size)
+        checksum, token = batch.checksums(0)[-1], batch.lease.token if batch.lease else 0
+        cursor.execute(_INSERT_EXECUTION, (*line, line.seal(), checksum, token))
         key = cursor.lastrowid or 0
         if beginning.tags:
             lists.note_tags(cursor, key, line.created_at, beginning.tags)
         if batch.lease is not None:
             leases.insert(cursor, key, batch.lease)
-        log = self._logs[batch.execution_id] = OpenLog(key, line, checksums[-1])
-        return log, checksums
+        return OpenLog(key, token, line, Reach(batch.last_sequence, checksum), self._generation)
 
-    def _take_over(self, cursor: sqlite3.Cursor, batch: PreparedBatch) -> OpenLog:
-        log = find(cursor, batch.execution_id)
-        if log is None:
-            raise self._unknown(batch.execution_id)
-        if log.token != batch.token:
-            raise batch.fenced(log.token)
-        if log.last_sequence != batch.expected_sequence:
-            raise ConcurrentAppendError(batch.execution_id, batch.expected_sequence, log.last_sequence)
-        line = load_line(cursor.execute(f"{RECORD} WHERE key = ?", (log.key,)).fetchone())
-        # Inside the transaction, as callers can only look before it: of two who saw it running, the second is refused
-        # (test_nothing_follows_an_end_but_what_the_table_allows, tests/execution/test_meanwhile.py).
-        batch.check_may_follow(line.status)
-        return OpenLog(log.key, line, log.checksum, load_stems(cursor, log.key))
+    def _present(self, cursor: sqlite3.Cursor, execution_id: str) -> OpenLog:
+        """Return a log as it is in the file."""
+        known = self._logs.get(execution_id)
+        if known is not None and known.generation == self._generation:
+            return known
+        found = find(cursor, execution_id)
+        if found is None:
+            raise self._unknown(execution_id)
+        line = load_line(cursor.execute(f"{RECORD} WHERE key = ?", (found.key,)).fetchone())
+        log = OpenLog(found.key, found.token, line, reach_of(cursor, self._types, found), self._generation)
+        is_known = known is not None and known.is_as(log)
+        log.stems = known.stems if known is not None and is_known else load_stems(cursor, found.key)
+        return log
 
 
 def _turn(cursor: sqlite3.Cursor, log: OpenLog, *, is_over: bool) -> None:

@@ -194,7 +194,7 @@ INSERT INTO "executions" VALUES(4,'exec_01jxt21q07e008000000000007','greet','wai
 INSERT INTO "executions" VALUES(5,'exec_01jxt21q08e008000000000008','greet','failed',5,293,1750000001000000,NULL,1750000005000000,'ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff','no such file',0,3849227801,NULL,0,'full',NULL,'run',NULL,'["weekly"]',NULL,NULL,NULL,2858521434);
 INSERT INTO "executions" VALUES(6,'exec_01jxt21q09e008000000000009','greet','running',6,346,1750000001000000,NULL,NULL,'ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff',NULL,0,2985462395,NULL,0,'full',NULL,'child','exec_01jxt21q07e008000000000007','[]',NULL,NULL,NULL,3491222288);
 INSERT INTO "executions" VALUES(7,'exec_01jxt21q1xe00800000000001x','greet','completed',9,629,1750000001000000,NULL,1750000009000000,'ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff',NULL,0,3311354343,NULL,0,'full',NULL,'run',NULL,'[]',NULL,NULL,NULL,2764239081);
-INSERT INTO "executions" VALUES(8,'exec_01jxt21q1ye00800000000001y','greet','waiting',11,100918,1750000001000000,NULL,NULL,'ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff',NULL,1,3689975985,NULL,0,'full',NULL,'run',NULL,'[]',NULL,NULL,NULL,2391275990);
+INSERT INTO "executions" VALUES(8,'exec_01jxt21q1ye00800000000001y','greet','waiting',6,100504,1750000001000000,NULL,NULL,'ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff',NULL,1,1525409315,NULL,0,'full',NULL,'run',NULL,'[]',NULL,NULL,NULL,492942017);
 INSERT INTO "executions" VALUES(9,'exec_01jxt21q1ze00800000000001z','greet','running',38,5368,1750000001000000,NULL,NULL,'ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff',NULL,0,854762024,NULL,0,'full',NULL,'run',NULL,'[]',NULL,NULL,NULL,817206740);
 CREATE TABLE leases (
       key            INTEGER PRIMARY KEY,  -- executions.key
@@ -207,7 +207,7 @@ CREATE TABLE leases (
       expires_uptime INTEGER               -- microseconds of the monotonic clock of that boot
     );
 INSERT INTO "leases" VALUES(2,'host',1,2,'name','boot',1750000033000000,3639952745);
-INSERT INTO "leases" VALUES(8,'host',1,2,'name','boot',1750000034000000,25891120410);
+INSERT INTO "leases" VALUES(8,'host',1,2,'name','boot',1750000034000000,27240589678);
 CREATE TABLE messages (
       number    INTEGER PRIMARY KEY AUTOINCREMENT,
       key       INTEGER NOT NULL,  -- executions.key
