@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from benchmarks.cores import cores
 from benchmarks.figure import HEADINGS, Figure
 from benchmarks.going_on import answered, resumed
 from benchmarks.imports import startup
@@ -31,6 +32,7 @@ MEASUREMENTS: dict[str, Callable[[], Iterator[Figure]]] = {
     "resume": resumed,
     "answer": answered,
     "replay": replay,
+    "cores": cores,
     "startup": startup,
     "values": values,
     "shown": shown,

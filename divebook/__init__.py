@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from divebook.errors import DefinitionError, DivebookError
     from divebook.events import Event
     from divebook.events.classes import allow
-    from divebook.execution import Execution, StepContext
+    from divebook.execution.context import StepContext
+    from divebook.execution.execution import Execution
     from divebook.history.formatter import Formatter
     from divebook.notebook.functions import answer, define, frames, inbox, resume, run, runs, show
     from divebook.notebook.run import Run
@@ -55,7 +56,8 @@ _NAMES = {
     "divebook.errors": "DefinitionError DivebookError",
     "divebook.events": "Event",
     "divebook.events.classes": "allow",
-    "divebook.execution": "Execution StepContext",
+    "divebook.execution.context": "StepContext",
+    "divebook.execution.execution": "Execution",
     "divebook.history.formatter": "Formatter",
     "divebook.notebook.functions": "answer define frames inbox resume run runs show",
     "divebook.notebook.run": "Run",

@@ -6,7 +6,7 @@ import asyncio
 import functools
 import os
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any, Self, Unpack
 
@@ -28,10 +28,11 @@ from divebook.events.codec import storable
 from divebook.events.event import to_datetime
 from divebook.execution.children import Child
 from divebook.execution.clock import Chance, Clock, SystemChance, SystemClock
-from divebook.execution.compute import Compute, compute_of
+from divebook.execution.compute import Compute
 from divebook.execution.control import Control
 from divebook.execution.engine_thread import ENGINE
 from divebook.execution.execution import Execution
+from divebook.execution.executors import Executors
 from divebook.execution.notices import VARIABLE, Hook, Notices
 from divebook.execution.step_run import Services
 from divebook.executions import Executions
@@ -88,9 +89,13 @@ class Environment(Holdings, Executions):
         default the command that the variable ``DIVEBOOK_NOTIFY`` names. See `divebook.execution.notices`.
     clock, chance
         Time and randomness; tests pass their own.
-    compute
-        Where functions of actions and ``@step`` run, coroutine functions excepted: any `concurrent.futures.Executor`,
-        such as a ProcessPoolExecutor for work that keeps a processor busy; by default a thread for each call.
+    executor
+        Where functions of actions and ``@step`` run that do not say, coroutine functions excepted: ``"thread"`` (the
+        default), ``"process"`` (as many processes as there are processors, made on first use and ended with the
+        environment), a name of `executors`, or any `concurrent.futures.Executor`. Actions that take a ``context`` run
+        in threads.
+    executors
+        Executors by the names under which functions and steps may ask for them; who made them closes them.
     formatter
         Hears, step by step, what its executions do; see `divebook.Formatter`.
     codec
@@ -126,7 +131,8 @@ class Environment(Holdings, Executions):
         clock: Clock | None = None,
         chance: Chance | None = None,
         interpreter: Interpreter | None = None,
-        compute: Compute | Executor | None = None,
+        executor: Compute | Executor | str | None = None,
+        executors: Mapping[str, Executor] | None = None,
         formatter: Formatter | None = None,
         policy: Policy | None = None,
         codec: Codec | None = None,
@@ -153,7 +159,7 @@ class Environment(Holdings, Executions):
         self._clock, self._chance = clock or SystemClock(), chance or SystemChance()
         built_in = built_in_actions(place, printer, lambda: to_datetime(self._clock.now()))
         super().__init__(name, place, built_in, {action.name: action for action in actions})
-        self._compute = compute_of(compute)
+        self._executors = Executors(executor, executors)
         services = functools.partial(self._make_services, interpreter or default_interpreter(), printer)
         self._control = Control(self.store, services, self._check, self.code_of, clock=self._clock, chance=self._chance)
         extensions.extension(extensions.STEP_TYPES)(self)
@@ -182,8 +188,22 @@ class Environment(Holdings, Executions):
             control.inbox,
             control.claim_expired,
             control.texts,
-            self._compute,
+            self._executors,
         )
+
+    def add_executor(self, name: str, executor: Executor) -> None:
+        """Let functions and steps name an executor (``Executor: name``); who made it closes it."""
+        self._executors.add(name, executor)
+
+    def take_executors(self, other: Environment) -> None:
+        """Run functions where another environment would."""
+        self._executors.take_in(other._executors)
+
+    def _check(self, workflow: Workflow, ahead: Container[str] | None = None, to_begin: Iterable[str] = ()) -> None:
+        super()._check(workflow, ahead, to_begin)
+        for step in workflow.steps:
+            if step.executor and (ahead is None or step.name in ahead):
+                self._executors.find(step.executor)
 
     # --- closing ---------------------------------------------------------------------------------------------------
 
@@ -203,6 +223,7 @@ class Environment(Holdings, Executions):
             return
         self._is_closed = True
         self._control.close()
+        self._executors.close()
         ENGINE.call(lambda: ENGINE.promise(CLIENTS.leave(self))).result()
         for closer in reversed(self._closers):
             closer()

@@ -40,7 +40,8 @@
         ├── StepError              a step cannot be carried out
         │   ├── ItemFailedError    one item of a step's `Each` failed (index, item, results so far)
         │   ├── StageTimeoutError  an attempt at a stage of a pipeline took longer than it may
-        │   └── TimedOutError      a step or a call took longer than its Timeout
+        │   ├── TimedOutError      a step or a call took longer than its Timeout
+        │   └── UnpicklableError   a function, argument or result that cannot go from one process to another
         ├── NeedsPersonError       it was resumed automatically several times and made no progress
         ├── ResumeError            an envelope cannot go on through its pipeline
         ├── OperationError         a recorded operation failed
@@ -505,6 +506,10 @@ class TimedOutError(StepError, TimeoutError):
     def __init__(self, what: str, seconds: float) -> None:
         self.what, self.seconds = what, seconds
         super().__init__(f"{what} took longer than its Timeout of {seconds:g} seconds; raise that, or add a Retry")
+
+
+class UnpicklableError(StepError):
+    """A function, an argument or a result cannot go from one process to another; the text says what to do."""
 
 
 class ResumeError(ExecutionError):

@@ -27,7 +27,7 @@ TABLES = {"divebook/errors.py", "divebook/events/catalog.py", "divebook/widgets/
 DOORS = {
     "IPython": ("divebook.notebook",),
     "anywidget": ("divebook.widgets",),
-    "cloudpickle": ("divebook.execution.compute",),
+    "cloudpickle": ("divebook.execution.shipping",),
     "docker": ("divebook.workspace",),
     "immutables": ("divebook.engine", "divebook.execution"),
     "ipywidgets": ("divebook.widgets",),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 from divebook.errors import ExecutionError
 
 if TYPE_CHECKING:
-    from divebook.execution import Execution
+    from divebook.execution.execution import Execution
 
 INTERRUPTED = 130
 

@@ -75,6 +75,8 @@ def _take_in_notebook(environment: Environment, path: Path) -> None:
 
 def _take_in_held(environment: Environment, held: Collection[Any]) -> None:
     environments = [found for found in held if isinstance(found, Environment)]
+    for other in environments:
+        environment.take_executors(other)
     for found in [*held, *(part for other in environments for part in (*other.agents.values(), *other.own_workflows))]:
         if isinstance(found, Agent):
             environment.add_agent(found, replace=True)

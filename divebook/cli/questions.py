@@ -16,7 +16,7 @@ from divebook.text.times import local_time
 if TYPE_CHECKING:
     from divebook.engine.waiting import AwaitedSignal
     from divebook.environment import Environment
-    from divebook.execution import Execution
+    from divebook.execution.execution import Execution
     from divebook.questions import Question
 
 

@@ -11,7 +11,7 @@ from divebook.cli.screen import columns, note, say, section, status_text, write
 from divebook.cli.text import as_json, one_line, pairs, secrets, shown
 from divebook.events import Event, catalog
 from divebook.events.codec import event_to_dict
-from divebook.execution import Execution
+from divebook.execution.execution import Execution
 from divebook.store.durability import RELAXED
 from divebook.text.durations import between
 from divebook.text.shown import visible

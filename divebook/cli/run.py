@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from divebook.cli.progress import Progress
     from divebook.config.answers import Answers
     from divebook.environment import Environment
-    from divebook.execution import Execution
+    from divebook.execution.execution import Execution
     from divebook.starting import StartOptions
     from divebook.workflow.definition import Workflow
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from divebook.environment import Environment
-    from divebook.execution import Execution
+    from divebook.execution.execution import Execution
     from divebook.store import EventStore, ExecutionRecord
 
 Status = Literal[

@@ -14,7 +14,7 @@ from typing import Any
 from divebook.bounds import Bounds
 from divebook.errors import InputError
 from divebook.events.catalog import WAITING
-from divebook.execution import Execution
+from divebook.execution.execution import Execution
 from divebook.questions import Question, Typed
 from divebook.workflow.yaml_value import yaml_of
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from divebook.environment import Environment
 from divebook.errors import DivebookError, ExecutionError, NotFoundError
-from divebook.execution import Execution
+from divebook.execution.execution import Execution
 from divebook.store import ExecutionRecord
 from divebook.workflow.definition import Config
 from divebook.workflow.resources import RECOVERIES

@@ -1,39 +1,75 @@
-"""Where a person's code runs: in threads, or in any `concurrent.futures.Executor`, such as a pool of processes.
+"""Where a person's code runs: the seam between the engine, which records calls, and what makes them.
 
 The log stays with the process that drives the execution: the intent of a call is recorded before `Compute.run`, and
 what comes back after it. A backend must only be truthful about this: the result, the error that the code raised, or
-`OutcomeUnknownError` where the call may have begun and its end is not known. A call that may be made twice is then
-made again, for any other a person is asked.
+`OutcomeUnknownError` where the call may have begun and its end is not known. For a call that may not be made twice a
+person is asked then.
 """
 
 from __future__ import annotations
 
-import asyncio
 import functools
 from collections.abc import Callable, Mapping
-from concurrent.futures import BrokenExecutor, Executor, ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
-from divebook.errors import OutcomeUnknownError
+import anyio
+
 from divebook.execution.threads import in_thread
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(NamedTuple):
     """One call of code that may block."""
 
     key: str
     """The same for the same call of the same execution, in whatever process it is made."""
+    label: str
+    """What is called, for messages: ``step "crunch"``."""
     function: Callable[..., Any]
-    args: tuple[Any, ...] = ()
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
-    is_limited: bool = False
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    is_limited: bool
     """Whether the call has a time limit, after which it is no longer waited for."""
+    repeatable: bool
+    """Whether making it twice does no harm."""
+    is_given_up: Callable[[], bool]
+    """Whether its execution was cancelled."""
 
 
+class Slot:
+    """The right to have a call under way where only so many can be; held from before it is recorded until it returns.
+
+    So a call that waits for a slot has not begun: neither its time limit runs, nor can it be of unknown outcome.
+    """
+
+    def __init__(self, places: anyio.CapacityLimiter) -> None:
+        self._places = places
+        self._is_held = False
+
+    async def __aenter__(self) -> Self:
+        await self._places.acquire_on_behalf_of(self)
+        self._is_held = True
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Let the next call have it; once is the same as twice."""
+        if self._is_held:
+            self._is_held = False
+            self._places.release_on_behalf_of(self)
+
+
+@runtime_checkable
 class Compute(Protocol):
     """Runs tasks."""
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether code runs in this process."""
+
+    def slot(self) -> Slot | None:
+        """Return what a call must hold while it is under way, if only so many can be. On the engine's loop."""
 
     async def run(self, task: Task) -> Any:
         """Return the result; cancelling the await gives the task up."""
@@ -42,54 +78,15 @@ class Compute(Protocol):
 class Threads:
     """A thread of this process for each task; the default."""
 
+    shares_memory = True
+
+    def slot(self) -> None:
+        """Let it begin at once: there are enough threads."""
+
     async def run(self, task: Task) -> Any:
         """Return the result; what has begun is waited for, unless it has a time limit."""
         call = functools.partial(task.function, *task.args, **task.kwargs)
         return await in_thread(call, abandoned=task.is_limited)
 
 
-class Pool:
-    """Any executor: threads, processes, loky, ``client.get_executor()`` of Dask.
-
-    To an executor that does not share this process's memory, functions travel by value (cloudpickle), since the name of
-    a ``@step`` leads to what records its calls and not to the function itself.
-    """
-
-    def __init__(self, executor: Executor) -> None:
-        self._executor = executor
-        self._shares_memory = isinstance(executor, ThreadPoolExecutor)
-
-    async def run(self, task: Task) -> Any:
-        """Return the result.
-
-        Raises
-        ------
-        OutcomeUnknownError
-            The executor broke while the task was with it, as when one of its processes died.
-        """
-        try:
-            return await asyncio.wrap_future(self._submit(task))
-        except BrokenExecutor as error:
-            raise OutcomeUnknownError(f"{type(error).__name__} while {task.key} was running: {error}") from error
-
-    def _submit(self, task: Task) -> Any:
-        if self._shares_memory:
-            return self._executor.submit(task.function, *task.args, **task.kwargs)
-        import cloudpickle
-
-        return self._executor.submit(call_shipped, cloudpickle.dumps((task.function, task.args, dict(task.kwargs))))
-
-
-def call_shipped(code: bytes) -> Any:
-    """Make a call that came from another process."""
-    import cloudpickle
-
-    function, args, kwargs = cloudpickle.loads(code)
-    return function(*args, **kwargs)
-
-
-def compute_of(given: Compute | Executor | None) -> Compute:
-    """Return what runs tasks; by default threads."""
-    if given is None:
-        return Threads()
-    return Pool(given) if isinstance(given, Executor) else given
+THREADS = Threads()

@@ -18,7 +18,8 @@ from divebook.events.codec import storable
 from divebook.events.event import to_datetime
 from divebook.execution.attempts import has_one_attempt, retried
 from divebook.execution.children import BeginSuccessor, Child, DriveChild
-from divebook.execution.compute import Compute, Threads
+from divebook.execution.compute import Slot
+from divebook.execution.executors import Executors
 from divebook.execution.recorder import Call, Recorder
 from divebook.execution.schemas import FITTING
 from divebook.execution.strands import GoesOnElsewhere, Strands
@@ -52,7 +53,7 @@ class StepContext:
         The item's index inside `Each`, else None.
     local
         Names that exist only for this item (`As`).
-    compute
+    executors
         Where functions run.
     """
 
@@ -67,13 +68,12 @@ class StepContext:
         attempt: int = 0,
         iteration_index: int | None = None,
         local: Mapping[str, Any] | None = None,
-        compute: Compute | None = None,
+        executors: Executors | None = None,
     ) -> None:
         self.workflow, self.step, self.path, self.visit = workflow, step, path, visit
-        self.attempt = attempt
-        self.iteration_index = iteration_index
+        self.attempt, self.iteration_index = attempt, iteration_index
         self.local: Mapping[str, Any] = local or {}
-        self.compute: Compute = compute or Threads()
+        self.executors = executors or Executors()
         self._recorder = recorder
         self._calls: dict[str, int] = {}
         self.known: dict[int, Any] = {}
@@ -86,6 +86,10 @@ class StepContext:
     def execution_id(self) -> str:
         """The execution the step belongs to."""
         return self._recorder.journal.execution_id
+
+    def is_given_up(self) -> bool:
+        """Whether the execution was cancelled: nobody waits for what is under way."""
+        return self._recorder.is_given_up
 
     @property
     def started_at(self) -> datetime | None:
@@ -132,6 +136,7 @@ class StepContext:
         streamed: StreamedCall | None = None,
         timeout: float | None = None,
         noted: Callable[[Any], catalog.Payload] | None = None,
+        slot: Slot | None = None,
     ) -> Coroutine[Any, Any, Any]:
         """Make a call that is not deterministic: recorded once, answered from the log ever after; it is to be awaited.
 
@@ -162,6 +167,8 @@ class StepContext:
             Seconds that the call may take; what is left of the step's own `Timeout` holds as well.
         noted
             Makes an event of the result that is recorded beside the operation, for readers.
+        slot
+            What the call must hold before it begins, where only so many can be under way.
 
         Raises
         ------
@@ -174,7 +181,7 @@ class StepContext:
         """
         if timeout is not None or self.step.timeout is not None:
             call, streamed = self._limited(call, timeout), streamed and self._limited(streamed, timeout)
-        made = Call(operation_type, parameters, call, usage, repeatable, reserved, streamed, noted, self.known)
+        made = Call(operation_type, parameters, call, usage, repeatable, reserved, streamed, noted, self.known, slot)
         return self._recorder.run(self.place(key) if attempt is None else self._place_of(key, attempt), made)
 
     def _limited(self, call: Callable[..., Awaitable[T]], timeout: float | None) -> Callable[..., Awaitable[T]]:
@@ -332,22 +339,13 @@ class StepContext:
         return await self._recorder.asking.ask(self.place(key), asked, expires_in)
 
     async def signal(self, name: str, within: float | None = None) -> Any:
-        """Wait for a signal from outside and return its payload; each is taken once, in the order of the log.
-
-        Raises
-        ------
-        OperationError
-            None came within so many seconds.
-        """
+        """Wait for a signal and return its payload, each once, in the log's order; OperationError if none came."""
         return await self._recorder.signals.take(self.place(), name, within)
 
     async def child(self, workflow: str, inputs: Mapping[str, Any], drive: DriveChild, *, key: str) -> Any:
         """Run another workflow as an execution of its own; return its id, status and outputs as they are recorded.
 
-        Raises
-        ------
-        OperationError
-            It did not complete.
+        An OperationError says that it did not complete.
         """
         return await self._recorder.children.run(self.place(key), workflow, inputs, drive)
 

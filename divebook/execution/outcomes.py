@@ -31,8 +31,8 @@ class UnknownOutcomes:
     def __init__(self, once: Once, waits: Waits) -> None:
         self._once, self._waits = once, waits
 
-    async def settle(self, place: Place, record: OperationRecord, parameters: Any) -> Settled:
-        """Return what a person says of a call that began and has no outcome in the log.
+    async def settle(self, place: Place, record: OperationRecord, parameters: Any, cause: str | None) -> Settled:
+        """Return what a person says of a call that began and has no outcome in the log; `cause` is why, if known.
 
         Raises
         ------
@@ -44,7 +44,7 @@ class UnknownOutcomes:
         state = self._once.journal.state
         question_id = state.question_id(record.operation_id, record.started_sequence)
         if question_id not in state.interrupts:
-            self._ask(place, record, question_id, parameters)
+            self._ask(place, record, question_id, parameters, cause)
         response = (await self._waits.answer(place.path, question_id)).response
         if response["choice"] == RETRY:
             return Settled(again=True)
@@ -56,10 +56,11 @@ class UnknownOutcomes:
         self._once.complete(place, record, result, since=now)
         return Settled(again=False, result=result)
 
-    def _ask(self, place: Place, record: OperationRecord, question_id: str, parameters: Any) -> None:
+    def _ask(self, place: Place, record: OperationRecord, question_id: str, parameters: Any, cause: str | None) -> None:
+        why = "" if cause is None else f" ({cause})"
         question = (
             f"It is not known whether {record.operation_type} of step {place.step!r} took effect: it began and has no "
-            "recorded outcome. Look, then answer retry, done (with its result) or fail"
+            f"recorded outcome{why}. Look, then answer retry, done (with its result) or fail"
         )
         data = {"parameters": parameters, "choices": [RETRY, DONE, FAIL]}
         raised = catalog.InterruptRaised(

@@ -25,6 +25,8 @@ from divebook.text.redaction import Redactor
 
 T = TypeVar("T")
 
+ELSEWHERE = "__divebook_trace__"
+"""Attribute of an error that was raised in another process: where."""
 MOST_BYTES = 20_000
 """Of the arguments and fields of an error; without them it is known by its text alone."""
 MOST_FRAMES, MOST_TRACE = 10, 4_000
@@ -39,11 +41,15 @@ def facts_of(error: BaseException) -> dict[str, Any] | None:
         return None  # it came from a log or is the engine's own
     found: dict[str, Any] = {"types": [f"{cls.__module__}:{cls.__qualname__}" for cls in _classes(type(error))]}
     args = OSError.__reduce__(error)[1] if isinstance(error, OSError) else error.args  # its `args` lack the file
-    for name, value in (("args", list(args)), ("fields", dict(vars(error)))):
+    for name, value in (("args", list(args)), ("fields", _fields(error))):
         kept = _storable(value)
         if kept is not None and (kept or name == "args"):
             found[name] = kept
     return found
+
+
+def _fields(error: BaseException) -> dict[str, Any]:
+    return {name: value for name, value in vars(error).items() if name != ELSEWHERE}
 
 
 def _classes(cls: type) -> list[type]:
@@ -147,6 +153,9 @@ _caught_as: Callable[[Any], type[OperationError]] = functools.lru_cache(maxsize=
 
 def trace_of(error: BaseException) -> str | None:
     """Return where in a person's code an error was raised, the innermost call last; secrets are left out of it."""
+    elsewhere = vars(error).get(ELSEWHERE)
+    if isinstance(elsewhere, str):
+        return elsewhere
     if isinstance(error, DivebookError) and error.__cause__ is not None:
         return trace_of(error.__cause__)
     walked = traceback.walk_tb(error.__traceback__)

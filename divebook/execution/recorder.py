@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from typing import Any, NamedTuple
 
 from divebook.engine.operations import Place, Reserved, StreamedCall
-from divebook.engine.retries import names_of, text_of
+from divebook.engine.retries import failure_text, names_of, text_of
 from divebook.engine.state import OperationRecord
 from divebook.events import catalog
 from divebook.events.codec import storable
@@ -18,6 +18,7 @@ from divebook.execution.asking import Asking
 from divebook.execution.breaking_off import leaves_outcome_unknown
 from divebook.execution.children import Children
 from divebook.execution.clock import Chance
+from divebook.execution.compute import Slot
 from divebook.execution.containment import contained
 from divebook.execution.journal import Journal
 from divebook.execution.once import Once, Wanted
@@ -46,6 +47,8 @@ class Call(NamedTuple):
     """What the log is to say besides, in the words of the catalogue, once the call has returned."""
     known: Collection[int] = ()
     """The ``id`` of parameters that are variables of the execution, which are plain data already."""
+    slot: Slot | None = None
+    """What it must hold before it begins."""
 
 
 class Recorder:
@@ -63,6 +66,8 @@ class Recorder:
         """Set once nothing more is to begin."""
         self._under_way = 0
         """Calls that run and may not be made twice."""
+        self.is_given_up = False
+        """Whether the execution was cancelled: nobody wants to know what its calls come to."""
 
     def pause(self, at_rest: Callable[[], None]) -> None:
         """Begin no further call, and call `at_rest` as soon as none is under way that may not be made twice."""
@@ -77,14 +82,23 @@ class Recorder:
         def carry_out(record: OperationRecord | None) -> Coroutine[Any, Any, Any]:
             if record is not None and not call.repeatable:
                 return self._settled(place, call, wanted, record)
-            return self._begin(place, call, wanted)
+            return self._begun(place, call, wanted)
 
         return self.once.run(place, wanted, carry_out)
 
-    async def _settled(self, place: Place, call: Call, wanted: Wanted, record: OperationRecord) -> Any:
+    async def _settled(
+        self, place: Place, call: Call, wanted: Wanted, record: OperationRecord, cause: str | None = None
+    ) -> Any:
         """Return the result that a person gave for a call that may have taken effect, or make it again."""
-        settled = await self._unknown.settle(place, record, wanted.parameters)
-        return await self._begin(place, call, wanted) if settled.again else settled.result
+        settled = await self._unknown.settle(place, record, wanted.parameters, cause)
+        return await self._begun(place, call, wanted) if settled.again else settled.result
+
+    def _begun(self, place: Place, call: Call, wanted: Wanted) -> Coroutine[Any, Any, Any]:
+        return self._begin(place, call, wanted) if call.slot is None else self._in_slot(place, call, wanted, call.slot)
+
+    async def _in_slot(self, place: Place, call: Call, wanted: Wanted, slot: Slot) -> Any:
+        async with slot:
+            return await self._begin(place, call, wanted)
 
     async def _begin(self, place: Place, call: Call, wanted: Wanted) -> Any:
         if call.reserved is not None:
@@ -100,7 +114,7 @@ class Recorder:
                 result = storable(await contained(self._made(record.operation_id, call)), "result")
             except Exception as error:  # whatever the call raises is the operation's recorded outcome
                 if not call.repeatable and leaves_outcome_unknown(error):
-                    return await self._settled(place, call, wanted, record)
+                    return await self._settled(place, call, wanted, record, failure_text(error))
                 raise self.once.fail(
                     place, record, text_of(error), names_of(error), since=started_at, raised=error
                 ) from error

@@ -47,6 +47,7 @@ class Runner:
         """Stop every path and end the execution as cancelled; call it on the engine's loop."""
         if self._cancel_reason is None:
             self._cancel_reason = reason
+            self._recorder.is_given_up = True
             self._stop()
 
     def _stop(self) -> None:

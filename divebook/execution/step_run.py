@@ -13,9 +13,9 @@ from divebook.engine.state import OpenStep
 from divebook.errors import StepError
 from divebook.events.codec import storable
 from divebook.execution.attempts import has_one_attempt, retried
-from divebook.execution.compute import Compute, Threads
 from divebook.execution.containment import contained
 from divebook.execution.context import StepContext
+from divebook.execution.executors import Executors
 from divebook.execution.iterations import Iterations, Outcome
 from divebook.execution.recorder import Recorder
 from divebook.execution.streaming import TextStreams
@@ -49,7 +49,7 @@ class Services:
     """Claims a question of an execution whose time is up; the claim lies in its inbox, unless it was answered first."""
     texts: TextStreams = field(default_factory=TextStreams)
     """Who hears what models write."""
-    compute: Compute = field(default_factory=Threads)
+    executors: Executors = field(default_factory=Executors)
     """Where the functions of actions and steps run."""
 
 
@@ -118,7 +118,7 @@ class StepRun:
             attempt=failures,
             iteration_index=index,
             local=local,
-            compute=self._services.compute,
+            executors=self._services.executors,
         )
         assert self._handler is not None  # noqa: S101 - set by run, which alone comes here
         return contained(self._handler(context))

@@ -16,7 +16,7 @@ from typing import Any
 
 from divebook.errors import NotFoundError
 from divebook.events import Event
-from divebook.execution import Execution
+from divebook.execution.execution import Execution
 from divebook.text.secret_names import looks_secret
 from divebook.widgets.saved import MIME, saved_run
 from divebook.workflow.definition import Config

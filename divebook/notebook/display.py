@@ -21,7 +21,7 @@ from divebook.engine.waiting import awaited_signals
 from divebook.events import Event
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, WAITING
 from divebook.events.readable import readable
-from divebook.execution import Execution
+from divebook.execution.execution import Execution
 from divebook.history.spans import Span, spans_of
 from divebook.notebook.listing import answer_line, answer_text, signal_line
 from divebook.questions.kinds import EXPIRED

@@ -19,7 +19,7 @@ from divebook.text.shown import plural
 
 if TYPE_CHECKING:
     from divebook.environment import Environment
-    from divebook.execution import Execution
+    from divebook.execution.execution import Execution
     from divebook.notebook.run import Run
 
 WhenEdited: TypeAlias = Literal["ask", "again", "keep"]

@@ -9,7 +9,7 @@ from typing import Any
 from divebook.engine.waiting import AwaitedSignal, awaited_signals, waits_for
 from divebook.environment import Environment
 from divebook.events.readable import readable
-from divebook.execution import Execution
+from divebook.execution.execution import Execution
 from divebook.questions import Question
 from divebook.questions.wording import address_of, example_answer, schema_in_words, wanted_answer
 from divebook.store import EventStore

@@ -27,7 +27,7 @@ from divebook.workflow.definition import Workflow
 from divebook.workflow.inputs import bind_inputs
 
 if TYPE_CHECKING:
-    from divebook.execution import Execution
+    from divebook.execution.execution import Execution
 
 CELL = "cell"
 """Where an execution's identity keeps the cell that began it."""

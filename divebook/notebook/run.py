@@ -14,7 +14,7 @@ from divebook.environment import Environment
 from divebook.errors import ExecutionWaitingError
 from divebook.events.bulk import collector_resting
 from divebook.events.catalog import WAITING
-from divebook.execution import Execution
+from divebook.execution.execution import Execution
 from divebook.execution.reading import ReadExecution
 from divebook.notebook.frontend import shows_widgets
 from divebook.questions import Question

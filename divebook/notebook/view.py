@@ -11,7 +11,7 @@ from divebook.widgets.intents import Handlers
 from divebook.widgets.publisher import publisher_of
 
 if TYPE_CHECKING:
-    from divebook.execution import Execution
+    from divebook.execution.execution import Execution
     from divebook.widgets.live import LiveView
 
 

@@ -18,7 +18,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Action(UserFunction):
     """A function under the name by which steps call it.
 
-    A coroutine function runs on the engine's loop; any other runs in a thread, so that it may block. One that takes a
+    A coroutine function runs on the engine's loop; any other runs in a thread, so that it may block, or in the executor
+    that is named. One that takes a
     parameter ``idempotency_key`` receives a text that is the same whenever the call is repeated.
     """
 
@@ -36,6 +37,7 @@ def action(
     timeout: float | None = None,
     idempotent: bool = False,
     approval: bool = False,
+    executor: Any = None,
 ) -> Callable[[F], F]: ...
 def action(
     name: F | str | None = None,
@@ -44,6 +46,7 @@ def action(
     timeout: float | None = None,
     idempotent: bool = False,
     approval: bool = False,
+    executor: Any = None,
 ) -> F | Callable[[F], F]:
     """Make a function an action of every environment of this process; a later one of the same name replaces it.
 
@@ -60,6 +63,8 @@ def action(
         process died during the call. For any other a person is asked.
     approval
         A person must approve every call first, and may change its parameters.
+    executor
+        Where an ordinary function runs, as for ``@step``; the `Executor` of a step holds instead.
 
     Examples
     --------
@@ -69,7 +74,13 @@ def action(
     >>> shout("hi")
     'HI'
     """
-    said = {"retry": retry, "timeout": timeout, "idempotent": idempotent, "approval": approval}
+    said = {
+        "retry": retry,
+        "timeout": timeout,
+        "idempotent": idempotent,
+        "approval": approval,
+        "executor": executor,
+    }
     found: F | Callable[[F], F] = decorated(name, _register, Action, said)
     return found
 

@@ -15,7 +15,7 @@ from typing import Any
 from divebook.engine.operations import ACTION_EXECUTION, STEP_EXECUTION
 from divebook.errors import StepError
 from divebook.events.recorded import opened
-from divebook.execution.compute import Task, Threads
+from divebook.execution.compute import THREADS, Compute, Slot, Task
 from divebook.execution.context import StepContext
 from divebook.execution.engine_thread import ENGINE
 from divebook.steps.approval import approved
@@ -70,26 +70,34 @@ async def call(
         arguments = await _approved(context, function, arguments, "approval" if key is None else f"{key}-approval")
     operation_type, parameters = recorded or _recorded(function, arguments)
     name = context.next_key() if key is None else key
-    invoked = functools.partial(invoke, context, function, arguments, name)
+    compute = compute_for(context, function, arguments)
 
-    async def made() -> Any:
-        return kept(await invoked())  # type: ignore[misc]
-
-    make = invoked if kept is None else made
+    invoked = functools.partial(invoke, context, function, arguments, name, compute)
 
     def attempt(failures: int) -> Awaitable[Any]:
+        slot = compute.slot()
         return context.operation(
             operation_type,
             parameters,
-            make,
+            invoked if kept is None and slot is None else functools.partial(_made, invoked, kept, slot),
             key=name,
             repeatable=function.is_repeatable,
             attempt=failures,
             timeout=function.timeout,
+            slot=slot,
         )
 
     policy = function.retry if context.step.retry is None else None
     return await context.retried(name, policy, attempt)
+
+
+async def _made(invoked: Callable[[], Awaitable[Any]], kept: Callable[[Any], Any] | None, slot: Slot | None) -> Any:
+    try:
+        result = await invoked()
+    finally:
+        if slot is not None:
+            slot.release()  # whatever follows, such as a question, keeps no other call waiting
+    return result if kept is None else kept(result)
 
 
 def _recorded(function: UserFunction, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -107,7 +115,37 @@ async def _approved(
     return await approved(context, function.kind, function.name, shown, description=function.description, key=key)
 
 
-async def invoke(context: StepContext, function: UserFunction, arguments: Mapping[str, Any], key: str | int) -> Any:
+def compute_for(context: StepContext, function: UserFunction, arguments: Mapping[str, Any]) -> Compute:
+    """Return where the function runs: as the step says, else the function, else the environment.
+
+    Raises
+    ------
+    StepError
+        It cannot run where it is to.
+    """
+    asked = context.step.executor or function.executor
+    is_async = _is_coroutine_function(function.function)
+    is_bound = function.stays_here or (function.takes_context and CONTEXT not in arguments)
+    if asked is None:
+        return THREADS if is_async or is_bound else context.executors.default
+    compute = context.executors.find(asked)
+    if is_async:
+        raise StepError(f"{function.label} is async and runs on the engine's loop: write def, or name no executor")
+    if is_bound and not compute.shares_memory:
+        raise StepError(
+            f"{function.label} takes what lives in this process only ({CONTEXT}) and cannot run in another: leave that "
+            'out, or let it run in a thread: executor="thread"'
+        )
+    return compute
+
+
+async def invoke(
+    context: StepContext,
+    function: UserFunction,
+    arguments: Mapping[str, Any],
+    key: str | int,
+    compute: Compute = THREADS,
+) -> Any:
     """Call the function itself, unrecorded: steps inside steps are ordinary calls."""
     given = opened(dict(arguments))
     if function.takes_key and IDEMPOTENCY_KEY not in given:
@@ -122,10 +160,17 @@ async def invoke(context: StepContext, function: UserFunction, arguments: Mappin
     try:
         if _is_coroutine_function(function.function):
             return await function.function(*args, **kwargs)
-        is_limited = function.timeout is not None or context.is_limited
-        task = Task(f"{context.execution_id}/{context.path}/{key}", function.function, args, kwargs, is_limited)
-        stays_here = function.stays_here or isinstance(given.get(CONTEXT), CallContext)
-        result = await (Threads() if stays_here else context.compute).run(task)
+        task = Task(
+            f"{context.execution_id}/{context.path}/{key}",
+            function.label,
+            function.function,
+            args,
+            kwargs,
+            function.timeout is not None or context.is_limited,
+            function.is_repeatable,
+            context.is_given_up,
+        )
+        result = await compute.run(task)
         return await result if inspect.isawaitable(result) else result
     finally:
         CURRENT.reset(token)

@@ -22,7 +22,7 @@ from divebook.events.catalog import (
     InterruptRaised,
     InterruptResolved,
 )
-from divebook.execution import Execution
+from divebook.execution.execution import Execution
 from divebook.questions.kinds import PENDING, InterruptStatus
 from divebook.questions.wording import address_of
 from divebook.text.shown import one_line

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from divebook.errors import StoreClosedError, StoreError
-from divebook.execution import Execution
 from divebook.execution.engine_thread import STOP_SECONDS
+from divebook.execution.execution import Execution
 from divebook.text.logs import logger
 from divebook.widgets.feed import Feed
 from divebook.widgets.source import source_of

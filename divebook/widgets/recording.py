@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from divebook.engine.evolve import evolve
 from divebook.engine.state import ExecutionState
 from divebook.events import Event
-from divebook.execution import Execution
+from divebook.execution.execution import Execution
 from divebook.history.spans import Span, spans_of
 from divebook.text.redaction import Redactor
 from divebook.widgets.positions import (

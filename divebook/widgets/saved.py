@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from divebook.errors import SavedRunError
 from divebook.events import Event
-from divebook.execution import Execution
+from divebook.execution.execution import Execution
 from divebook.questions import InterruptStatus
 from divebook.text.redaction import Redactor
 from divebook.text.shown import one_line, size

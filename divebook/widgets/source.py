@@ -17,7 +17,7 @@ from divebook.events import Event
 from divebook.events.catalog import RUNNING, WAITING
 from divebook.events.codec import encode_shown
 from divebook.events.event import to_microseconds
-from divebook.execution import Execution
+from divebook.execution.execution import Execution
 from divebook.execution.streaming import TextListener
 from divebook.questions import InterruptKind, InterruptStatus, Question
 from divebook.store.durability import RELAXED

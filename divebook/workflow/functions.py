@@ -61,6 +61,8 @@ class UserFunction:
     """How often a call that failed is made again."""
     timeout: float | None = None
     """Seconds that a call may take."""
+    executor: Any = None
+    """Where it runs: a name, or a `concurrent.futures.Executor`; None leaves it to the environment."""
     kind: ClassVar[str] = "function"
     stays_here: ClassVar[bool] = False
     """Whether it changes what it is given, so that it must run in this process."""
@@ -69,6 +71,22 @@ class UserFunction:
         if self.timeout is not None and not 0 < self.timeout < float("inf"):
             message = f"the timeout of {self.name} must be a number of seconds above 0, not {self.timeout!r}"
             raise DefinitionError([Problem(message, key="timeout", hint="leave it out for no limit")])
+        if self.executor is not None:
+            self._require_fit()
+
+    def _require_fit(self) -> None:
+        """Raise unless it can run in the executor that it names."""
+        if not isinstance(self.executor, str) and not any(hasattr(self.executor, name) for name in ("submit", "run")):
+            message = f"the executor of {self.name} must be a name or a concurrent.futures.Executor"
+            hint = 'write executor="process", or pass a pool'
+            raise DefinitionError([Problem(f"{message}, not {self.executor!r}", key="executor", hint=hint)])
+        if inspect.iscoroutinefunction(self.function):
+            message = f"{self.label} is async, so it runs on the engine's loop and in no executor"
+            raise DefinitionError([Problem(message, key="executor", hint="write `def`, or leave the executor out")])
+        if self.executor == "process" and self.kind == "action" and self.takes_context:
+            message = f"{self.label} takes a {CONTEXT}, which lives in this process only"
+            hint = f"leave out the parameter {CONTEXT}, or the executor"
+            raise DefinitionError([Problem(message, key="executor", hint=hint)])
 
     @property
     def is_repeatable(self) -> bool:
@@ -282,6 +300,7 @@ def step(
     timeout: float | None = None,
     idempotent: bool = False,
     approval: bool = False,
+    executor: Any = None,
 ) -> Callable[[F], F]: ...
 def step(
     name: Any = None,
@@ -290,10 +309,12 @@ def step(
     timeout: float | None = None,
     idempotent: bool = False,
     approval: bool = False,
+    executor: Any = None,
 ) -> Any:
     """Have the calls that a workflow makes of a function recorded: each is made once, its result kept.
 
-    Inside a workflow function the call is awaited, also that of an ordinary function, which runs in a thread. Anywhere
+    Inside a workflow function the call is awaited, also that of an ordinary function, which runs in a thread, or where
+    `executor` says. Anywhere
     else the function is what it was. Arguments and results may be whatever a log can hold: plain data, dates, bytes,
     frames and arrays, and instances of classes given to `divebook.allow`. The workflow gets a copy of the result.
 
@@ -311,8 +332,20 @@ def step(
         the call. For any other a person is asked.
     approval
         A person must approve every call first, and may change its arguments; else ApprovalDeniedError is raised.
+    executor
+        Where the calls of an ordinary function run: ``"thread"``; ``"process"``, for work that keeps a processor busy;
+        a name that the environment knows; a `concurrent.futures.Executor`. By default where the environment says.
+        Arguments and results go to another process by cloudpickle, so functions of a notebook's cell work. A process
+        whose call takes too long, or whose execution is cancelled, is killed; one that dies leaves it unknown whether
+        the call took effect: it is called again if it is idempotent, else a person is asked.
     """
-    said = {"retry": retry, "timeout": timeout, "idempotent": idempotent, "approval": approval}
+    said = {
+        "retry": retry,
+        "timeout": timeout,
+        "idempotent": idempotent,
+        "approval": approval,
+        "executor": executor,
+    }
     return decorated(name, _make_step, StepFunction, said)
 
 

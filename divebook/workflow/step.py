@@ -24,7 +24,7 @@ STAGE = "stage"
 WORKFLOW = "workflow"
 USED: dict[str, dict[str, str]] = {
     "prompt": {"agent": "Agent", "prompt": "Prompt", "content": "Content"},
-    "action": {"action": "Action", "parameters": "Parameters"},
+    "action": {"action": "Action", "parameters": "Parameters", "executor": "Executor"},
     "script": {"script": "Script"},
     "wait": {"seconds": "Seconds", "signal": "Signal"},
     "interrupt": {"ask": "Ask"},
@@ -157,6 +157,13 @@ class Step(Record):
     timeout: Annotated[
         float | None, Key("Seconds that one attempt at it, or at one item, may take with its calls.", extension=True)
     ] = None
+    executor: Annotated[
+        str | None,
+        Key(
+            "Where the function of its action runs: `thread`, `process`, or a name that the environment knows.",
+            extension=True,
+        ),
+    ] = None
     workflow: Annotated[str | None, Key("Another workflow, which runs as an execution of its own.", extension=True)] = (
         None
     )
@@ -187,6 +194,7 @@ class Step(Record):
         ask: Ask | str | Mapping[str, Any] | None = None,
         signal: str | None = None,
         timeout: float | None = None,
+        executor: str | None = None,
         workflow: str | None = None,
         inputs: Mapping[str, Any] | None = None,
     ) -> None:
@@ -210,6 +218,7 @@ class Step(Record):
             ask=None if ask is None else Ask.of(ask),
             signal=signal,
             timeout=timeout,
+            executor=executor,
             workflow=workflow,
             inputs=json_value(inputs or {}, "inputs"),
         )

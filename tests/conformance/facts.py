@@ -23,7 +23,7 @@ from divebook.errors import InvalidEventError, TemplateError
 from divebook.events import Event
 from divebook.events.catalog import PAYLOADS, Payload
 from divebook.events.codec import canonical_hash, decode_record, event_from_dict, event_to_dict, payload_from
-from divebook.execution import Execution
+from divebook.execution.execution import Execution
 from divebook.scripting import render_template
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore

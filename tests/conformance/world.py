@@ -14,7 +14,7 @@ from divebook.engine.state import ExecutionState
 from divebook.environment import Environment
 from divebook.errors import DivebookError
 from divebook.events import Event
-from divebook.execution import Execution
+from divebook.execution.execution import Execution
 from divebook.scripting import evaluate_condition, render_template
 from divebook.store import MemoryStore
 from divebook.workflow import AgentDefinition, read_workflow

@@ -149,7 +149,7 @@ def test_functions_run_in_any_executor_and_travel_by_value():
 
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         made = Workflow("w", [Step("s", action="square", parameters={"n": 7}, store="n")])
-        world = environment(made, actions=[Action("square", lambda n: n * n)], compute=pool)
+        world = environment(made, actions=[Action("square", lambda n: n * n)], executor=pool)
         assert world.start("squares").wait(60).outputs == {"result": [0, 1, 4]}
         assert world.start("w").wait(60).variables == {"n": 49}
 
@@ -164,6 +164,6 @@ class Broken(ProcessPoolExecutor):
 
 
 def test_a_pool_that_breaks_leaves_an_outcome_unknown():
-    world = Environment(store=MemoryStore(), compute=Broken(), actions=[Action("pay", lambda: 1)])
+    world = Environment(store=MemoryStore(), executor=Broken(), actions=[Action("pay", lambda: 1)])
     world.add_workflow(Workflow("w", [Step("s", action="pay")]))
     assert [question.kind for question in world.start("w").wait(20).interrupts] == ["outcome_unknown"]

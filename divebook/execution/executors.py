@@ -1,0 +1,128 @@
+"""The executors of an environment, by name: ``thread``, ``process``, and any `concurrent.futures.Executor`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
+from typing import Any
+
+from divebook.errors import AlreadyRegisteredError, NotFoundError, OutcomeUnknownError, SetupError, StepError
+from divebook.execution.compute import THREADS, Compute, Task
+from divebook.execution.processes import Processes
+from divebook.execution.shipping import make_shipped, ship, unship
+
+THREAD, PROCESS = "thread", "process"
+
+
+class Pool:
+    """Any executor: threads, processes, loky, ``client.get_executor()`` of Dask."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self.shares_memory = isinstance(executor, ThreadPoolExecutor)
+
+    def slot(self) -> None:
+        """Leave it to the executor, which has a queue of its own."""
+
+    async def run(self, task: Task) -> Any:
+        """Return the result. Cancelled, it takes the call back if it has not begun, and waits no longer if it has.
+
+        Raises
+        ------
+        OutcomeUnknownError
+            The executor broke while the task was with it, as when one of its processes died.
+        StepError
+            It takes no calls; nothing was called.
+        """
+        submitted = self._submit(task)
+        try:
+            outcome = await asyncio.wrap_future(submitted)
+        except BrokenExecutor as error:
+            told = f"{task.label} may or may not have taken effect: {type(error).__name__} while it was under way"
+            raise OutcomeUnknownError(f"{told}: {error}") from error
+        return outcome if self.shares_memory else unship(outcome)
+
+    def _submit(self, task: Task) -> Future[Any]:
+        shipped = None if self.shares_memory else ship(task.label, task.function, task.args, task.kwargs)
+        try:
+            if shipped is None:
+                return self._executor.submit(task.function, *task.args, **task.kwargs)
+            return self._executor.submit(make_shipped, shipped)
+        except RuntimeError as error:  # BrokenExecutor among them
+            raise StepError(
+                f"{task.label} was not called: {type(self._executor).__name__} takes no calls: {error}. Give the "
+                f'environment a new one, or take executor="{PROCESS}", whose processes are replaced where one dies'
+            ) from error
+
+
+class Executors:
+    """Where the functions of an environment run.
+
+    Parameters
+    ----------
+    default
+        For functions and steps that do not say.
+    named
+        What they may name besides ``thread`` and ``process``.
+    """
+
+    def __init__(self, default: object = None, named: Mapping[str, Executor] | None = None) -> None:
+        self._processes: Processes | None = None
+        self._named: dict[str, Compute] = {}
+        for name, executor in (named or {}).items():
+            self.add(name, executor)
+        self.default: Compute = THREADS if default is None else self.find(default)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What a function or step may name."""
+        return (THREAD, PROCESS, *self._named)
+
+    def add(self, name: str, executor: Executor | Compute) -> None:
+        """Let functions and steps name an executor."""
+        if name in self.names:
+            raise AlreadyRegisteredError("executor", name)
+        self._named[name] = self.find(executor)
+
+    def find(self, asked: object) -> Compute:
+        """Return an executor by its name, or as something that runs tasks.
+
+        Raises
+        ------
+        NotFoundError
+            There is none of that name.
+        SetupError
+            It is no executor.
+        """
+        if isinstance(asked, Executor):
+            return Pool(asked)
+        if isinstance(asked, str):
+            return self._of_name(asked)
+        if isinstance(asked, Compute):
+            return asked
+        raise SetupError(
+            f"an executor is a name ({', '.join(self.names)}) or a concurrent.futures.Executor, not {asked!r}"
+        )
+
+    def _of_name(self, name: str) -> Compute:
+        if name == THREAD:
+            return THREADS
+        if name == PROCESS:
+            if self._processes is None:
+                self._processes = Processes()
+            return self._processes
+        if name not in self._named:
+            raise NotFoundError("executor", name, self.names)
+        return self._named[name]
+
+    def take_in(self, other: Executors) -> None:
+        """Have what another one has, by name and by default."""
+        self._named |= other._named
+        if other.default is not THREADS:
+            self.default = other.default
+
+    def close(self) -> None:
+        """End the processes that were made here; executors that were given belong to who made them."""
+        if self._processes is not None:
+            self._processes.close()

@@ -1,0 +1,215 @@
+"""Calls between processes: a function with its arguments on the way there, what it came to on the way back.
+
+Code and values travel by cloudpickle, so that what is defined in a notebook's cell or in a script works as well; none
+of it is ever in a log. What comes back is recorded as if it had been made here: an error has its class, its fields, its
+cause and the place in the code that raised it (`tests/execution/test_processes.py`).
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from divebook.errors import OperationError, UnpicklableError
+
+MOST_CAUSES = 20
+"""How far back what an error was raised from is followed."""
+_HERE = 'or let it run in a thread: executor="thread"'
+
+
+class _Named(NamedTuple):
+    """A function of a module, so many decorators deep: the name of a ``@step`` leads to what records its calls."""
+
+    module: str
+    path: str
+    depth: int
+
+    def found(self) -> Callable[..., Any]:
+        """Return the function, in whatever process."""
+        thing: Any = importlib.import_module(self.module)
+        for part in self.path.split("."):
+            thing = getattr(thing, part)
+        for _ in range(self.depth):
+            thing = thing.__wrapped__
+        function: Callable[..., Any] = thing
+        return function
+
+
+def ship(label: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
+    """Return a call as bytes.
+
+    Raises
+    ------
+    UnpicklableError
+        Its code or an argument cannot leave this process.
+    """
+    code = _named(function) or function
+    try:
+        return _dumped((code, args, dict(kwargs)))
+    except Exception as error:
+        raise _culprit(label, args, kwargs, error) from error
+
+
+def make_shipped(call: bytes) -> bytes:
+    """Make a call that came from another process; return what it came to, whatever that is."""
+    import cloudpickle
+
+    label = "a call"
+    try:
+        code, args, kwargs = cloudpickle.loads(call)
+        function = code.found() if isinstance(code, _Named) else code
+        label = getattr(function, "__name__", label)
+        result = function(*args, **kwargs)
+    except BaseException as error:  # noqa: BLE001 - it belongs to who called
+        return _dumped((None, _Raised.of(error)))
+    try:
+        return _dumped((result, None))
+    except Exception as error:  # noqa: BLE001 - whatever a class's own code raises when it is pickled
+        told = f"the result of {label} ({type(result).__name__}) cannot come back from its process: {error}. Return"
+        return _dumped((None, _Raised.of(UnpicklableError(f"{told} plain data, frames or arrays, {_HERE}"))))
+
+
+def unship(outcome: bytes) -> Any:
+    """Return what a call came to in another process, or raise what it raised."""
+    import cloudpickle
+
+    result, raised = cloudpickle.loads(outcome)
+    if raised is not None:
+        raise raised.again()
+    return result
+
+
+class _Raised(NamedTuple):
+    """An error on its way between processes."""
+
+    whole: bytes | None
+    """The error, if it can be pickled and made again."""
+    parts: bytes
+    """Its class, arguments and fields, as far as they can."""
+    text: str
+    names: tuple[str, ...]
+    trace: str | None
+    cause: _Raised | None
+
+    @classmethod
+    def of(cls, error: BaseException, depth: int = 0) -> _Raised:
+        """Return an error that was raised here, with what it was raised from."""
+        from divebook.engine.retries import names_of, text_of  # what a worker needs of the engine, and only then
+        from divebook.execution.raised import trace_of
+
+        cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        behind = None if cause is None or depth >= MOST_CAUSES else cls.of(cause, depth + 1)
+        fields = {name: value for name, value in vars(error).items() if _travels(value)}
+        args = error.args if _travels(error.args) else (str(error),)
+        parts = _travels((type(error), args, fields)) or _travels((Exception, (text_of(error),), {})) or b""
+        return cls(_travels(error), parts, text_of(error), names_of(error), trace_of(error), behind)
+
+    def again(self) -> BaseException:
+        """Return the error."""
+        from divebook.execution.raised import ELSEWHERE
+
+        error = self._made()
+        if self.trace is not None:
+            setattr(error, ELSEWHERE, self.trace)
+        if self.cause is not None:
+            error.__cause__ = self.cause.again()
+        return error
+
+    def _made(self) -> BaseException:
+        import cloudpickle
+
+        try:
+            if self.whole is not None:
+                whole: BaseException = cloudpickle.loads(self.whole)
+                return whole
+            kind, args, fields = cloudpickle.loads(self.parts)
+            error: BaseException = kind.__new__(kind, *args)
+            built_in: Any = next(base for base in kind.__mro__ if base.__module__ == "builtins")
+            built_in.__init__(error, *args)  # no constructor of a person's class, which may take other arguments
+            vars(error).update(fields)
+        except Exception:  # noqa: BLE001 - a class may do anything when it is made again; its text and names remain
+            return OperationError(self.text, error_names=self.names)
+        return error
+
+
+def _travels(value: Any) -> bytes | None:
+    """Return a value as bytes, if it can be pickled and made again."""
+    import cloudpickle
+
+    try:
+        dumped = _dumped(value)
+        cloudpickle.loads(dumped)
+    except Exception:  # noqa: BLE001 - whatever its class raises, it does not travel
+        return None
+    return dumped
+
+
+def _dumped(value: Any) -> bytes:
+    import cloudpickle
+
+    dumped: bytes = cloudpickle.dumps(value)
+    return dumped
+
+
+def _named(function: Callable[..., Any]) -> _Named | None:
+    """Return the name of a function that leads to it in every process, if it is below decorators there.
+
+    Any other function travels as cloudpickle sees fit: by its name where that leads to it, else by value.
+    """
+    module, path = getattr(function, "__module__", None), getattr(function, "__qualname__", "<")
+    if not isinstance(module, str) or not _is_importable(module) or "<" in path:
+        return None
+    found: Any = sys.modules.get(module)
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    depth = 0
+    while found is not None and found is not function:
+        found, depth = getattr(found, "__wrapped__", None), depth + 1
+    return _Named(module, path, depth) if depth and found is function else None
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_importable(name: str) -> bool:
+    """Return whether another process can import a module; one that it cannot travels by value from now on.
+
+    Such are a notebook, a script, and a file that was named to the shell.
+    """
+    import cloudpickle
+
+    module = sys.modules.get(name)
+    if module is None or name == "__main__":
+        return False
+    top = name.partition(".")[0]
+    if getattr(module, "__file__", None) is None or any(_finds(finder, top) for finder in sys.meta_path):
+        return True
+    cloudpickle.register_pickle_by_value(module)
+    return False
+
+
+def _finds(finder: Any, name: str) -> bool:
+    find = getattr(finder, "find_spec", None)
+    return find is not None and find(name, None) is not None
+
+
+def _culprit(label: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], error: Exception) -> UnpicklableError:
+    """Return an error that names what cannot be pickled."""
+    arguments = {str(place): value for place, value in enumerate(args, 1)} | dict(kwargs)
+    for name, value in arguments.items():
+        if not _is_dumped(value):
+            what = f"its argument {name!r} ({type(value).__name__}) cannot be pickled: {error}"
+            way_on = "Give it what can be (plain data, a path, a URL) and open the rest inside the function"
+            return UnpicklableError(f"{label} cannot run in another process: {what}. {way_on}, {_HERE}")
+    what = f"its code, or something that it uses, cannot be pickled: {error}"
+    way_on = "Make what it uses inside the function, or in a module that it imports"
+    return UnpicklableError(f"{label} cannot run in another process: {what}. {way_on}, {_HERE}")
+
+
+def _is_dumped(value: Any) -> bool:
+    try:
+        _dumped(value)
+    except Exception:  # noqa: BLE001 - whatever its class raises
+        return False
+    return True

@@ -1,0 +1,354 @@
+"""Functions in processes: what comes back is as if it had been made here, and a process may die or be killed."""
+
+import asyncio
+import functools
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import cloudpickle
+import pytest
+
+from divebook import Step, Workflow
+from divebook.errors import UnpicklableError
+from divebook.execution.clock import SystemClock
+from divebook.execution.engine_thread import ENGINE
+from divebook.execution.processes import Processes
+from divebook.execution.shipping import ship
+from divebook.steps.actions import Action
+from divebook.workflow import step, workflow
+from tests.execution import worlds
+
+POOL = Processes(2)
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # or each process would import pytest and all of this
+environment = functools.partial(worlds.environment, executor=POOL)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _pool():
+    yield
+    POOL.close()
+
+
+class Meeting:
+    """A place where a process tells that it is there and waits to be let go on: two pipes in the file system."""
+
+    def __init__(self, folder):
+        self.there, self.go_on = str(folder / "there"), str(folder / "go on")
+        os.mkfifo(self.there)
+        os.mkfifo(self.go_on)
+
+    def wait_in_process(self, value=None):
+        Path(self.there).write_text(str(os.getpid()))
+        return Path(self.go_on).read_text() or value
+
+    def arrived(self):
+        return int(Path(self.there).read_text())
+
+    def let_go(self, word=""):
+        Path(self.go_on).write_text(word)
+
+
+class Alarm(SystemClock):
+    """A clock whose alarms ring when the test says so."""
+
+    def __init__(self):
+        self.rings = threading.Event()
+
+    async def sleep(self, seconds):
+        while not self.rings.is_set():  # noqa: ASYNC110 - the test sets it in another thread
+            await asyncio.sleep(0.005)
+
+
+@pytest.fixture
+def meeting(tmp_path):
+    return Meeting(tmp_path)
+
+
+def is_alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def called(function, *args, resumed=False, **options):
+    """Return the end of an execution whose workflow function makes one call."""
+    made = step(**options)(function)
+
+    @workflow
+    async def once(ctx):
+        return await made(*args)
+
+    world = environment()
+    execution = world.start("once").wait(30)
+    return world.resume(execution.id).wait(30) if resumed else execution
+
+
+def failed_of(execution):
+    return next(event.data for event in execution.history() if event.event_type == "operation_failed")
+
+
+def where():
+    return os.getpid()
+
+
+# --- what comes back -------------------------------------------------------------------------------------------------
+
+
+def test_arguments_and_results_are_whatever_a_log_can_hold():
+    when = {"at": [1, 2.5, None], "raw": b"\x00\xff"}
+    execution = called(lambda given: {**given, "pid": os.getpid()}, when)
+    result = execution.outputs["result"]
+    assert {**result, "pid": 0} == {**when, "pid": 0}
+    assert result["pid"] != os.getpid()
+
+
+class OddError(ValueError):
+    def __init__(self, code, *, reason):
+        super().__init__(f"{code}: {reason}")
+        self.code = code
+
+
+def raise_odd():
+    try:
+        {}["missing"]
+    except KeyError as error:
+        raise OddError(7, reason="late") from error
+
+
+def raise_unpicklable():
+    error = ValueError("kept")
+    error.lock = threading.Lock()
+    raise error
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+@pytest.mark.parametrize("raising", [raise_odd, raise_unpicklable, sys.exit])
+def test_an_error_is_recorded_as_it_would_be_from_a_thread(raising, resumed):
+    there = failed_of(called(raising, resumed=resumed))
+    here = failed_of(called(raising, executor="thread"))
+    assert (there.error, there.error_names) == (here.error, here.error_names)
+    assert (there.raised, there.trace) == (here.raised, here.trace)
+
+
+def test_an_error_is_caught_as_its_class():
+    made = step()(raise_odd)
+
+    @workflow
+    async def careful(ctx):
+        try:
+            await made()
+        except OddError as error:
+            return [error.code, str(error)]
+
+    assert environment().start("careful").wait(30).outputs["result"] == [7, "7: late"]
+
+
+def test_a_connection_that_broke_in_a_process_leaves_the_outcome_unknown_as_well():
+    def broken():
+        raise ValueError("it failed") from ConnectionResetError()
+
+    assert worlds.question_of(called(broken)).kind == "outcome_unknown"
+
+
+def test_what_cannot_travel_is_named_with_what_to_do():
+    lock = threading.Lock()
+    with pytest.raises(UnpicklableError, match="step take cannot run in another process: its argument 'given'"):
+        ship("step take", where, (), {"given": lock, "other": 1})
+
+    def look():
+        return lock.locked()
+
+    closed = called(look)
+    assert "its code, or something that it uses, cannot be pickled: cannot pickle '_thread.lock' object" in closed.error
+
+    def make():
+        return threading.Lock()
+
+    returned = called(make)
+    assert "the result of make (lock) cannot come back from its process" in returned.error
+    for execution in (closed, returned):
+        assert 'let it run in a thread: executor="thread"' in execution.error
+        assert failed_of(execution).error_names[0] == "UnpicklableError"
+
+
+def test_what_is_printed_and_logged_there_is_printed_and_logged_here(capsys, caplog):
+    caplog.set_level(logging.WARNING)
+
+    def tell():
+        print("on its way", end="")  # noqa: T201 - that is what is tried
+        print("an error", file=sys.stderr)  # noqa: T201 - same
+        logging.getLogger("mine").warning("about %s", "this")
+
+    assert called(tell).status == "completed"
+    assert capsys.readouterr() == ("on its way", "an error\n")
+    assert [record.getMessage() for record in caplog.records if record.name == "mine"] == ["about this"]
+
+
+# --- the ends of processes -------------------------------------------------------------------------------------------
+
+
+def test_a_process_that_dies_leaves_the_outcome_of_its_call_unknown_and_no_other(meeting):
+    def die_once(name):
+        if name == "waits":
+            return meeting.wait_in_process(name)
+        return os.kill(os.getpid(), signal.SIGKILL)
+
+    made = step()(die_once)
+
+    @workflow
+    async def pair(ctx):
+        return await ctx.gather(made("waits"), made("dies"))
+
+    execution = environment().start("pair")
+    meeting.arrived()
+    for _ in range(3000):
+        if execution.refresh().interrupts:
+            break
+        ENGINE.submit(asyncio.sleep(0.01)).result()
+    meeting.let_go("alive")
+    (question,) = execution.wait(30).interrupts
+    assert question.kind == "outcome_unknown"
+    assert 'step "die_once" may or may not have taken effect: its process' in question.question
+    assert "was ended by SIGKILL, as when memory runs out" in question.question
+    assert [e.data.result for e in execution.history() if e.event_type == "operation_completed"] == ["alive"]
+
+
+def test_a_call_that_may_be_made_twice_is_made_once_more_where_its_process_died(tmp_path):
+    def die_first(limit):
+        with (tmp_path / "calls").open("a") as calls:
+            calls.write("x")
+        if (tmp_path / "calls").stat().st_size < limit:
+            os._exit(3)
+        return "made"
+
+    assert called(die_first, 2, idempotent=True).outputs["result"] == "made"
+    (tmp_path / "calls").unlink()
+    execution = called(die_first, 9, idempotent=True)
+    assert "ended by itself, with exit code 3; it was made twice" in execution.error
+    assert (tmp_path / "calls").read_text() == "xx"
+
+
+def test_a_call_that_takes_too_long_loses_its_process_and_no_other(meeting):
+    clock = Alarm()
+    made = step(timeout=60, idempotent=True)(meeting.wait_in_process)
+    other = step()(where)
+
+    @workflow
+    async def hasty(ctx):
+        before = await other()
+        try:
+            await made()
+        except TimeoutError:
+            return [before, await other()]
+
+    execution = environment(clock=clock).start("hasty")
+    pid = meeting.arrived()
+    clock.rings.set()
+    before, after = execution.wait(30).outputs["result"]
+    assert not is_alive(pid)
+    assert is_alive(after)
+    assert before in {pid, after}
+
+
+def test_a_cancelled_execution_waits_for_no_process(meeting):
+    world = environment(actions=[Action("wait", meeting.wait_in_process)])
+    execution = world.start(Workflow("w", [Step("s", action="wait")]))
+    pid = meeting.arrived()
+    execution.cancel()
+    assert execution.wait(30).status == "cancelled"
+    assert not is_alive(pid)
+
+
+def test_a_failure_beside_it_lets_a_call_come_to_its_end(meeting):
+    def refuse():
+        meeting.arrived()
+        raise ValueError("no")
+
+    slow, bad = step()(meeting.wait_in_process), step(executor="thread")(refuse)
+
+    @workflow
+    async def pair(ctx):
+        await ctx.gather(slow("done"), bad())
+
+    execution = environment().start("pair")
+    meeting.let_go()  # waits until it is there
+    execution.wait(30)
+    assert [e.data.result for e in execution.history() if e.event_type == "operation_completed"] == ["done"]
+    assert execution.status == "failed"
+
+
+def test_a_call_has_not_begun_before_there_is_a_process_for_it():
+    with closing(Processes(1)) as pool:
+        made = step()(where)
+
+        @workflow
+        async def three(ctx):
+            return await ctx.gather(made(), made(), made())
+
+        execution = worlds.environment(executor=pool).start("three").wait(30)
+    ends = [name for name in worlds.event_types(execution) if name.startswith("operation_")]
+    assert ends == ["operation_started", "operation_completed"] * 3
+    assert len(set(execution.outputs["result"])) == 1
+
+
+# --- whole programs --------------------------------------------------------------------------------------------------
+
+PROGRAM = """
+import os, sys
+import library
+from divebook import Environment
+from divebook.workflow import step, workflow
+
+FACTOR = 2
+
+def helper(n):
+    return FACTOR * n
+
+@step(executor="process")
+def work(n):
+    return [helper(n), os.getpid(), __name__]
+
+@workflow
+async def program(ctx, n: int):
+    return [*await work(n), await library.count(), await library.count()]
+
+world = Environment(store="memory:")
+print(*world.start("program", {"n": 21}).wait(30).outputs["result"], os.getpid())
+if sys.argv[1] == "close":
+    world.close()
+    print(len(world._executors._processes._all))
+"""
+LIBRARY = """
+from divebook.workflow import step
+calls = 0
+
+@step(executor="process")
+def count():
+    global calls
+    calls += 1
+    return calls
+"""
+
+
+@pytest.mark.parametrize("how", ["close", "end"])
+def test_a_script_needs_no_guard_and_leaves_no_process(how, tmp_path):
+    """Its own functions travel by value; a module is imported once for each process, and keeps what it holds."""
+    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "library.py").write_text(LIBRARY)
+    command = [sys.executable, "program.py", how]
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, env=environ)  # noqa: PLW1510
+    assert done.stderr == ""
+    doubled, pid, module, first, second, own, *left = done.stdout.split()
+    assert (doubled, module, pid != own) == ("42", "__main__", True)
+    assert (first, second) == ("1", "2")
+    assert left == (["0"] if how == "close" else [])
+    # Its stderr is ours: it was read to its end, so the process has let go of it, and ends.
