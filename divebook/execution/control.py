@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from concurrent.futures import wait
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -117,16 +117,20 @@ class Control:
             raise ExecutionError(f"execution {driver.id} is {driver.status}; only a pending one can be started")
         self._register.enter(driver)
         ENGINE.refuse_waiting(self.store)
-        begun = ENGINE.call(lambda: driver.begin(self._means))
+        begun = Future[None]()
         if not ENGINE.is_current():
-            begun.result()
-        elif (commit := ENGINE.desk(self.store).commit).held_up is None:
+            ENGINE.outcome(lambda: driver.begin(self._means, begun), begun)
+            return
+        driver.begin(self._means, begun, at_once=True)
+        if (commit := ENGINE.desk(self.store).commit).held_up is None:
             commit.commit_now()  # on the engine's own thread nothing can be waited for
             driver.require_log()
 
     async def begin(self, driver: Driver) -> None:
         """Begin a pending execution; return once its beginning is in the store. Call it on the engine's loop."""
-        await asyncio.wrap_future(driver.begin(self._means))
+        begun = Future[None]()
+        driver.begin(self._means, begun)
+        await asyncio.wrap_future(begun)
 
     def fork(
         self, old: Driver, opening: catalog.ExecutionStarted, until: int, durability: Durability | None = None
@@ -292,7 +296,7 @@ class Control:
         except ExecutionNotFoundError:
             workflow, started, durability = opening()
             driver = self.create(workflow, started, durability, child)
-            driver.begin(self._means)
+            driver.begin(self._means, Future[None]())
         if not driver.is_live:
             try:
                 await work(lambda: self.go_on(driver, again=again))

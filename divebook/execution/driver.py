@@ -8,6 +8,7 @@ main thread, comes before it or after it (test_interrupts_at_any_moment_leave_no
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
@@ -179,22 +180,30 @@ class Driver:
 
     # --- driving it; all of this happens on the engine's loop ------------------------------------------------------
 
-    def begin(self, given: Means) -> Future[None]:
-        """Drive a pending execution from now on; return what is done once the store knows it."""
-        if self.opening is None:
+    def begin(self, given: Means, begun: Future[None], *, at_once: bool = False) -> None:
+        """Drive a pending execution from now on, and have `begun` done once the store knows it.
+
+        Its beginning is recorded together with what it does first, or `at_once`
+        (test_what_an_execution_begins_with_is_written_with_its_first_call_and_its_end_with_its_last).
+        """
+        opening = self.opening
+        if opening is None:
             raise ExecutionError(f"execution {self.id} is {self.status}; only a pending one can be started")
-        held, begun = Lease(self.id, FIRST_TOKEN, Owner.current(), expires_at=0), Future[None]()
+        held = Lease(self.id, FIRST_TOKEN, Owner.current(), expires_at=0)
         journal = self._open_journal(given, None)
-        journal.record(self.opening)
-        self._set_going(self._run(given, journal, held, begun), held)
-        return begun
+        journal.first_written = begun
+        if at_once:
+            journal.record(opening)
+        driving = self._set_going(self._run(given, journal, held, None if at_once else opening), held)
+        driving.add_done_callback(functools.partial(_give_up_beginning, begun))
 
     def go_on(self, given: Means, resumed: catalog.ExecutionResumed, lease: Lease, state: ExecutionState) -> None:
         """Drive an execution from now on that the store knows, from the state that was read under the lease."""
         self._state, self._is_stored = state, True
         journal = self._open_journal(given, lease)
-        self._record_resumption(given, journal, resumed)
         self._set_going(self._run(given, journal, lease), lease)
+        # After that, so that the end of the turn, when it is written, comes after what it does first.
+        self._record_resumption(given, journal, resumed)
 
     def _record_resumption(self, given: Means, journal: Journal, resumed: catalog.ExecutionResumed) -> None:
         code = given.code_of(self.workflow)
@@ -206,11 +215,12 @@ class Driver:
         journal = self._open_journal(given, lease)
         self._set_going(self._record_cancellation(given, journal, reason, lease), lease)
 
-    def _set_going(self, work: Coroutine[Any, Any, None], held: Lease) -> None:
+    def _set_going(self, work: Coroutine[Any, Any, None], held: Lease) -> Future[None]:
         HANDS.drive(held)  # from here on without an await: code that finds the lease finds it driven
         self._task = ENGINE.keep(work)
         self._future, self._process, self._is_driving = ENGINE.promise_of(self._task), os.getpid(), True
         FAREWELL.mind(self)
+        return self._future
 
     def cancel(self, reason: str) -> bool:
         """Stop it; return False if this process drives it no more."""
@@ -243,12 +253,16 @@ class Driver:
         elif self._runner is not None and self._pause_reason is not None:
             self._runner.pause(self._pause_reason)
 
-    async def _run(self, given: Means, journal: Journal, held: Lease, begun: Future[None] | None = None) -> None:
+    async def _run(
+        self, given: Means, journal: Journal, held: Lease, opening: catalog.ExecutionStarted | None = None
+    ) -> None:
         """Drive it until it has ended or rests, and on if something came while it was coming to rest."""
         STRAND.set("")  # another execution may have started this one, from among its own calls
         CURRENT.set(None)
         try:
-            await self._drive_once(given, journal, held, begun)
+            if opening is not None:
+                journal.record(opening)
+            await self._drive_once(given, journal, held)
             while (again := await self._taken_up_again()) is not None:
                 journal = self._open_journal(given, again)
                 self._record_resumption(given, journal, catalog.ExecutionResumed(self._state.status))
@@ -260,15 +274,15 @@ class Driver:
     def _rest(self) -> None:
         self._is_driving, self._cancel_reason, self._pause_reason, self._desk = False, None, None, None
 
-    async def _drive_once(self, given: Means, journal: Journal, held: Lease, begun: Future[None] | None = None) -> None:
+    async def _drive_once(self, given: Means, journal: Journal, held: Lease) -> None:
         desk = self._present_desk()
         self._runner = Runner(journal, self.workflow, given.services, given.chance)
         self._pass_on()
         desk.keeper.keep(held)
         try:
-            if begun is not None:
-                await _durable(journal, begun)
-            await desk.mailroom.admit(self.id, self._runner)
+            if self.opening is not None and self.opening.key and not journal.written:
+                await journal.durable()  # test_nothing_runs_of_an_execution_whose_key_another_one_has
+            desk.mailroom.admit(self.id, self._runner)
             await self._runner.run()
         finally:
             desk.mailroom.dismiss(self.id)
@@ -356,11 +370,8 @@ class Driver:
         return self._desk
 
 
-async def _durable(journal: Journal, begun: Future[None]) -> None:
-    """Return when the beginning is in the store: messages can be sent to the execution from then on."""
-    try:
-        await journal.durable()
-    except BaseException as error:
+def _give_up_beginning(begun: Future[None], driving: Future[None]) -> None:
+    """Let those who wait for a beginning hear what has kept it from being written."""
+    error = driving.exception()
+    if error is not None and not begun.done():
         begun.set_exception(error)
-        raise
-    begun.set_result(None)

@@ -165,25 +165,36 @@ class EngineThread:
         """
         if self.is_current():
             return function()
-        done: Future[T] = Future()
+        returned: Future[T] = Future()
+        return self.outcome(lambda: returned.set_result(function()), returned)
 
-        def called() -> None:
-            if not done.set_running_or_notify_cancel():
+    def outcome(self, begin: Callable[[], object], awaited: Future[T]) -> T:
+        """Return the result of a future that something which is begun on the loop sets; from any other thread.
+
+        What takes several turns of the loop wakes the caller once that way, and not for its beginning as well. A
+        waiting caller may be interrupted: `begin` has then been called to its end, or never will be.
+        """
+        begun: Future[None] = Future()
+
+        def call() -> None:
+            if not begun.set_running_or_notify_cancel():
                 return
             try:
-                done.set_result(function())
+                begin()
             except BaseException as error:  # noqa: BLE001 - it belongs to the caller
-                done.set_exception(error)
+                awaited.set_exception(error)
+            finally:
+                begun.set_result(None)
 
         try:
             with self._lock:
-                self._promised.add(done)
-                self._running_loop().call_soon_threadsafe(called)
-            return done.result()
+                self._promised |= {begun, awaited}
+                self._running_loop().call_soon_threadsafe(call)
+            return awaited.result()
         finally:
-            if not done.cancel():
-                wait((done,))
-            self._promised.discard(done)
+            if not begun.cancel():
+                wait((begun,))
+            self._promised -= {begun, awaited}
 
     def promise(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Run something on the loop that may take long; return what is done when it is. Call it on the loop."""

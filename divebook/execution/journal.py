@@ -10,6 +10,7 @@ result it may depend on, are safe before it is made.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 from threading import get_ident
 
 import anyio.lowlevel
@@ -72,6 +73,8 @@ class Journal:
         self.error: Exception | None = None
         self.is_left = False
         """Whether what runs on it has been told to stop."""
+        self.first_written: Future[None] | None = None
+        """To be done once the first of its events are in the store, from where on messages can be sent to it."""
         self._ids, self._commit, self._token, self._durability = ids, commit, token, durability
         self._state, self._home = state, get_ident()
         self._latest: Gathering | None = None
@@ -220,6 +223,9 @@ class Journal:
             self.error = outcome
         else:
             self.written, self._is_in_doubt = batch.last_sequence, False
+            if self.first_written is not None:
+                self.first_written.set_result(None)
+                self.first_written = None
 
     @property
     def is_checkpoint_due(self) -> bool:

@@ -124,13 +124,14 @@ class LeaseKeeper:
     def __init__(self, calls: StoreCalls) -> None:
         self._calls, self._store = calls, calls.store
         self._held: dict[str, Lease] = {}
-        self._heartbeat: asyncio.Task[None] | None = None
+        self._heartbeat: asyncio.TimerHandle | None = None
+        self._renewal: asyncio.Task[None] | None = None
 
     def keep(self, lease: Lease) -> None:
         """Renew a lease from now on."""
         self._held[lease.execution_id] = lease
-        if self._heartbeat is None or self._heartbeat.done():
-            self._heartbeat = asyncio.get_running_loop().create_task(self._beat(), name="divebook-leases")
+        if self._heartbeat is None:
+            self._wait_for_beat()
 
     async def release(self, lease: Lease) -> None:
         """Give a lease back, so that others need not wait until it expires; it is renewed until that could be done."""
@@ -149,12 +150,16 @@ class LeaseKeeper:
             self._heartbeat.cancel()
             self._heartbeat = None
 
-    async def _beat(self) -> None:
-        while self._held:
-            await asyncio.sleep(HEARTBEAT_SECONDS)
-            if self._store.closed:
-                return
-            await self._renew(list(self._held.values()))
+    def _wait_for_beat(self) -> None:
+        self._heartbeat = asyncio.get_running_loop().call_later(HEARTBEAT_SECONDS, self._beat)
+
+    def _beat(self) -> None:
+        self._heartbeat = None
+        if self._held and not self._store.closed:
+            self._wait_for_beat()
+            if self._renewal is None or self._renewal.done():
+                renewing = self._renew(list(self._held.values()))
+                self._renewal = asyncio.get_running_loop().create_task(renewing, name="divebook-leases")
 
     async def _renew(self, held: list[Lease]) -> None:
         try:

@@ -23,20 +23,19 @@ class Mailroom:
     def __init__(self, calls: StoreCalls) -> None:
         self._calls, self._store = calls, calls.store
         self._runners: dict[str, Runner] = {}
-        self._seen = 0
-        self._admission = asyncio.Lock()
+        self._seen: int | None = None
+        """Number of the last message that was looked at; None where nobody has looked since runners came."""
         self._task: asyncio.Task[None] | None = None
         self._has_news = False
         self._alarm: asyncio.TimerHandle | None = None
         self._ignore: Callable[[], None] | None = None
         """Ends listening, if the store is listened to."""
 
-    async def admit(self, execution_id: str, runner: Runner) -> None:
+    def admit(self, execution_id: str, runner: Runner) -> None:
         """Tell a runner of messages from now on; it looks for those that wait already when it begins."""
-        async with self._admission:  # no execution begins before it is known which messages are new
-            if not self._runners:
-                self._seen = await self._calls.patiently(self._store.last_message)
-            self._runners[execution_id] = runner
+        if not self._runners:
+            self._seen = None
+        self._runners[execution_id] = runner
         if self._ignore is None and self._alarm is None:
             self._alarm = asyncio.get_running_loop().call_later(INTERVAL, self._listen)
 
@@ -73,9 +72,20 @@ class Mailroom:
         while self._has_news and self._runners:
             self._has_news = False
             try:
-                messages = await self._calls.patiently(lambda: self._store.new_messages(self._seen))
-                for execution_id in {message.execution_id for message in messages}:
+                self._seen, addressed = await self._calls.patiently(self._news)
+                for execution_id in addressed:
                     await self.deliver(execution_id)
             except StoreError:  # the store is gone, or damaged: the code that writes to it, or reads an inbox, says so
                 return
-            self._seen = max((message.number for message in messages), default=self._seen)
+
+    def _news(self) -> tuple[int, set[str]]:
+        """Return the number of the last message, and the executions that may have one which nobody looked at.
+
+        What came between the beginning of the first runner and the first look may be for any of them
+        (test_a_signal_from_elsewhere_before_the_first_look_is_found).
+        """
+        if self._seen is None:
+            return self._store.last_message(), set(self._runners)
+        messages = self._store.new_messages(self._seen)
+        last = max((message.number for message in messages), default=self._seen)
+        return last, {message.execution_id for message in messages}

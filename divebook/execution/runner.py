@@ -41,7 +41,7 @@ class Runner:
         self._cancel_reason: str | None = None
         self._pause_reason: str | None = None
         self._driven: set[str] = set()
-        """Paths that have a task."""
+        """Paths that have a task, be it one that is still to begin."""
 
     def cancel(self, reason: str) -> None:
         """Stop every path and end the execution as cancelled; call it on the engine's loop."""
@@ -67,17 +67,22 @@ class Runner:
         All of it, in its order: a message taken ahead of an earlier one would hide that one for good.
         Return False if this runner has come to its end: the next driver of the execution takes it.
         """
+        woken = await self._take_in()
+        if woken is not None:
+            self._wake(woken)
+        return woken is not None
+
+    async def _take_in(self) -> list[str] | None:
+        """Record what lies in the inbox; return the paths that waited for it, or None where it is left there."""
         if not self._may_take():
-            return False
+            return None
         messages = await self._services.inbox(self.journal.execution_id, self.journal.state.taken)
         if not self._may_take():  # it came to its end meanwhile
-            return False
+            return None
         facts = facts_of(self.journal.state, messages)  # another call may have taken some of them meanwhile
-        if facts:
-            before = self.journal.state.paths
-            self.journal.record_all(facts)
-            self._wake(path.id for path in self.journal.state.active_paths() if path.woken != before[path.id].woken)
-        return True
+        before = self.journal.state.paths
+        self.journal.record_all(facts)
+        return [path.id for path in self.journal.state.active_paths() if path.woken != before[path.id].woken]
 
     def _may_take(self) -> bool:
         return self._tasks is not None and not self._scope.cancel_called
@@ -89,7 +94,7 @@ class Runner:
                 if strands is not None:
                     strands.wake()
             else:
-                self._group.start_soon(self._drive, path)
+                self._start(path)
 
     async def run(self) -> None:
         """Carry the execution on until it ends or nothing can happen before a question is answered.
@@ -129,12 +134,27 @@ class Runner:
             try:
                 async with anyio.create_task_group() as tasks:
                     self._tasks = tasks
-                    await self.take()
-                    for path_state in self.journal.state.active_paths():
-                        tasks.start_soon(self._drive, path_state.id)
+                    if self.journal.written:  # nobody can have sent anything to what the store does not know yet
+                        await self._take_in()
+                    await self._drive_active()
+                    if not self._driven:  # from here on nothing could begin in it any more
+                        self._tasks = None
             finally:
                 self._tasks = None
             alarms.cancel_scope.cancel()
+
+    async def _drive_active(self) -> None:
+        """Drive every active path; a single one needs no task of its own, nor the turn until that runs.
+
+        What is due by now comes before that (test_a_later_process_finds_that_it_has_expired).
+        """
+        active = [path.id for path in self.journal.state.active_paths()]
+        if len(active) == 1 and not self._driven and not self.journal.state.deadlines():
+            self._driven.add(active[0])
+            await self._drive(active[0])
+            return
+        for path_id in active:
+            self._start(path_id)
 
     async def _look_again(self, path: str, deadline: int) -> None:
         """Let a path go on at a certain time, and claim its questions that have no answer by then."""
@@ -155,6 +175,8 @@ class Runner:
 
     def _end(self) -> None:
         """Record how the execution ended, after every task has."""
+        if self.journal.state.is_over:
+            return
         if self._cancel_reason is not None:
             self._cancel_active(self._cancel_reason)
             self.journal.record(catalog.ExecutionCancelled(self._cancel_reason))
@@ -175,17 +197,32 @@ class Runner:
 
     # --- one path --------------------------------------------------------------------------------------------------
 
+    def _start(self, path_id: str) -> None:
+        """Drive a path in a task of its own, unless it has one."""
+        if path_id not in self._driven:
+            self._group.start_soon(self._drive, path_id)
+            self._driven.add(path_id)
+
     async def _drive(self, path_id: str) -> None:
         """Carry out what the rules say about one path until it ends or has to wait."""
-        if path_id in self._driven:
-            return
-        self._driven.add(path_id)
         try:
-            await self._follow(path_id)
+            has_arrived = await self._follow(path_id)
         finally:
             self._driven.discard(path_id)
+        if has_arrived:
+            self._release_joins()
+        self._end_where_nothing_is_left()
 
-    async def _follow(self, path_id: str) -> None:
+    def _end_where_nothing_is_left(self) -> None:
+        """Record the end with what led to it, and not after the turns that tasks take to end."""
+        if self._driven or self._cancel_reason is not None or self._pause_reason is not None:
+            return
+        end = decide_end(self.workflow, self.journal.state)
+        if isinstance(end, RecordFacts):
+            self.journal.record_all(end.facts)
+
+    async def _follow(self, path_id: str) -> bool:
+        """Return whether it has come to its end, or to a join."""
         while (instruction := decide_path(self.workflow, self.journal.state, path_id)) is not None:
             match instruction:
                 case RecordFacts():
@@ -194,29 +231,29 @@ class Runner:
                     self._stop_siblings()
                 case RunStep():
                     if not await self._run_step(instruction):
-                        return
+                        return False
                 case EvaluateConditions():
                     if not await self._evaluate(instruction):
-                        return
+                        return False
                 case AwaitAnswer():
                     self.journal.record_all(instruction.facts)
-                    return
+                    return False
                 case AwaitJoin():
                     break
-        self._release_joins()
+        return True
 
     async def _start_new_paths(self, record: RecordFacts) -> None:
         for fact in record.facts:
             if isinstance(fact.data, catalog.PathBranched):
                 for number, new_path in enumerate(fact.data.new_paths, 1):
-                    self._group.start_soon(self._drive, new_path["id"])
+                    self._start(new_path["id"])
                     await after_start(number)
 
     def _release_joins(self) -> None:
         """Let paths go on that need wait no longer; their tasks ended when they began to wait, so they get new ones."""
         for record in decide_joins(self.workflow, self.journal.state):
             self.journal.record_all(record.facts)
-            self._group.start_soon(self._drive, record.facts[-1].path)
+            self._start(record.facts[-1].path)
 
     @property
     def _group(self) -> TaskGroup:

@@ -95,7 +95,7 @@ class MemoryStore(EventStore):
         log.wake_at, log.taken = batch.wake_at, max(log.taken, batch.taken)
         if batch.lease is not None:
             log.token, log.lease = 1, batch.lease
-        elif batch.ends:
+        if batch.ends:
             log.lease = None
         self._logs[batch.execution_id] = log
         if batch.beginning is not None and batch.beginning.key is not None:

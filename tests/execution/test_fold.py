@@ -81,7 +81,7 @@ def test_the_state_is_the_fold_of_the_log_at_every_moment(workflow):
     execution.start().wait(30)
     history = execution.history()
     assert audit.differences == []
-    assert audit.moments > 1
+    assert audit.moments >= 1  # an execution without any call is one commit
     assert execution.state == fold(execution.id, history) == audit.folded
     assert [event.sequence for event in history] == list(range(1, len(history) + 1))
     assert execution.status in ("completed", "failed")

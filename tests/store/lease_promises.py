@@ -238,6 +238,11 @@ class LeasePromises:
         assert store.leases() == []
         assert store.acquire(ONE, THERE, 30, now=NOW).token == 2
 
+    def test_what_begins_and_ends_in_one_batch_leaves_no_lease(self, store):
+        assert store.append_all([batch(ONE, 0, [*log(2), completed(3)], acquire=HERE)]) == [None]
+        assert store.leases() == []
+        assert store.acquire(ONE, THERE, 30, now=NOW).token == 2
+
     def test_deleting_an_execution_deletes_its_lease(self, store):
         store.append_all([batch(ONE, 0, log(2), acquire=HERE)])
         store.delete(ONE)
