@@ -152,7 +152,7 @@ class Control:
         self, driver: Driver, lease: Lease, bounds: Mapping[str, Any] | None = None, recovery: int | None = None
     ) -> None:
         """Drive an execution on under a lease."""
-        state = driver.newest()
+        state = driver.state
         resumed = catalog.ExecutionResumed(state.status, bounds, recovery)
         self._register.enter(driver)
         ENGINE.call(lambda: driver.go_on(self._means, resumed, lease, state))
@@ -175,7 +175,8 @@ class Control:
         _refuse_final(driver)
         self._require_means(driver)
         with HANDS.taking(self.store, driver.id) as lease:
-            _refuse_final(driver.refresh(), "meanwhile ")
+            driver.under(lease)
+            _refuse_final(driver, "meanwhile ")
             self._drive(driver, lease, None if bounds is None else bounds.to_dict(), recovery)
         return driver
 
@@ -194,7 +195,7 @@ class Control:
         with suppress(LeaseHeldError):
             self._require_means(driver)
             with HANDS.taking(self.store, driver.id) as lease:
-                if self._can_go_on(driver.refresh(), again=again):
+                if self._can_go_on(driver.under(lease), again=again):
                     self._drive(driver, lease)
                 else:
                     self.store.release(lease)
@@ -205,6 +206,8 @@ class Control:
         if ENGINE.is_current():
             ENGINE.keep(self._desk.mailroom.deliver(driver.id))
             return driver.look_again()
+        if not driver.is_driving and not ENGINE.drives(self.store, driver.id):
+            return False  # who drives it from now on looks into the inbox first
 
         async def hand_over() -> bool:
             delivered = await self._desk.mailroom.deliver(driver.id) or driver.look_again()
@@ -217,8 +220,7 @@ class Control:
     def _desk(self) -> Desk:
         return ENGINE.desk(self.store)
 
-    def _can_go_on(self, driver: Driver, *, again: bool) -> bool:
-        state = driver.state
+    def _can_go_on(self, state: ExecutionState, *, again: bool) -> bool:
         if state.is_over:
             return again and state.lifecycle not in FINAL
         is_due = state.wake_at is not None and state.wake_at <= self.clock.now()
@@ -320,8 +322,8 @@ class Control:
             return driver
         _refuse_over(driver.refresh())
         with HANDS.taking(self.store, driver.id, by_force=True) as lease:
-            _refuse_over(driver.refresh(), "meanwhile ")
-            state = driver.newest()
+            state = driver.under(lease)
+            _refuse_over(driver, "meanwhile ")
             ENGINE.call(lambda: driver.begin_cancellation(self._means, reason, lease, state))
         return driver
 

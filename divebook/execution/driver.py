@@ -72,6 +72,8 @@ class Driver:
         self._desk: Desk | None = None
         self._future: Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
+        self._token: int | None = None
+        """That of the last lease under which this process drove it."""
         self._is_driving = False
         self._is_asked = False
         """Whether it is to look into its inbox before it rests."""
@@ -168,6 +170,15 @@ class Driver:
         is_pending = self._is_stored and not known.last_sequence
         return known if is_pending else fold(self.id, self.store.read(self.id, known.last_sequence), known)
 
+    def under(self, lease: Lease) -> ExecutionState:
+        """Return the state under a new lease, in which nobody else can write.
+
+        Nothing is read where it is the next lease after that of this process: nobody has driven the execution since.
+        """
+        if not self._is_stored or self._token is None or lease.token != self._token + 1:
+            self._state, self._is_stored = self.newest(), True
+        return self._state
+
     def require_log(self) -> None:
         """Raise what has kept events from being written for good, if anything has."""
         if self._journal is not None and self._journal.error is not None:
@@ -217,6 +228,7 @@ class Driver:
 
     def _set_going(self, work: Coroutine[Any, Any, None], held: Lease) -> Future[None]:
         HANDS.drive(held)  # from here on without an await: code that finds the lease finds it driven
+        self._token = held.token
         self._task = ENGINE.keep(work)
         self._future, self._process, self._is_driving = ENGINE.promise_of(self._task), os.getpid(), True
         FAREWELL.mind(self)
@@ -328,7 +340,8 @@ class Driver:
         except LeaseHeldError:  # who sent it takes care of it
             return None
         HANDS.drive(lease)
-        self._state = await calls.patiently(self.newest)
+        await calls.patiently(lambda: self.under(lease))
+        self._token = lease.token
         if await self._has_come(calls):
             return lease
         await calls.patiently(lambda: self.store.release(lease))

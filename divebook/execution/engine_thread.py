@@ -231,6 +231,11 @@ class EngineThread:
         standstill = None if desk is None else desk.commit.held_up
         return None if standstill is None else str(standstill)
 
+    def drives(self, store: EventStore, execution_id: str) -> bool:
+        """Whether something here takes what is sent to an execution; any thread."""
+        desk = self._desks.get(id(store))
+        return desk is not None and desk.mailroom.knows(execution_id)
+
     def keep(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run something that is not waited for; call it on the loop."""
         task = asyncio.get_running_loop().create_task(work)

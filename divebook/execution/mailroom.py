@@ -46,6 +46,10 @@ class Mailroom:
             self._ignore()
             self._ignore = None
 
+    def knows(self, execution_id: str) -> bool:
+        """Whether the execution was admitted; any thread."""
+        return execution_id in self._runners
+
     async def deliver(self, execution_id: str) -> bool:
         """Hand over what waits for one execution; return False if no runner of this process takes it."""
         runner = self._runners.get(execution_id)

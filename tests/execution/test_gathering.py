@@ -64,7 +64,7 @@ def test_a_step_is_two_records(written):
     steps = [Step("a", action="work", parameters={"value": 1}, store="x")]
     steps += [Step("b", action="work", parameters={"value": "$(state.x)"})]
     assert written(Workflow("w", steps))[-5:] == [
-        "step_started operation_started",
+        "path_started step_started operation_started",
         "operation_completed state_mutated step_completed",
         "step_started operation_started",
         "operation_completed step_completed path_completed",
