@@ -49,6 +49,18 @@ def successor(identifier: str, places: int) -> str:
     return identifier[:-2] + PAIRS[number]
 
 
+def place_of(identifier: str) -> tuple[str, int]:
+    """Return what an identifier has in common with its successors, and its place among them; else all of it, and 0.
+
+    Examples
+    --------
+    >>> place_of("event_01k0000000e00000000000000z")
+    ('event_01k0000000e0000000000000', 31)
+    """
+    place = _NUMBERS.get(identifier[-2:])
+    return (identifier, 0) if place is None else (identifier[:-2], place)
+
+
 @functools.lru_cache(maxsize=4)
 def _time_letters(milliseconds: int) -> str:
     """Return the first ten letters, which all identifiers of one millisecond share."""

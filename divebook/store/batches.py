@@ -17,13 +17,14 @@ from divebook.events.catalog import (
 )
 from divebook.events.codec import encode, sound_data
 from divebook.events.event import Event, check_payload, check_placed
+from divebook.events.ids import successor
 from divebook.events.record import Record
 from divebook.store.blobs import BLOB_BYTES, REPEATED_BYTES, Packed, outsource, share
 from divebook.store.checksums import chain, head
 from divebook.store.codec import Sealing
 from divebook.store.durability import Durability, durability_called
 from divebook.store.facts import Body, encode_facts, joined, type_of, without_repeats
-from divebook.store.known_ids import Span, refuse_twice, stem_of
+from divebook.store.known_ids import refuse_twice
 from divebook.store.leases import LEASE_SECONDS, Lease, Moment
 from divebook.store.owner import Owner
 from divebook.store.records import Beginning
@@ -130,10 +131,6 @@ class PreparedBatch:
         """Whether the execution has ended once the batch is written."""
         return self.turn is not None and self.turn.status in TERMINAL
 
-    def stems(self) -> set[str]:
-        """Return what tells whether the log may hold one of the ids (`divebook.store.known_ids`)."""
-        return {stem_of(record.id) for record in self.records}
-
     def checksums(self, previous: int) -> list[int]:
         """Return those of the records, after a record with checksum `previous`."""
         return chain(previous, self.heads, self.payloads)
@@ -191,7 +188,7 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
         for fact in record.facts:
             course.follow(fact, record.recorded_at)
         last += len(body)
-    if len({stem_of(record.id) for record in batch.records}) < len(batch.records):
+    if len(batch.records) > 1:
         refuse_twice(batch.records)
     turn, status = _standing(batch, course.turn)
     blobs = _outsource(bodies, payloads)
@@ -351,7 +348,7 @@ def _check_width(record: Record) -> None:
     if not record.facts:
         raise InvalidEventError("data is required and must be a payload, got none")
     try:
-        Span(record.id, len(record.facts)).ids()
+        successor(record.id, len(record.facts) - 1)
     except ValueError as error:
         raise InvalidEventError(str(error)) from error
 

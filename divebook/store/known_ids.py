@@ -1,42 +1,64 @@
-"""Whether a log holds an id already, without keeping every id.
+"""The ids of one log, by which an id that is given twice is found.
 
-The ids of a record differ in their last two letters only, so one stem stands for all of them. Two records with one stem
-are all but impossible, unless a test makes ids by counting; only then the ids themselves are compared.
+Ids that are made in one millisecond differ in their last two letters only (`divebook.execution.clock.Ids`), and so do
+those of a record. So they are kept by what they have in common, with a bit for each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Hashable, Sequence
+from typing import TypeAlias
 
 from divebook.errors import InvalidEventError
-from divebook.events.ids import successor
+from divebook.events.ids import place_of
 from divebook.events.record import Record
 
-
-class Span(NamedTuple):
-    """The ids of one record."""
-
-    first: str
-    width: int
-
-    def ids(self) -> list[str]:
-        """Return all of them."""
-        return [self.first, *(successor(self.first, place) for place in range(1, self.width))]
+Span: TypeAlias = tuple[Hashable, int, int]
+"""The ids of a record: what they have in common, the place of the first among all that have that, and how many."""
 
 
-def stem_of(event_id: str) -> str:
-    """Return what all ids of a record have in common."""
-    return event_id[:-2]
+def span_of(record: Record) -> Span:
+    """Return the ids of a record."""
+    return *place_of(record.id), len(record.facts)
 
 
-def refuse_twice(records: Sequence[Record], known: Iterable[Span] = ()) -> None:
-    """Raise `InvalidEventError` for the first id of a batch that is in the log or in the batch already."""
-    ids = {event_id for span in known for event_id in span.ids()}
-    index = 0
+class KnownIds:
+    """A set of ids."""
+
+    __slots__ = ("_taken",)
+
+    def __init__(self) -> None:
+        self._taken: dict[Hashable, int] = {}
+
+    def add(self, spans: Sequence[Span]) -> None:
+        """Add the ids of records."""
+        taken = self._taken
+        for common, first, width in spans:
+            taken[common] = taken.get(common, 0) | ((1 << width) - 1) << first
+
+    def refuse(self, record: Record, span: Span, index: int) -> None:
+        """Raise `InvalidEventError` if an id of a record, whose first event has that index, is among these."""
+        common, first, width = span
+        double = self._taken.get(common, 0) >> first & ((1 << width) - 1)
+        if double:
+            place = (double & -double).bit_length() - 1
+            raise InvalidEventError(
+                f"invalid event at index {index + place}: event id {record.events()[place].id} is already in the log"
+            )
+
+    def refuse_all(self, records: Sequence[Record], spans: Sequence[Span]) -> None:
+        """Raise `InvalidEventError` for the first id of some records that is among these."""
+        index = 0
+        for record, span in zip(records, spans, strict=True):
+            self.refuse(record, span, index)
+            index += span[2]
+
+
+def refuse_twice(records: Sequence[Record]) -> None:
+    """Raise `InvalidEventError` for the first id that some records have twice."""
+    known, index = KnownIds(), 0
     for record in records:
-        for event_id in Span(record.id, len(record.facts)).ids():
-            if event_id in ids:
-                raise InvalidEventError(f"invalid event at index {index}: event id {event_id} is already in the log")
-            ids.add(event_id)
-            index += 1
+        span = span_of(record)
+        known.refuse(record, span, index)
+        known.add([span])
+        index += span[2]

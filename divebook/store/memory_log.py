@@ -13,8 +13,7 @@ from divebook.events.event import to_datetime
 from divebook.events.record import Record
 from divebook.store.batches import Turn
 from divebook.store.durability import FULL, Durability
-from divebook.store.facts import width_of
-from divebook.store.known_ids import Span
+from divebook.store.known_ids import KnownIds
 from divebook.store.leases import Lease, Moment
 from divebook.store.records import Beginning, ExecutionRecord
 from divebook.store.upkeep import StoredRecord
@@ -33,8 +32,7 @@ class MemoryLog:
     turn: Turn = field(default_factory=lambda: Turn(RUNNING, None, None))
     heads: list[Head] = field(default_factory=list)
     payloads: list[bytes] = field(default_factory=list)
-    stems: set[str] = field(default_factory=set)
-    """Those of its ids (`divebook.store.known_ids`)."""
+    ids: KnownIds = field(default_factory=KnownIds)
     checksums: list[int] = field(default_factory=list)
     blobs: set[bytes] = field(default_factory=set)
     last_sequence: int = 0
@@ -53,10 +51,6 @@ class MemoryLog:
         wanted = slice(first, bisect_right(self.heads, last, key=itemgetter(0)))
         rows = zip(self.heads[wanted], self.payloads[wanted], self.checksums[wanted], strict=True)
         return [StoredRecord(*head, payload, checksum) for head, payload, checksum in rows]
-
-    def spans(self) -> list[Span]:
-        """Return the ids of all events."""
-        return [Span(event_id, width_of(record_type)) for _, _, record_type, event_id, _, _ in self.heads]
 
     def open_questions(self) -> list[str]:
         """Return the questions that are asked and not settled."""

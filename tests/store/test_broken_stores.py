@@ -7,6 +7,7 @@ import pytest
 
 from divebook.errors import ConcurrentAppendError, InvalidEventError
 from divebook.store import MemoryStore
+from divebook.store.known_ids import KnownIds
 from tests.store import breaking_messages
 from tests.store.conformance import StorePromises
 
@@ -112,7 +113,7 @@ class LowersIds(MemoryStore):
 class ForgetsEventIds(MemoryStore):
     def _extend(self, log, batch):
         super()._extend(log, batch)
-        log.stems.clear()
+        log.ids = KnownIds()
 
 
 class HandsOutItsOwnPayloads(MemoryStore):

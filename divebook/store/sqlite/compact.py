@@ -7,6 +7,7 @@ import threading
 
 from divebook.errors import CorruptStoreError
 from divebook.events.catalog import PAYLOADS
+from divebook.store.known_ids import Span
 from divebook.store.sqlite.faults import typed
 
 _PREFIX = "event_"
@@ -36,9 +37,12 @@ def unpack_id(packed: bytes | str) -> str:
     return _PREFIX + "".join([_PAIRS[value >> shift & 0x3FF] for shift in _SHIFTS])
 
 
-def stem_of(packed: bytes | str) -> bytes | str:
-    """Return what all ids of one record have in common, and few others (`divebook.store.known_ids`)."""
-    return packed[:-2]
+def span_of(packed: bytes | str, width: int) -> Span:
+    """Return the ids of a record, by the first of them as it is written."""
+    if not isinstance(packed, bytes):
+        return packed, 0, width
+    number = int.from_bytes(packed, "big")
+    return number >> 10, number & 0x3FF, width
 
 
 class EventTypes:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from divebook.store.batches import PreparedBatch
 from divebook.store.facts import width_of
-from divebook.store.known_ids import Span, refuse_twice
+from divebook.store.known_ids import KnownIds
 from divebook.store.sqlite import messages
-from divebook.store.sqlite.compact import stem_of, unpack_id
+from divebook.store.sqlite.compact import EventTypes, span_of
 from divebook.store.sqlite.reach import NOTED_EVERY, Reach
 from divebook.store.sqlite.rows import Line, line_after
 from divebook.store.sqlite.schema import places_of
@@ -19,9 +18,6 @@ _NOTE = """
 UPDATE executions SET status = ?, ended_at = ?, last_sequence = ?, error = ?, size = ?, wake_at = ?, taken = ?,
   checksum = ?, seal = ? WHERE key = ?
 """
-_IDS = """
-SELECT events.id, name FROM events JOIN event_types ON number = type WHERE place BETWEEN ? AND ?
-"""
 
 
 @dataclass(slots=True)
@@ -29,8 +25,8 @@ class OpenLog:
     """A log that this process writes, as it knows it.
 
     A unique index on event ids would cost 160 bytes a step and a quarter of the speed. The ids are UUIDv7, and a batch
-    sent twice is refused by its expected sequence, so what is left is a double id made inside one execution: the stems
-    of the ids of the logs being written are kept here, and read once when this process takes a log over.
+    sent twice is refused by its expected sequence, so what is left is a double id made inside one execution: the ids of
+    the logs being written are kept here, and read once when this process takes a log over.
     """
 
     key: int
@@ -42,21 +38,11 @@ class OpenLog:
     """Where the log ends."""
     generation: int
     """What was known of the writers of the file when this was true (`OpenLogs`)."""
-    stems: set[bytes | str] = field(default_factory=set)
+    ids: KnownIds = field(default_factory=KnownIds)
 
     def is_as(self, other: OpenLog) -> bool:
         """Return whether it says the same of the file."""
         return (self.token, self.line, self.reach) == (other.token, other.line, other.reach)
-
-    def refuse_known(self, cursor: sqlite3.Cursor, batch: PreparedBatch, ids: Sequence[bytes | str]) -> None:
-        """Raise `InvalidEventError` if the log holds one of the ids."""
-        if not self.stems.isdisjoint(map(stem_of, ids)):
-            rows = cursor.execute(_IDS, places_of(self.key)).fetchall()
-            refuse_twice(batch.records, [Span(unpack_id(packed), width_of(name)) for packed, name in rows])
-
-    def note(self, ids: Sequence[bytes | str]) -> None:
-        """Remember the ids of records that are written."""
-        self.stems.update(map(stem_of, ids))
 
     def advance(self, cursor: sqlite3.Cursor, batch: PreparedBatch, checksum: int, grown: int) -> None:
         """Go on to the end of a batch, by which the large values have `grown`."""
@@ -81,7 +67,9 @@ class OpenLog:
         self.line, self.reach = line, Reach(last, checksum)
 
 
-def load_stems(cursor: sqlite3.Cursor, key: int) -> set[bytes | str]:
-    """Return what the ids of a log begin with."""
-    rows = cursor.execute("SELECT id FROM events WHERE place BETWEEN ? AND ?", places_of(key))
-    return {stem_of(packed) for (packed,) in rows}
+def load_ids(cursor: sqlite3.Cursor, types: EventTypes, key: int) -> KnownIds:
+    """Return the ids of a log."""
+    ids = KnownIds()
+    rows = cursor.execute("SELECT id, type FROM events WHERE place BETWEEN ? AND ?", places_of(key))
+    ids.add([span_of(packed, width_of(types.name(number, cursor))) for packed, number in rows])
+    return ids

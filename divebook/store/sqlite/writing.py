@@ -20,11 +20,12 @@ from divebook.errors import (
 )
 from divebook.store.batches import PreparedBatch
 from divebook.store.durability import Durability
+from divebook.store.known_ids import Span
 from divebook.store.log import Refusal
 from divebook.store.records import Beginning
 from divebook.store.sqlite import blobs, leases, lists, messages, questions
-from divebook.store.sqlite.compact import EventTypes, pack_id
-from divebook.store.sqlite.open_log import OpenLog, load_stems
+from divebook.store.sqlite.compact import EventTypes, pack_id, span_of
+from divebook.store.sqlite.open_log import OpenLog, load_ids
 from divebook.store.sqlite.reach import Reach, reach_of
 from divebook.store.sqlite.rows import RECORD, find, first_line, line_after, load_line
 from divebook.store.sqlite.schema import place_of
@@ -75,8 +76,9 @@ class OpenLogs:
 
     def _enter(self, cursor: sqlite3.Cursor, batch: PreparedBatch) -> Refusal | None:
         ids = [pack_id(record.id) for record in batch.records]
+        spans = [span_of(packed, len(record.facts)) for packed, record in zip(ids, batch.records, strict=True)]
         try:
-            log = self._claim(cursor, batch, ids)
+            log = self._claim(cursor, batch, spans)
         except (StoreError, InvalidEventError) as refusal:
             return refusal
         checksums = batch.checksums(log.reach.checksum if batch.beginning is None else 0)
@@ -91,7 +93,7 @@ class OpenLogs:
             questions.note(cursor, log.key, batch.questions)
         if batch.turn is not None and (batch.questions or batch.beginning is None):
             _turn(cursor, log, is_over=batch.ends)
-        log.note(ids)
+        log.ids.add(spans)
         numbers, base = self._types.numbers, place_of(log.key, 0)
         rows: list[tuple[Any, ...]] = []
         entries = zip(batch.records, batch.types, ids, batch.payloads, checksums, strict=True)
@@ -102,7 +104,7 @@ class OpenLogs:
         cursor.executemany(_INSERT_RECORD, rows)
         return None
 
-    def _claim(self, cursor: sqlite3.Cursor, batch: PreparedBatch, ids: Sequence[bytes | str]) -> OpenLog:
+    def _claim(self, cursor: sqlite3.Cursor, batch: PreparedBatch, spans: Sequence[Span]) -> OpenLog:
         """Return the log that a batch goes on with, or raise if it does not fit."""
         if batch.beginning is not None:
             log = self._begin(cursor, batch, batch.beginning)
@@ -115,7 +117,7 @@ class OpenLogs:
             # Inside the transaction, as callers can only look before it: of two who saw it running, the second is
             # refused (test_nothing_follows_an_end_but_what_the_table_allows, tests/execution/test_meanwhile.py).
             batch.check_may_follow(log.line.status)
-            log.refuse_known(cursor, batch, ids)
+            log.ids.refuse_all(batch.records, spans)
         self._logs.pop(batch.execution_id, None)  # so that the one which was written last comes last
         self._logs[batch.execution_id] = log
         return log
@@ -149,7 +151,7 @@ class OpenLogs:
         line = load_line(cursor.execute(f"{RECORD} WHERE key = ?", (found.key,)).fetchone())
         log = OpenLog(found.key, found.token, line, reach_of(cursor, self._types, found), self._generation)
         is_known = known is not None and known.is_as(log)
-        log.stems = known.stems if known is not None and is_known else load_stems(cursor, found.key)
+        log.ids = known.ids if known is not None and is_known else load_ids(cursor, self._types, found.key)
         return log
 
 
