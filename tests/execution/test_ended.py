@@ -1,0 +1,106 @@
+"""An execution that has ended leaves memory: nothing that each of them brings along stays.
+
+``python -m benchmarks.soak`` shows the same of 200,000.
+"""
+
+import asyncio
+import gc
+import threading
+import weakref
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from benchmarks.soak import ALLOWANCE, LIVES, Look, World, grown
+from divebook.execution.engine_thread import ENGINE
+from divebook.store import SqliteStore
+
+FILES = Path("/proc/self/fd")
+TIMES = 12
+FEW = TIMES // 2
+"""More than what a pool or a cache may have grown by meanwhile, and less than one for each execution."""
+
+
+@pytest.fixture
+def world(tmp_path):
+    with SqliteStore(tmp_path / "executions.db", durability="relaxed") as store:
+        made = World(store)
+        yield made
+        made.environment.close()
+
+
+def present():
+    """Count the objects of our own classes, and what the process holds."""
+    tasks = ENGINE.call(lambda: len(asyncio.all_tasks(ENGINE.loop)))
+    gc.collect()
+    kinds = Counter(f"{type(each).__module__}.{type(each).__qualname__}" for each in gc.get_objects())
+    objects = {name: count for name, count in kinds.items() if name.startswith("divebook.")}
+    files = len(list(FILES.iterdir())) if FILES.exists() else 0
+    return objects | {"threads": threading.active_count(), "tasks": tasks, "files": files}
+
+
+def live(world, life, times):
+    async def lives():
+        for _ in range(times):
+            await life(world)
+
+    asyncio.run(lives())
+
+
+@pytest.mark.parametrize("life", LIVES, ids=lambda life: life.__name__)
+def test_nothing_stays_of_an_execution_that_has_ended(world, life):
+    live(world, life, 3)
+    before = present()
+    live(world, life, TIMES)
+    assert {name: count for name, count in present().items() if count > before.get(name, 0) + FEW} == {}
+
+
+def test_an_execution_that_has_ended_is_held_by_nobody_else(world):
+    execution = world.environment.start("plain").wait()
+    held = weakref.ref(execution._driver)
+    assert world.environment.execution(execution.id)._driver is held()
+    del execution
+    live(world, World.plain, 1)  # what the loop has last done, it holds until it does something else
+    gc.collect()
+    assert held() is None
+
+
+def test_what_is_held_goes_on_telling_what_it_came_to(world):
+    environment = world.environment
+    done, failed = environment.start("plain").wait(), environment.start("fails").wait()
+    live(world, World.plain, 3)
+    assert (done.status, done.variables, len(done.history())) == (
+        "completed",
+        {"x": 1, "y": 1},
+        done.state.last_sequence,
+    )
+    assert (failed.status, "as planned" in failed.error) == ("failed", True)
+    assert failed.resume().wait().status == "failed"
+
+
+def test_what_nobody_holds_is_found_in_the_store(world):
+    environment = world.environment
+    ended, asking = environment.start("plain").wait().id, environment.start("asks").wait().id
+    gc.collect()
+    assert environment.execution(ended).variables == {"x": 1, "y": 1}
+    assert [record.execution_id for record in environment.executions()] == [asking, ended]
+    ((found, question),) = environment.interrupts()
+    assert found == asking
+    assert environment.answer(question.id, True).wait().status == "completed"
+
+
+LOOKS = [Look(1_000 * number, 50_000_000, 20, 8, 0) for number in range(1, 9)]
+
+
+def test_what_grows_is_told_from_what_does_not():
+    assert grown(LOOKS) == []
+    leaks = {
+        "memory": [each._replace(memory=ALLOWANCE // 3000 * each.executions) for each in LOOKS],
+        **{
+            name: [each._replace(**{name: each.executions}) for each in LOOKS] for name in ("files", "threads", "tasks")
+        },
+    }
+    for name, looks in leaks.items():
+        (finding,) = grown(looks)
+        assert finding.startswith(f"{name} grew from ")
