@@ -42,9 +42,14 @@ class Mailroom:
     def dismiss(self, execution_id: str) -> None:
         """Bring no more messages to the execution."""
         self._runners.pop(execution_id, None)
-        if not self._runners and self._ignore is not None:
+        if self._runners:
+            return
+        if self._ignore is not None:
             self._ignore()
             self._ignore = None
+        if self._alarm is not None:  # it would hold on to this mailroom until its time has come
+            self._alarm.cancel()
+            self._alarm = None
 
     def knows(self, execution_id: str) -> bool:
         """Whether the execution was admitted; any thread."""
