@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeAlias
 from divebook.engine.operations import CHILD_WORKFLOW, SIGNAL_WAIT, TIMER
 from divebook.engine.state import RUNNING, ExecutionState, OpenStep, PathState
 from divebook.errors import CorruptStoreError
+from divebook.events.catalog import Payload
 
 Changes: TypeAlias = dict[str, Any]
 """Fields of the next `ExecutionState` that differ from the present one."""
@@ -39,6 +40,10 @@ class Happening(Protocol):
     @property
     def event_type(self) -> str:
         """Name of the payload's type."""
+
+    @property
+    def data(self) -> Payload:
+        """The payload."""
 
 
 class Draft(ExecutionState):

@@ -7,7 +7,7 @@ and a record, or a whole log, one for all of its events.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from immutables import Map
@@ -108,7 +108,16 @@ class _Happened:
         return self.data.event_type
 
 
-def fold(execution_id: str, events: Iterable[Event], state: ExecutionState | None = None) -> ExecutionState:
+def _happenings(record: Record, known: int) -> Iterator[_Happened]:
+    """Give what each event of a record says but the first `known`: the same object every time."""
+    happened = _Happened(record, known)
+    for data in record.facts[known:]:
+        happened.data, happened.step = data, record.step_of(data)
+        yield happened
+        happened.sequence += 1
+
+
+def fold(execution_id: str, events: Iterable[Happening], state: ExecutionState | None = None) -> ExecutionState:
     """Return the state after all the events, beginning from `state` or from nothing.
 
     Raises
@@ -128,6 +137,13 @@ def fold(execution_id: str, events: Iterable[Event], state: ExecutionState | Non
                 f"{type(error).__name__}: {error}"
             ) from error
     return draft.sealed()
+
+
+def fold_records(execution_id: str, records: Iterable[Record], state: ExecutionState | None = None) -> ExecutionState:
+    """Return the state after all the events of some records; of the first one `state` may have some. As `fold`."""
+    known = 0 if state is None else state.last_sequence
+    events = (event for record in records for event in _happenings(record, max(0, known + 1 - record.sequence)))
+    return fold(execution_id, events, state)
 
 
 def _change(draft: Draft, event: Happening, data: catalog.Payload) -> None:

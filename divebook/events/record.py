@@ -75,6 +75,11 @@ class Record:
         """Return the step that one of its facts is about; empty for what is said of the path."""
         return "" if len(self.facts) > 1 and type(data) in _ON_NO_STEP else self.step
 
+    def events_above(self, after: int, last: int) -> list[Event]:
+        """Return those of its events whose sequence numbers are above `after`, up to `last`."""
+        places = range(max(0, after + 1 - self.sequence), min(len(self.facts), last + 1 - self.sequence))
+        return [self._event(place, self.facts[place]) for place in places]
+
     def _event(self, place: int, data: Payload) -> Event:
         event_id, step = successor(self.id, place) if place else self.id, self.step_of(data)
         return Event(event_id, self.execution_id, self.sequence + place, self.recorded_at, data, self.path, step)

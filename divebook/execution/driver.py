@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from divebook.engine.evolve import fold
+from divebook.engine.evolve import fold_records
 from divebook.engine.inbox import facts_of, questions_of
 from divebook.engine.state import ExecutionState
 from divebook.errors import ExecutionError, LeaseHeldError, StoreError
@@ -167,8 +167,9 @@ class Driver:
     def newest(self) -> ExecutionState:
         """Return the state up to the last event of the store."""
         known = self._state if self._is_stored else ExecutionState(self.id)
-        is_pending = self._is_stored and not known.last_sequence
-        return known if is_pending else fold(self.id, self.store.read(self.id, known.last_sequence), known)
+        if self._is_stored and not known.last_sequence:
+            return known
+        return fold_records(self.id, self.store.read_records(self.id, known.last_sequence), known)
 
     def under(self, lease: Lease) -> ExecutionState:
         """Return the state under a new lease, in which nobody else can write.

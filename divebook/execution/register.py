@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Iterable, Sequence
 
 from divebook.engine.checkpoint import load_state
-from divebook.engine.evolve import fold
+from divebook.engine.evolve import fold, fold_records
 from divebook.engine.state import ExecutionState
 from divebook.errors import CorruptStoreError, NewerStoreError, StoreError
 from divebook.events import Event, catalog
@@ -90,8 +90,8 @@ class Register:
 def folded(store: EventStore, execution_id: str) -> ExecutionState:
     """Return the state of an execution, from its newest checkpoint on."""
     state = _kept(store, execution_id)
-    later = store.read(execution_id, after=0 if state is None else state.last_sequence)
-    return fold(execution_id, later, state)
+    later = store.read_records(execution_id, after=0 if state is None else state.last_sequence)
+    return fold_records(execution_id, later, state)
 
 
 def _kept(store: EventStore, execution_id: str) -> ExecutionState | None:

@@ -72,6 +72,11 @@ class CheckReport:
         return [*self.damages, *(damage for entry in self.executions for damage in entry.damages)]
 
 
+_UNFIT = (
+    "its checkpoint is damaged, or was made of another log. It is not used, and nothing is lost: the next one takes "
+    "its place, or `divebook gc` deletes it"
+)
+
 Finding: TypeAlias = tuple[int | None, str]
 Fold: TypeAlias = Callable[[Sequence[Event]], object]
 
@@ -139,6 +144,8 @@ def _check_execution(store: EventStore, execution_id: str, contents: _Contents, 
     found = _once(found)
     if log.altered and not found:
         found = [(None, "the record does not have the checksum it was written with")]
+    if not log.checkpoint_fits and not found:
+        found = [(None, _UNFIT)]
     damages = tuple(Damage(text, execution_id, sequence) for sequence, text in sorted(found, key=_by_sequence))
     count = sum(width_of(record.type) for record in log.records)
     first = min((damage.sequence for damage in damages if damage.sequence is not None), default=count + 1)
@@ -226,7 +233,7 @@ def _check_payloads(
 ) -> Iterator[Finding]:
     for stored, payload in zip(log.records, opened, strict=True):
         try:
-            events += stored.events(log.record.execution_id, embed(payload, contents.fetch))
+            events += stored.record(log.record.execution_id, embed(payload, contents.fetch)).events()
         # The last two: JSON that is sound, but of another shape than the payload's.
         except (CorruptStoreError, NewerStoreError, TypeError, AttributeError, ValueError) as error:
             yield stored.sequence, f"event {stored.sequence} cannot be read: {error}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -22,6 +23,7 @@ from divebook.errors import (
 )
 from divebook.events.catalog import ORIGINS, Payload
 from divebook.events.event import Event, to_microseconds
+from divebook.events.record import Record
 from divebook.store.batches import Batch, PreparedBatch, prepare, records_of
 from divebook.store.blobs import Blobs, Packed, pack
 from divebook.store.codec import Sealing
@@ -35,8 +37,6 @@ _LATELY = 64
 """Large values that a store remembers to have packed."""
 SOUND_PAGE = 200
 """Events read at once from a log that may be damaged."""
-CLOSE = 200
-"""Events between two that are wanted which are as soon read as passed over."""
 MAX_CANDIDATES = 10
 """How many execution ids an error or a look-up names."""
 
@@ -166,6 +166,11 @@ class EventLogs(ABC):
             _check_not_negative("limit", limit)
         return self._read(execution_id, max(after, 0), limit)
 
+    def _read(self, execution_id: str, after: int, limit: int | None) -> list[Event]:
+        last = sys.maxsize if limit is None else after + limit
+        records = self._read_records(execution_id, after, last)
+        return [event for record in records for event in record.events_above(after, last)]
+
     def history(self, execution_id: str, after: int = 0) -> History:
         """Return the events of one log with sequences above `after`, which are read when they are looked at.
 
@@ -177,18 +182,19 @@ class EventLogs(ABC):
         self._check_open()
         return History(self, execution_id, max(after, 0), self._last_sequence(execution_id))
 
-    def facts(self, execution_id: str, sequences: Sequence[int]) -> dict[int, Payload]:
-        """Return what some events of a log say, by sequence number; raises as `read` does.
+    def read_records(self, execution_id: str, after: int = 0) -> list[Record]:
+        """Return the records that hold the events with sequences above `after`; raises as `read` does.
 
-        Parameters
-        ----------
-        sequences
-            Ascending. Those that stand close together are read together.
+        For whoever folds them: events are made of them only where somebody looks.
         """
         self._check_open()
-        pages = [self._read(execution_id, first - 1, last - first + 1) for first, last in _stretches(sequences)]
-        wanted = set(sequences)
-        return {event.sequence: event.data for page in pages for event in page if event.sequence in wanted}
+        records = self._read_records(execution_id, max(after, 0), sys.maxsize)
+        return records[1:] if records and records[0].last_sequence <= after else records
+
+    def facts(self, execution_id: str, sequences: Sequence[int]) -> dict[int, Payload]:
+        """Return what some events of a log say, by sequence number, with one look at it; raises as `read` does."""
+        self._check_open()
+        return self._facts(execution_id, sequences) if sequences else {}
 
     def read_sound(self, execution_id: str) -> tuple[list[Event], CorruptStoreError | NewerStoreError | None]:
         """Return the events from the first one on, as far as they can be read, and why there are no more of them.
@@ -298,7 +304,11 @@ class EventLogs(ABC):
     def _write(self, batches: Sequence[PreparedBatch]) -> list[Refusal | None]: ...
 
     @abstractmethod
-    def _read(self, execution_id: str, after: int, limit: int | None) -> list[Event]: ...
+    def _read_records(self, execution_id: str, after: int, last: int) -> list[Record]:
+        """Return the records that hold the events above `after` up to `last`; one before them does not matter."""
+
+    @abstractmethod
+    def _facts(self, execution_id: str, sequences: Sequence[int]) -> dict[int, Payload]: ...
 
     def _last_sequence(self, execution_id: str) -> int:
         return self._record(execution_id).last_sequence
@@ -332,17 +342,6 @@ def _prepare_or_refuse(batch: Batch, sealing: Sealing) -> PreparedBatch | Refusa
         return prepare(batch, sealing)
     except (InvalidEventError, ExecutionEndedError) as error:
         return error
-
-
-def _stretches(sequences: Iterable[int]) -> list[tuple[int, int]]:
-    """Return the first and the last of those numbers that stand close together."""
-    found: list[tuple[int, int]] = []
-    for sequence in sequences:
-        if found and sequence - found[-1][1] <= CLOSE:
-            found[-1] = (found[-1][0], sequence)
-        else:
-            found.append((sequence, sequence))
-    return found
 
 
 def _check_not_negative(name: str, value: int) -> None:

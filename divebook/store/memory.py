@@ -12,9 +12,10 @@ from dataclasses import replace
 from divebook.engine.inbox import Message
 from divebook.engine.lifecycle import TERMINAL
 from divebook.errors import ConcurrentAppendError, InvalidEventError, SealedError, StartKeyTakenError, StoreError
-from divebook.events.catalog import WAITING
+from divebook.events.catalog import WAITING, Payload
 from divebook.events.codec import decode
-from divebook.events.event import Event, to_datetime
+from divebook.events.event import to_datetime
+from divebook.events.record import Record
 from divebook.store.base import EventStore
 from divebook.store.batches import PreparedBatch
 from divebook.store.blobs import embed
@@ -106,16 +107,17 @@ class MemoryStore(EventStore):
             log.blobs.add(digest)
             log.size += len(content)
 
-    def _read(self, execution_id: str, after: int, limit: int | None) -> list[Event]:
+    def _read_records(self, execution_id: str, after: int, last: int) -> list[Record]:
         with self._lock:
             log = self._find(execution_id)
-            last = log.last_sequence if limit is None else after + limit
-            stored = log.stored(after, last)
-        events = [event for record in stored for event in self._events(execution_id, record)]
-        return [event for event in events if after < event.sequence <= last]
+            stored = log.stored(after, min(last, log.last_sequence))
+        return [self._decoded(execution_id, record) for record in stored]
 
-    def _events(self, execution_id: str, record: StoredRecord) -> list[Event]:
-        return record.events(execution_id, embed(self.sealing.open(record.payload), self._content))
+    def _decoded(self, execution_id: str, record: StoredRecord) -> Record:
+        return record.record(execution_id, embed(self.sealing.open(record.payload), self._content))
+
+    def _facts(self, execution_id: str, sequences: Sequence[int]) -> dict[int, Payload]:
+        return {sequence: self._read(execution_id, sequence - 1, 1)[0].data for sequence in sequences}
 
     def _content(self, digest: bytes) -> bytes | None:
         return self.sealing.open_content(digest, self._contents.get(digest))

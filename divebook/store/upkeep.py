@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from divebook.events.event import Event
 from divebook.events.record import Record
 from divebook.store.checksums import chain, head
 from divebook.store.facts import decode_facts, width_of
@@ -42,8 +41,8 @@ class StoredRecord:
         """Return the checksum that it must have after one with checksum `previous`."""
         return chain(previous, [head(self.recorded_at, self.type, self.id, self.path, self.step)], [self.payload])[0]
 
-    def events(self, execution_id: str, payload: bytes) -> list[Event]:
-        """Return the events that it stands for; `payload` is its own, opened and with its large values in it.
+    def record(self, execution_id: str, payload: bytes) -> Record:
+        """Return it decoded; `payload` is its own, opened and with its large values in it.
 
         Raises
         ------
@@ -51,7 +50,7 @@ class StoredRecord:
             They cannot be read.
         """
         facts = tuple(decode_facts(self.type, payload))
-        return Record(self.id, execution_id, self.sequence, self.recorded_at, facts, self.path, self.step).events()
+        return Record(self.id, execution_id, self.sequence, self.recorded_at, facts, self.path, self.step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +70,8 @@ class StoredLog:
     """Why no more records can be read, if so."""
     altered: bool = False
     """Whether the record is not as it was written, by a checksum of its own."""
+    checkpoint_fits: bool = True
+    """Whether its checkpoint, if it has one, is as it was written, and of this log."""
 
 
 class Upkeep(ABC):

@@ -1,6 +1,7 @@
 """Damage of every kind is found, said where it is, and nothing is changed."""
 
 import hashlib
+from zlib import crc32
 
 import pytest
 
@@ -9,6 +10,7 @@ from divebook.events import catalog
 from divebook.events.catalog import StepCompleted
 from divebook.store import MemoryStore, Message, Owner, SqliteStore
 from divebook.store.check import check
+from divebook.store.checksums import of_row
 from tests.store.large_promises import text
 from tests.store.logs import ONE, TWO, batch, completed, event, execution_id, failed, log, started, step
 from tests.store.tampering import put_right, tamper
@@ -216,11 +218,31 @@ def test_a_damaged_message_is_found_and_not_used(written):
             store.inbox(TWO)
 
 
-def test_a_damaged_checkpoint_counts_as_none(written):
-    for change in ("data = X'00'", "sequence = 2"):
-        tamper(written, f"UPDATE checkpoints SET {change}")
-        with SqliteStore(written) as store:
-            assert store.checkpoint(ONE) is None
+@pytest.mark.parametrize("change", ["data = X'00'", "sequence = 2", "key = 2"])
+def test_a_damaged_or_foreign_checkpoint_is_found_and_counts_as_none(written, change):
+    tamper(written, f"UPDATE checkpoints SET {change}")
+    assert only_damage(written)[2].startswith("its checkpoint is damaged, or was made of another log. It is not used")
+    with SqliteStore(written) as store:
+        assert [store.checkpoint(name) for name in (ONE, TWO)] == [None, None]
+
+
+def test_a_checkpoint_of_what_the_log_was_before_counts_as_none(written, tmp_path):
+    with SqliteStore(tmp_path / "other.db") as other:
+        other.append(ONE, [*log(2), event(3, catalog.SignalReceived("another", {}))], 0)
+        other.put_checkpoint(ONE, 3, b"another fold")
+    copied = "INSERT OR REPLACE INTO checkpoints SELECT * FROM other.checkpoints"
+    tamper(written, f"ATTACH '{tmp_path / 'other.db'}' AS other", copied)
+    assert "was made of another log" in only_damage(written)[2]
+    with SqliteStore(written) as store:
+        assert store.checkpoint(ONE) is None
+
+
+def test_a_checkpoint_from_before_it_covered_its_log_is_no_damage_and_is_not_used(written):
+    checksum = crc32(b"fold", of_row((ONE, 3)))
+    tamper(written, f"UPDATE checkpoints SET checksum = {checksum}")
+    with SqliteStore(written) as store:
+        assert check(store).ok
+        assert store.checkpoint(ONE) is None
 
 
 def test_a_question_that_is_not_noted_is_found(written):

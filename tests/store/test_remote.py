@@ -36,7 +36,7 @@ def test_a_reader_does_not_hold_up_its_loop():
         turned = []
         async with aclosing(follow(store, ONE)) as stream:
             first = asyncio.create_task(anext(stream))
-            with store.gates["_read"].closed() as gate:
+            with store.gates["_read_records"].closed() as gate:
                 await asyncio.to_thread(gate.reached.wait, 20)
                 turned.append(first.done())
             assert (await first).sequence == 1

@@ -108,6 +108,22 @@ def test_behind_a_damaged_record_the_log_can_be_read(written):
             store.read(ONE, after=3, limit=1)
 
 
+def test_single_events_are_read_with_one_query_and_checked(written):
+    with SqliteStore(written) as store:
+        queries = []
+        store._readers.get().set_trace_callback(queries.append)
+        expected = {event.sequence: event.data for event in events_of(log(ONE)) if event.sequence % 2}
+        assert store.facts(ONE, list(expected)) == expected
+        assert sum(query.lstrip().startswith("SELECT place") for query in queries) == 1
+        with pytest.raises(CorruptStoreError, match=r"event 14 of execution .* is missing"):
+            store.facts(ONE, [2, 14])
+    tamper(written, f"UPDATE events SET data = replace(data, 'action', 'axtion') WHERE {PLACE} 7")
+    with SqliteStore(written) as store:
+        assert list(store.facts(ONE, [2, 10])) == [2, 10]
+        with pytest.raises(CorruptStoreError, match=r"the record of events 7 to 8 .* does not have the checksum"):
+            store.facts(ONE, [2, 8])
+
+
 def test_a_record_that_cannot_be_read_says_why(written):
     tamper(written, f"""UPDATE events SET data = '[{{"step_type":"x"}}]' WHERE {PLACE} 7""")
     put_right(written)

@@ -127,6 +127,21 @@ class WidePromises:
             assert lines(found) == lines(store.read(ONE)) == lines(singles)
             store.delete(ONE)
 
+    def test_records_come_whole_to_whoever_folds_them(self, store):
+        written = [*records(), begun(7), done(9)]
+        write(store, written)
+        assert store.read_records(ONE) == written
+        assert store.read_records(ONE, after=5) == written[2:]
+        assert store.read_records(ONE, after=written[-1].last_sequence) == []
+
+    def test_what_single_events_say_can_be_asked_wherever_they_stand(self, store):
+        written = [*records(), begun(7), done(9)]
+        write(store, written)
+        write(store, records(TWO))
+        said = {event.sequence: event.data for event in events_of(written)}
+        for wanted in ([], [1], [5], [4, 6, 11], list(said)):
+            assert store.facts(ONE, wanted) == {sequence: said[sequence] for sequence in wanted}
+
     def test_a_read_may_begin_and_end_inside_a_record(self, store):
         written = [*records(), begun(7), done(9)]
         write(store, written)

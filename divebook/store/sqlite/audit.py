@@ -7,7 +7,7 @@ from types import NoneType
 from typing import Any
 
 from divebook.errors import CorruptStoreError
-from divebook.store.sqlite import lists, messages, questions
+from divebook.store.sqlite import checkpoints, lists, messages, questions
 from divebook.store.sqlite.compact import EventTypes, unpack_id
 from divebook.store.sqlite.deletion import TABLES
 from divebook.store.sqlite.faults import typed
@@ -37,10 +37,11 @@ def load_stored(connection: sqlite3.Connection, types: EventTypes, execution_id:
         rows, broken = _as_far_as_possible(connection.execute(_EVENTS, places_of(found.key)))
         used = connection.execute(_USED, (found.key,)).fetchall()
         asked = questions.open_of(connection, found.key)
+        fits = checkpoints.fits(connection, found)
     records = [_record(row, types, connection) for row in rows]
     line = Line(*typed("row of an execution", row[:-2], LINE_TYPES))
     blobs = frozenset(digest for (digest,) in used)
-    return StoredLog(record_of(line), found.checksum, records, blobs, asked, broken, row[-2] != line.seal())
+    return StoredLog(record_of(line), found.checksum, records, blobs, asked, broken, row[-2] != line.seal(), fits)
 
 
 def _as_far_as_possible(cursor: sqlite3.Cursor) -> tuple[list[tuple[Any, ...]], str | None]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import NoneType
 from typing import Any, NamedTuple
 from zlib import crc32
 
 from divebook.errors import CorruptStoreError, NewerStoreError, SealedError
-from divebook.events.catalog import RUNNING
+from divebook.events.catalog import RUNNING, Payload
 from divebook.events.codec import TAGGED, decode, encode
-from divebook.events.event import Event, to_datetime
+from divebook.events.event import to_datetime
+from divebook.events.record import Record
 from divebook.store.batches import PreparedBatch
 from divebook.store.blobs import Fetch, embed
 from divebook.store.checksums import head, of_row
@@ -39,6 +39,14 @@ RECORD = f"SELECT {COLUMNS} FROM executions"  # noqa: S608 - our own text
 _RECORDS = """
 SELECT place, recorded_at, type, id, path, step, CAST(data AS BLOB), checksum FROM events
 WHERE place >= ? AND place <= ? ORDER BY place
+"""
+_FACTS = """
+SELECT place, recorded_at, type, id, path, step, CAST(data AS BLOB), checksum,
+  (SELECT checksum FROM events AS before WHERE before.place > ?2 AND before.place < events.place
+   ORDER BY before.place DESC LIMIT 1)
+FROM events WHERE place IN (
+  SELECT (SELECT max(place) FROM events AS holder WHERE holder.place > ?2 AND holder.place <= value) FROM json_each(?1)
+)
 """
 # The record that holds an event, or the last one before it, and the one before that.
 _AROUND = "SELECT place, checksum FROM events WHERE place > ? AND place <= ? ORDER BY place DESC LIMIT 2"
@@ -178,22 +186,43 @@ def find(connection: sqlite3.Connection | sqlite3.Cursor, execution_id: str) -> 
     return log
 
 
-def load_events(
-    connection: sqlite3.Connection, types: EventTypes, sealing: Sealing, log: Log, *, after: int, limit: int | None
-) -> list[Event]:
-    """Read events of one log, the records that they stand in compared with their checksums.
+def load_decoded(
+    connection: sqlite3.Connection, types: EventTypes, sealing: Sealing, log: Log, *, after: int, last: int
+) -> list[Record]:
+    """Read the records that hold the events above `after` up to `last`; raises as `load_records` does."""
+    means = (sealing, fetcher(connection, sealing))
+    return [_decoded(record, means, log) for record in load_records(connection, types, log, after=after, last=last)]
+
+
+def load_facts(
+    connection: sqlite3.Connection, types: EventTypes, sealing: Sealing, log: Log, sequences: Sequence[int]
+) -> dict[int, Payload]:
+    """Read what some events say, wherever in the log they stand, with one query.
 
     Raises
     ------
     CorruptStoreError
-        An event is missing, or is not what was written.
+        One of them is missing, or its record is not what was written.
     """
-    fetch = fetcher(connection, sealing)
-    last = sys.maxsize if limit is None else after + limit
-    events: list[Event] = []
-    for record in load_records(connection, types, log, after=after, last=last):
-        events += _events(record, (sealing, fetch), log)
-    return [event for event in events if after < event.sequence <= last]
+    places = encode([place_of(log.key, sequence) for sequence in sequences]).decode()
+    means, wanted, facts = (sealing, fetcher(connection, sealing)), set(sequences), dict[int, Payload]()
+    for *row, before in connection.execute(_FACTS, (places, place_of(log.key, 0))):
+        record = _stored(types, log, row, connection)
+        if (record.checksum, before) != (None, None) and record.checksum != record.checksum_after(before or 0):
+            raise _damaged(log, record, "it does not have the checksum it was written with")
+        read = enumerate(_decoded(record, means, log).facts, record.sequence)
+        facts |= {sequence: fact for sequence, fact in read if sequence in wanted}
+    if missing := wanted - facts.keys():
+        raise CorruptStoreError(f"event {min(missing)} of execution {log.execution_id} is missing")
+    return facts
+
+
+def _stored(
+    types: EventTypes, log: Log, row: Sequence[Any], connection: sqlite3.Connection | sqlite3.Cursor
+) -> StoredRecord:
+    place, recorded_at, number, packed, path, step, raw, kept = row
+    name = types.names.get(number) or _type_name(types, number, log, place & 0xFFFF_FFFF, connection)
+    return StoredRecord(place & 0xFFFF_FFFF, recorded_at, name, unpack_id(packed), path, step, raw, kept)
 
 
 def load_records(
@@ -211,12 +240,12 @@ def load_records(
     expected, checksum = _start(connection, log, after)
     unchecked = False  # whether this record may have no checksum
     places = place_of(log.key, expected), place_of(log.key, min(last, 0xFFFF_FFFF))
-    for place, recorded_at, number, packed, path, step, raw, kept in connection.execute(_RECORDS, places):
+    for row in connection.execute(_RECORDS, places):
+        place, kept = row[0], row[-1]
         sequence = place & 0xFFFF_FFFF
         if sequence > expected:
             break
-        name = types.names.get(number) or _type_name(types, number, log, sequence, connection)
-        record = StoredRecord(sequence, recorded_at, name, unpack_id(packed), path, step, raw, kept)
+        record = _stored(types, log, row, connection)
         if sequence < expected:
             raise _damaged(log, record, "it stands inside the record before it")
         if kept is None and checksum is None:
@@ -276,11 +305,11 @@ def _damage(log: Log, what: str, why: object) -> CorruptStoreError:
     )
 
 
-def _events(record: StoredRecord, means: tuple[Sealing, Fetch], log: Log) -> list[Event]:
+def _decoded(record: StoredRecord, means: tuple[Sealing, Fetch], log: Log) -> Record:
     sealing, fetch = means
     raw = record.payload
     try:
-        return record.events(log.execution_id, embed(sealing.open(raw), fetch) if TAGGED in raw else raw)
+        return record.record(log.execution_id, embed(sealing.open(raw), fetch) if TAGGED in raw else raw)
     except (NewerStoreError, SealedError) as error:
         raise type(error)(f"event {record.sequence} of execution {log.execution_id}: {error}") from error
     # Those after the first: JSON that is sound, but of another shape than the payload's.

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 from divebook.engine.inbox import Message
 from divebook.errors import ReadOnlyStoreError, StoreError
-from divebook.events.event import Event
+from divebook.events.catalog import Payload
+from divebook.events.record import Record
 from divebook.store.base import EventStore
 from divebook.store.batches import PreparedBatch
 from divebook.store.checkpoints import check_reached
@@ -42,7 +43,8 @@ from divebook.store.sqlite.rows import (
     RECORD,
     Log,
     find,
-    load_events,
+    load_decoded,
+    load_facts,
 )
 from divebook.store.sqlite.schema import check_current, migrate
 from divebook.store.sqlite.transactions import OpenFile, Transaction, WriteTurn, at_one_moment
@@ -339,10 +341,15 @@ class SqliteStore(EventStore):
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
-    def _read(self, execution_id: str, after: int, limit: int | None) -> list[Event]:
+    def _read_records(self, execution_id: str, after: int, last: int) -> list[Record]:
         with translated(self.location), at_one_moment(self._readers.get()) as connection:
             log = self._find(connection, execution_id)
-            return load_events(connection, self._types, self.sealing, log, after=after, limit=limit)
+            return load_decoded(connection, self._types, self.sealing, log, after=after, last=last)
+
+    def _facts(self, execution_id: str, sequences: Sequence[int]) -> dict[int, Payload]:
+        with translated(self.location), at_one_moment(self._readers.get()) as connection:
+            log = self._find(connection, execution_id)
+            return load_facts(connection, self._types, self.sealing, log, sequences)
 
     def _last_sequence(self, execution_id: str) -> int:
         with translated(self.location):
