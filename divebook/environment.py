@@ -7,7 +7,6 @@ import functools
 import os
 import weakref
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from concurrent.futures import Executor
 from typing import Any, Self, Unpack
 
 from divebook import extensions
@@ -32,7 +31,7 @@ from divebook.execution.compute import Compute
 from divebook.execution.control import Control
 from divebook.execution.engine_thread import ENGINE
 from divebook.execution.execution import Execution
-from divebook.execution.executors import Executors
+from divebook.execution.executors import Executors, Given
 from divebook.execution.notices import VARIABLE, Hook, Notices
 from divebook.execution.step_run import Services
 from divebook.executions import Executions
@@ -92,8 +91,8 @@ class Environment(Holdings, Executions):
     executor
         Where functions of actions and ``@step`` run that do not say, coroutine functions excepted: ``"thread"`` (the
         default), ``"process"`` (as many processes as there are processors, made on first use and ended with the
-        environment), a name of `executors`, or any `concurrent.futures.Executor`. Actions that take a ``context`` run
-        in threads.
+        environment), a name of `executors`, any `concurrent.futures.Executor`, or a function that makes one, which is
+        called again after that broke. Actions that take a ``context`` run in threads.
     executors
         Executors by the names under which functions and steps may ask for them; who made them closes them.
     formatter
@@ -131,8 +130,8 @@ class Environment(Holdings, Executions):
         clock: Clock | None = None,
         chance: Chance | None = None,
         interpreter: Interpreter | None = None,
-        executor: Compute | Executor | str | None = None,
-        executors: Mapping[str, Executor] | None = None,
+        executor: Compute | Given | str | None = None,
+        executors: Mapping[str, Given] | None = None,
         formatter: Formatter | None = None,
         policy: Policy | None = None,
         codec: Codec | None = None,
@@ -191,7 +190,7 @@ class Environment(Holdings, Executions):
             self._executors,
         )
 
-    def add_executor(self, name: str, executor: Executor) -> None:
+    def add_executor(self, name: str, executor: Given) -> None:
         """Let functions and steps name an executor (``Executor: name``); who made it closes it."""
         self._executors.add(name, executor)
 

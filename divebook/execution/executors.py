@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from typing import Any
 
@@ -15,12 +15,30 @@ from divebook.execution.shipping import make_shipped, ship, unship
 THREAD, PROCESS = "thread", "process"
 
 
-class Pool:
-    """Any executor: threads, processes, loky, ``client.get_executor()`` of Dask."""
+Given = Executor | Callable[[], Executor]
+"""An executor, or what makes one when it is needed."""
 
-    def __init__(self, executor: Executor) -> None:
-        self._executor = executor
-        self.shares_memory = isinstance(executor, ThreadPoolExecutor)
+
+class Pool:
+    """Any executor: threads, processes, loky, ``client.get_executor()`` of Dask.
+
+    One that is made here, by a function that was given, is made anew after it broke, and closed.
+    """
+
+    def __init__(self, given: Given) -> None:
+        self._make = None if isinstance(given, Executor) else given
+        self._executor = given if isinstance(given, Executor) else None
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether code runs in this process."""
+        return isinstance(self._present(), ThreadPoolExecutor)
+
+    def _present(self) -> Executor:
+        if self._executor is None:
+            assert self._make is not None  # noqa: S101 - one of the two was given
+            self._executor = self._make()
+        return self._executor
 
     def slot(self) -> None:
         """Leave it to the executor, which has a queue of its own."""
@@ -44,16 +62,28 @@ class Pool:
         return outcome if self.shares_memory else unship(outcome)
 
     def _submit(self, task: Task) -> Future[Any]:
-        shipped = None if self.shares_memory else ship(task.label, task.function, task.args, task.kwargs)
+        if self.shares_memory:
+            return self._handed_over(task, task.function, *task.args, **task.kwargs)
+        return self._handed_over(task, make_shipped, ship(task.label, task.function, task.args, task.kwargs))
+
+    def _handed_over(self, task: Task, *args: Any, **kwargs: Any) -> Future[Any]:
         try:
-            if shipped is None:
-                return self._executor.submit(task.function, *task.args, **task.kwargs)
-            return self._executor.submit(make_shipped, shipped)
+            return self._present().submit(*args, **kwargs)
         except RuntimeError as error:  # BrokenExecutor among them
-            raise StepError(
-                f"{task.label} was not called: {type(self._executor).__name__} takes no calls: {error}. Give the "
-                f'environment a new one, or take executor="{PROCESS}", whose processes are replaced where one dies'
-            ) from error
+            if self._make is None:
+                raise StepError(
+                    f"{task.label} was not called: {type(self._executor).__name__} takes no calls: {error}. Give the "
+                    "environment a function that makes one, which is called again then, or take "
+                    f'executor="{PROCESS}", whose processes are replaced where one dies'
+                ) from error
+        self.close()
+        return self._present().submit(*args, **kwargs)
+
+    def close(self) -> None:
+        """Close the executor if it was made here."""
+        if self._make is not None and self._executor is not None:
+            self._executor.shutdown(wait=False, cancel_futures=True)
+            self._executor = None
 
 
 class Executors:
@@ -67,8 +97,9 @@ class Executors:
         What they may name besides ``thread`` and ``process``.
     """
 
-    def __init__(self, default: object = None, named: Mapping[str, Executor] | None = None) -> None:
+    def __init__(self, default: object = None, named: Mapping[str, Given | Compute] | None = None) -> None:
         self._processes: Processes | None = None
+        self._made: dict[int, Pool] = {}
         self._named: dict[str, Compute] = {}
         for name, executor in (named or {}).items():
             self.add(name, executor)
@@ -79,7 +110,7 @@ class Executors:
         """What a function or step may name."""
         return (THREAD, PROCESS, *self._named)
 
-    def add(self, name: str, executor: Executor | Compute) -> None:
+    def add(self, name: str, executor: Given | Compute) -> None:
         """Let functions and steps name an executor."""
         if name in self.names:
             raise AlreadyRegisteredError("executor", name)
@@ -101,8 +132,11 @@ class Executors:
             return self._of_name(asked)
         if isinstance(asked, Compute):
             return asked
+        if callable(asked):
+            return self._made.setdefault(id(asked), Pool(asked))
         raise SetupError(
-            f"an executor is a name ({', '.join(self.names)}) or a concurrent.futures.Executor, not {asked!r}"
+            f"an executor is a name ({', '.join(self.names)}), a concurrent.futures.Executor or a function that makes "
+            f"one, not {asked!r}"
         )
 
     def _of_name(self, name: str) -> Compute:
@@ -123,6 +157,8 @@ class Executors:
             self.default = other.default
 
     def close(self) -> None:
-        """End the processes that were made here; executors that were given belong to who made them."""
+        """End the processes and executors that were made here; those that were given belong to who made them."""
         if self._processes is not None:
             self._processes.close()
+        for pool in self._made.values():
+            pool.close()

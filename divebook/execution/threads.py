@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextvars
+import math
 import os
 import threading
 import weakref
@@ -17,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from queue import SimpleQueue
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import anyio
 from anyio.lowlevel import RunVar, checkpoint_if_cancelled
@@ -25,6 +26,8 @@ from anyio.lowlevel import RunVar, checkpoint_if_cancelled
 from divebook.errors import OperationError
 
 T = TypeVar("T")
+Outcome = tuple[Any, BaseException | None]
+"""What a call returned, or raised."""
 MOST_THREADS = 256
 """How many calls may block at a time; more wait for their turn."""
 MOST_IDLE = 32
@@ -51,13 +54,9 @@ async def in_thread(function: Callable[[], T], *, abandoned: bool = False) -> T:
     except anyio.WouldBlock:
         await home.limiter.acquire_on_behalf_of(place)
     try:
-        call = _Call(home, contextvars.copy_context(), function, home.loop.create_future())
+        call = _Call(home, function)
         _CREW.make(call)
-        if abandoned:
-            result, error = await call.ended
-        else:
-            with anyio.CancelScope(shield=True):
-                result, error = await call.ended
+        result, error = await (call.ended if abandoned else _to_its_end(call))
     finally:
         home.limiter.release_on_behalf_of(place)
     if error is None:
@@ -70,18 +69,35 @@ async def in_thread(function: Callable[[], T], *, abandoned: bool = False) -> T:
         del error  # its traceback holds this frame
 
 
+async def _to_its_end(call: _Call) -> Outcome:
+    """Return what a call comes to, also to a caller whose scope is cancelled meanwhile.
+
+    A shield around each call would cost as much as the rest of what is done here in Python.
+    """
+    try:
+        return await call.ended
+    except asyncio.CancelledError:
+        if anyio.current_effective_deadline() != -math.inf:  # no scope: somebody's `Task.cancel`
+            raise
+    if call.outcome is None:  # else it returned in the same turn of the loop
+        call.ended = call.home.loop.create_future()
+        with anyio.CancelScope(shield=True):
+            await call.ended
+    return cast("Outcome", call.outcome)
+
+
 class Home:
     """A loop that calls come from: how many may block at a time, and what comes back to it. Made on the loop."""
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.limiter = anyio.CapacityLimiter(MOST_THREADS)
-        self._returned: deque[tuple[_Call, Any, BaseException | None]] = deque()
+        self._returned: deque[tuple[_Call, Outcome]] = deque()
         self._is_woken = False
 
-    def take_back(self, call: _Call, result: Any, error: BaseException | None) -> None:
+    def take_back(self, call: _Call, outcome: Outcome) -> None:
         """Take what a call came to, in its thread."""
-        self._returned.append((call, result, error))
+        self._returned.append((call, outcome))
         if not self._is_woken:  # else what was appended is there when the loop comes to it: it lowers the flag first
             self._is_woken = True
             with suppress(RuntimeError):  # the loop is closed, and nobody waits any more
@@ -99,18 +115,22 @@ class Home:
     def _settle(self) -> None:
         self._is_woken = False
         while self._returned:
-            call, result, error = self._returned.popleft()
+            call, outcome = self._returned.popleft()
+            call.outcome = outcome
             if not call.ended.done():  # abandoned
-                call.ended.set_result((result, error))
+                call.ended.set_result(outcome)
 
 
-class _Call(NamedTuple):
-    """A call that may block."""
+class _Call:
+    """A call that may block. Made on the loop, in the context of the caller."""
 
-    home: Home
-    context: contextvars.Context
-    function: Callable[[], Any]
-    ended: asyncio.Future[tuple[Any, BaseException | None]]
+    __slots__ = ("context", "ended", "function", "home", "outcome")
+
+    def __init__(self, home: Home, function: Callable[[], Any]) -> None:
+        self.home, self.function = home, function
+        self.context = contextvars.copy_context()
+        self.ended: asyncio.Future[Outcome] = home.loop.create_future()
+        self.outcome: Outcome | None = None
 
 
 class _Hand(threading.Thread):
@@ -134,7 +154,7 @@ class _Hand(threading.Thread):
                 error = raised
             _present.home = self.call = None
             goes_on = self._crew.has_back(self)
-            call.home.take_back(call, result, error)
+            call.home.take_back(call, (result, error))
             del call, result, error  # nothing of a call lives on in an idle thread
 
 
@@ -147,7 +167,7 @@ class _Crew:
             os.register_at_fork(after_in_child=self._forget)  # only the thread that forks lives on in the child
 
     def _forget(self) -> None:
-        _present.home = None
+        _present.home = _present.latest = None
         self._idle: list[_Hand] = []
         self._busy: set[_Hand] = set()
         self.homes: weakref.WeakSet[Home] = weakref.WeakSet()
@@ -201,9 +221,12 @@ class _Crew:
 
 
 class _Present(threading.local):
-    """Whose place this thread has."""
+    """What a thread has to do with homes."""
 
     home: Home | None = None
+    """Whose place it has."""
+    latest: Home | None = None
+    """That of the loop that ran on it last."""
 
 
 _present = _Present()
@@ -214,13 +237,17 @@ _home: RunVar[Home] = RunVar("divebook blocking calls")
 
 def home_of_loop() -> Home:
     """Return that of the running loop."""
+    latest = _present.latest
+    if latest is not None and latest.loop is asyncio.get_running_loop():
+        return latest
     try:
-        return _home.get()
+        found = _home.get()
     except LookupError:
-        made = Home()
-        _home.set(made)
-        _CREW.homes.add(made)
-        return made
+        found = Home()
+        _home.set(found)
+        _CREW.homes.add(found)
+    _present.latest = found
+    return found
 
 
 @contextmanager

@@ -76,8 +76,9 @@ class UserFunction:
 
     def _require_fit(self) -> None:
         """Raise unless it can run in the executor that it names."""
-        if not isinstance(self.executor, str) and not any(hasattr(self.executor, name) for name in ("submit", "run")):
-            message = f"the executor of {self.name} must be a name or a concurrent.futures.Executor"
+        is_one = any(hasattr(self.executor, name) for name in ("submit", "run", "__call__"))
+        if not is_one and not isinstance(self.executor, str):
+            message = f"the executor of {self.name} must be a name, a concurrent.futures.Executor or what makes one"
             hint = 'write executor="process", or pass a pool'
             raise DefinitionError([Problem(f"{message}, not {self.executor!r}", key="executor", hint=hint)])
         if inspect.iscoroutinefunction(self.function):
@@ -334,10 +335,11 @@ def step(
         A person must approve every call first, and may change its arguments; else ApprovalDeniedError is raised.
     executor
         Where the calls of an ordinary function run: ``"thread"``; ``"process"``, for work that keeps a processor busy;
-        a name that the environment knows; a `concurrent.futures.Executor`. By default where the environment says.
-        Arguments and results go to another process by cloudpickle, so functions of a notebook's cell work. A process
-        whose call takes too long, or whose execution is cancelled, is killed; one that dies leaves it unknown whether
-        the call took effect: it is called again if it is idempotent, else a person is asked.
+        a name that the environment knows; a `concurrent.futures.Executor` or a function that makes one. By default
+        where the environment says. Arguments and results go to another process by cloudpickle, so functions of a
+        notebook's cell work. A process whose call takes too long, or whose execution is cancelled, is killed; one that
+        dies leaves it unknown whether the call took effect: it is called again if it is idempotent, else a person is
+        asked.
     """
     said = {
         "retry": retry,

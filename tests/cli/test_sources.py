@@ -1,6 +1,7 @@
 """Python files and notebooks as definitions: run, resume and answer take them as they take YAML."""
 
 import json
+import sys
 
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
@@ -29,6 +30,33 @@ def notebook(*cells):
     return json.dumps({"cells": [{"cell_type": kind, "source": text.splitlines(True)} for kind, text in kinds]})
 
 
+IN_PROCESSES = """
+import os
+from divebook import Environment
+from divebook.workflow import step, workflow
+
+HERE = os.getpid()
+
+class TooMuchError(ValueError):
+    pass
+
+@step
+def work(n):
+    if n > 9:
+        raise TooMuchError(n)
+    return [n, os.getpid() == HERE]
+
+@workflow
+async def working(ctx):
+    try:
+        await work(10)
+    except TooMuchError as error:
+        return [str(error), *await work(3)]
+
+environment = Environment(store="memory:", executor="process")
+"""
+
+
 @pytest.fixture
 def module(folder):
     return write(folder / "flows.py", MODULE)
@@ -42,6 +70,14 @@ def test_a_workflow_function_of_a_file_is_run(divebook, module):
 
 def test_what_an_environment_of_a_file_holds_is_run(divebook, module):
     assert divebook("run", module, "-w", "held", "-q").exit_code == 0
+
+
+def test_functions_of_a_file_run_where_its_environment_says(divebook, folder):
+    """No other process can import such a file: what is in it travels by value."""
+    result = divebook("run", write(folder / "cores.py", IN_PROCESSES), "--json", "-q")
+    sys.modules["divebook_actions_cores"].environment.close()
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["outputs"] == {"result": ["10", 3, False]}
 
 
 def test_a_question_of_a_file_is_answered_with_the_file(divebook, module):

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import cloudpickle
 import pytest
@@ -62,7 +62,7 @@ def test_an_executor_is_named_in_yaml_and_must_be_known():
 
 
 def test_executors_that_make_no_sense_are_refused_where_they_are_written():
-    with pytest.raises(SetupError, match=r"an executor is a name \(thread, process\) or a .*, not 3"):
+    with pytest.raises(SetupError, match=r"an executor is a name \(thread, process\), a .*, not 3"):
         Environment(store="memory:", executor=3)
     with pytest.raises(DefinitionError, match="executor of where must be a name"):
         step(executor=3)(where)
@@ -104,3 +104,27 @@ def test_an_executor_that_takes_no_calls_any_more_fails_those_that_come():
         Workflow("w", [Step("s", action="where")])
     )
     assert "was not called: ProcessPoolExecutor takes no calls: cannot schedule new futures" in execution.wait(30).error
+
+
+class Fragile(ThreadPoolExecutor):
+    """An executor that breaks with its first call, and takes no further one."""
+
+    def submit(self, *args, **kwargs):
+        found = super().submit(*args, **kwargs)
+        self.shutdown()
+        return found
+
+
+def test_an_executor_that_is_made_here_is_made_anew_after_it_broke_and_closed_in_the_end():
+    made = []
+
+    def make():
+        made.append(Fragile(1))
+        return made[-1]
+
+    steps = [Step(name, action="where", store=name) for name in ("a", "b")]
+    with environment(executor=make, actions=[Action("where", where)]) as world:
+        assert made == []
+        assert world.start(Workflow("w", steps)).wait(30).variables == {"a": os.getpid(), "b": os.getpid()}
+    assert len(made) == 2
+    assert all(pool._shutdown for pool in made)

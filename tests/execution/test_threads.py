@@ -1,5 +1,6 @@
 """Actions and steps that block: there are enough threads for them, also while they wait for executions."""
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -147,3 +148,28 @@ def test_an_action_may_emit_from_any_thread_of_its_own():
     execution = run(Workflow("w", [Step("a", action="work")]), actions=[Action("work", work)])
     (emitted,) = [event.data for event in execution.history() if event.event_type == "event_emitted"]
     assert (emitted.name, emitted.data) == ("from afar", {"n": 1})
+
+
+def test_a_call_whose_caller_is_cancelled_comes_to_its_end_whenever_that_is():
+    """A shield only where there is a cancellation: none may be lost, before the call, in it, or as it returns."""
+
+    async def try_it(when):
+        let_go, ended = threading.Event(), []
+
+        async def caller():
+            ended.append(await threads.in_thread(let_go.wait))
+
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(caller)
+                await asyncio.sleep(0)
+                if when == "as it returns":
+                    let_go.set()
+                    while not threads.home_of_loop()._returned:  # the loop is not to turn
+                        pass
+                scope.cancel()
+                threading.Timer(0.01, let_go.set).start()
+        return ended
+
+    for when in ("in it", "as it returns"):
+        assert ENGINE.submit(try_it(when)).result(20) == [True]
