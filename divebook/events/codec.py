@@ -85,13 +85,18 @@ def _dumped(data: Any, path: str, option: int, default: Callable[[Any], Any]) ->
 
 def _encoded(data: Any, path: str, option: int) -> bytes:
     encoded = _dumped(data, path, option, tag)
-    if len(encoded) > MAX_PAYLOAD_BYTES:
+    check_size(len(encoded), path)
+    return encoded
+
+
+def check_size(size: int, path: str = "data") -> None:
+    """Raise UnstorableValueError if an event cannot hold so many bytes."""
+    if size > MAX_PAYLOAD_BYTES:
         raise UnstorableValueError(
             path,
-            f"{len(encoded):,} bytes are more than the {MAX_PAYLOAD_BYTES:,} one event may hold; "
+            f"{size:,} bytes are more than the {MAX_PAYLOAD_BYTES:,} one event may hold; "
             "store it as a document and keep its path",
         )
-    return encoded
 
 
 def storable(value: Any, path: str) -> Any:

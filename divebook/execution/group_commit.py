@@ -28,7 +28,7 @@ _log = logger(__name__)
 class Recording(Protocol):
     """A journal, as far as its commits are concerned."""
 
-    def take_batch(self) -> Batch:
+    def take_batch(self, *, is_heavy: bool = False) -> Batch:
         """Hand over what waits to be written."""
 
     def committed(self, batch: Batch, outcome: Exception | None) -> None:
@@ -137,7 +137,7 @@ class GroupCommit:
 
     async def _write_apart(self, journal: Recording) -> None:
         """Write what one execution has recorded; what it records meanwhile waits, so that all stays in order."""
-        batches = {journal: journal.take_batch()}
+        batches = {journal: journal.take_batch(is_heavy=True)}
         try:
             self._end(batches, await self._appended(batches))
         finally:

@@ -188,7 +188,7 @@ class Journal:
         latest = self._latest
         return (latest is not None and are_heavy(latest.facts)) or any(are_heavy(one.facts) for one in self._pending)
 
-    def take_batch(self) -> Batch:
+    def take_batch(self, *, is_heavy: bool = False) -> Batch:
         """Hand over what waits to be written; for `GroupCommit`."""
         self._close()
         owner = Owner.current() if self._token is None and self.written == 0 else None
@@ -203,6 +203,7 @@ class Journal:
             wake_at=state.wake_at,
             taken=state.taken,
             durability=self._durability,
+            is_heavy=is_heavy,
             again=self._is_in_doubt,
         )
         if owner is not None:

@@ -19,7 +19,7 @@ from divebook.events.codec import encode, sound_data
 from divebook.events.event import Event, check_payload, check_placed
 from divebook.events.ids import successor
 from divebook.events.record import Record
-from divebook.store.blobs import BLOB_BYTES, REPEATED_BYTES, Packed, outsource, share
+from divebook.store.blobs import BLOB_BYTES, LARGE, REPEATED_BYTES, Packed, is_large, outsource, share
 from divebook.store.checksums import chain, head
 from divebook.store.codec import Sealing
 from divebook.store.durability import Durability, durability_called
@@ -57,6 +57,8 @@ class Batch:
     """Number of the last message that is in the log; it never goes down."""
     durability: Durability | None = None
     """How the batch is written; the first one settles what the record says. None: as the store does by default."""
+    is_heavy: bool = False
+    """Whether to look for large values before anything is encoded; they are found without that as well."""
     again: bool = False
     """Whether its first records may be in the log already, since the connection was lost when they were written."""
 
@@ -184,7 +186,7 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
     for record in batch.records:
         body = _sound_bodies(record, batch, last + 1)
         bodies.append(body)
-        payloads.append(_encoded(body, last - batch.expected_sequence))
+        payloads.append(_encoded(body, last - batch.expected_sequence, is_heavy=batch.is_heavy))
         for fact in record.facts:
             course.follow(fact, record.recorded_at)
         last += len(body)
@@ -234,7 +236,10 @@ def _sound_bodies(record: Record, batch: Batch, sequence: int) -> Sequence[Body]
     return without_repeats(bodies)
 
 
-def _encoded(bodies: Sequence[Body], first: int) -> bytes:
+def _encoded(bodies: Sequence[Body], first: int, *, is_heavy: bool) -> bytes:
+    """Return the data of a record; without its large values, nothing (`_outsource` writes it)."""
+    if is_heavy and any(map(is_large, bodies)):
+        return LARGE
     try:
         return encode_facts(bodies)
     except UnstorableValueError as error:
@@ -297,20 +302,25 @@ def _invalid(index: int, error: Exception) -> InvalidEventError:
 def _outsource(bodies: Sequence[Sequence[Body]], payloads: list[bytes]) -> dict[bytes, bytes]:
     """Put references in place of large values, and of middling ones that the batch holds several times; return them."""
     blobs: dict[bytes, bytes] = {}
-    middling = [index for index, payload in enumerate(payloads) if len(payload) > REPEATED_BYTES]
+    middling = [index for index, payload in enumerate(payloads) if payload is LARGE or len(payload) > REPEATED_BYTES]
     if not middling:
         return blobs
     chosen = [bodies[index] for index in middling]
     if len(middling) > 1:
         chosen = share(chosen, blobs)
     for index, body in zip(middling, chosen, strict=True):
-        if blobs:
+        if blobs and payloads[index] is not LARGE:
             payloads[index] = encode_facts(body)
-        if len(payloads[index]) > BLOB_BYTES:
-            shrunk = [outsource(fact) for fact in body]
-            payloads[index] = joined([line for line, _ in shrunk])
-            for _, found in shrunk:
+        if payloads[index] is LARGE or len(payloads[index]) > BLOB_BYTES:
+            lines: list[bytes] = []
+            for fact in body:
+                try:
+                    line, found = outsource(fact)
+                except UnstorableValueError as error:
+                    raise _invalid(sum(map(len, bodies[:index])) + len(lines), error) from error
+                lines.append(line)
                 blobs |= found
+            payloads[index] = joined(lines)
     return blobs
 
 

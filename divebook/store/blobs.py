@@ -16,7 +16,7 @@ from hashlib import sha256
 from typing import Any, TypeAlias
 
 from divebook.errors import CorruptStoreError
-from divebook.events.codec import encode
+from divebook.events.codec import check_size, encode
 from divebook.events.recorded import TAG, Recorded, TaggedDict
 
 BLOB_BYTES = 64 * 1024
@@ -24,6 +24,9 @@ BLOB_BYTES = 64 * 1024
 REPEATED_BYTES = 512
 """Those that one batch holds several times become blobs above this length: what a step returns is the result of its
 operation, its output and the value of a variable."""
+
+LARGE = b""
+"""Stands for data that are not encoded yet, since values are to be put aside first."""
 
 Blobs: TypeAlias = Mapping[bytes, bytes]
 """From the SHA-256 of a content to the content, which is JSON."""
@@ -49,7 +52,20 @@ def outsource(data: Any) -> tuple[bytes, dict[bytes, bytes]]:
     an operation, the output of a step or the value of a variable.
     """
     blobs: dict[bytes, bytes] = {}
-    return encode(_shrink(data, blobs)), blobs
+    line = encode(_shrink(data, blobs))
+    check_size(len(line) + sum(map(len, blobs.values())))
+    return line, blobs
+
+
+def is_large(value: Any) -> bool:
+    """Return whether a value is seen to be large, without encoding it; many a large one is not."""
+    if isinstance(value, str | bytes):
+        return len(value) > BLOB_BYTES
+    if isinstance(value, dict | list):
+        if len(value) > _FEW:
+            return 2 * len(value) > BLOB_BYTES
+        return any(map(is_large, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, Recorded) and value.least_bytes() > BLOB_BYTES
 
 
 def _shrink(value: Any, blobs: dict[bytes, bytes]) -> Any:
@@ -137,12 +153,10 @@ def _shared(value: Any, repeated: Collection[bytes], blobs: dict[bytes, bytes]) 
 def _content(value: Any) -> bytes | None:
     """Return the JSON of a value that is neither short nor large."""
     if isinstance(value, str | bytes):
-        is_within = len(value) * _MOST_OF_A_CHARACTER > REPEATED_BYTES and len(value) <= BLOB_BYTES
-    elif isinstance(value, Recorded):
-        is_within = value.least_bytes() <= BLOB_BYTES
+        may_be = len(value) * _MOST_OF_A_CHARACTER > REPEATED_BYTES
     else:
-        is_within = isinstance(value, dict | list) and 2 * len(value) <= BLOB_BYTES
-    content = encode(value) if is_within else b""
+        may_be = isinstance(value, dict | list | Recorded)
+    content = encode(value) if may_be and not is_large(value) else b""
     return content if REPEATED_BYTES < len(content) <= BLOB_BYTES else None
 
 
