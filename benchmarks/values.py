@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.figure import Figure
+from benchmarks.large import large
 from benchmarks.worlds import opened
 from divebook import Environment, Step, Workflow
 from divebook.events import recorded
@@ -28,6 +29,7 @@ def values() -> Iterator[Figure]:
     frame = pd.DataFrame(np.random.default_rng(0).random(FRAME_SHAPE))
     yield from recorded_and_opened("a frame of 10 MB", frame)
     yield through_steps(frame)
+    yield from large()
 
 
 def recorded_and_opened(name: str, value: Any) -> Iterator[Figure]:

@@ -41,6 +41,7 @@ _MOST_OF_A_CHARACTER = 6
 _FEW, _TOGETHER = 16, 512
 """Parts that are looked at one by one, and how many of more are encoded together."""
 _SAMPLE = 16 * 1024
+_PIECE = 1024 * 1024
 _WORTH = 0.9  # of the size; what shrinks less is kept as it is
 _REPEATS = 0.8  # of what the code alone leaves: what looking for repeats must leave at most to be worth its time
 
@@ -190,7 +191,7 @@ class Packed:
     """A content as it rests on disk: compressed, if that makes it smaller."""
 
     compressed: bool
-    data: bytes
+    data: bytes | bytearray
 
 
 def verified(digest: bytes, content: bytes) -> bytes:
@@ -211,9 +212,14 @@ def pack(content: bytes) -> Packed:
     return Packed(compressed=True, data=_deflated(content, zlib.Z_DEFAULT_STRATEGY if repeats else zlib.Z_HUFFMAN_ONLY))
 
 
-def _deflated(content: bytes, strategy: int) -> bytes:
+def _deflated(content: bytes, strategy: int) -> bytes | bytearray:
     compressor = zlib.compressobj(1, strategy=strategy)
-    return compressor.compress(content) + compressor.flush()
+    rest, pieces = memoryview(content), bytearray()  # piece by piece, so that what is made lies in memory once
+    while rest:
+        pieces += compressor.compress(rest[:_PIECE])
+        rest = rest[_PIECE:]
+    pieces += compressor.flush()
+    return pieces
 
 
 def unpack(packed: Packed) -> bytes:
