@@ -89,6 +89,8 @@ class Control:
         self.answering = Answering(self._register, self.go_on, clock, chance)
         """Takes answers and signals."""
         self._alarms: dict[str, asyncio.Future[None]] = {}
+        self._latest_desk: Desk | None = None
+        """Held on to, so that executions one after the other need not make one each."""
         self.texts = TextStreams()
         """What models write in these executions."""
         self._means = Means(services(self), clock, chance, code_of, self._came_to_rest)
@@ -242,6 +244,7 @@ class Control:
 
     async def _came_to_rest(self, driver: Driver) -> None:
         """See to what follows from the end of an execution, or to what wakes one that rests; on the loop."""
+        self._latest_desk = self._desk
         if driver.state.is_over:
             await self._ended(driver)
         elif (due := driver.state.wake_at) is not None:
@@ -262,13 +265,13 @@ class Control:
 
     async def _ended(self, driver: Driver) -> None:
         """Send word to the execution that started one, and cancel those that it started itself."""
-        work, parent = self._desk.calls.work, driver.state.parent
+        parent = driver.state.parent
         for child in running_children(driver.state):
             with suppress(DivebookError):  # it ends at this moment, or never began
-                await work(functools.partial(self._cancel_child, child, driver))
+                await self._desk.calls.work(functools.partial(self._cancel_child, child, driver))
         if parent is not None:
             try:
-                await work(lambda: self._send_word(parent, driver))
+                await self._desk.calls.work(lambda: self._send_word(parent, driver))
             except DivebookError as error:  # without what it needs in this process it is resumed in another one
                 _log.warning(
                     "execution %s waits for %s, which has ended, and cannot go on: %s", parent, driver.id, error

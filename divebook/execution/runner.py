@@ -124,8 +124,11 @@ class Runner:
         if not self.journal.state.paths:
             self.journal.record_all((decide_start(self.workflow),))
         async with anyio.create_task_group() as alarms:
+            are_set = False
 
             def set_alarm(path: str, deadline: int) -> None:
+                nonlocal are_set
+                are_set = True
                 alarms.start_soon(self._look_again, path, deadline)
 
             self._recorder.waits.deadlines = set_alarm
@@ -141,7 +144,8 @@ class Runner:
                         self._tasks = None
             finally:
                 self._tasks = None
-            alarms.cancel_scope.cancel()
+            if are_set:  # to cancel costs as much as a call
+                alarms.cancel_scope.cancel()
 
     async def _drive_active(self) -> None:
         """Drive every active path; a single one needs no task of its own, nor the turn until that runs.

@@ -12,6 +12,7 @@ FULL: Durability = "full"
 """What is written survives a power failure."""
 RELAXED: Durability = "relaxed"
 """It survives the death of the process; a power failure may take the latest events, but leaves no log half written."""
+_KNOWN: tuple[str, ...] = get_args(Durability)
 
 
 def durability_called(name: str | None) -> Durability | None:
@@ -22,7 +23,6 @@ def durability_called(name: str | None) -> Durability | None:
     NotFoundError
         There is no such durability.
     """
-    known: tuple[str, ...] = get_args(Durability)
-    if name is not None and name not in known:
-        raise NotFoundError("durability", name, known)
+    if name is not None and name not in _KNOWN:
+        raise NotFoundError("durability", name, _KNOWN)
     return cast("Durability | None", name)

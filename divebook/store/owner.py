@@ -40,7 +40,7 @@ class Owner:
     def current(cls, name: str | None = None) -> Self:
         """Return this process, under the name of its program unless another is given."""
         pid = os.getpid()
-        return cls(socket.gethostname(), pid, _own_start(pid), name or Path(sys.argv[0]).name or "python", this_boot())
+        return cls(socket.gethostname(), pid, _own_start(pid), name or _program(sys.argv[0]), this_boot())
 
     def is_same_process(self, other: Owner) -> bool:
         """Return whether two owners are one process, whatever they are called."""
@@ -64,6 +64,11 @@ def this_boot() -> str:
         return f"{machine} {(_PROC / 'self/ns/pid').readlink()}"
     except OSError:
         return ""
+
+
+@lru_cache(maxsize=1)
+def _program(command: str) -> str:
+    return Path(command).name or "python"
 
 
 @lru_cache(maxsize=1)
