@@ -157,7 +157,17 @@ class Control:
         state = driver.state
         resumed = catalog.ExecutionResumed(state.status, bounds, recovery)
         self._register.enter(driver)
-        ENGINE.call(lambda: driver.go_on(self._means, resumed, lease, state))
+        if ENGINE.is_current():
+            driver.go_on(self._means, resumed, lease, state)
+            return
+        under_way = Future[None]()
+
+        def go_on() -> None:
+            driver.go_on(self._means, resumed, lease, state)
+            # In the next turn, after what it does first: a thread that wakes before would only take its processor.
+            asyncio.get_running_loop().call_soon(under_way.set_result, None)
+
+        ENGINE.outcome(go_on, under_way)
 
     def find(self, execution_id: str) -> Driver:
         """Return an execution, live or past; the beginning of an id is enough where it is unique."""

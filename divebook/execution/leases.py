@@ -157,7 +157,7 @@ class LeaseKeeper:
         self._heartbeat = None
         if self._held and not self._store.closed:
             self._wait_for_beat()
-            if self._renewal is None or self._renewal.done():
+            if self._renewal is None:
                 renewing = self._renew(list(self._held.values()))
                 self._renewal = asyncio.get_running_loop().create_task(renewing, name="divebook-leases")
 
@@ -167,6 +167,8 @@ class LeaseKeeper:
         except StoreBusyError as error:  # no other process can write either, so none can take them yet
             _log.info("leases could not be renewed: %s", error)
             return
+        finally:
+            self._renewal = None
         for lease, is_held in zip(held, renewed, strict=True):
             if not is_held and self._held.get(lease.execution_id) is lease:
                 del self._held[lease.execution_id]

@@ -74,18 +74,20 @@ class Mailroom:
 
     def _begin_to_look(self) -> None:
         self._has_news = True
-        if self._task is None or self._task.done():
+        if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._look(), name="divebook-mailroom")
 
     async def _look(self) -> None:
-        while self._has_news and self._runners:
-            self._has_news = False
-            try:
+        try:
+            while self._has_news and self._runners:
+                self._has_news = False
                 self._seen, addressed = await self._calls.patiently(self._news)
                 for execution_id in addressed:
                     await self.deliver(execution_id)
-            except StoreError:  # the store is gone, or damaged: the code that writes to it, or reads an inbox, says so
-                return
+        except StoreError:  # the store is gone, or damaged: the code that writes to it, or reads an inbox, says so
+            return
+        finally:
+            self._task = None
 
     def _news(self) -> tuple[int, set[str]]:
         """Return the number of the last message, and the executions that may have one which nobody looked at.

@@ -133,8 +133,12 @@ def _digest(thing: Any) -> str:
         if isinstance(value, CONSTANTS) or (isinstance(value, tuple | frozenset) and _is_plain(value))
     }
     source = _class_text(own) if isinstance(own, type) else _normal(source_of(thing))
-    text = f"{source}\x1f{sorted(constants.items())}"
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return _hashed(source, str(sorted(constants.items())))
+
+
+@functools.lru_cache(maxsize=4096)
+def _hashed(source: str, constants: str) -> str:
+    return hashlib.sha256(f"{source}\x1f{constants}".encode()).hexdigest()[:16]
 
 
 def _class_text(cls: type) -> str:
