@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.cores import cores
+from benchmarks.crowd import crowd
 from benchmarks.figure import HEADINGS, Figure
 from benchmarks.going_on import answered, resumed
 from benchmarks.imports import startup
@@ -35,6 +36,7 @@ MEASUREMENTS: dict[str, Callable[[], Iterator[Figure]]] = {
     "cores": cores,
     "startup": startup,
     "values": values,
+    "crowd": crowd,
     "shown": shown,
 }
 RESULTS = Path(__file__).with_name("RESULTS.md")

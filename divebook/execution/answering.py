@@ -125,7 +125,7 @@ class Answering:
     def questions(self) -> list[tuple[str, Question]]:
         """Return every question that waits for an answer, with the id of its execution, newest execution first."""
         asking = dict.fromkeys(execution_id for execution_id, _ in self._store.asking())
-        return [(found.id, question) for found in self._register.readable(asking) for question in found.interrupts]
+        return list(self._register.open_questions(asking))
 
     def _asked(self, name: str, execution_id: str | None) -> tuple[Driver, Question]:
         """Return a question and who asks it: by ``ask@execution``, or by its id where no other asks under that id."""

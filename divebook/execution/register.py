@@ -8,14 +8,17 @@ from collections.abc import Iterable, Sequence
 
 from divebook.engine.checkpoint import load_state
 from divebook.engine.evolve import fold, fold_records
+from divebook.engine.inbox import questions_of
 from divebook.engine.state import ExecutionState
 from divebook.errors import CorruptStoreError, NewerStoreError, StoreError
 from divebook.events import Event, catalog
 from divebook.execution.definitions import entered_workflow, recorded_workflow, workflow_in
 from divebook.execution.driver import Driver
 from divebook.execution.engine_thread import ENGINE
+from divebook.questions import Question
 from divebook.store import EventStore
 from divebook.text.logs import logger
+from divebook.text.redaction import shared
 from divebook.workflow.definition import Workflow
 
 _log = logger(__name__)
@@ -72,19 +75,24 @@ class Register:
         """Return the executions that this process drives now."""
         return [driver for driver in list(self._known.values()) if driver.is_live]
 
-    def readable(self, execution_ids: Iterable[str]) -> Iterable[Driver]:
-        """Return executions; one that is damaged, or cannot be read, hides itself alone."""
+    def open_questions(self, execution_ids: Iterable[str]) -> Iterable[tuple[str, Question]]:
+        """Return what executions ask, without their definitions; one that is damaged hides itself alone."""
+        ENGINE.refuse_waiting(self.store)
         for execution_id in execution_ids:
             try:
-                yield self._undamaged(execution_id)
+                asked = self._asked_by(execution_id)
             except StoreError as error:
                 _log.warning("execution %s is left out: %s", execution_id, error)
+            else:
+                yield from ((execution_id, question) for question in asked if question.is_open)
 
-    def _undamaged(self, execution_id: str) -> Driver:
-        driver = self.find(execution_id)
-        if driver.damage is not None:
-            raise driver.damage
-        return driver
+    def _asked_by(self, execution_id: str) -> Iterable[Question]:
+        known = self._known.get(execution_id)
+        if known is not None and known.damage is None:
+            return known.refresh().questions.values()
+        state = folded(self.store, execution_id)
+        shared().learn(state.inputs)  # before anything of it is shown
+        return questions_of(state, self.store.inbox(execution_id, state.taken)).values()
 
 
 def folded(store: EventStore, execution_id: str) -> ExecutionState:

@@ -1,6 +1,7 @@
 """Questions on the command line: listed, answered, and the execution goes on."""
 
 import json
+import re
 import sqlite3
 from contextlib import closing
 
@@ -81,10 +82,13 @@ def test_an_unknown_question_is_told(asked, divebook):
 @pytest.mark.parametrize("sequence", [1, 4])
 def test_a_question_of_a_damaged_log_is_told_with_the_damage(asked, divebook, folder, sequence):
     with closing(sqlite3.connect(folder / ".divebook" / "executions.db")) as connection, connection:
-        connection.execute("UPDATE events SET data = '{oops' WHERE place & 4294967295 = ?", (sequence,))
+        holds = "SELECT max(place) FROM events WHERE place & 4294967295 <= ?"  # a row may hold several events
+        (place,) = connection.execute(holds, (sequence,)).fetchone()
+        connection.execute("UPDATE events SET data = '{oops' WHERE place = ?", (place,))
+    damaged = re.compile(rf"events? {place & 0xFFFF_FFFF}( to \d+)? of execution")
     listed = divebook("inbox", "--json")
     assert (listed.exit_code, json.loads(listed.stdout)) == (0, [])
-    assert f"event {sequence} of execution" in listed.stderr
+    assert damaged.search(listed.stderr)
     refused = divebook("answer", asked, "retry", "shop.yaml", "-a", "pay.py")
-    assert (refused.exit_code, f"event {sequence} of execution" in refused.stderr) == (2, True)
+    assert (refused.exit_code, bool(damaged.search(refused.stderr))) == (2, True)
     assert (folder / "calls").read_text() == "x"
