@@ -94,7 +94,7 @@ def size() -> Iterator[Figure]:
     for length in (1, 1_000, 10_000, 100_000):
         grown = file_size(BYTES_STEPS, length) - file_size(1, length)
         yield Figure(
-            f"bytes a step that returns {length:,}", "relaxed", grown / (BYTES_STEPS - 1), "B", 900 + 1.1 * length
+            f"bytes a step that returns {length:,}", "relaxed", grown / (BYTES_STEPS - 1), "B", 600 + 1.1 * length
         )
 
 

@@ -15,6 +15,7 @@ import orjson
 from divebook.errors import CorruptStoreError, InvalidEventError, NewerStoreError, UnstorableValueError
 from divebook.events.catalog import PAYLOADS, Payload
 from divebook.events.event import Event, to_microseconds, validate
+from divebook.events.plain import plain_data
 from divebook.events.recorded import TAG, BigInt, NonFinite, Recorded, TaggedDict
 from divebook.events.shapes import missing_field, wrong_field
 from divebook.events.upcast import upcast
@@ -192,6 +193,12 @@ def payload_from(event_type: str, data: Any) -> Payload:
 
 def sound_data(payload: Payload) -> dict[str, Any]:
     """Return what a payload says; InvalidEventError if it could not be read again, so that it is never recorded."""
+    plain = plain_data(payload)
+    return looked_through(payload) if plain is None else plain
+
+
+def looked_through(payload: Payload) -> dict[str, Any]:
+    """Return what any payload says, as `sound_data` does."""
     try:
         data = payload.to_data()
     except AttributeError as error:  # an entry that is not of the class it should be

@@ -78,7 +78,9 @@ def missing_field(payload: Any) -> str | None:
 def _firm(kind: type) -> list[tuple[str, Any]]:
     """Return the fields that must not be None, with what they hold."""
     return [
-        (name, hint) for name, hint in _hints(kind).items() if hint is not Any and types.NoneType not in get_args(hint)
+        (name, hint)
+        for name, hint in declared(kind).items()
+        if hint is not Any and types.NoneType not in get_args(hint)
     ]
 
 
@@ -89,13 +91,14 @@ def _present(kind: type) -> Callable[[Any], tuple[Any, ...]]:
 
 
 def _compiled(kind: type) -> _Checks:
-    checks = {name: _check_of(hint) for name, hint in _hints(kind).items() if hint is not Any}
+    checks = {name: _check_of(hint) for name, hint in declared(kind).items() if hint is not Any}
     exact = {name: check.exact for name, check in checks.items()}
     _CHECKS[kind] = exact, {name: check.fault for name, check in checks.items()}
     return _CHECKS[kind]
 
 
-def _hints(kind: Any) -> dict[str, Any]:
+def declared(kind: Any) -> dict[str, Any]:
+    """Return what the fields of a class may hold, by their names."""
     hints = get_type_hints(kind)
     return {entry.name: entry.metadata.get(HOLDS, hints[entry.name]) for entry in fields(kind)}
 

@@ -32,6 +32,8 @@ from divebook.store.records import Beginning
 FIRST_TOKEN = 1
 """The token of the lease that comes with the first events."""
 _QUESTIONS = (InterruptRaised, InterruptResolved, InterruptExpired)
+_TELLING = frozenset({*_QUESTIONS, *STATUS_AFTER})
+"""Facts that change what a store keeps beside the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +190,8 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
         bodies.append(body)
         payloads.append(_encoded(body, last - batch.expected_sequence, is_heavy=batch.is_heavy))
         for fact in record.facts:
-            course.follow(fact, record.recorded_at)
+            if type(fact) in _TELLING or course.turn is not None:
+                course.follow(fact, record.recorded_at)
         last += len(body)
     if len(batch.records) > 1:
         refuse_twice(batch.records)

@@ -9,7 +9,7 @@ has in full (the result of a call is the output of its step, and the value of a 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from divebook.errors import CorruptStoreError, InvalidEventError
@@ -24,6 +24,7 @@ Body: TypeAlias = dict[str, Any]
 JOINT = "+"
 LEAST = 48
 """Characters of a text that is worth a reference."""
+_SHORT = ATOMS - {str}
 _SAME = f'{{"{TAG}":"same",'.encode()
 
 
@@ -58,36 +59,39 @@ def without_repeats(bodies: Sequence[Body]) -> Sequence[Body]:
     if len(bodies) == 1:
         return bodies
     known: list[tuple[Any, list[Any]]] = []
-    shortened = list(bodies)
-    for index, body in enumerate(bodies):
-        for holder, key, place in _values(body, index):
-            value = holder[key]
-            found = next((where for other, where in known if other is value or _is_equal_text(other, value)), None)
-            if found is None:
-                known.append((value, place))
-            elif not _is_short(value):
-                shortened[index] = _replaced(shortened[index], place[1:], {TAG: "same", "value": found})
-    return shortened
+    shortened: list[Body] | None = None
+    for holder, key, place in _values(bodies):
+        value = holder[key]
+        for other, where in known:
+            if (other is value or (type(value) is str and other == value)) and not _is_short(value):
+                shortened = shortened or list(bodies)
+                index = place[0]
+                shortened[index] = _replaced(shortened[index], place[1:], {TAG: "same", "value": where})
+                break
+        else:
+            known.append((value, place))
+    return shortened or bodies
 
 
 def _is_short(value: Any) -> bool:
     return isinstance(value, dict | list) and len(value) < LEAST and len(encode(value)) < LEAST
 
 
-def _is_equal_text(one: Any, other: Any) -> bool:
-    """Return whether two values are the same text: of others, ``1 == 1.0`` would not say that they read alike."""
-    return type(one) is type(other) is str and one == other
-
-
-def _values(body: Body, index: int) -> Iterator[tuple[Any, Any, list[Any]]]:
-    """Give the values that may be long: what holds each, under which key, and its place in the record."""
-    for key, value in body.items():
-        if key == "mutations":
-            for number, mutation in enumerate(value):
-                if "value" in mutation and _may_be_long(mutation["value"]):
-                    yield mutation, "value", [index, key, number, "value"]
-        elif _may_be_long(value):
-            yield body, key, [index, key]
+def _values(bodies: Sequence[Body], first: int = 0) -> list[tuple[Any, Any, list[Any]]]:
+    """Return the values that may be long: what holds each, under which key, and its place in the record."""
+    found: list[tuple[Any, Any, list[Any]]] = []
+    for index, body in enumerate(bodies, first):
+        for key, value in body.items():
+            if key == "mutations":
+                held = ((number, mutation) for number, mutation in enumerate(value) if "value" in mutation)
+                found += [
+                    (mutation, "value", [index, key, number, "value"])
+                    for number, mutation in held
+                    if _may_be_long(mutation["value"])
+                ]
+            elif type(value) not in _SHORT and _may_be_long(value):
+                found.append((body, key, [index, key]))
+    return found
 
 
 def _may_be_long(value: Any) -> bool:
@@ -151,7 +155,7 @@ def _bodies(record_type: str, data: bytes) -> list[Body]:
         _check_count(bodies, width_of(record_type))
         if _SAME in data:
             for index, body in enumerate(bodies):
-                for holder, key, _ in list(_values(body, index)):
+                for holder, key, _ in _values([body], index):
                     holder[key] = _resolved(holder[key], bodies[: index + 1])
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise _unreadable(record_type, error) from error

@@ -1,5 +1,6 @@
 """What the fields of events may hold: the same when they are read and before they are written."""
 
+import copy
 import json
 import random
 from dataclasses import dataclass, replace
@@ -15,15 +16,17 @@ from divebook.events.catalog import (
     ExecutionStarted,
     Mutation,
     PathBranched,
+    PathJoined,
     RandomGenerated,
     StateMutated,
     StepCompleted,
     StepRetried,
 )
-from divebook.events.codec import decode, decode_payload, encode, encode_shown
+from divebook.events.codec import decode, decode_payload, encode, encode_shown, looked_through, sound_data
 from divebook.events.event import Event
+from divebook.events.plain import plain_data
 from divebook.events.readable import readable
-from divebook.events.recorded import opened
+from divebook.events.recorded import BigInt, NonFinite, opened
 from divebook.events.values import normalize
 from divebook.store import MemoryStore
 
@@ -123,6 +126,38 @@ WRONG = [
 @pytest.mark.parametrize(("payload", "message"), WRONG)
 def test_the_field_and_what_it_holds_are_named(payload, message):
     assert message in refusal(payload)
+
+
+def outcome(look, payload):
+    try:
+        return repr(look(payload))
+    except (InvalidEventError, TypeError) as error:
+        return str(error)
+
+
+@pytest.mark.parametrize(("payload", "name"), FIELDS, ids=lambda part: getattr(part, "event_type", part))
+def test_what_the_compiled_check_lets_pass_is_what_the_other_gives(payload, name):
+    odd = [
+        0.0,
+        -0.0,
+        float("inf"),
+        -(2**63),
+        BigInt(2**70),
+        NonFinite("nan"),
+        (),
+        [],
+        {},
+        b"x",
+        np.int64(1),
+        ["x", None],
+    ]
+    let_pass = 0
+    for value in [*JSON.values(), *odd, {"a": 1}, {"a": 2**64}]:
+        changed = copy.copy(payload)
+        object.__setattr__(changed, name, value)
+        assert outcome(sound_data, changed) == outcome(looked_through, changed)
+        let_pass += plain_data(changed) is not None
+    assert let_pass or type(payload) in (PathBranched, PathJoined, StateMutated)  # which hold more than plain values
 
 
 def test_new_paths_and_changed_variables_have_names_that_are_texts():
