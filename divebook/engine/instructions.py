@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from divebook.events.catalog import Payload
+from divebook.events.frozen import quickly_made
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Fact:
     """One payload to record, and where."""
@@ -16,6 +18,7 @@ class Fact:
     step: str = ""
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class RecordFacts:
     """Append these facts, in this order."""
@@ -23,6 +26,7 @@ class RecordFacts:
     facts: tuple[Fact, ...]
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class RunStep:
     """Carry out a step; `resumed` means that its start is in the log already."""
@@ -33,6 +37,7 @@ class RunStep:
     resumed: bool = False
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class EvaluateConditions:
     """Evaluate the conditions of a step's edges, ``(condition, target)``, and record each result in this order."""
@@ -42,6 +47,7 @@ class EvaluateConditions:
     conditions: tuple[tuple[str, str], ...]
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class AwaitJoin:
     """Nothing to do for this path until others have come or ended."""
@@ -49,6 +55,7 @@ class AwaitJoin:
     path: str
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class AwaitAnswer:
     """Append these facts, if any, and let the path rest until its question is answered."""
@@ -57,6 +64,7 @@ class AwaitAnswer:
     facts: tuple[Fact, ...] = ()
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class CancelPaths:
     """Stop every path that is still active, wait for it, and record that it was cancelled."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal
 
 from divebook.errors import InvalidEventError
+from divebook.events.frozen import quickly_made
 from divebook.events.recorded import BigInt
 from divebook.events.shapes import HOLDS
 from divebook.events.upcast import CHANGES, FORM
@@ -67,7 +68,7 @@ def _event(name: str, *required: str) -> Any:  # a class decorator; Any keeps th
         cls.form = len(CHANGES.get(name, ()))
         cls.field_names = tuple(entry.name for entry in fields(cls))
         PAYLOADS[name] = cls
-        return cls
+        return quickly_made(cls)
 
     return register
 
@@ -541,6 +542,7 @@ class InterruptExpired(Payload):
 # --- variables and the outside -------------------------------------------------------------------------------------
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Mutation:
     """One change of one variable."""

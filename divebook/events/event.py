@@ -8,6 +8,7 @@ from typing import Any
 
 from divebook.errors import InvalidEventError
 from divebook.events.catalog import Payload
+from divebook.events.frozen import quickly_made
 from divebook.events.shapes import wrong_field
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -43,6 +44,7 @@ class Timed:
         return None if self.ended_us is None else to_datetime(self.ended_us)
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Event:
     """A fact in the log of one execution.

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from divebook.events import catalog
 from divebook.events.catalog import Payload
 from divebook.events.event import Event
+from divebook.events.frozen import quickly_made
 from divebook.events.ids import successor
 
 _ON_NO_STEP = frozenset(
@@ -27,6 +28,7 @@ _ON_NO_STEP = frozenset(
 """What is said of a path as a whole; among others in one record it has no step."""
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Record:
     """Facts that were recorded together.

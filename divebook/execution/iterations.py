@@ -14,6 +14,7 @@ from divebook.engine.retries import Failure, chain_of, failure_text, names_of, t
 from divebook.engine.state import NO_FAILURE, OpenStep
 from divebook.errors import BoundExceededError, DivergenceError, ItemFailedError, StoreError
 from divebook.events import catalog
+from divebook.events.frozen import quickly_made
 from divebook.execution.journal import Journal
 from divebook.execution.strands import Strands, Suspended, after_start
 from divebook.questions.kinds import RESOURCE_EXHAUSTED
@@ -31,6 +32,7 @@ RunItem = Callable[[int | None, Any], Awaitable["Outcome"]]
 """Carries out the step for one item: ``(index, item)``; without `Each` the index is None."""
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The result of a step, or of one item of it."""

@@ -17,6 +17,7 @@ from divebook.events.catalog import (
 )
 from divebook.events.codec import encode, sound_data
 from divebook.events.event import Event, check_payload, check_placed
+from divebook.events.frozen import quickly_made
 from divebook.events.ids import successor
 from divebook.events.record import Record
 from divebook.store.blobs import BLOB_BYTES, LARGE, REPEATED_BYTES, Packed, is_large, outsource, share
@@ -36,6 +37,7 @@ _TELLING = frozenset({*_QUESTIONS, *STATUS_AFTER})
 """Facts that change what a store keeps beside the log."""
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Records that are written together or not at all."""
