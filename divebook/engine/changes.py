@@ -16,6 +16,7 @@ SLEEPS = (TIMER, SIGNAL_WAIT, CHILD_WORKFLOW)
 """Operations in which nothing happens."""
 
 _new, _set = object.__new__, object.__setattr__
+_NO = False
 
 
 class Happening(Protocol):
@@ -57,16 +58,20 @@ class Draft(ExecutionState):
     fresh: dict[str, PathState]
     """The paths that have been copied, by id."""
     ends_step: bool
-    """Whether the step that is open is over once all of the events are folded, so that nobody asks what is in it."""
+    """Whether the step that is open is over once the present record is folded, so that nobody asks what is in it."""
 
     @classmethod
-    def of(cls, state: ExecutionState, *, ends_step: bool = False) -> Draft:
+    def of(cls, state: ExecutionState) -> Draft:
         """Begin from a state."""
         draft = _new(cls)
         _set(draft, "__dict__", {**state.__dict__})
         _set(draft, "fresh", {})
-        _set(draft, "ends_step", ends_step)
+        _set(draft, "ends_step", _NO)
         return draft
+
+    def let_end(self, ends_step: bool) -> None:  # noqa: FBT001
+        """Say whether the next events end the step that is open."""
+        _set(self, "ends_step", ends_step)
 
     def sealed(self) -> ExecutionState:
         """Return the state it has come to; the draft must not be used any more."""

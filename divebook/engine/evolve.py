@@ -82,14 +82,16 @@ def evolve(state: ExecutionState, event: Event) -> ExecutionState:
     return draft.sealed()
 
 
-def evolve_record(state: ExecutionState, record: Record, known: int = 0) -> ExecutionState:
-    """Return the state after the events of one record, of which it has the first `known`; raises as `evolve` does."""
-    facts, happening = record.facts, _Happened(record, known)
-    draft = Draft.of(state, ends_step=len(facts) > 1 and catalog.StepCompleted in map(type, facts))
-    for data in facts[known:] if known else facts:
-        happening.data, happening.step = data, record.step_of(data)
-        _change(draft, happening, data)
-        happening.sequence += 1
+def evolve_records(state: ExecutionState, records: Iterable[tuple[Record, int]]) -> ExecutionState:
+    """Return the state after the events of records, each with how many of them it has; raises as `evolve` does."""
+    draft = Draft.of(state)
+    for record, known in records:
+        facts, happening = record.facts, _Happened(record, known)
+        draft.let_end(catalog.StepCompleted in map(type, facts))
+        for data in facts[known:] if known else facts:
+            happening.data, happening.step = data, record.step_of(data)
+            _change(draft, happening, data)
+            happening.sequence += 1
     return draft.sealed()
 
 

@@ -16,7 +16,7 @@ from threading import get_ident
 import anyio.lowlevel
 
 from divebook.engine.checkpoint import dump_state
-from divebook.engine.evolve import evolve_record
+from divebook.engine.evolve import evolve_records
 from divebook.engine.instructions import Fact
 from divebook.engine.state import ExecutionState
 from divebook.errors import ConnectionLostError, DivebookError, StoreBusyError
@@ -78,6 +78,9 @@ class Journal:
         self._ids, self._commit, self._token, self._durability = ids, commit, token, durability
         self._state, self._home = state, get_ident()
         self._latest: Gathering | None = None
+        self._unfolded: list[tuple[Record, int]] = []
+        """The records that the state does not have yet, each with how many of its facts it has."""
+        self._is_folded = True
         self._pending: list[Record] = []
         self._batch: tuple[Batch, ExecutionState] | None = None
         """What was handed over last, and the state after it."""
@@ -96,9 +99,8 @@ class Journal:
 
         It is folded when somebody asks for it, and at the end of the turn.
         """
-        latest = self._latest
-        if latest is not None and latest.folded < latest.width and get_ident() == self._home:
-            self._fold(latest)
+        if not self._is_folded and get_ident() == self._home:
+            self._fold()
         return self._state
 
     def record(self, data: Payload, path: str = "", step: str = "") -> None:
@@ -121,6 +123,7 @@ class Journal:
             self._latest = Gathering(data, path, step, (self._ids.event(now), self.recorded + 1, now))
             self._commit.schedule(self)
         self.recorded += 1
+        self._is_folded = False
 
     @property
     def moment(self) -> int:
@@ -129,22 +132,34 @@ class Journal:
 
     def _close(self) -> None:
         """Let nothing more join the latest record: it waits to be written."""
-        latest = self._latest
-        if latest is None:
-            return
-        if latest.folded < latest.width:
-            self._fold(latest)
-        if self._latest is not None:
-            self._pending.append(latest.record(self.execution_id))
-            self._latest = None
+        latest, self._latest = self._latest, None
+        if latest is not None:
+            record = latest.record(self.execution_id)
+            self._pending.append(record)
+            if latest.folded < latest.width:
+                self._unfolded.append((record, latest.folded))
 
-    def _fold(self, latest: Gathering) -> None:
-        record = latest.record(self.execution_id)
+    def _fold(self) -> None:
+        """Bring the state up to what is recorded."""
+        unfolded, latest = self._unfolded, self._latest
+        if latest is not None and latest.folded < latest.width:
+            unfolded.append((latest.record(self.execution_id), latest.folded))
+            latest.folded = latest.width
+        self._unfolded, self._is_folded = [], True
         try:
-            self._state = evolve_record(self._state, record, latest.folded)
-        except Exception as error:  # noqa: BLE001 - everyone who records or waits for the write raises it
-            self.error, self._latest = error, None
-        latest.folded = len(record.facts)
+            self._state = evolve_records(self._state, unfolded)
+        except Exception:  # noqa: BLE001 - the second attempt meets it again, and says so
+            self._refuse(unfolded)
+
+    def _refuse(self, unfolded: Sequence[tuple[Record, int]]) -> None:
+        """Let nothing be written from the first record on that does not follow the state: a fault of the engine."""
+        for record, known in unfolded:
+            try:
+                self._state = evolve_records(self._state, [(record, known)])
+            except Exception as error:  # noqa: BLE001 - everyone who records or waits for the write raises it
+                self.error, self._latest = error, None
+                self._pending = [before for before in self._pending if before.sequence < record.sequence]
+                return
 
     async def event(self, sequence: int) -> Event:
         """Return one event of the log, also one that is not written yet."""
@@ -191,6 +206,8 @@ class Journal:
     def take_batch(self, *, is_heavy: bool = False) -> Batch:
         """Hand over what waits to be written; for `GroupCommit`."""
         self._close()
+        if not self._is_folded:
+            self._fold()
         owner = Owner.current() if self._token is None and self.written == 0 else None
         state = self._state
         batch = Batch(

@@ -102,7 +102,7 @@ def value_text(value: Any) -> str:
     >>> value_text([1, "two", True, None, 2.0])
     '[1, "two", true, null, 2]'
     """
-    if isinstance(value, Mapping | list | tuple | set | frozenset):
+    if not isinstance(value, str | int) and isinstance(value, Mapping | list | tuple | set | frozenset):
         return _json(value)
     return scalar_text(value)
 

@@ -47,7 +47,7 @@ async def render_texts(texts: Sequence[str], names: Mapping[str, Any]) -> list[s
 
 def is_to_be_filled(given: Mapping[str, Any]) -> bool:
     """Return whether `filled` has anything to fill in."""
-    return any(isinstance(text, str) and "$" in text for text in given.values())
+    return bool(given) and any(isinstance(text, str) and "$" in text for text in given.values())
 
 
 async def filled(

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from divebook import Each, Step, Workflow
-from divebook.engine.evolve import evolve, evolve_record, fold
+from divebook.engine.evolve import evolve, evolve_records, fold
 from divebook.engine.state import ExecutionState
 from divebook.events.record import Record
 from divebook.steps.actions import Action
@@ -108,8 +108,11 @@ def test_events_that_are_folded_together_change_the_state_as_one_by_one(workflow
     records = together(data.draw, execution.history())
     states, one_by_one = [ExecutionState(execution.id)], [ExecutionState(execution.id)]
     for record in records:
-        states.append(evolve_record(states[-1], record))
+        known = data.draw(st.integers(0, len(record.facts) - 1))
+        before = evolve_records(states[-1], [(replace(record, facts=record.facts[:known]), 0)]) if known else states[-1]
+        states.append(evolve_records(before, [(record, known)]))
         for event in record.events():
             one_by_one.append(evolve(one_by_one[-1], event))
     assert all(state == one_by_one[state.last_sequence] for state in states)
+    assert evolve_records(states[0], [(record, 0) for record in records]) == states[-1]
     assert fold(execution.id, (event for record in records for event in record.events())) == states[-1]

@@ -17,7 +17,6 @@ from divebook.engine.waiting import awaited_signals
 from divebook.errors import CorruptStoreError, ExecutionError, ExecutionNotFoundError, LeaseHeldError, StoreError
 from divebook.events import catalog
 from divebook.execution.clock import Ids
-from divebook.execution.gathering import Gathering
 from divebook.execution.group_commit import GroupCommit
 from divebook.execution.journal import Journal
 from divebook.execution.leases import LeaseKeeper
@@ -122,9 +121,9 @@ class WatchedJournal(Journal):
 
     audit: Audit
 
-    def _fold(self, latest: Gathering) -> None:
+    def _fold(self) -> None:
         """Fold what was recorded."""
-        super()._fold(latest)
+        super()._fold()
         if isinstance(self.error, CorruptStoreError):
             self.audit.violations.append(str(self.error))
 
