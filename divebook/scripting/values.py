@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import date, datetime, time
 from enum import Enum
+from json.encoder import encode_basestring
 from typing import Any
 
 from divebook.errors import ScriptError, UnopenableValueError
@@ -108,18 +108,20 @@ def value_text(value: Any) -> str:
 
 
 def _json(value: Any) -> str:
-    if isinstance(value, Mapping):
-        entries = (f"{json.dumps(_key_text(key), ensure_ascii=False)}: {_json(item)}" for key, item in value.items())
+    if type(value) is str:  # the most frequent by far
+        return encode_basestring(value)
+    if isinstance(value, dict | Mapping):
+        entries = [f"{encode_basestring(_key_text(key))}: {_json(item)}" for key, item in value.items()]
         return "{" + ", ".join(entries) + "}"
     if isinstance(value, set | frozenset):
         return _json(in_order(list(value)))
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(_json(item) for item in value) + "]"
+        return "[" + ", ".join([_json(item) for item in value]) + "]"
     if value is None:
         return "null"
     if isinstance(value, bool | int | float):
         return scalar_text(value)
-    return json.dumps(scalar_text(value), ensure_ascii=False)
+    return encode_basestring(scalar_text(value))
 
 
 def _key_text(key: Any) -> str:
@@ -160,8 +162,7 @@ def float_text(value: float) -> str:
     """
     if not math.isfinite(value):
         return str(value)
-    exponent = int(f"{value:.16e}".partition("e")[2])
-    if -4 <= exponent < 6:
+    if value == 0 or 1e-4 <= abs(value) < 1e6:
         return repr(value).removesuffix(".0")
     candidates = (f"{value:.{places}e}" for places in range(17))
     return next(text for text in candidates if float(text) == value)

@@ -1,3 +1,4 @@
+import math
 from datetime import datetime
 from decimal import Decimal
 
@@ -68,3 +69,19 @@ def test_classes_and_exceptions_are_not_results():
         plain({"error": ValueError("x")})
     with pytest.raises(ScriptError, match="cannot return Ellipsis"):
         plain(...)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (1e-4, "0.0001"),
+        (math.nextafter(1e-4, 0), "9.999999999999999e-05"),
+        (1e6, "1e+06"),
+        (math.nextafter(1e6, 0), "999999.9999999999"),
+        (-2.0, "-2"),
+        (-0.0, "-0"),
+    ],
+)
+def test_floats_have_an_exponent_where_they_are_small_or_large(number, text):
+    assert value_text(number) == text
+    assert value_text([number]) == f"[{text}]"
