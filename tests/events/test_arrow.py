@@ -340,3 +340,24 @@ def test_any_plain_data_is_the_same_at_once_and_from_the_log(value):
     assert folded == live
     assert repr(opened(folded)) == repr(opened(live))
     assert opened(live) == opened(normalize(opened(live)))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.arange(6.0).reshape(2, 3),
+        np.array([1 + 2j, 3]),
+        pd.DataFrame({"a": [1.5, 2.5], "b": [1, 2]}),
+        pd.Series([1, None], dtype="Int64"),
+        pd.Series([1.5, 2.5]),
+    ],
+    ids=str,
+)
+def test_what_code_does_to_an_opened_value_does_not_reach_the_record(value):
+    stored = normalize(value)
+    written = stored.content
+    made = stored.open()
+    made[:] = 0
+    again, read = stored.open(), decode(encode(stored)).open()
+    assert not np.array_equal(np.asarray(again), np.asarray(made))
+    assert normalize(again).content == normalize(read).content == written

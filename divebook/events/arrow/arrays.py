@@ -41,7 +41,7 @@ def open_value(stored: Arrow) -> Any:
     dtype = np.dtype(stored.layout["dtype"])
     if "objects" in stored.layout:
         return _objects(stored).reshape(stored.shape)
-    values = read_arrays(stored.content)[0].to_numpy(zero_copy_only=False, writable=True)
+    values = read_arrays(stored.stream)[0].to_numpy(zero_copy_only=False, writable=True)
     if dtype.kind in _MOMENTS:
         return values.view(dtype).reshape(stored.shape)
     if dtype.kind == "c":

@@ -65,7 +65,7 @@ def _index(writer: ColumnWriter, index: Any, path: str) -> Description:
 
 def open_value(stored: Arrow) -> Any:
     """Make a DataFrame, Series or Index again."""
-    arrays = read_arrays(stored.content)
+    arrays = read_arrays(stored.stream)
     layout = stored.layout
     index = _read_index(layout["index"], arrays)
     if stored.kind == "pandas.Index":

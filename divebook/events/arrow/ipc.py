@@ -6,7 +6,6 @@ metadata of a library that would make the bytes of equal values differ.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,29 +16,29 @@ from divebook.events.arrow.stored import Arrow
 from divebook.events.recorded import Normalize
 
 
-def write_arrays(arrays: Sequence[Any]) -> str:
-    """Return arrays as the text of a stream."""
+def write_arrays(arrays: Sequence[Any]) -> bytes:
+    """Return arrays as a stream."""
     columns = [pa.LargeListArray.from_arrays(pa.array([0, len(array)], pa.int64()), array) for array in arrays]
     batch = pa.RecordBatch.from_arrays(columns, names=[str(number) for number in range(len(columns))])
     return _written(batch.schema, [batch])
 
 
-def read_arrays(content: str) -> list[Any]:
+def read_arrays(stream: bytes) -> list[Any]:
     """Return the arrays of a stream; their memory must not be written to."""
-    table = _read(content)
+    table = _read(stream)
     return [column.chunk(0).values for column in table.columns]
 
 
-def _written(schema: Any, batches: Sequence[Any]) -> str:
+def _written(schema: Any, batches: Sequence[Any]) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema) as writer:
         for batch in batches:
             writer.write_batch(batch)
-    return base64.b64encode(sink.getvalue()).decode("ascii")
+    return bytes(sink.getvalue())
 
 
-def _read(content: str) -> Any:
-    with pa.ipc.open_stream(base64.b64decode(content)) as reader:
+def _read(stream: bytes) -> Any:
+    with pa.ipc.open_stream(stream) as reader:
         table = reader.read_all()
     # Arrow believes the offsets in a stream: those of a forged one lead anywhere in memory, and end the process
     # (test_a_forged_value_is_refused_or_can_be_looked_at).
@@ -90,7 +89,7 @@ def record_table(table: Any, path: str, _normalize: Normalize) -> Arrow:
 
 def open_value(stored: Arrow) -> Any:
     """Make a table again."""
-    return _read(stored.content)
+    return _read(stored.stream)
 
 
 def rows(table: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import io
 from typing import Any
 
@@ -23,18 +22,18 @@ def record_series(series: pl.Series, path: str, _normalize: Normalize) -> Arrow:
     return Arrow("polars.Series", series.shape, {}, _written(series.to_frame(), path))
 
 
-def _written(frame: pl.DataFrame, path: str) -> str:
+def _written(frame: pl.DataFrame, path: str) -> bytes:
     objects = [name for name, dtype in frame.schema.items() if dtype == pl.Object]
     if objects:
         raise UnstorableValueError(f"{path}[{objects[0]!r}]", "columns of objects cannot be stored; cast it first")
     sink = io.BytesIO()
     frame.rechunk().write_ipc_stream(sink)
-    return base64.b64encode(sink.getvalue()).decode("ascii")
+    return sink.getvalue()
 
 
 def open_value(stored: Arrow) -> Any:
     """Make a DataFrame or Series again."""
-    frame = pl.read_ipc_stream(base64.b64decode(stored.content), use_pyarrow=False)
+    frame = pl.read_ipc_stream(stored.stream, use_pyarrow=False)
     return frame if stored.kind == "polars.DataFrame" else frame.to_series()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -34,26 +35,41 @@ class Arrow(Recorded):
     layout
         Plain data that says how the columns make up the value.
     content
-        The Arrow IPC stream in base64: as text, since it is written, hashed and compared more often than opened.
+        The Arrow IPC stream, or as it stands in the log: in base64. Each is made of the other once it is asked for; the
+        text is kept, since it is written, hashed and compared several times.
     """
 
-    __slots__ = ("content", "kind", "layout", "shape")
+    __slots__ = ("_stream", "_text", "kind", "layout", "shape")
     tag = "arrow"
 
-    def __init__(self, kind: str, shape: Sequence[int], layout: Mapping[str, Any], content: str) -> None:
-        self.kind, self.shape, self.layout, self.content = kind, tuple(shape), layout, content
+    def __init__(self, kind: str, shape: Sequence[int], layout: Mapping[str, Any], content: str | bytes) -> None:
+        self.kind, self.shape, self.layout = kind, tuple(shape), layout
+        self._text = content if isinstance(content, str) else None
+        self._stream = content if isinstance(content, bytes) else None
+
+    @property
+    def content(self) -> str:
+        """The stream in base64."""
+        if self._text is None:
+            self._text = b64encode(self.stream).decode("ascii")
+        return self._text
+
+    @property
+    def stream(self) -> bytes:
+        """The stream, which nobody may write to: what was recorded in this process is opened without a copy."""
+        return b64decode(self.content) if self._stream is None else self._stream
 
     def data(self) -> Any:
         """Return everything, the content last."""
         return {"kind": self.kind, "shape": list(self.shape), "layout": self.layout, "data": self.content}
 
     def open(self) -> Any:
-        """Make the value again, from a fresh copy of its content."""
+        """Make the value again."""
         return _made(self.kind, lambda: _home(self.kind).open_value(self))
 
     def least_bytes(self) -> int:
         """Return the length of the content."""
-        return len(self.content)
+        return len(self._text or self._stream or "")
 
     def plain(self) -> Any:
         """Return a table as a list of records, anything else as a list."""
