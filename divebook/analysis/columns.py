@@ -47,6 +47,22 @@ def frame(columns: Columns, rows: Iterable[Any]) -> pd.DataFrame:
     )
 
 
+def frame_of_table(columns: Columns, table: Any) -> pd.DataFrame:
+    """Return a frame with just these columns, each of which a table has as a whole."""
+    made = {
+        name: column.value(table) if callable(column.value) else getattr(table, column.value or name)
+        for name, column in columns.items()
+    }
+    return pd.DataFrame(
+        {name: pd.Series(each, dtype=each.dtype, copy=False) for name, each in made.items()}, copy=False
+    )
+
+
+def utc(microseconds: Any) -> pd.Series:
+    """Return an array of times of the log as frames have them."""
+    return pd.Series(microseconds.view("M8[us]")).dt.tz_localize("UTC")
+
+
 def documented(columns: Columns) -> Callable[[MakerT], MakerT]:
     """Return a decorator that adds a table of the columns to the docstring of what makes the frame."""
 

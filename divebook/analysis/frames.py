@@ -5,8 +5,7 @@ An empty frame has the same columns and dtypes as a full one; `divebook.analysis
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import timedelta
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -24,11 +23,16 @@ from divebook.analysis.columns import (
     Columns,
     documented,
     frame,
+    frame_of_table,
+    utc,
 )
+from divebook.analysis.event_table import EventTable
 from divebook.engine.state import PathState
-from divebook.events import Event, catalog
+from divebook.events import Event
 from divebook.history.messages import CallMessage, messages_of
-from divebook.history.spans import Span, Spans, spans_of
+from divebook.history.spans import Span, spans_of
+from divebook.store.pages import Page
+from divebook.store.past import History
 
 _FAILED: Columns = {
     "error_type": Column(TEXT, "class of the error"),
@@ -37,94 +41,48 @@ _FAILED: Columns = {
 }
 
 
-class _Told(NamedTuple):
-    """An event and what was known as it came; spans change with later ones."""
-
-    event: Event
-    data: dict[str, Any]
-    span: Span | None
-    """What it is about."""
-    call: Span | None
-    """The same, where that is an operation."""
-    usage: Mapping[str, int] | None
-    """What that consumed, where this is its end."""
-    duration: timedelta | None
-
-    @property
-    def name(self) -> str | None:
-        return self.data.get("name") or getattr(self.span, "called", None)
-
-    @property
-    def iteration(self) -> int | None:
-        return self.data.get("iteration_index") if self.span is None else self.span.iteration
+def _said(name: str) -> Callable[[EventTable], Any]:
+    return lambda table: table.said(name)
 
 
-def _said(key: str) -> Callable[[_Told], Any]:
-    return lambda told: told.data.get(key)
-
-
-def _known(name: str) -> Callable[[_Told], Any]:
-    return lambda told: getattr(told.span, name, None)
-
-
-def _of_call(name: str) -> Callable[[_Told], Any]:
-    return lambda told: getattr(told.call, name, None)
+def _consumed(name: str) -> Callable[[EventTable], Any]:
+    return lambda table: table.costs() if name == "cost" else table.tokens(name)
 
 
 EVENT_COLUMNS: Columns = {
-    "sequence": Column(COUNT, "1, 2, 3 ... without gaps", "event.sequence"),
-    "timestamp": Column(MOMENT, "when it was recorded", "event.timestamp"),
-    "type": Column(TEXT, "``step_started``, ``operation_completed`` ...", "event.event_type"),
-    "name": Column(TEXT, "what an operation calls; how a person's own event is named"),
-    "path": Column(TEXT, "its path, such as ``main-1-2``", lambda told: told.event.path or None),
-    "step": Column(TEXT, "step of the workflow", lambda told: told.event.step or None),
-    "iteration": Column(NUMBER, "index of the item of `Each`"),
-    "item": Column(ANYTHING, "the item", _known("item")),
+    "sequence": Column(COUNT, "1, 2, 3 ... without gaps", lambda table: table.sequences),
+    "timestamp": Column(MOMENT, "when it was recorded", lambda table: utc(table.recorded_at)),
+    "type": Column(TEXT, "``step_started``, ``operation_completed`` ...", EventTable.types),
+    "name": Column(TEXT, "what an operation calls; how a person's own event is named", EventTable.names),
+    "path": Column(TEXT, "its path, such as ``main-1-2``", EventTable.paths),
+    "step": Column(TEXT, "step of the workflow", EventTable.steps),
+    "iteration": Column(NUMBER, "index of the item of `Each`", EventTable.iterations),
+    "item": Column(ANYTHING, "the item", EventTable.items),
     "operation_id": Column(TEXT, "operation it belongs to", _said("operation_id")),
     "operation_type": Column(TEXT, "``agent_response``, ``action_execution`` ...", _said("operation_type")),
-    "agent": Column(TEXT, "the agent of a model call", _of_call("agent")),
-    "model": Column(TEXT, "the model that was called", _of_call("model")),
-    "attempts": Column(NUMBER, "attempts at its step or call until then", _known("attempts")),
-    "duration": Column(SPAN, "on ``*_completed``, ``*_failed``, ``*_cancelled``: time since its start"),
-    **CONSUMED,
-    "error_type": Column(
-        TEXT, "class of the error of an operation", lambda told: next(iter(told.data.get("error_names") or ()), None)
+    "agent": Column(TEXT, "the agent of a model call", lambda table: table.given("agent")),
+    "model": Column(TEXT, "the model that was called", lambda table: table.given("model")),
+    "attempts": Column(NUMBER, "attempts at its step or call until then", EventTable.attempts),
+    "duration": Column(
+        SPAN, "on ``*_completed``, ``*_failed``, ``*_cancelled``: time since its start", EventTable.durations
     ),
+    **{name: column._replace(value=_consumed(name)) for name, column in CONSUMED.items()},
+    "error_type": Column(TEXT, "class of the error of an operation", _said("error_type")),
     "error": Column(TEXT, "why it failed", _said("error")),
     "traceback": Column(TEXT, "where in a person's code that was", _said("trace")),
-    "data": Column(ANYTHING, "the whole payload, a dict"),
+    "data": Column(ANYTHING, "the whole payload, a dict, which is decoded when it is looked at", "payloads"),
 }
 
 
 @documented(EVENT_COLUMNS)
 def events_frame(events: Iterable[Event]) -> pd.DataFrame:
-    """Return a log with one row per event, oldest first; tokens stand on the ends of model calls, to be summed."""
-    return frame(EVENT_COLUMNS, _told(events))
+    """Return a log with one row per event, oldest first; tokens stand on the ends of model calls, to be summed.
 
-
-def _told(events: Iterable[Event]) -> Iterator[_Told]:
-    spans, began = Spans(), dict[str, int]()
-    for event in events:
-        spans.take(event)
-        span = spans.subject(event)
-        call = span if span is not None and span.kind == "operation" else None
-        is_end = isinstance(event.data, catalog.OperationCompleted | catalog.OperationFailed)
-        usage = call.usage if is_end and call is not None else None
-        yield _Told(event, event.data.to_data(), span, call, usage, _duration(event, span, began))
-
-
-def _duration(event: Event, span: Span | None, began: dict[str, int]) -> timedelta | None:
-    """Return the time between an event and the start of what it ends; None if it ends nothing."""
-    if isinstance(event.data, catalog.OperationCompleted | catalog.OperationFailed):
-        return timedelta(microseconds=event.data.duration / 1000)
-    subject, _, change = event.event_type.rpartition("_")
-    if change not in ("started", "completed", "failed", "cancelled"):
-        return None
-    if subject not in ("execution", "path"):
-        took = None if span is None or change == "started" else span.duration_us
-        return None if took is None else timedelta(microseconds=took)
-    start = began.setdefault(event.path, event.recorded_at)
-    return None if change == "started" else timedelta(microseconds=event.recorded_at - start)
+    It is made of columns, and not event by event: of a history (`Execution.history`) no event is made.
+    """
+    return frame_of_table(
+        EVENT_COLUMNS, EventTable(events.pages() if isinstance(events, History) else [Page.of([*events])])
+    )
 
 
 OPERATION_COLUMNS: Columns = {

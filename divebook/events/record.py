@@ -15,7 +15,7 @@ from divebook.events.event import Event
 from divebook.events.frozen import quickly_made
 from divebook.events.ids import successor
 
-_ON_NO_STEP = frozenset(
+ON_NO_STEP = frozenset(
     {
         catalog.PathStarted,
         catalog.PathWaiting,
@@ -75,7 +75,7 @@ class Record:
 
     def step_of(self, data: Payload) -> str:
         """Return the step that one of its facts is about; empty for what is said of the path."""
-        return "" if len(self.facts) > 1 and type(data) in _ON_NO_STEP else self.step
+        return "" if len(self.facts) > 1 and type(data) in ON_NO_STEP else self.step
 
     def events_above(self, after: int, last: int) -> list[Event]:
         """Return those of its events whose sequence numbers are above `after`, up to `last`."""

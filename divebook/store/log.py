@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import takewhile
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from divebook.engine.lifecycle import STATUSES
 from divebook.errors import (
@@ -30,6 +30,9 @@ from divebook.store.codec import Sealing
 from divebook.store.past import History
 from divebook.store.records import ExecutionRecord, RecordFilter
 from divebook.store.subscribers import Subscribers
+
+if TYPE_CHECKING:
+    from divebook.store.pages import Page
 
 Refusal: TypeAlias = StoreError | InvalidEventError
 
@@ -196,6 +199,17 @@ class EventLogs(ABC):
         self._check_open()
         return self._facts(execution_id, sequences) if sequences else {}
 
+    def page(self, execution_id: str, after: int, limit: int) -> Page:
+        """Return events as `read` does, as columns; what they say stays undecoded.
+
+        Raises
+        ------
+        ExecutionNotFoundError, NewerStoreError, CorruptStoreError
+            As of `read`. What only decoding finds is found when it is decoded.
+        """
+        self._check_open()
+        return self._page(execution_id, after, limit)
+
     def read_sound(self, execution_id: str) -> tuple[list[Event], CorruptStoreError | NewerStoreError | None]:
         """Return the events from the first one on, as far as they can be read, and why there are no more of them.
 
@@ -309,6 +323,11 @@ class EventLogs(ABC):
 
     @abstractmethod
     def _facts(self, execution_id: str, sequences: Sequence[int]) -> dict[int, Payload]: ...
+
+    def _page(self, execution_id: str, after: int, limit: int) -> Page:
+        from divebook.store.pages import Page
+
+        return Page.of(self._read(execution_id, after, limit))
 
     def _last_sequence(self, execution_id: str) -> int:
         return self._record(execution_id).last_sequence

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol, overload
+from typing import TYPE_CHECKING, Protocol, overload
 
 from divebook.events.event import Event
 
+if TYPE_CHECKING:
+    from divebook.store.pages import Page
+
 PAGE = 1000
 """Events read at once."""
+COLUMNS = 8192
+"""Events that are read at once as columns."""
 KEPT = 32
 """Pages that are kept, so that whoever goes through a log of usual length twice reads it once."""
 
@@ -18,6 +23,9 @@ class Reads(Protocol):
 
     def read(self, execution_id: str, after: int = 0, limit: int | None = None) -> list[Event]:
         """Return the events with sequences above `after`, at most `limit`."""
+
+    def page(self, execution_id: str, after: int, limit: int) -> Page:
+        """Return them as columns."""
 
 
 class History(Sequence[Event]):
@@ -75,6 +83,11 @@ class History(Sequence[Event]):
 
     def __repr__(self) -> str:
         return f"<History of {self._length} events of {self.execution_id}>"
+
+    def pages(self) -> Iterator[Page]:
+        """Give the events as columns."""
+        for begins in range(0, self._length, COLUMNS):
+            yield self.store.page(self.execution_id, self.after + begins, min(COLUMNS, self._length - begins))
 
     def _at(self, index: int) -> Event:
         return self._page(index // PAGE)[index % PAGE]

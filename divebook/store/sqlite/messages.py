@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -12,7 +14,10 @@ from divebook.errors import CorruptStoreError, SealedError
 from divebook.events.codec import decode
 from divebook.store.checksums import of_row
 from divebook.store.codec import Sealing
+from divebook.store.messages import Arrivals
 
+SOONEST, LATEST = 0.02, 0.2
+"""Seconds between two looks whether another process has written: at first, and when nothing has come for long."""
 _SELECT = """
 SELECT executions.id, messages.kind, messages.name, payload, source, posted_at, number, messages.checksum
 FROM messages JOIN executions USING (key)
@@ -38,6 +43,19 @@ WHERE untaken <> (number > taken AND ended_at IS NULL) ORDER BY number
 _LAST_ADDRESSEE = """
 SELECT id FROM messages CROSS JOIN executions USING (key) WHERE name = ? AND kind = ? ORDER BY number DESC LIMIT 1
 """
+
+
+def wait_for_news(arrivals: Arrivals, has_news: Callable[[], bool], seen: int, seconds: float) -> int:
+    """Look ever more rarely whether another process has written; what this one posts is heard of at once."""
+    until, pause = time.monotonic() + seconds, SOONEST
+    while True:
+        if has_news():
+            arrivals.add()
+        left = until - time.monotonic()
+        found = arrivals.wait(seen, max(0.0, min(pause, left)))
+        if found != seen or left <= 0:
+            return found
+        pause = min(LATEST, pause * 1.5)
 
 
 def post(cursor: sqlite3.Cursor, sealing: Sealing, key: int, message: Message, payload: bytes) -> Message:

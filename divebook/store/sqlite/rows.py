@@ -237,7 +237,7 @@ def load_records(
     CorruptStoreError
         A record is missing, or is not what was written.
     """
-    expected, checksum = _start(connection, log, after)
+    expected, checksum = start(connection, log, after)
     unchecked = False  # whether this record may have no checksum
     places = place_of(log.key, expected), place_of(log.key, min(last, 0xFFFF_FFFF))
     for row in connection.execute(_RECORDS, places):
@@ -262,7 +262,7 @@ def load_records(
         )
 
 
-def _start(connection: sqlite3.Connection | sqlite3.Cursor, log: Log, after: int) -> tuple[int, int | None]:
+def start(connection: sqlite3.Connection | sqlite3.Cursor, log: Log, after: int) -> tuple[int, int | None]:
     """Return the first sequence of the record that holds the event after `after`, and the checksum before it."""
     if not after:
         return 1, None

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from divebook.engine.inbox import Message
 from divebook.errors import ReadOnlyStoreError, StoreError
@@ -47,14 +46,16 @@ from divebook.store.sqlite.rows import (
     load_facts,
 )
 from divebook.store.sqlite.schema import check_current, migrate
+from divebook.store.sqlite.splicing import load_page
 from divebook.store.sqlite.transactions import OpenFile, Transaction, WriteTurn, at_one_moment
 from divebook.store.sqlite.writing import OpenLogs
 from divebook.store.upkeep import StoredLog
 from divebook.text.logs import logger
 
+if TYPE_CHECKING:
+    from divebook.store.pages import Page
+
 T = TypeVar("T")
-SOONEST, LATEST = 0.02, 0.2
-"""Seconds between two looks whether another process has written: at first, and when nothing has come for long."""
 
 _log = logger(__name__)
 
@@ -267,19 +268,10 @@ class SqliteStore(EventStore):
             return self._watch.new_messages(after)
 
     def _wait_for_news(self, seen: int, seconds: float) -> int:
-        """Look ever more rarely whether another process has written; what this one posts is heard of at once."""
-        until, pause = time.monotonic() + seconds, SOONEST
-        while True:
-            self._check_open()
-            if self._has_news():
-                self._arrivals.add()
-            left = until - time.monotonic()
-            found = self._arrivals.wait(seen, max(0.0, min(pause, left)))
-            if found != seen or left <= 0:
-                return found
-            pause = min(LATEST, pause * 1.5)
+        return messages.wait_for_news(self._arrivals, self._has_news, seen, seconds)
 
     def _has_news(self) -> bool:
+        self._check_open()
         with translated(self.location), self._lock:
             return self._watch is not None and not self._closed and self._watch.has_news()
 
@@ -350,6 +342,11 @@ class SqliteStore(EventStore):
         with translated(self.location), at_one_moment(self._readers.get()) as connection:
             log = self._find(connection, execution_id)
             return load_facts(connection, self._types, self.sealing, log, sequences)
+
+    def _page(self, execution_id: str, after: int, limit: int) -> Page:
+        with translated(self.location), at_one_moment(self._readers.get()) as connection:
+            log = self._find(connection, execution_id)
+            return load_page(connection, self._types, self.sealing, log, after=after, limit=limit)
 
     def _last_sequence(self, execution_id: str) -> int:
         with translated(self.location):

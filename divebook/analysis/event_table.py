@@ -1,0 +1,366 @@
+"""A log as a table: what the rows of a frame of events are, worked out for all of them at once.
+
+It says for columns what `divebook.history.spans.Spans.subject` says event by event; tests/analysis/test_event_table.py
+holds the two against each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from divebook.analysis.fields import GIVEN_TEXTS, NUMBERS, SPENT, TEXTS, fields_of
+from divebook.analysis.grouped import NONE, counted, latest, since
+from divebook.analysis.payloads import Packed, Payloads
+from divebook.engine.bounds import NANODOLLARS
+from divebook.store.pages import Numbers, Page
+
+_ENDS = ("completed", "failed", "cancelled")
+_CHANGING = ("step_started", "step_completed", "step_failed", "step_caught", "path_failed", "path_cancelled")
+_STOPPING = ("execution_completed", "execution_failed", "execution_cancelled")
+_RUNS, _STOPPED, _DONE = "running", "stopped", "completed"
+
+
+@dataclass
+class _Step:
+    """The step that a path is in."""
+
+    row: int
+    status: str = _RUNS
+    has_output: bool = False
+
+    def take(self, kind: str) -> None:
+        """Let an event have its effect."""
+        if kind == "step_completed":
+            self.status, self.has_output = _DONE, True
+        elif kind == "step_failed" or self.status == _RUNS:
+            self.status = _STOPPED
+
+    def goes_on(self) -> bool:
+        """Let a resumption have its effect; return whether it is begun again."""
+        again = self.status == _STOPPED and not self.has_output
+        if self.status == _STOPPED:
+            self.status = _RUNS if again else _DONE
+        return again
+
+
+class EventTable:
+    """Events of one log, with what each is about."""
+
+    def __init__(self, pages: Iterable[Page]) -> None:
+        heads: dict[str, list[Any]] = {name: [] for name in ("sequences", "recorded_at", "types", "paths", "steps")}
+        said: dict[str, list[Any]] = {name: [] for name in (*TEXTS, *NUMBERS, "error_type", SPENT, *GIVEN_TEXTS)}
+        packed = []
+        for page in pages:
+            for name, column in heads.items():
+                column.append(getattr(page, name))
+            for name, values in fields_of(page).items():
+                said[name].append(values)
+            packed.append(Packed.of(page))
+        self.payloads = Payloads.of(packed)
+        self.sequences = _joined(heads["sequences"])
+        self.recorded_at = _joined(heads["recorded_at"])
+        self._types, self._paths, self._steps = (_coded(heads[name]) for name in ("types", "paths", "steps"))
+        self._texts = {name: _text(said[name]) for name in (*TEXTS, "error_type", *GIVEN_TEXTS)}
+        self._numbers = {name: _number(said[name]) for name in NUMBERS}
+        self._spent = np.concatenate(
+            [np.zeros(0, bool), *(each.to_numpy(zero_copy_only=False) for each in said[SPENT])]
+        )
+        self._rows = np.arange(len(self.sequences))
+        self._kinds: list[str] = self._types.dictionary.to_pylist()
+        self._kind = self._types.indices.to_numpy()
+        self._path = self._paths.indices.to_numpy()
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def _are(self, *kinds: str) -> Numbers:
+        """Return which events are of one of these types."""
+        found: Numbers = np.array([kind in kinds for kind in self._kinds], dtype=bool)[self._kind]
+        return found
+
+    # --- what events are about: the row in which it began, or NONE ---------------------------------------------------
+
+    @cached_property
+    def _operation(self) -> Numbers:
+        """Return their operations as numbers, equal for equal ids; NONE without one."""
+        coded = self._texts["operation_id"].dictionary_encode()
+        numbers: Numbers = coded.indices.fill_null(NONE).to_numpy()
+        return numbers
+
+    @cached_property
+    def _call(self) -> Numbers:
+        """Return where the operation of each event began, if it had begun by then."""
+        begun = np.flatnonzero(self._are("operation_started"))[::-1]
+        first = np.full(self._operation.max(initial=NONE) + 2, len(self), dtype=np.int64)  # the last stands for NONE
+        first[self._operation[begun]] = begun
+        first[NONE] = len(self)
+        found = first[self._operation]
+        return np.where(found <= self._rows, found, NONE)
+
+    @cached_property
+    def _step(self) -> Numbers:
+        """Return where the step began that the path of each event is in, or was in last."""
+        found = latest(self._path, self._are("step_started", "step_caught"))
+        return np.where((found >= 0) & self._are("step_started")[found], found, NONE)
+
+    @cached_property
+    def _item_key(self) -> Numbers:
+        """Return a number for path and index of each event; NONE without an index."""
+        index, given = self._numbers["iteration_index"]
+        keys = np.full(len(self), NONE, dtype=np.int64)
+        places = np.stack([self._path[given], index[given]])
+        keys[given] = np.unique(places, axis=1, return_inverse=True)[1].reshape(-1)
+        return keys
+
+    @cached_property
+    def _begun_item(self) -> Numbers:
+        """Return where the item with the path and index of each event was begun last."""
+        found = latest(self._item_key, self._are("iteration_started"))
+        return np.where(self._item_key == NONE, NONE, found)
+
+    @cached_property
+    def _item_times(self) -> tuple[Numbers, Numbers]:
+        """Return, of the beginnings of items, where each began first, and which time it is."""
+        begun = np.flatnonzero(self._are("iteration_started"))
+        begun = begun[np.argsort(self._item_key[begun], kind="stable")]
+        visits, said = self._numbers["visit"]
+        visit = np.where((self._step >= 0) & said[self._step], visits[self._step], 1)
+        same = np.ones(max(len(begun) - 1, 0), dtype=bool)
+        for column in (self._item_key, self._steps.indices.to_numpy(), visit):
+            same &= column[begun[1:]] == column[begun[:-1]]
+        new = np.concatenate([np.ones(min(len(begun), 1), dtype=bool), ~same])
+        place = np.arange(len(begun))
+        head = np.maximum.accumulate(np.where(new, place, 0)) if len(begun) else place
+        first, time = np.full(len(self), NONE), np.zeros(len(self), dtype=np.int64)
+        first[begun], time[begun] = begun[head], place - head + 1
+        return first, time
+
+    def _item_of(self, rows: Numbers) -> Numbers:
+        """Return where the items first began that are under way, or were last, at some rows; NONE for NONE."""
+        begun = np.where(rows == NONE, NONE, self._begun_item[rows])
+        return np.where(begun == NONE, NONE, self._item_times[0][begun])
+
+    @cached_property
+    def _is_of_item(self) -> Numbers:
+        given = self._numbers["iteration_index"][1]
+        found: Numbers = given & ~self._are("step_failed") & (self._call == NONE)
+        return found
+
+    @cached_property
+    def _item(self) -> Numbers:
+        """Return where the item began that each event is about."""
+        return np.where(self._is_of_item, self._item_of(self._rows), NONE)
+
+    @cached_property
+    def _visit(self) -> Numbers:
+        """Return where the step began that each event is about."""
+        has_step = _coded_are(self._steps, lambda name: name != "")
+        return np.where((self._call == NONE) & ~self._is_of_item & has_step, self._step, NONE)
+
+    # --- columns -----------------------------------------------------------------------------------------------------
+
+    def types(self) -> Any:
+        """Return names of types."""
+        return _shown(self._types)
+
+    def paths(self) -> Any:
+        """Return paths; missing where there is none."""
+        return _shown(self._paths)
+
+    def steps(self) -> Any:
+        """Return steps, likewise."""
+        return _shown(self._steps)
+
+    def said(self, name: str) -> Any:
+        """Return texts that the payloads hold under a name."""
+        return _shown(self._texts[name])
+
+    def given(self, name: str) -> Any:
+        """Return texts among the parameters with which the operation of each event began."""
+        return _shown(_taken(self._texts[name], self._call))
+
+    def names(self) -> Any:
+        """Return what operations call, and how a person's own events are named."""
+        own, called = self._texts["name"], _taken(self._texts["name"], self._call)
+        return _shown(pc.if_else(pc.not_equal(own, "").fill_null(False), own, called))  # noqa: FBT003 - Arrow's own
+
+    def iterations(self) -> Any:
+        """Return the indexes of items."""
+        index, given = self._numbers["iteration_index"]
+        of_call = self._call != NONE
+        place = np.where(of_call, self._call, self._rows)
+        return _whole(index[place], given[place] & (of_call | (self._visit == NONE)))
+
+    def items(self) -> Any:
+        """Return the items, each decoded once."""
+        of_call = np.where(self._call == NONE, NONE, self._item_of(self._call))
+        begun = np.where(self._item == NONE, of_call, self._item)
+        values = np.full(len(self), None, dtype=object)
+        rows, place = np.unique(begun[begun >= 0], return_inverse=True)
+        found = np.empty(len(rows), dtype=object)
+        for number, row in enumerate(rows.tolist()):
+            found[number] = self.payloads[row].get("item")
+        values[begun >= 0] = found[place]
+        return values
+
+    def attempts(self) -> Any:
+        """Return how often what each event is about had been begun."""
+        begun = self._are("operation_started")
+        retried, index = self._are("step_retried"), self._numbers["iteration_index"][1]
+        of_calls = counted(self._operation, begun) + self._retries_before_calls(begun, retried)[self._call]
+        of_items = self._item_times[1][self._begun_item] + since(self._item_key, retried & index, self._item)
+        of_steps = 1 + since(self._path, retried & ~index, self._step) + self._resumptions()
+        known = [self._call != NONE, self._item != NONE, self._visit != NONE]
+        return _whole(np.select(known, [of_calls, of_items, of_steps], 0), np.logical_or.reduce(known))
+
+    def _retries_before_calls(self, begun: Numbers, retried: Numbers) -> Numbers:
+        """Return, of beginnings of operations, which attempts at them had failed by then."""
+        failed = np.zeros(len(self), dtype=np.int64)
+        concerned = np.isin(self._path, self._path[retried])
+        wanted = concerned & (begun | retried | self._are("step_started"))
+        open_: dict[int, dict[Any, int]] = {}
+        for row in np.flatnonzero(wanted).tolist():
+            path, kind = int(self._path[row]), self._kinds[self._kind[row]]
+            if kind == "step_started":
+                open_[path] = {}
+            elif kind == "step_retried":
+                data = self.payloads[row]
+                slot = data.get("key")
+                open_.setdefault(path, {})[data.get("iteration_index") if slot is None else slot] = data["attempt"]
+            elif open_.get(path) and self._call[row] == row:
+                data = self.payloads[row]
+                key, index = data.get("key"), data.get("iteration_index")
+                tried = open_[path]
+                failed[row] = tried.get(key.partition("@")[0] if isinstance(key, str) else index, tried.get(index, 0))
+        return failed
+
+    def _resumptions(self) -> Numbers:
+        """Return how often the step that each path is in was begun again by a resumption of the execution."""
+        times = np.zeros(len(self), dtype=np.int64)
+        if "execution_resumed" not in self._kinds:
+            return times
+        current: dict[int, _Step] = {}
+        for row in np.flatnonzero(self._are(*_CHANGING, *_STOPPING, "execution_resumed")).tolist():
+            path, kind = int(self._path[row]), self._kinds[self._kind[row]]
+            if kind == "step_started":
+                current[path] = _Step(row)
+            elif kind == "step_caught":
+                current.pop(path, None)
+            elif kind == "execution_resumed":
+                for step in current.values():
+                    if step.goes_on():
+                        times[row:][self._step[row:] == step.row] += 1
+            else:
+                for step in current.values() if kind in _STOPPING else [step for step in [current.get(path)] if step]:
+                    step.take(kind)
+        return times
+
+    def durations(self) -> Any:
+        """Return the times since the start of what events end; missing where they end nothing."""
+        took = np.full(len(self), np.timedelta64("NaT", "us"))
+        ends = self._are("operation_completed", "operation_failed")
+        took[ends] = np.rint(self._numbers["duration"][0][ends] / 1000).astype("m8[us]")
+        spans = [kind.rpartition("_") for kind in self._kinds]
+        outer = np.array([subject in ("execution", "path") for subject, _, _ in spans], dtype=bool)[self._kind]
+        ended = np.array([change in _ENDS for _, _, change in spans], dtype=bool)[self._kind]
+        begun = np.where(self._item == NONE, self._visit, self._item)
+        inner = ended & ~outer & ~ends & (begun != NONE)
+        took[inner] = (self.recorded_at[inner] - self.recorded_at[begun[inner]]).astype("m8[us]")
+        counted = outer & (ended | np.array([change == "started" for _, _, change in spans], dtype=bool)[self._kind])
+        first = np.full(len(self._paths.dictionary) + 1, NONE)
+        rows = np.flatnonzero(counted)[::-1]
+        first[self._path[rows]] = rows
+        whole = outer & ended
+        took[whole] = (self.recorded_at[whole] - self.recorded_at[first[self._path[whole]]]).astype("m8[us]")
+        return took
+
+    @cached_property
+    def _usages(self) -> Mapping[int, Mapping[str, Any]]:
+        """Return what operations consumed, by the rows that say so."""
+        completed = latest(self._operation, self._are("operation_completed"))
+        found: dict[int, Mapping[str, Any]] = {}
+        ends = self._are("operation_completed", "operation_failed") & self._spent & (self._call != NONE)
+        for row in np.flatnonzero(ends).tolist():
+            usage = self.payloads[row]["usage"]
+            result = self.payloads[int(completed[row])].get("result") if completed[row] != NONE else None
+            known = result.get("cost_nanodollars") if isinstance(result, dict) else None
+            if usage:
+                found[row] = usage if known is None else {"cost": known, **usage}
+        return found
+
+    @cached_property
+    def _consumed(self) -> tuple[Numbers, Numbers]:
+        """Return which events are ends of operations that consumed something, and the rows that say what."""
+        says = np.zeros(len(self), dtype=bool)
+        says[list(self._usages)] = True
+        ends = self._are("operation_completed", "operation_failed") & (self._call != NONE)
+        rows = latest(self._operation, says) if self._usages else np.full(len(self), NONE)
+        return ends & (rows != NONE), rows
+
+    def tokens(self, name: str) -> Any:
+        """Return how many of some tokens ends of operations say."""
+        which, rows = self._consumed
+        counts = np.zeros(len(self), dtype=np.int64)
+        counts[which] = [self._usages[row].get(name, 0) for row in rows[which].tolist()]
+        return _whole(counts, which)
+
+    def costs(self) -> Numbers:
+        """Return dollars, where they are known."""
+        which, rows = self._consumed
+        costs = np.full(len(self), np.nan)
+        found = (self._usages[row].get("cost") for row in rows[which].tolist())
+        costs[which] = [np.nan if cost is None else cost / NANODOLLARS for cost in found]
+        return costs
+
+
+def _joined(parts: list[Numbers]) -> Numbers:
+    return np.concatenate([np.zeros(0, dtype=np.int64), *parts])
+
+
+def _coded(parts: list[Any]) -> Any:
+    """Return dictionary arrays as one."""
+    kind = pa.dictionary(pa.int32(), pa.string())
+    return pa.chunked_array(parts, kind).unify_dictionaries().combine_chunks() if parts else pa.array([], kind)
+
+
+def _text(parts: list[Any]) -> Any:
+    joined = pa.chunked_array(parts, pa.string())
+    return joined.cast(pa.large_string()).combine_chunks()
+
+
+def _number(parts: list[Any]) -> tuple[Numbers, Numbers]:
+    """Return whole numbers, and where there are any."""
+    joined = pa.chunked_array(parts, pa.int64()).combine_chunks()
+    return joined.fill_null(0).to_numpy(), joined.is_valid().to_numpy(zero_copy_only=False)
+
+
+def _coded_are(coded: Any, test: Any) -> Numbers:
+    found: Numbers = np.array([test(name) for name in coded.dictionary.to_pylist()], dtype=bool)[
+        coded.indices.to_numpy()
+    ]
+    return found
+
+
+def _taken(texts: Any, rows: Numbers) -> Any:
+    return texts.take(pa.array(rows, mask=rows == NONE))
+
+
+def _shown(texts: Any) -> Any:
+    """Return texts as a column of pandas; of coded ones, empty ones are missing."""
+    if isinstance(texts, pa.DictionaryArray):
+        names = pa.array([name or None for name in texts.dictionary.to_pylist()], pa.large_string())
+        texts = names.take(texts.indices)
+    dtype: Any = pd.StringDtype(na_value=np.nan)
+    return dtype.__from_arrow__(texts)
+
+
+def _whole(numbers: Numbers, known: Numbers) -> Any:
+    return pd.arrays.IntegerArray(numbers.astype(np.int64), ~known)

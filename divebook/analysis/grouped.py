@@ -1,0 +1,46 @@
+"""For every row of a table: the latest one before it of its group that has some mark, and how many there are."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from divebook.store.pages import Numbers
+
+NONE = -1
+"""Stands for no row."""
+
+
+def latest(groups: Numbers, flags: Numbers) -> Numbers:
+    """Return, for each row, the latest row up to it that is flagged and in the same group; NONE without one."""
+    order = np.argsort(groups, kind="stable")
+    place = np.arange(len(order))
+    begins = _begins(groups[order])
+    start = np.maximum.accumulate(np.where(begins, place, 0)) if len(order) else place
+    flagged = np.maximum.accumulate(np.where(flags[order], place, NONE)) if len(order) else place
+    found = np.empty(len(order), dtype=np.int64)
+    found[order] = np.where(flagged >= start, order[flagged], NONE)
+    return found
+
+
+def counted(groups: Numbers, flags: Numbers) -> Numbers:
+    """Return, for each row, how many of its group are flagged up to it."""
+    order = np.argsort(groups, kind="stable")
+    counts = np.empty(len(order), dtype=np.int64)
+    sums = np.cumsum(flags[order])
+    begins = _begins(groups[order])
+    before = np.where(begins, sums - flags[order], 0)
+    counts[order] = sums - np.maximum.accumulate(before) if len(order) else sums
+    return counts
+
+
+def since(groups: Numbers, flags: Numbers, begun: Numbers) -> Numbers:
+    """Return how many of the group of each row are flagged after the row in which something began."""
+    if not flags.any():
+        return np.zeros(len(groups), dtype=np.int64)
+    counts = counted(groups, flags)
+    return np.where(begun == NONE, 0, counts - counts[begun])
+
+
+def _begins(groups: Numbers) -> Numbers:
+    """Return where another group begins, of rows in the order of their groups."""
+    return np.concatenate([np.ones(min(len(groups), 1), dtype=bool), groups[1:] != groups[:-1]])

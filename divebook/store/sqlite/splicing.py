@@ -1,0 +1,114 @@
+"""Events of one log as columns: SQLite joins each column into one text, sooner than it gives rows one by one.
+
+The checksum of a chain's last row is that of all of its rows in one piece, so that a page is compared at once. What
+does not fit is read row by row, which finds out what is wrong, and where (tests/store/test_pages.py).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING
+
+from divebook.errors import CorruptStoreError, SealedError
+from divebook.events.catalog import PAYLOADS
+from divebook.events.codec import TAGGED
+from divebook.store.blobs import embed
+from divebook.store.codec import Sealing
+from divebook.store.facts import split
+from divebook.store.sqlite.blobs import fetcher
+from divebook.store.sqlite.compact import EventTypes
+from divebook.store.sqlite.rows import Log, load_events, start
+from divebook.store.sqlite.schema import place_of
+
+if TYPE_CHECKING:
+    from divebook.store.pages import Facts, Page, Rows
+
+# In the order of their places, as SQLite goes through them; any other order has another checksum.
+_SPLICED = """
+SELECT CAST(group_concat(recorded_at) AS BLOB), CAST(group_concat(type) AS BLOB), CAST(group_concat(id, '') AS BLOB),
+  CAST(group_concat(path, char(10)) AS BLOB), CAST(group_concat(step, char(10)) AS BLOB),
+  CAST(group_concat(data, '') AS BLOB), CAST(group_concat(length(CAST(data AS BLOB))) AS BLOB),
+  count(*), count(checksum), min(place), max(place)
+FROM events WHERE place >= ? AND place <= ?
+"""
+_CHECKSUM = "SELECT checksum FROM events WHERE place <= ? ORDER BY place DESC LIMIT 1"
+
+
+def load_page(
+    connection: sqlite3.Connection, types: EventTypes, sealing: Sealing, log: Log, *, after: int, limit: int
+) -> Page:
+    """Return events of one log as columns, compared with their checksums.
+
+    Raises
+    ------
+    CorruptStoreError, NewerStoreError, SealedError
+        As `load_events`.
+    """
+    from divebook.store.pages import MismatchError, Page
+
+    last = after + limit
+    try:
+        first, rows = _rows(connection, types, log, after, last)
+        return _known(rows.page(first, _opener(connection, sealing))).between(after, last)
+    except MismatchError:
+        return Page.of(load_events(connection, types, sealing, log, after=after, limit=limit))
+
+
+def _rows(connection: sqlite3.Connection, types: EventTypes, log: Log, after: int, last: int) -> tuple[int, Rows]:
+    """Return the rows that hold some events, and the sequence number of the first of all their events."""
+    from divebook.store.pages import MismatchError, Rows, Spliced
+
+    first, before = start(connection, log, after)
+    places = place_of(log.key, first), place_of(log.key, last)
+    *texts, count, checked, least, most = connection.execute(_SPLICED, places).fetchone()
+    if not count or checked != count or (before is None and first > 1):
+        raise MismatchError("rows are missing, or have no checksum")
+    spliced = Spliced(count, *texts)
+    rows = Rows.of(spliced, _names(connection, types, spliced.types))
+    widths = rows.widths
+    end = first + int(widths.sum()) - 1
+    if (least, most) != (places[0], place_of(log.key, end - int(widths[-1]) + 1)) or end < min(last, log.last_sequence):
+        raise MismatchError("rows are missing")
+    if rows.checksum(before or 0) != _checksum(connection, most):
+        raise MismatchError("a row does not have the checksum it was written with")
+    noted = place_of(log.key, log.last_sequence)
+    if first <= log.last_sequence <= end and _checksum(connection, noted) != log.checksum:
+        raise MismatchError("the last row has another checksum than the execution's row says")
+    return first, rows
+
+
+def _names(connection: sqlite3.Connection, types: EventTypes, numbers: bytes) -> dict[int, str]:
+    """Return the names of the types of some rows; another process may have added some."""
+    from divebook.store.pages import MismatchError
+
+    try:
+        return {number: types.name(number, connection) for number in map(int, set(numbers.split(b",")))}
+    except (ValueError, CorruptStoreError) as why:
+        raise MismatchError(str(why)) from why
+
+
+def _opener(connection: sqlite3.Connection, sealing: Sealing) -> Facts:
+    from divebook.store.pages import MismatchError
+
+    fetch = fetcher(connection, sealing)
+
+    def facts(record_type: str, raw: bytes) -> list[bytes]:
+        try:
+            return split(record_type, embed(sealing.open(raw), fetch) if TAGGED in raw else raw)
+        except (CorruptStoreError, SealedError) as why:
+            raise MismatchError(str(why)) from why
+
+    return facts
+
+
+def _known(page: Page) -> Page:
+    from divebook.store.pages import MismatchError
+
+    if not PAYLOADS.keys() >= {*page.types.dictionary.to_pylist()}:
+        raise MismatchError("a type is of another version")
+    return page
+
+
+def _checksum(connection: sqlite3.Connection, place: int) -> int | None:
+    found = connection.execute(_CHECKSUM, (place,)).fetchone()
+    return None if found is None else found[0]
