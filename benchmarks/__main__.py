@@ -19,6 +19,7 @@ from benchmarks.figure import HEADINGS, Figure
 from benchmarks.going_on import answered, resumed
 from benchmarks.imports import startup
 from benchmarks.quick import quick
+from benchmarks.readers import reading
 from benchmarks.sequence import flat, replay, sequential, size
 from benchmarks.shown import shown
 from benchmarks.together import many, parallel
@@ -34,6 +35,7 @@ MEASUREMENTS: dict[str, Callable[[], Iterator[Figure]]] = {
     "answer": answered,
     "replay": replay,
     "cores": cores,
+    "reading": reading,
     "startup": startup,
     "values": values,
     "crowd": crowd,

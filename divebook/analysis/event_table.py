@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 
 from divebook.analysis.fields import GIVEN_TEXTS, NUMBERS, SPENT, TEXTS, fields_of
 from divebook.analysis.grouped import NONE, counted, latest, since
-from divebook.analysis.payloads import Packed, Payloads
+from divebook.analysis.payloads import PackedPayloads, Payloads
 from divebook.engine.bounds import NANODOLLARS
-from divebook.store.pages import Numbers, Page
+from divebook.store.pages import EventPage, Numbers
 
 _ENDS = ("completed", "failed", "cancelled")
 _CHANGING = ("step_started", "step_completed", "step_failed", "step_caught", "path_failed", "path_cancelled")
@@ -54,7 +54,7 @@ class _Step:
 class EventTable:
     """Events of one log, with what each is about."""
 
-    def __init__(self, pages: Iterable[Page]) -> None:
+    def __init__(self, pages: Iterable[EventPage]) -> None:
         heads: dict[str, list[Any]] = {name: [] for name in ("sequences", "recorded_at", "types", "paths", "steps")}
         said: dict[str, list[Any]] = {name: [] for name in (*TEXTS, *NUMBERS, "error_type", SPENT, *GIVEN_TEXTS)}
         packed = []
@@ -63,7 +63,7 @@ class EventTable:
                 column.append(getattr(page, name))
             for name, values in fields_of(page).items():
                 said[name].append(values)
-            packed.append(Packed.of(page))
+            packed.append(PackedPayloads.of(page))
         self.payloads = Payloads.of(packed)
         self.sequences = _joined(heads["sequences"])
         self.recorded_at = _joined(heads["recorded_at"])

@@ -15,7 +15,7 @@ from pyarrow import json
 from divebook.events.catalog import PAYLOADS
 from divebook.events.codec import decode_payload
 from divebook.events.upcast import FORM
-from divebook.store.pages import Page, places_of
+from divebook.store.pages import EventPage, places_of
 
 TEXTS = ("operation_id", "operation_type", "name", "error", "trace")
 NUMBERS = ("iteration_index", "duration", "visit")
@@ -34,7 +34,7 @@ _BLOCK = 256 * 1024
 _PARSE = json.ParseOptions(explicit_schema=_SCHEMA, unexpected_field_behavior="ignore")
 
 
-def fields_of(page: Page) -> dict[str, Any]:
+def fields_of(page: EventPage) -> dict[str, Any]:
     """Return what the payloads of a page say, an array for each field, null where one says nothing.
 
     Beside `TEXTS` and `NUMBERS`: ``error_type``, the first of the error's names; ``spent``, whether it has a usage; and
@@ -49,7 +49,7 @@ def fields_of(page: Page) -> dict[str, Any]:
     return _decoded(page) if found is None else found
 
 
-def _read(page: Page) -> dict[str, Any] | None:
+def _read(page: EventPage) -> dict[str, Any] | None:
     """Return them as Arrow reads them; None if one holds something else than most do."""
     lines = page.lines()
     longest = int(np.diff(places_of(page.payloads)).max(initial=0))
@@ -72,7 +72,7 @@ def _read(page: Page) -> dict[str, Any] | None:
     }
 
 
-def _declared(page: Page, name: str, values: Any) -> Any:
+def _declared(page: EventPage, name: str, values: Any) -> Any:
     """Return a field of those events whose type has it, with the default of their class where nothing is said."""
     kinds = [PAYLOADS[kind] for kind in page.types.dictionary.to_pylist()]
     has = np.array([name in kind.field_names for kind in kinds], dtype=bool)[page.types.indices]
@@ -98,7 +98,7 @@ def _first(lists: Any) -> Any:
     return lists.flatten().take(pa.array(begins, mask=lengths == 0))
 
 
-def _decoded(page: Page) -> dict[str, Any]:
+def _decoded(page: EventPage) -> dict[str, Any]:
     """Return them from the payloads themselves."""
     payloads = zip(page.types.to_pylist(), page.payloads.to_pylist(), strict=True)
     said: list[Mapping[str, Any]] = [decode_payload(kind, raw).to_data() for kind, raw in payloads]

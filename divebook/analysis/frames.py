@@ -31,7 +31,7 @@ from divebook.engine.state import PathState
 from divebook.events import Event
 from divebook.history.messages import CallMessage, messages_of
 from divebook.history.spans import Span, spans_of
-from divebook.store.pages import Page
+from divebook.store.pages import EventPage
 from divebook.store.past import History
 
 _FAILED: Columns = {
@@ -81,7 +81,7 @@ def events_frame(events: Iterable[Event]) -> pd.DataFrame:
     It is made of columns, and not event by event: of a history (`Execution.history`) no event is made.
     """
     return frame_of_table(
-        EVENT_COLUMNS, EventTable(events.pages() if isinstance(events, History) else [Page.of([*events])])
+        EVENT_COLUMNS, EventTable(events.pages() if isinstance(events, History) else [EventPage.of([*events])])
     )
 
 

@@ -17,7 +17,7 @@ from pandas.api.indexers import check_array_indexer
 from pandas.io.formats.printing import pprint_thing  # type: ignore[import-not-found]  # not in the stubs
 
 from divebook.events.codec import decode_payload
-from divebook.store.pages import Numbers, Page, content_of, places_of
+from divebook.store.pages import EventPage, Numbers, content_of, places_of
 
 _CODEC = "lz4"
 _MISSING = -1
@@ -48,7 +48,7 @@ class PayloadDtype(ExtensionDtype):
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
+class PackedPayloads:
     """The payloads of one page, compressed."""
 
     types: Any
@@ -56,7 +56,7 @@ class Packed:
     content: bytes
 
     @classmethod
-    def of(cls, page: Page) -> Packed:
+    def of(cls, page: EventPage) -> PackedPayloads:
         """Take those of a page."""
         begins = places_of(page.payloads)
         return cls(page.types, begins - begins[0], pa.compress(content_of(page.payloads), codec=_CODEC, asbytes=True))
@@ -92,10 +92,10 @@ class _Values:
         return self.values.__getitem__
 
 
-class Source:
+class PayloadSource:
     """What columns are made of; those that were cut out of each other share it."""
 
-    def __init__(self, parts: Sequence[Packed | _Values]) -> None:
+    def __init__(self, parts: Sequence[PackedPayloads | _Values]) -> None:
         self.parts = tuple(parts)
         self._ends = np.cumsum([part.count for part in parts], dtype=np.int64)
         self._open: tuple[int, Callable[[int], Any]] | None = None
@@ -111,7 +111,7 @@ class Source:
         return known[1](place - int(self._ends[number]) + self.parts[number].count)
 
     def __reduce__(self) -> Any:
-        return Source, (self.parts,)
+        return PayloadSource, (self.parts,)
 
 
 class Payloads(ExtensionArray):
@@ -125,13 +125,13 @@ class Payloads(ExtensionArray):
         Where each of them is there; -1 for one that is missing.
     """
 
-    def __init__(self, source: Source, places: Numbers) -> None:
+    def __init__(self, source: PayloadSource, places: Numbers) -> None:
         self.source, self.places = source, places
 
     @classmethod
-    def of(cls, parts: Sequence[Packed]) -> Payloads:
+    def of(cls, parts: Sequence[PackedPayloads]) -> Payloads:
         """Return those of the pages of a log."""
-        source = Source(parts)
+        source = PayloadSource(parts)
         return cls(source, np.arange(len(source)))
 
     # --- what pandas asks of an array ------------------------------------------------------------------------------
@@ -141,22 +141,22 @@ class Payloads(ExtensionArray):
     @classmethod
     def _from_sequence(cls, scalars: Iterable[Any], *, dtype: Any = None, copy: bool = False) -> Payloads:  # noqa: ARG003 - pandas' own
         values = list(scalars)
-        return cls(Source([_Values(values)]), np.arange(len(values)))
+        return cls(PayloadSource([_Values(values)]), np.arange(len(values)))
 
     @classmethod
     def _concat_same_type(cls, to_concat: Sequence[Payloads]) -> Payloads:
-        parts: list[Packed | _Values] = []
+        parts: list[PackedPayloads | _Values] = []
         places, length = [], 0
         for each in to_concat:
             places.append(np.where(each.places == _MISSING, _MISSING, each.places + length))
             parts += each.source.parts
             length += len(each.source)
-        return cls(Source(parts), np.concatenate(places) if places else np.arange(0))
+        return cls(PayloadSource(parts), np.concatenate(places) if places else np.arange(0))
 
     @property
     def nbytes(self) -> int:
         """Bytes that it takes, undecoded."""
-        packed = [part for part in self.source.parts if isinstance(part, Packed)]
+        packed = [part for part in self.source.parts if isinstance(part, PackedPayloads)]
         return int(self.places.nbytes + sum(len(part.content) + part.begins.nbytes for part in packed))
 
     def __len__(self) -> int:
@@ -175,7 +175,7 @@ class Payloads(ExtensionArray):
         alone = isinstance(value, dict) or value is None or np.ndim(places) == 0
         values = [value] if alone else list(value)
         begins = len(self.source)
-        self.source = Source([*self.source.parts, _Values(values)])
+        self.source = PayloadSource([*self.source.parts, _Values(values)])
         self.places[check_array_indexer(self, key)] = begins if alone else begins + np.arange(len(values))
 
     def __iter__(self) -> Any:

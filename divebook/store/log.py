@@ -32,7 +32,7 @@ from divebook.store.records import ExecutionRecord, RecordFilter
 from divebook.store.subscribers import Subscribers
 
 if TYPE_CHECKING:
-    from divebook.store.pages import Page
+    from divebook.store.pages import EventPage
 
 Refusal: TypeAlias = StoreError | InvalidEventError
 
@@ -199,7 +199,7 @@ class EventLogs(ABC):
         self._check_open()
         return self._facts(execution_id, sequences) if sequences else {}
 
-    def page(self, execution_id: str, after: int, limit: int) -> Page:
+    def page(self, execution_id: str, after: int, limit: int) -> EventPage:
         """Return events as `read` does, as columns; what they say stays undecoded.
 
         Raises
@@ -324,10 +324,10 @@ class EventLogs(ABC):
     @abstractmethod
     def _facts(self, execution_id: str, sequences: Sequence[int]) -> dict[int, Payload]: ...
 
-    def _page(self, execution_id: str, after: int, limit: int) -> Page:
-        from divebook.store.pages import Page
+    def _page(self, execution_id: str, after: int, limit: int) -> EventPage:
+        from divebook.store.pages import EventPage
 
-        return Page.of(self._read(execution_id, after, limit))
+        return EventPage.of(self._read(execution_id, after, limit))
 
     def _last_sequence(self, execution_id: str) -> int:
         return self._record(execution_id).last_sequence

@@ -1,6 +1,6 @@
 """Events of a log as columns: where and when they happened, and what they say as JSON until somebody asks.
 
-A store makes pages of its rows, and `Page.of` makes one of events; frames are made of pages, so that no `Event` is
+A store makes pages of its rows, and `EventPage.of` makes one of events; frames are made of pages, so that no `Event` is
 made for them. Loaded when the first frame is made.
 """
 
@@ -34,7 +34,7 @@ class MismatchError(Exception):
     """The columns of rows do not fit each other: each row is to be looked at by itself, which tells what is wrong."""
 
 
-class Page(NamedTuple):
+class EventPage(NamedTuple):
     """Events that follow one another in a log."""
 
     sequences: Numbers
@@ -47,7 +47,7 @@ class Page(NamedTuple):
     """JSON, an array of bytes."""
 
     @classmethod
-    def of(cls, events: Sequence[Event]) -> Page:
+    def of(cls, events: Sequence[Event]) -> EventPage:
         """Return events as columns."""
         return cls(
             np.array([event.sequence for event in events], dtype=np.int64),
@@ -58,10 +58,10 @@ class Page(NamedTuple):
             pa.array([encode(event.data.to_data()) for event in events], pa.binary()),
         )
 
-    def between(self, after: int, last: int) -> Page:
+    def between(self, after: int, last: int) -> EventPage:
         """Return the events with sequences above `after` up to `last`."""
         wanted = slice(*np.searchsorted(self.sequences, [after, last], side="right"))
-        return self if wanted == slice(0, len(self.sequences)) else Page(*[column[wanted] for column in self])
+        return self if wanted == slice(0, len(self.sequences)) else EventPage(*[column[wanted] for column in self])
 
     def lines(self) -> Any:
         """Return the payloads as JSON lines, in one buffer."""
@@ -155,7 +155,7 @@ class Rows(NamedTuple):
         widths: Numbers = np.array(kinds, dtype=np.int64)[self.types.indices]
         return widths
 
-    def page(self, first: int, facts: Facts) -> Page:
+    def page(self, first: int, facts: Facts) -> EventPage:
         """Return the events that the rows stand for, from sequence number `first` on.
 
         `facts` is asked about rows of several events, and of what is not plain JSON.
@@ -168,7 +168,7 @@ class Rows(NamedTuple):
         if len(payloads) != len(row):
             raise MismatchError("rows say more, or less, than their types")
         types, steps = self._of_events(row, place)
-        return Page(
+        return EventPage(
             np.arange(first, first + len(row)),
             self.recorded_at.cast(pa.int64()).to_numpy()[row],
             types,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, overload
 from divebook.events.event import Event
 
 if TYPE_CHECKING:
-    from divebook.store.pages import Page
+    from divebook.store.pages import EventPage
 
 PAGE = 1000
 """Events read at once."""
@@ -24,7 +24,7 @@ class Reads(Protocol):
     def read(self, execution_id: str, after: int = 0, limit: int | None = None) -> list[Event]:
         """Return the events with sequences above `after`, at most `limit`."""
 
-    def page(self, execution_id: str, after: int, limit: int) -> Page:
+    def page(self, execution_id: str, after: int, limit: int) -> EventPage:
         """Return them as columns."""
 
 
@@ -84,7 +84,7 @@ class History(Sequence[Event]):
     def __repr__(self) -> str:
         return f"<History of {self._length} events of {self.execution_id}>"
 
-    def pages(self) -> Iterator[Page]:
+    def pages(self) -> Iterator[EventPage]:
         """Give the events as columns."""
         for begins in range(0, self._length, COLUMNS):
             yield self.store.page(self.execution_id, self.after + begins, min(COLUMNS, self._length - begins))

@@ -9,7 +9,7 @@ from divebook.errors import CorruptStoreError, NewerStoreError, SealedError
 from divebook.events import catalog
 from divebook.events.record import Record
 from divebook.store import Batch, MemoryStore, SqliteStore
-from divebook.store.pages import Page
+from divebook.store.pages import EventPage
 from divebook.store.sqlite import splicing
 from tests.store.logs import ONE, TWO, event, log, started
 
@@ -42,7 +42,7 @@ def plain(page):
 
 
 def assert_equal(page, events):
-    assert plain(page) == plain(Page.of(events))
+    assert plain(page) == plain(EventPage.of(events))
 
 
 @pytest.fixture

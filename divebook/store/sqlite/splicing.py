@@ -21,7 +21,7 @@ from divebook.store.sqlite.rows import Log, load_events, start
 from divebook.store.sqlite.schema import place_of
 
 if TYPE_CHECKING:
-    from divebook.store.pages import Facts, Page, Rows
+    from divebook.store.pages import EventPage, Facts, Rows
 
 # In the order of their places, as SQLite goes through them; any other order has another checksum.
 _SPLICED = """
@@ -36,7 +36,7 @@ _CHECKSUM = "SELECT checksum FROM events WHERE place <= ? ORDER BY place DESC LI
 
 def load_page(
     connection: sqlite3.Connection, types: EventTypes, sealing: Sealing, log: Log, *, after: int, limit: int
-) -> Page:
+) -> EventPage:
     """Return events of one log as columns, compared with their checksums.
 
     Raises
@@ -44,14 +44,14 @@ def load_page(
     CorruptStoreError, NewerStoreError, SealedError
         As `load_events`.
     """
-    from divebook.store.pages import MismatchError, Page
+    from divebook.store.pages import EventPage, MismatchError
 
     last = after + limit
     try:
         first, rows = _rows(connection, types, log, after, last)
         return _known(rows.page(first, _opener(connection, sealing))).between(after, last)
     except MismatchError:
-        return Page.of(load_events(connection, types, sealing, log, after=after, limit=limit))
+        return EventPage.of(load_events(connection, types, sealing, log, after=after, limit=limit))
 
 
 def _rows(connection: sqlite3.Connection, types: EventTypes, log: Log, after: int, last: int) -> tuple[int, Rows]:
@@ -101,7 +101,7 @@ def _opener(connection: sqlite3.Connection, sealing: Sealing) -> Facts:
     return facts
 
 
-def _known(page: Page) -> Page:
+def _known(page: EventPage) -> EventPage:
     from divebook.store.pages import MismatchError
 
     if not PAYLOADS.keys() >= {*page.types.dictionary.to_pylist()}:

@@ -53,7 +53,7 @@ from divebook.store.upkeep import StoredLog
 from divebook.text.logs import logger
 
 if TYPE_CHECKING:
-    from divebook.store.pages import Page
+    from divebook.store.pages import EventPage
 
 T = TypeVar("T")
 
@@ -343,7 +343,7 @@ class SqliteStore(EventStore):
             log = self._find(connection, execution_id)
             return load_facts(connection, self._types, self.sealing, log, sequences)
 
-    def _page(self, execution_id: str, after: int, limit: int) -> Page:
+    def _page(self, execution_id: str, after: int, limit: int) -> EventPage:
         with translated(self.location), at_one_moment(self._readers.get()) as connection:
             log = self._find(connection, execution_id)
             return load_page(connection, self._types, self.sealing, log, after=after, limit=limit)

@@ -1,0 +1,180 @@
+"""How soon a log is read: 10,000 steps, and a log of 1,000,000 events: opened, as a frame, and the memory that takes.
+
+``python -m benchmarks.readers FILE`` opens a log and makes its frame in a process of its own, and prints what it took.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from benchmarks.figure import Figure
+from benchmarks.floor import FloorJournal, run_sequence
+from benchmarks.worlds import chain, make_store, one, run
+from divebook import Environment
+from divebook.engine.checkpoint import dump_state
+from divebook.engine.evolve import fold
+from divebook.events import Event, catalog
+from divebook.events.ids import type_id
+from divebook.events.record import Record
+from divebook.history.spans import spans_of
+from divebook.store import Batch, EventStore, SqliteStore
+from divebook.workflow.functions import step, workflow
+
+STEPS = 10_000
+CALLS = 500_000
+ROUNDS = 5
+AT_ONCE = 2_000
+MB = 1e6
+
+
+@step
+async def answer(number: int) -> int:
+    """Return what it was given."""
+    return number
+
+
+@workflow
+async def calls(_ctx: object, steps: int) -> int:
+    """Call a step function so many times."""
+    return sum([await answer(number) for number in range(steps)])
+
+
+def reading() -> Iterator[Figure]:
+    """Read both logs."""
+    yield from short()
+    yield from long()
+
+
+def short() -> Iterator[Figure]:
+    """10,000 steps from the store to a frame, and folded for readers."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "log.db"
+        with make_store("relaxed", path) as store:
+            execution, _ = run(store, chain(STEPS))
+        with SqliteStore(path) as store:
+            history = store.history(execution.id)
+            framed(store, execution.id)  # the libraries are loaded
+            seconds = min(timed(lambda: framed(store, execution.id)) for _ in range(ROUNDS))
+            events = [*history]
+            folding = min(timed(lambda: spans_of(events)) for _ in range(ROUNDS))
+        floor = floor_seconds(Path(folder) / "floor.db")
+    yield Figure(
+        "10,000 steps to a frame", "relaxed", seconds, "s", 0.1, details={"floor's to a list, s": round(floor, 3)}
+    )
+    yield Figure("fold of a step for readers", "", folding / STEPS * 1e6, "us", 8)
+
+
+def timed(job: Callable[[], object]) -> float:
+    """Return the seconds of something."""
+    began = time.perf_counter()
+    job()
+    return time.perf_counter() - began
+
+
+def framed(store: EventStore, execution_id: str) -> Any:
+    """Return the frame of an execution's events, which is opened first."""
+    return Environment(store=store).execution(execution_id).events
+
+
+def floor_seconds(path: Path) -> float:
+    """Return what reading the same number of steps back from the floor journal takes."""
+    journal = FloorJournal(path, "relaxed")
+    asyncio.run(run_sequence(journal, STEPS, one))
+    journal.close()
+
+    def read() -> None:
+        connection = sqlite3.connect(path)
+        rows = connection.execute("SELECT sequence, recorded_at, type, data FROM events ORDER BY sequence").fetchall()
+        assert len([orjson.loads(data) for *_, data in rows]) == 2 * STEPS
+        connection.close()
+
+    return min(timed(read) for _ in range(ROUNDS))
+
+
+def long() -> Iterator[Figure]:
+    """Open the log of 500,000 calls of functions, make its frame, and look at the memory of the process that did."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "log.db"
+        written(path)
+        command = [sys.executable, "-m", "benchmarks.readers", str(path)]
+        took = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    yield Figure("1,000,000 events, opened", "relaxed", took["opened"], "s", 1)
+    yield Figure("1,000,000 events, a frame", "relaxed", took["frame"], "s", 2, details={"history, s": took["history"]})
+    yield Figure(
+        "1,000,000 events, peak memory", "relaxed", took["peak"], "MB", 500, details={"libraries, MB": took["before"]}
+    )
+
+
+def written(path: Path) -> None:
+    """Write the log of a function's calls, as an engine would have written that of one which called so often."""
+    with make_store("memory", path) as source:
+        execution, _ = run(source, calls, steps=1)
+        model = [*execution.history()]
+    begun = next(place for place, event in enumerate(model) if isinstance(event.data, catalog.OperationStarted))
+    head, (start, end), tail = model[:begun], model[begun : begun + 2], model[begun + 2 :]
+    last = len(head)
+    with SqliteStore(path, durability="relaxed") as store:
+        store.append(execution.id, head, 0)
+        state = fold(execution.id, head)
+        for first in range(0, CALLS, AT_ONCE):
+            numbers = range(first, min(first + AT_ONCE, CALLS))
+            events = [event for number in numbers for event in called(start, end, number, last)]
+            state = fold(execution.id, events, state)
+            store.append_all([Batch(execution.id, last + 2 * first, [Record.of(event) for event in events])])
+        last += 2 * CALLS
+        store.put_checkpoint(execution.id, last, dump_state(state))
+        moved = [replace(event, sequence=last + place, id=new_id(last + place)) for place, event in enumerate(tail, 1)]
+        store.append(execution.id, moved, last)
+
+
+def called(start: Event, end: Event, number: int, after: int) -> list[Event]:
+    """Return the events of one call."""
+    assert isinstance(start.data, catalog.OperationStarted)
+    assert isinstance(end.data, catalog.OperationCompleted)
+    first, operation = after + 2 * number + 1, f"op_{number:032x}"
+    begun = replace(start.data, operation_id=operation, key=number + 1)
+    done = replace(end.data, operation_id=operation, result=number)
+    return [
+        replace(start, sequence=first, id=new_id(first), data=begun),
+        replace(end, sequence=first + 1, id=new_id(first + 1), data=done),
+    ]
+
+
+def new_id(sequence: int) -> str:
+    """Return the id of an event."""
+    return type_id("event", 1_750_000_000_000 + sequence, sequence << 12)
+
+
+def main(path: str) -> None:
+    """Open the one execution of a file, make its frame, and print what that took."""
+    import pandas  # noqa: F401, ICN001 - loaded before the clock runs
+    import pyarrow.json  # noqa: F401
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / MB
+    with SqliteStore(path) as store:
+        (record,) = store.records()
+        began = time.perf_counter()
+        execution = Environment(store=store).execution(record.execution_id)
+        opened = time.perf_counter() - began
+        history = timed(execution.history)
+        frame = timed(lambda: len(execution.events))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / MB
+    took = {"opened": opened, "history": round(history, 6), "frame": frame, "peak": peak, "before": round(before)}
+    sys.stdout.write(json.dumps(took))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
