@@ -9,8 +9,8 @@ from divebook.errors import CorruptStoreError, NewerStoreError, SealedError
 from divebook.events import catalog
 from divebook.events.record import Record
 from divebook.store import Batch, MemoryStore, SqliteStore
+from divebook.store.log import EventLogs
 from divebook.store.pages import EventPage
-from divebook.store.sqlite import splicing
 from tests.store.logs import ONE, TWO, event, log, started
 
 FACTS = (
@@ -52,7 +52,7 @@ def joined(monkeypatch):
     def refuse(*_given, **_named):
         raise AssertionError("it was read row by row")
 
-    monkeypatch.setattr(splicing, "load_events", refuse)
+    monkeypatch.setattr(EventLogs, "_page", refuse)
 
 
 def test_a_page_holds_what_the_events_say(path, joined):

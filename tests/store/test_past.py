@@ -4,7 +4,7 @@ import pytest
 
 from divebook import Environment, Step, Workflow
 from divebook.errors import ExecutionNotFoundError
-from divebook.store import MemoryStore, past
+from divebook.store import MemoryStore, SqliteStore, past
 from tests.store.logs import ONE, TWO, log, steps
 
 PAGE, KEPT = 10, 3
@@ -68,6 +68,14 @@ def test_a_history_is_as_long_as_the_log_was_when_it_was_made():
         history = store.history(ONE)
         store.append(ONE, steps(4, 5), 3)
         assert (len(history), len([*history]), len(store.history(ONE))) == (3, 3, 5)
+
+
+def test_a_history_knows_of_what_was_just_written(path):
+    with SqliteStore(path) as store:
+        store.append(ONE, log(3), 0)
+        for sequence in range(4, 9):
+            store.append(ONE, steps(sequence, sequence), sequence - 1)
+            assert store.history(ONE) == store.read(ONE)
 
 
 def test_there_is_no_history_of_what_does_not_exist():

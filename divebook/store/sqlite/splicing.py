@@ -17,7 +17,7 @@ from divebook.store.codec import Sealing
 from divebook.store.facts import split
 from divebook.store.sqlite.blobs import fetcher
 from divebook.store.sqlite.compact import EventTypes
-from divebook.store.sqlite.rows import Log, load_events, start
+from divebook.store.sqlite.rows import Log, start
 from divebook.store.sqlite.schema import place_of
 
 if TYPE_CHECKING:
@@ -34,24 +34,18 @@ FROM events WHERE place >= ? AND place <= ?
 _CHECKSUM = "SELECT checksum FROM events WHERE place <= ? ORDER BY place DESC LIMIT 1"
 
 
-def load_page(
+def splice(
     connection: sqlite3.Connection, types: EventTypes, sealing: Sealing, log: Log, *, after: int, limit: int
-) -> EventPage:
-    """Return events of one log as columns, compared with their checksums.
-
-    Raises
-    ------
-    CorruptStoreError, NewerStoreError, SealedError
-        As `load_events`.
-    """
-    from divebook.store.pages import EventPage, MismatchError
+) -> EventPage | None:
+    """Return events of one log as columns, compared with their checksums; None if something in them does not fit."""
+    from divebook.store.pages import MismatchError
 
     last = after + limit
     try:
         first, rows = _rows(connection, types, log, after, last)
         return _known(rows.page(first, _opener(connection, sealing))).between(after, last)
     except MismatchError:
-        return EventPage.of(load_events(connection, types, sealing, log, after=after, limit=limit))
+        return None
 
 
 def _rows(connection: sqlite3.Connection, types: EventTypes, log: Log, after: int, last: int) -> tuple[int, Rows]:

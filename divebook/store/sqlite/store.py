@@ -46,7 +46,7 @@ from divebook.store.sqlite.rows import (
     load_facts,
 )
 from divebook.store.sqlite.schema import check_current, migrate
-from divebook.store.sqlite.splicing import load_page
+from divebook.store.sqlite.splicing import splice
 from divebook.store.sqlite.transactions import OpenFile, Transaction, WriteTurn, at_one_moment
 from divebook.store.sqlite.writing import OpenLogs
 from divebook.store.upkeep import StoredLog
@@ -346,11 +346,12 @@ class SqliteStore(EventStore):
     def _page(self, execution_id: str, after: int, limit: int) -> EventPage:
         with translated(self.location), at_one_moment(self._readers.get()) as connection:
             log = self._find(connection, execution_id)
-            return load_page(connection, self._types, self.sealing, log, after=after, limit=limit)
+            page = splice(connection, self._types, self.sealing, log, after=after, limit=limit)
+        return super()._page(execution_id, after, limit) if page is None else page
 
     def _last_sequence(self, execution_id: str) -> int:
-        with translated(self.location):
-            return self._find(self._readers.get(), execution_id).last_sequence  # whatever else is in the row
+        with translated(self.location), at_one_moment(self._readers.get()) as connection:
+            return reach_of(connection, self._types, self._find(connection, execution_id)).last_sequence
 
     def _find(self, connection: sqlite3.Connection | sqlite3.Cursor, execution_id: str) -> Log:
         return self._found(execution_id, find(connection, execution_id))
