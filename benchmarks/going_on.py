@@ -30,7 +30,7 @@ def resumed() -> Iterator[Figure]:
         rounds = [resume_once(kind) for _ in range(ROUNDS)]
         milliseconds, again = min(found for found, _ in rounds), max(count for _, count in rounds)
         details = {"completed steps run again": again}
-        yield Figure("resume at 1,000 of 2,000 steps", kind, 1000 * milliseconds, "ms", 50, details=details)
+        yield Figure("resume at 1,000 of 2,000 steps", kind, 1000 * milliseconds, "ms", 25, details=details)
 
 
 def resume_once(kind: Kind) -> tuple[float, int]:

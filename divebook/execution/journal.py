@@ -32,7 +32,7 @@ from divebook.store.durability import Durability
 from divebook.store.owner import Owner
 from divebook.text.logs import logger
 
-CHECKPOINT_EVENTS = 1000
+CHECKPOINT_EVENTS = 500
 """Events after which the state is kept as well, so that a reader need not fold the log from its beginning."""
 CHECKPOINT_BYTES = 100
 """Bytes of a checkpoint that take as long to write as an event takes to be read and folded, with a margin of five."""
@@ -270,4 +270,4 @@ def _checkpoint_after(sequence: int, size: int = 0) -> int:
 
     They become rarer as the log and the state grow, so that all of them together cost a constant part of the run.
     """
-    return sequence + max(CHECKPOINT_EVENTS, sequence // 3, size // CHECKPOINT_BYTES)
+    return sequence + max(CHECKPOINT_EVENTS, sequence // 4, size // CHECKPOINT_BYTES)
