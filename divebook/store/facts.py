@@ -56,7 +56,7 @@ def joined(lines: Sequence[bytes]) -> bytes:
 
 def without_repeats(bodies: Sequence[Body]) -> Sequence[Body]:
     """Return the bodies of a record with references in place of values that an earlier one has in full."""
-    if len(bodies) == 1:
+    if len(bodies) == 1 or not _may_repeat(bodies):
         return bodies
     known: list[tuple[Any, list[Any]]] = []
     shortened: list[Body] | None = None
@@ -71,6 +71,18 @@ def without_repeats(bodies: Sequence[Body]) -> Sequence[Body]:
         else:
             known.append((value, place))
     return shortened or bodies
+
+
+def _may_repeat(bodies: Sequence[Body]) -> bool:
+    """Return whether two values are long at all: in most records none is, and to look closer makes many objects."""
+    count = 0
+    for body in bodies:
+        for value in body.values():
+            if type(value) is str:
+                count += len(value) >= LEAST
+            elif type(value) not in _SHORT:
+                count += 1
+    return count > 1
 
 
 def _is_short(value: Any) -> bool:
