@@ -43,6 +43,8 @@ class MemoryStore(EventStore):
         self._keys: dict[str, str] = {}
         self._contents: dict[bytes, bytes] = {}
         self._messages: dict[int, tuple[Message, bytes]] = {}
+        self._places: dict[tuple[str, str, str], int] = {}
+        """The message of each execution, kind and key: only the first one is kept."""
         self._last_number = 0
 
     def _write(self, batches: Sequence[PreparedBatch]) -> list[Refusal | None]:
@@ -128,14 +130,18 @@ class MemoryStore(EventStore):
 
     def _records(self, wanted: RecordFilter, limit: int, offset: int) -> list[ExecutionRecord]:
         with self._lock:
-            fitting = ((key, log) for key, log in self._logs.items() if (log.turn.status, log.beginning) in wanted)
-            records = [log.line(key) for key, log in fitting]
-        records.reverse()  # the sort is stable: of two created in the same microsecond the later one comes first
-        records.sort(key=lambda record: record.created_at, reverse=True)
-        return records[offset : offset + limit if limit else None]
+            fitting = [name for name, log in self._logs.items() if (log.turn.status, log.beginning) in wanted]
+            page = self._newest(fitting)[offset : offset + limit if limit else None]
+            return [self._logs[name].line(name) for name in page]
+
+    def _newest(self, names: list[str]) -> list[str]:
+        later_first = names[::-1]  # the sort is stable: of two created at once the later one comes first
+        return sorted(later_first, key=lambda name: self._logs[name].created_at, reverse=True)
 
     def _unended(self) -> list[ExecutionRecord]:
-        return [record for record in self._records(RecordFilter(), 0, 0) if record.status not in TERMINAL]
+        with self._lock:
+            left = [name for name, log in self._logs.items() if log.turn.status not in TERMINAL]
+            return [self._logs[name].line(name) for name in self._newest(left)]
 
     def _orphans(self, moment: Moment) -> list[ExecutionRecord]:
         with self._lock:
@@ -179,6 +185,7 @@ class MemoryStore(EventStore):
         for message, _ in list(self._messages.values()):
             if message.execution_id == execution_id:
                 del self._messages[message.number]
+                self._places.pop((execution_id, message.kind, message.key), None)
 
     # --- leases and checkpoints --------------------------------------------------------------------------------------
 
@@ -239,10 +246,11 @@ class MemoryStore(EventStore):
     def _post(self, message: Message, payload: bytes) -> Message:
         self._find(message.execution_id)
         place = (message.execution_id, message.kind, message.key)
-        for kept, encoded in self._messages.values():
-            if (kept.execution_id, kept.kind, kept.key) == place:
-                return replace(kept, payload=decode(self.sealing.open(encoded)))
+        if (found := self._messages.get(self._places.get(place, 0))) is not None:
+            kept, encoded = found
+            return replace(kept, payload=decode(self.sealing.open(encoded)))
         self._last_number += 1
+        self._places[place] = self._last_number
         numbered = replace(message, number=self._last_number)
         self._messages[numbered.number] = (replace(numbered, payload=None), payload)
         return numbered
@@ -274,8 +282,7 @@ class MemoryStore(EventStore):
             return {message.execution_id for message in messages if self._is_untaken(message)}
 
     def _has_untaken(self, execution_id: str) -> bool:
-        self._find(execution_id)
-        return execution_id in self._untaken()
+        return any(map(self._is_untaken, self._inbox(execution_id, 0)))
 
     def _last_addressee(self, kind: str, key: str) -> str | None:
         with self._lock:
@@ -290,7 +297,8 @@ class MemoryStore(EventStore):
     # --- keeping in order --------------------------------------------------------------------------------------------
 
     def _ids(self) -> list[str]:
-        return [record.execution_id for record in self._records(RecordFilter(), 0, 0)]
+        with self._lock:
+            return self._newest(list(self._logs))
 
     def _stored_log(self, execution_id: str) -> StoredLog:
         with self._lock:
