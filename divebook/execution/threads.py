@@ -200,10 +200,14 @@ class _Crew:
         return True
 
     def rest(self) -> None:
-        """End the threads that have nothing to do."""
+        """End the threads that have nothing to do, and return once they are gone."""
+        ended: list[_Hand] = []
         with suppress(IndexError):
             while True:
-                self._idle.pop().calls.put(None)
+                ended.append(self._idle.pop())
+                ended[-1].calls.put(None)
+        for hand in ended:
+            hand.join()  # at once, as it has nothing to do (test_unloading_leaves_no_thread_file_or_socket)
 
     def leave(self) -> None:
         """Wait, at the end of the process, for the calls that somebody waits for, and the commit of their results.
