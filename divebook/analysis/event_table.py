@@ -65,11 +65,11 @@ class EventTable:
                 said[name].append(values)
             packed.append(PackedPayloads.of(page))
         self.payloads = Payloads.of(packed)
-        self.sequences = _joined(heads["sequences"])
-        self.recorded_at = _joined(heads["recorded_at"])
-        self._types, self._paths, self._steps = (_coded(heads[name]) for name in ("types", "paths", "steps"))
-        self._texts = {name: _text(said[name]) for name in (*TEXTS, "error_type", *GIVEN_TEXTS)}
-        self._numbers = {name: _number(said[name]) for name in NUMBERS}
+        # Taken out of the lists, so that the parts of a column go as soon as it is whole.
+        self.sequences, self.recorded_at = (_joined(heads.pop(name)) for name in ("sequences", "recorded_at"))
+        self._types, self._paths, self._steps = (_coded(heads.pop(name)) for name in ("types", "paths", "steps"))
+        self._texts = {name: _text(said.pop(name)) for name in (*TEXTS, "error_type", *GIVEN_TEXTS)}
+        self._numbers = {name: _number(said.pop(name)) for name in NUMBERS}
         self._spent = np.concatenate(
             [np.zeros(0, bool), *(each.to_numpy(zero_copy_only=False) for each in said[SPENT])]
         )

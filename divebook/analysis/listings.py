@@ -197,7 +197,7 @@ class Frames(Framed):
         made = []
         for record in self.records:
             try:
-                one = make(self.store.read(record.execution_id))
+                one = make(self.store.history(record.execution_id))
             except StoreError:
                 continue
             one.insert(0, "execution_id", pd.Series([record.execution_id] * len(one), dtype=TEXT))
