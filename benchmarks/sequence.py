@@ -18,24 +18,38 @@ from divebook.engine.evolve import fold
 from divebook.events import Event
 from divebook.steps.actions import Action
 from divebook.store import EventStore
+from divebook.workflow.functions import step, workflow
 
 STEPS = 1_000
 ROUNDS = 7
 EARLY, LATE, WINDOW = 100, 10_000, 50
 FLAT_ROUNDS = 3
 BYTES_STEPS = 1_000
-SHARE_OF_FLOOR: dict[Kind, float] = {"relaxed": 0.3, "full": 0.6}
+SHARE_OF_FLOOR: dict[Kind, float] = {"relaxed": 0.45, "full": 0.7}
+
+
+@step
+async def answer(number: int) -> int:
+    """Return what it was given."""
+    return number
+
+
+@workflow
+async def calling(_ctx: object, steps: int) -> int:
+    """Call a step function so many times."""
+    return sum([await answer(number) for number in range(steps)])
 
 
 def sequential() -> Iterator[Figure]:
-    """Trivial durable steps per second over the floor's, best of alternating rounds."""
+    """Trivial durable steps per second over the floor's, and calls of functions over steps, best of rounds in turn."""
     for kind, share in SHARE_OF_FLOOR.items():
-        rounds = [(engine_seconds(kind), floor_seconds(kind)) for _ in range(ROUNDS)]
-        ours, floor = (min(column) for column in zip(*rounds, strict=True))
+        rounds = [(engine_seconds(kind), floor_seconds(kind), calls_seconds(kind)) for _ in range(ROUNDS)]
+        ours, floor, calls = (min(column) for column in zip(*rounds, strict=True))
         details = {"steps/s": round(STEPS / ours), "floor's": round(STEPS / floor)}
         yield Figure(
             "sequential steps/s over the floor's", kind, floor / ours, "", share, at_least=True, details=details
         )
+        yield Figure("calls of functions/s over steps/s", kind, ours / calls, "", 1.0, at_least=True)
     ours = min(engine_seconds("memory") for _ in range(ROUNDS))
     yield Figure("sequential steps/s", "memory", STEPS / ours, "/s")
 
@@ -47,6 +61,13 @@ def engine_seconds(kind: Kind) -> float:
         execution, seconds = run(store, chain(STEPS))
     assert len(execution.variables) == STEPS
     return seconds
+
+
+def calls_seconds(kind: Kind) -> float:
+    """Return what as many calls of a function take on the engine."""
+    with opened(kind) as store:
+        run(store, chain(10))
+        return run(store, calling, steps=STEPS)[1]
 
 
 def floor_seconds(durability: str) -> float:
