@@ -86,12 +86,9 @@ def evolve_records(state: ExecutionState, records: Iterable[tuple[Record, int]])
     """Return the state after the events of records, each with how many of them it has; raises as `evolve` does."""
     draft = Draft.of(state)
     for record, known in records:
-        facts, happening = record.facts, _Happened(record, known)
-        draft.let_end(catalog.StepCompleted in map(type, facts))
-        for data in facts[known:] if known else facts:
-            happening.data, happening.step = data, record.step_of(data)
-            _change(draft, happening, data)
-            happening.sequence += 1
+        draft.let_end(catalog.StepCompleted in map(type, record.facts))
+        for happening in _happenings(record, known):
+            _change(draft, happening, happening.data)
     return draft.sealed()
 
 
