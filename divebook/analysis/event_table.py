@@ -22,6 +22,8 @@ from divebook.analysis.payloads import PackedPayloads, Payloads
 from divebook.engine.bounds import NANODOLLARS
 from divebook.store.pages import EventPage, Numbers
 
+PACKED_EVENTS = 100_000
+"""Events above which the payloads of a log are decoded when they are looked at; as dicts they would take gigabytes."""
 _ENDS = ("completed", "failed", "cancelled")
 _CHANGING = ("step_started", "step_completed", "step_failed", "step_caught", "path_failed", "path_cancelled")
 _STOPPING = ("execution_completed", "execution_failed", "execution_cancelled")
@@ -80,6 +82,10 @@ class EventTable:
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    def data(self) -> Any:
+        """Return the payloads: an array of dicts, as long as it takes little room."""
+        return self.payloads if len(self) > PACKED_EVENTS else np.asarray(self.payloads)
 
     def _are(self, *kinds: str) -> Numbers:
         """Return which events are of one of these types."""

@@ -70,7 +70,7 @@ EVENT_COLUMNS: Columns = {
     "error_type": Column(TEXT, "class of the error of an operation", _said("error_type")),
     "error": Column(TEXT, "why it failed", _said("error")),
     "traceback": Column(TEXT, "where in a person's code that was", _said("trace")),
-    "data": Column(ANYTHING, "the whole payload, a dict, which is decoded when it is looked at", "payloads"),
+    "data": Column(ANYTHING, "the whole payload, a dict", EventTable.data),
 }
 
 
@@ -78,7 +78,9 @@ EVENT_COLUMNS: Columns = {
 def events_frame(events: Iterable[Event]) -> pd.DataFrame:
     """Return a log with one row per event, oldest first; tokens stand on the ends of model calls, to be summed.
 
-    It is made of columns, and not event by event: of a history (`Execution.history`) no event is made.
+    It is made of columns, and not event by event: of a history (`Execution.history`) no event is made. Above 100,000
+    events the column `data` has the dtype `payload`: its dicts are made when they are looked at, and
+    ``frame["data"].astype(object)`` makes them all.
     """
     return frame_of_table(
         EVENT_COLUMNS, EventTable(events.pages() if isinstance(events, History) else [EventPage.of([*events])])

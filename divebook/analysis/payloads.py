@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -26,25 +26,14 @@ _MISSING = -1
 class PayloadDtype(ExtensionDtype):
     """That of a column of payloads."""
 
-    name = "object"  # as its values are; it equals only itself, so that pandas does not take it for numpy's
+    name = "payload"
     type: ClassVar[Any] = object
     na_value = None
-
-    @classmethod
-    def construct_from_string(cls, string: str) -> Self:
-        """Refuse: ``object`` is numpy's."""
-        raise TypeError(f"no column of payloads can be made of {string!r}")
 
     @classmethod
     def construct_array_type(cls) -> Any:
         """Return the class of its arrays."""
         return Payloads
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, PayloadDtype)
-
-    def __hash__(self) -> int:
-        return hash(PayloadDtype)
 
 
 @dataclass(frozen=True, slots=True)

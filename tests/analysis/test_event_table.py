@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from divebook import Environment, Step, Workflow
-from divebook.analysis import fields, listings, payloads
+from divebook.analysis import event_table, fields, listings, payloads
 from divebook.analysis.frames import events_frame
 from divebook.errors import CorruptStoreError
 from divebook.events import Event, catalog
@@ -116,7 +116,24 @@ def test_an_empty_log_has_the_same_columns():
 
 
 @pytest.fixture
-def column():
+def packed(monkeypatch):
+    """Frames as those of long logs are."""
+    monkeypatch.setattr(event_table, "PACKED_EVENTS", 0)
+
+
+def test_payloads_of_a_short_log_are_an_ordinary_column(monkeypatch):
+    log_of_three = events(*begun(), (catalog.StepStarted("script"), "main", "a"))
+    plain = events_frame(log_of_three)
+    assert plain["data"].dtype == object
+    assert plain["data"].str.get("step_type").tolist()[2] == "script"
+    monkeypatch.setattr(event_table, "PACKED_EVENTS", 0)
+    long = events_frame(log_of_three)
+    assert long["data"].dtype == "payload"
+    pd.testing.assert_frame_equal(long.astype({"data": object}), plain)
+
+
+@pytest.fixture
+def column(packed):
     return events_frame(events(*begun(), (catalog.StepStarted("script"), "main", "a")))["data"]
 
 
@@ -150,7 +167,7 @@ def test_payloads_can_be_replaced(column):
     assert column[1] == {"current_step": "a"}
 
 
-def test_payloads_are_decoded_when_they_are_looked_at():
+def test_payloads_are_decoded_when_they_are_looked_at(packed):
     asked = catalog.InterruptRaised("ask_1", "confirmation", optional="perhaps")
     frame = events_frame([*events(*begun()), Event("event_3", "exec_1", 3, 3_000_000, asked, "main", "a")])
     assert frame.type.tolist() == ["execution_started", "path_started", "interrupt_raised"]
@@ -158,7 +175,7 @@ def test_payloads_are_decoded_when_they_are_looked_at():
         frame["data"][2]
 
 
-def test_no_payload_is_decoded_for_a_frame_of_plain_steps(monkeypatch):
+def test_no_payload_is_decoded_for_a_frame_of_plain_steps(packed, monkeypatch):
     done = (
         Environment(store="memory:").start(Workflow("w", [Step("a", script="1 + 1"), Step("b", script="2")])).wait(20)
     )
