@@ -49,8 +49,10 @@ def successor(identifier: str, places: int) -> str:
     return identifier[:-2] + PAIRS[number]
 
 
-def place_of(identifier: str) -> tuple[str, int]:
-    """Return what an identifier has in common with its successors, and its place among them; else all of it, and 0.
+def place_of(identifier: str) -> tuple[str | tuple[str], int]:
+    """Return what an identifier has in common with its successors, and its place among them.
+
+    One that has no successors is in a tuple, at place 0, so that it is not taken for the beginning of another.
 
     Examples
     --------
@@ -58,7 +60,7 @@ def place_of(identifier: str) -> tuple[str, int]:
     ('event_01k0000000e0000000000000', 31)
     """
     place = _NUMBERS.get(identifier[-2:])
-    return (identifier, 0) if place is None else (identifier[:-2], place)
+    return ((identifier,), 0) if place is None else (identifier[:-2], place)
 
 
 @functools.lru_cache(maxsize=4)

@@ -29,6 +29,7 @@ from divebook.execution.compute import Slot, Task
 from divebook.execution.shipping import ship, unship
 from divebook.execution.threads import in_thread
 from divebook.execution.worker import CALL, ENDED, LOGGED, PRINTED, START, Wire
+from divebook.text.logs import hand_on
 
 
 def processors() -> int:
@@ -181,7 +182,7 @@ class _Worker:
     """A process and the wire to it."""
 
     def __init__(self) -> None:
-        command = [sys.executable, "-c", START, str(logging.getLogger().level), json.dumps(sys.path)]
+        command = [sys.executable, "-c", START, str(logging.root.level), json.dumps(sys.path)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self._process.stdin is not None  # noqa: S101 - asked for
         assert self._process.stdout is not None  # noqa: S101 - same
@@ -241,7 +242,4 @@ def _hand_on(kind: bytes, payload: bytes) -> None:
     if kind == PRINTED:
         getattr(sys, told[0]).write(told[1])
     elif kind == LOGGED:
-        record = logging.makeLogRecord(told)
-        logger = logging.getLogger(record.name)
-        if logger.isEnabledFor(record.levelno):
-            logger.handle(record)
+        hand_on(logging.makeLogRecord(told))

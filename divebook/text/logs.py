@@ -14,6 +14,13 @@ def logger(name: str) -> logging.Logger:
     return found
 
 
+def hand_on(record: logging.LogRecord) -> None:
+    """Log here what a logger of another process was told; it was cleaned there if it is one of ours."""
+    found = logging.getLogger(record.name)
+    if found.isEnabledFor(record.levelno):
+        found.handle(record)
+
+
 def _without_secrets(record: logging.LogRecord) -> bool:
     """Clean a record in place: its message, and the text of its traceback, which formatters take as it is."""
     record.msg, record.args = shared().text(record.getMessage()), ()

@@ -1,4 +1,5 @@
 import json
+import re
 import sqlite3
 from contextlib import closing
 
@@ -97,7 +98,7 @@ def test_of_a_damaged_log_the_sound_beginning_is_shown(divebook, damaged):
     assert "running  hello" in shown.stdout
     assert "execution_started" in shown.stdout
     assert f"this is what the first 4 of {last} events say" in shown.stderr
-    assert "event 5 of execution" in shown.stderr
+    assert re.search(r"events? 5( to \d+)? of execution", shown.stderr)
     told = json.loads(divebook("show", damaged, "--json", "--events").stdout)
     assert (len(told["events"]), "is damaged" in told["damage"]) == (4, True)
 
