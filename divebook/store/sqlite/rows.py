@@ -42,10 +42,11 @@ WHERE place >= ? AND place <= ? ORDER BY place
 """
 _FACTS = """
 SELECT place, recorded_at, type, id, path, step, CAST(data AS BLOB), checksum,
-  (SELECT checksum FROM events AS before WHERE before.place > ?2 AND before.place < events.place
+  (SELECT checksum FROM events AS before WHERE before.place > :first AND before.place < events.place
    ORDER BY before.place DESC LIMIT 1)
 FROM events WHERE place IN (
-  SELECT (SELECT max(place) FROM events AS holder WHERE holder.place > ?2 AND holder.place <= value) FROM json_each(?1)
+  SELECT (SELECT max(place) FROM events AS holder WHERE holder.place > :first AND holder.place <= value)
+  FROM json_each(:places)
 )
 """
 # The record that holds an event, or the last one before it, and the one before that.
@@ -206,7 +207,7 @@ def load_facts(
     """
     places = encode([place_of(log.key, sequence) for sequence in sequences]).decode()
     means, wanted, facts = (sealing, fetcher(connection, sealing)), set(sequences), dict[int, Payload]()
-    for *row, before in connection.execute(_FACTS, (places, place_of(log.key, 0))):
+    for *row, before in connection.execute(_FACTS, {"places": places, "first": place_of(log.key, 0)}):
         record = _stored(types, log, row, connection)
         if (record.checksum, before) != (None, None) and record.checksum != record.checksum_after(before or 0):
             raise _damaged(log, record, "it does not have the checksum it was written with")
