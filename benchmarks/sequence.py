@@ -138,7 +138,7 @@ def replay() -> Iterator[Figure]:
     with opened("relaxed") as store:
         execution, _ = run(store, chain(LATE))
         started = time.perf_counter()
-        events = execution.history()
+        events = [*execution.history()]
         reading = time.perf_counter() - started
         seconds = min(fold_seconds(execution, events) for _ in range(5))
     details = {"reading it, ms": round(reading * 1000)}
