@@ -69,7 +69,7 @@ class Draft(ExecutionState):
         _set(draft, "ends_step", _NO)
         return draft
 
-    def let_end(self, ends_step: bool) -> None:  # noqa: FBT001
+    def let_end(self, *, ends_step: bool) -> None:
         """Say whether the next events end the step that is open."""
         _set(self, "ends_step", ends_step)
 

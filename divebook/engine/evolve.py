@@ -86,7 +86,7 @@ def evolve_records(state: ExecutionState, records: Iterable[tuple[Record, int]])
     """Return the state after the events of records, each with how many of them it has; raises as `evolve` does."""
     draft = Draft.of(state)
     for record, known in records:
-        draft.let_end(catalog.StepCompleted in map(type, record.facts))
+        draft.let_end(ends_step=catalog.StepCompleted in map(type, record.facts))
         for happening in _happenings(record, known):
             _change(draft, happening, happening.data)
     return draft.sealed()

@@ -34,14 +34,14 @@ def quickly_made(cls: type[T]) -> type[T]:
     body = {name: getattr(object, name) for name in ("__setattr__", "__delattr__")}
     body["__slots__"] = cls.__dict__["__slots__"]
     names: dict[str, Any] = {"cls": cls, "open_class": type(cls.__name__, cls.__bases__, body), "become": _become}
-    exec(_source(known, names, hasattr(cls, "__post_init__")), names)  # noqa: S102 - as dataclasses do
+    exec(_source(known, names, has_more=hasattr(cls, "__post_init__")), names)  # noqa: S102 - as dataclasses do
     made = names["__init__"]
     made.__qualname__, made.__annotations__ = cls.__init__.__qualname__, cls.__init__.__annotations__
     cls.__init__ = made  # type: ignore[method-assign]
     return cls
 
 
-def _source(known: tuple[Field[Any], ...], names: dict[str, Any], has_more: bool) -> str:  # noqa: FBT001
+def _source(known: tuple[Field[Any], ...], names: dict[str, Any], *, has_more: bool) -> str:
     """Return the text of ``__init__``, and put what it refers to among the names."""
     parameters, lines = ["self"], ["become(self, open_class)"]
     for entry in known:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import functools
 
-_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
-PAIRS = tuple(high + low for high in _ALPHABET for low in _ALPHABET)
+ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+"""Crockford's, of five bits a letter."""
+PAIRS = tuple(high + low for high in ALPHABET for low in ALPHABET)
 """Every two letters, in order: what ten bits are written as."""
 _NUMBERS = {pair: number for number, pair in enumerate(PAIRS)}
 

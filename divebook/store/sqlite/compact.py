@@ -7,15 +7,14 @@ import threading
 
 from divebook.errors import CorruptStoreError
 from divebook.events.catalog import PAYLOADS
+from divebook.events.ids import ALPHABET, PAIRS
 from divebook.store.known_ids import Span
 from divebook.store.sqlite.faults import typed
 
 _PREFIX = "event_"
 _LENGTH = len(_PREFIX) + 26
-_CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
-_DIGITS = dict(zip(_CROCKFORD, "0123456789abcdefghijklmnopqrstuv", strict=True))  # those of int(text, 32)
+_DIGITS = dict(zip(ALPHABET, "0123456789abcdefghijklmnopqrstuv", strict=True))  # those of int(text, 32)
 _TO_DIGITS = "".join(_DIGITS.get(chr(code), "!") for code in range(256)).encode()  # int() refuses "!"
-_PAIRS = tuple(high + low for high in _CROCKFORD for low in _CROCKFORD)
 _SHIFTS = tuple(range(120, -1, -10))
 
 
@@ -34,7 +33,7 @@ def unpack_id(packed: bytes | str) -> str:
     if not isinstance(packed, bytes):
         return str(packed)
     value = int.from_bytes(packed, "big")
-    return _PREFIX + "".join([_PAIRS[value >> shift & 0x3FF] for shift in _SHIFTS])
+    return _PREFIX + "".join([PAIRS[value >> shift & 0x3FF] for shift in _SHIFTS])
 
 
 def span_of(packed: bytes | str, width: int) -> Span:
