@@ -25,7 +25,7 @@ MOST_IN_A_ROW = 8
 _log = logger(__name__)
 
 
-class Recording(Protocol):
+class Committing(Protocol):
     """A journal, as far as its commits are concerned."""
 
     def take_batch(self, *, is_heavy: bool = False) -> Batch:
@@ -73,8 +73,8 @@ class GroupCommit:
     def __init__(self, calls: StoreCalls) -> None:
         self.calls, self.store = calls, calls.store
         self._under_way: asyncio.Task[None] | None = None
-        self._dirty: dict[Recording, None] = {}
-        self._apart: dict[Recording, asyncio.Task[None]] = {}
+        self._dirty: dict[Committing, None] = {}
+        self._apart: dict[Committing, asyncio.Task[None]] = {}
         """What is being written from threads, although the others are written to on the loop."""
         self._waiting: list[asyncio.Future[None]] = []
         self._is_scheduled = False
@@ -84,7 +84,7 @@ class GroupCommit:
         self.held_up: Standstill | None = None
         """Why nothing can be written at present; None if nothing is in the way."""
 
-    def schedule(self, journal: Recording) -> None:
+    def schedule(self, journal: Committing) -> None:
         """Have the journal's pending events written, at the end of this turn at the latest."""
         self._dirty[journal] = None
         if not self._is_scheduled:
@@ -135,7 +135,7 @@ class GroupCommit:
             work = self._write_apart(journal)
             self._apart[journal] = asyncio.get_running_loop().create_task(work, name="divebook-large-values")
 
-    async def _write_apart(self, journal: Recording) -> None:
+    async def _write_apart(self, journal: Committing) -> None:
         """Write what one execution has recorded; what it records meanwhile waits, so that all stays in order."""
         batches = {journal: journal.take_batch(is_heavy=True)}
         try:
@@ -162,7 +162,7 @@ class GroupCommit:
             self._under_way = None
             self._wake()
 
-    def _take(self) -> dict[Recording, Batch]:
+    def _take(self) -> dict[Committing, Batch]:
         journals, self._dirty = self._dirty, {}
         if self._apart:
             self._dirty = {journal: None for journal in journals if journal in self._apart}
@@ -176,7 +176,7 @@ class GroupCommit:
         except Exception as error:  # noqa: BLE001 - it is raised again by everyone who waits for the write
             return [error] * len(batches)
 
-    async def _appended(self, batches: Mapping[Recording, Batch]) -> Sequence[Exception | None]:
+    async def _appended(self, batches: Mapping[Committing, Batch]) -> Sequence[Exception | None]:
         try:
             return await self.calls.in_thread(lambda: self._append(batches.values()))
         except asyncio.CancelledError:
@@ -184,7 +184,7 @@ class GroupCommit:
             self._end(batches, [stopped] * len(batches))
             raise
 
-    def _end(self, batches: Mapping[Recording, Batch], outcomes: Sequence[Exception | None]) -> None:
+    def _end(self, batches: Mapping[Committing, Batch], outcomes: Sequence[Exception | None]) -> None:
         """Tell the journals what came of their batches; what could not be written yet is written first, and later."""
         for (journal, batch), outcome in zip(batches.items(), outcomes, strict=True):
             journal.committed(batch, outcome)
@@ -201,7 +201,7 @@ class GroupCommit:
             if not done.done():  # a cancelled path waits no longer
                 done.set_result(None)
 
-    def _try_later(self, journals: Iterable[Recording], error: StoreBusyError) -> None:
+    def _try_later(self, journals: Iterable[Committing], error: StoreBusyError) -> None:
         self._dirty = {**dict.fromkeys(journals), **self._dirty}
         loop, before = asyncio.get_running_loop(), self.held_up
         self.held_up = Standstill(str(error), loop.time() if before is None else before.since)

@@ -10,7 +10,7 @@ from typing import Literal
 from divebook.errors import DefinitionError, Problem
 from divebook.pipeline.envelope.contents import END
 from divebook.pipeline.stage import RESERVED, AgentStage, EdgeLimit, chosen, counted, unknown
-from divebook.workflow.record import Record
+from divebook.workflow.stored_form import Definition
 
 RunMode = Literal["sequential", "parallel"]
 
@@ -19,7 +19,7 @@ _RESUME_STAGES = ("clarification_resume_stage", "confirmation_resume_stage", "ag
 
 
 @dataclass(frozen=True, slots=True)
-class PipelineConfig(Record):
+class PipelineConfig(Definition):
     """Stages and what a request may spend on its way through them.
 
     Raises

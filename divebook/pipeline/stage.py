@@ -9,7 +9,7 @@ from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 from divebook.errors import Problem, did_you_mean
 from divebook.pipeline.envelope.contents import END
 from divebook.questions.kinds import CLARIFICATION, CONFIRMATION
-from divebook.workflow.record import Record, as_record, json_value
+from divebook.workflow.stored_form import Definition, as_definition, json_value
 
 ASKING = (CLARIFICATION, CONFIRMATION)
 """Targets that ask a person with what the output holds as its question or message."""
@@ -19,7 +19,7 @@ _COUNTS = ("timeout_seconds", "max_visits", "max_retries")
 
 
 @dataclass(frozen=True, slots=True)
-class RoutingRule(Record):
+class RoutingRule(Definition):
     """Go to `target` if the output holds `value` under the key `condition`, of the same type."""
 
     condition: str
@@ -35,7 +35,7 @@ class RoutingRule(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class EdgeLimit(Record):
+class EdgeLimit(Definition):
     """How often a request may pass from one stage to another; 0 stands for no limit."""
 
     source: str
@@ -47,11 +47,11 @@ class EdgeLimit(Record):
         """Return what a person wrote as a limit; its ends may also be written as ``from`` and ``to``."""
         named = {"from": "source", "to": "target"}
         is_mapping = isinstance(value, Mapping)
-        return as_record(cls, {named.get(key, key): item for key, item in value.items()} if is_mapping else value)
+        return as_definition(cls, {named.get(key, key): item for key, item in value.items()} if is_mapping else value)
 
 
 @dataclass(frozen=True, slots=True)
-class AgentStage(Record):
+class AgentStage(Definition):
     """One stage of a pipeline: who works there, what must come out, and where the request goes next."""
 
     name: str

@@ -15,7 +15,7 @@ from divebook.events import Event
 from divebook.execution.streaming import TextDelta
 from divebook.history.spans import Span, Spans
 from divebook.widgets.positions import Budget, detail_of
-from divebook.widgets.protocol import Delta, Detail, DetailEvent, Header, History, QuestionView, Welcome
+from divebook.widgets.protocol import Delta, Detail, DetailEvent, Header, QuestionView, RangeAnswer, Welcome
 from divebook.widgets.rows import block_of, label_of
 from divebook.widgets.source import Source, shown
 from divebook.widgets.streams import Streams
@@ -176,12 +176,12 @@ class Feed:
         running = [(span, label) for span, label in told[:first] if span.ended_us is None][:FIRST_SPANS]
         return [*running, *told[first:]]
 
-    def history(self, view: str, first: int, stop: int) -> History:
+    def history(self, view: str, first: int, stop: int) -> RangeAnswer:
         """Return the spans from `first` to below `stop`, the newest `SPANS_PER_PAGE` of them."""
         stop = max(0, min(stop, len(self._told)))
         first = min(max(0, first, stop - SPANS_PER_PAGE), stop)
         block = block_of(self._told[first:stop], self._origin or 0)
-        return History(type="history", view=view, first=first, stop=stop, last=self._framed, spans=block)
+        return RangeAnswer(type="history", view=view, first=first, stop=stop, last=self._framed, spans=block)
 
     def detail(self, view: str, index: int) -> Detail:
         """Return the events of one span, long texts cut."""

@@ -189,7 +189,7 @@ class Delta(TypedDict):
     streamed: list[Streamed]
 
 
-class History(TypedDict):
+class RangeAnswer(TypedDict):
     """Answer to `Range`."""
 
     type: Literal["history"]
@@ -341,7 +341,7 @@ class Steering(TypedDict):
     command: Command
 
 
-ToBrowser: TypeAlias = Welcome | Delta | History | Detail | Ack
+ToBrowser: TypeAlias = Welcome | Delta | RangeAnswer | Detail | Ack
 InboxToBrowser: TypeAlias = Inbox | InboxDelta | Ack
 OfferToBrowser: TypeAlias = Offer | Ack
 ToKernel: TypeAlias = Hello | Alive | Bye | Range | DetailRequest | Answer | Steering

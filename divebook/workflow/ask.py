@@ -10,12 +10,12 @@ from divebook.errors import DefinitionError, Problem, did_you_mean
 from divebook.questions.kinds import DEFINABLE
 from divebook.text.durations import parse_duration
 from divebook.workflow import kinds
-from divebook.workflow.record import Record, json_value
+from divebook.workflow.stored_form import Definition, json_value
 from divebook.workflow.table import Key
 
 
 @dataclass(frozen=True, slots=True)
-class Ask(Record):
+class Ask(Definition):
     """A question to a person; texts may hold ``${...}``.
 
     Examples

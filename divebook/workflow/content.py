@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
 from divebook.errors import DefinitionError, Problem
-from divebook.workflow.record import Record, as_record
+from divebook.workflow.stored_form import Definition, as_definition
 from divebook.workflow.table import Key
 
 SOURCES = {
@@ -22,7 +22,7 @@ EXACTLY_ONE = f"context entry must specify exactly one of {', '.join(SOURCES.val
 
 
 @dataclass(frozen=True, slots=True)
-class ContentEntry(Record):
+class ContentEntry(Definition):
     """Exactly one source of content.
 
     Examples
@@ -48,7 +48,7 @@ class ContentEntry(Record):
     @classmethod
     def of(cls, value: Any) -> Self:
         """Return what a person wrote as an entry; more or less than one source is an error."""
-        entry = as_record(cls, value)
+        entry = as_definition(cls, value)
         if not entry.is_complete:
             raise DefinitionError([Problem(EXACTLY_ONE)])
         return entry

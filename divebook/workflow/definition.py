@@ -18,7 +18,6 @@ from divebook.workflow import kinds
 from divebook.workflow.content import ContentEntry
 from divebook.workflow.fingerprint import fingerprint_of
 from divebook.workflow.graph import check_workflow, reachable_from
-from divebook.workflow.record import Record, arguments, defaults, json_value, require_text
 from divebook.workflow.resources import (
     NO_TOOLS,
     AgentDefinition,
@@ -36,6 +35,7 @@ from divebook.workflow.resources import (
     TriggerDefinition,
 )
 from divebook.workflow.step import Each, Edge, Step, chained, require_step
+from divebook.workflow.stored_form import Definition, arguments, defaults, json_value, require_text
 from divebook.workflow.table import Key
 
 __all__ = [
@@ -69,7 +69,7 @@ FORMS: Sequence[Change] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class InputDefinition(Record):
+class InputDefinition(Definition):
     """An input of a workflow. It must be given unless it has a default or `required` is False."""
 
     short = (str,)
@@ -87,7 +87,7 @@ class InputDefinition(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class OutputDefinition(Record):
+class OutputDefinition(Definition):
     """An output of a workflow: the variable of that name when the execution ends."""
 
     short = (str,)
@@ -106,7 +106,7 @@ class OutputDefinition(Record):
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class Workflow(Record):
+class Workflow(Definition):
     """Steps and the ways between them; the first listed step is the start.
 
     Raises `DefinitionError` at once if the steps do not fit together.
@@ -199,7 +199,7 @@ class Workflow(Record):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON from which `from_dict` makes an equal workflow; it carries the version of its form."""
-        stored = Record.to_dict(self)
+        stored = Definition.to_dict(self)
         return {FORM: len(FORMS), **stored} if FORMS else stored
 
     @property
@@ -249,7 +249,7 @@ def _plain_bounds(bounds: Bounds | Mapping[str, Any] | None) -> dict[str, Any] |
 
 
 @dataclass(frozen=True, slots=True)
-class Definitions(Record):
+class Definitions(Definition):
     """Everything one cell, file or folder defines."""
 
     name: Annotated[str, Key("The name of the environment.")] = ""

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from divebook.errors import DefinitionError, Problem
-from divebook.workflow.record import Record
+from divebook.workflow.stored_form import Definition
 from divebook.workflow.table import Key
 
 
 @dataclass(frozen=True, slots=True)
-class Retry(Record):
+class Retry(Definition):
     """Try a failed step again, later and later.
 
     Examples
@@ -46,7 +46,7 @@ class Retry(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Catch(Record):
+class Catch(Definition):
     """Go to another step when this one has failed for good."""
 
     short = (str,)

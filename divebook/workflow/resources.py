@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from divebook.workflow import kinds
 from divebook.workflow.content import ContentEntry
 from divebook.workflow.policies import Retry
-from divebook.workflow.record import Record
+from divebook.workflow.stored_form import Definition
 from divebook.workflow.table import Key
 
 DEFAULT_RESPONSE_TIMEOUT = 600.0
@@ -28,7 +28,7 @@ _BY_TRIGGER = "a trigger is fired by its Name: environment.fire(name)"
 
 
 @dataclass(frozen=True, slots=True)
-class ModelSettings(Record):
+class ModelSettings(Definition):
     """How an agent's model is to answer; None leaves it to the provider."""
 
     temperature: Annotated[float | None, Key("How freely words are chosen.")] = None
@@ -48,7 +48,7 @@ class ModelSettings(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class ProviderSettings(Record):
+class ProviderSettings(Definition):
     """What holds for every agent of one provider; an agent's own settings win."""
 
     name: Annotated[str, Key("The provider that these settings are for.", required="provider name is required")]
@@ -60,7 +60,7 @@ class ProviderSettings(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Config(Record):
+class Config(Definition):
     """Settings that hold for a whole environment; an empty text means that nothing was said."""
 
     default_provider: Annotated[str, Key("The provider of agents that name none.")] = ""
@@ -107,7 +107,7 @@ class Config(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class AgentDefinition(Record):
+class AgentDefinition(Definition):
     """A model with a role, instructions and tools.
 
     Examples
@@ -150,7 +150,7 @@ class AgentDefinition(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class ToolDefinition(Record):
+class ToolDefinition(Definition):
     """A tool with its options."""
 
     name: Annotated[str, Key("Its name.", required="tool name is required")]
@@ -159,7 +159,7 @@ class ToolDefinition(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class DocumentDefinition(Record):
+class DocumentDefinition(Definition):
     """A document that steps can name."""
 
     name: Annotated[str, Key("The name that steps use.", required="document name is required")]
@@ -171,7 +171,7 @@ class DocumentDefinition(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class TriggerDefinition(Record):
+class TriggerDefinition(Definition):
     """What may start workflows."""
 
     name: Annotated[str, Key("The name it is fired by.")]
@@ -182,7 +182,7 @@ class TriggerDefinition(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class ScheduleDefinition(Record):
+class ScheduleDefinition(Definition):
     """When to start a workflow."""
 
     name: Annotated[str, Key("Its name; part of the key of each start.", required="schedule name is required")]
@@ -192,7 +192,7 @@ class ScheduleDefinition(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class TokenStoreDefinition(Record):
+class TokenStoreDefinition(Definition):
     """Where OAuth tokens are kept: ``memory``, ``file`` or ``keychain``."""
 
     type: Annotated[str | None, Key("`memory`, `file` or `keychain`.")] = None
@@ -200,7 +200,7 @@ class TokenStoreDefinition(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class OAuthDefinition(Record):
+class OAuthDefinition(Definition):
     """How to obtain a token for an MCP server."""
 
     client_id: Annotated[str | None, Key("The id of the OAuth client.")] = None
@@ -213,7 +213,7 @@ class OAuthDefinition(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class ApprovalFilterDefinition(Record):
+class ApprovalFilterDefinition(Definition):
     """Tools that always, or never, ask before they run."""
 
     always: Annotated[tuple[str, ...], Key("Tools that always ask.")] = ()
@@ -221,7 +221,7 @@ class ApprovalFilterDefinition(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class ToolConfigurationDefinition(Record):
+class ToolConfigurationDefinition(Definition):
     """Which tools of an MCP server may be used, and when they ask."""
 
     enabled: Annotated[bool, Key("Whether its tools may be used.")] = True
@@ -231,7 +231,7 @@ class ToolConfigurationDefinition(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class MCPServerDefinition(Record):
+class MCPServerDefinition(Definition):
     """An MCP server: a program to start (``stdio``) or an address (``http``)."""
 
     name: Annotated[str, Key("Its name.", required="mcp server name is required")]

@@ -1,4 +1,4 @@
-"""Everything a definition can say: one table for each kind of mapping, whose keys are the fields of its record."""
+"""Everything a definition can say: one table for each kind of mapping, whose keys are the fields of its definition."""
 
 from __future__ import annotations
 

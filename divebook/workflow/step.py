@@ -16,7 +16,7 @@ from divebook.workflow import kinds
 from divebook.workflow.ask import Ask
 from divebook.workflow.content import ContentEntry
 from divebook.workflow.policies import Catch, Retry, catches
-from divebook.workflow.record import Record, as_record, json_value, require_text, restored
+from divebook.workflow.stored_form import Definition, as_definition, json_value, require_text, restored
 from divebook.workflow.table import Key
 
 STAGE = "stage"
@@ -52,7 +52,7 @@ ON_ITEM_ERROR = (FAIL, KEEP, SKIP)
 
 
 @dataclass(frozen=True, slots=True)
-class Edge(Record):
+class Edge(Definition):
     """A way to another step, taken whenever it has no condition or its condition is true."""
 
     short = (str,)
@@ -65,7 +65,7 @@ class Edge(Record):
     @classmethod
     def of(cls, value: Any) -> Self:
         """Return what a person wrote as an edge; a pair is a step and a condition: ``("b", "$(state.ok)")``."""
-        return cls(*value) if isinstance(value, tuple | list) else as_record(cls, value)
+        return cls(*value) if isinstance(value, tuple | list) else as_definition(cls, value)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -74,7 +74,7 @@ class Edge(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Each(Record):
+class Each(Definition):
     """Run a step once per item.
 
     Examples
@@ -103,7 +103,7 @@ class Each(Record):
     @classmethod
     def of(cls, value: Any) -> Self:
         """Return what a person wrote as a loop; a list, or whatever gives items, is the items."""
-        return as_record(cls, value if isinstance(value, Each | Mapping | str | int | float) else list(value))
+        return as_definition(cls, value if isinstance(value, Each | Mapping | str | int | float) else list(value))
 
 
 PROMPT = kinds.Text(
@@ -121,7 +121,7 @@ UNDECIDED: tuple[Edge, ...] = _Undecided()
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class Step(Record):
+class Step(Definition):
     """One step of a workflow; its type follows from what it is given.
 
     Examples

@@ -1,4 +1,4 @@
-"""How a mapping with known keys becomes a record: the keys are the fields of the record that are annotated with one."""
+"""How a mapping with known keys becomes a definition: the keys are those of its fields that are annotated with one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from divebook.workflow import kinds, located
 from divebook.workflow.kinds import INVALID, Kind, mismatch
 from divebook.workflow.located import Node, Scalar, Sequence
 from divebook.workflow.reading import Reading
-from divebook.workflow.record import Record, defaults, without_none
+from divebook.workflow.stored_form import Definition, defaults, without_none
 
 _CAPITALS = {"id": "ID", "mcp": "MCP", "oauth": "OAuth", "pkce": "PKCE", "uri": "URI", "url": "URL"}
 FOLLOWS: Any = None
@@ -59,7 +59,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a table read from one mapping, for the function that makes the record."""
+    """What a table read from one mapping, for the function that makes the definition."""
 
     values: dict[str, Any]
     node: located.Mapping
@@ -73,36 +73,36 @@ class Made:
 Maker = Callable[[Made, Reading], Any]
 
 
-_TABLES: dict[type[Record], Table] = {}
-"""The table of each kind of record."""
+_TABLES: dict[type[Definition], Table] = {}
+"""The table of each kind of definition."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """The keys of one kind of mapping: those of the fields of a record.
+    """The keys of one kind of mapping: those of the fields of a definition.
 
     `advice` answers keys that people write but that do not exist: ``{"Backstory": "write it into Instructions"}``.
     """
 
     label: str
-    record: type[Record]
+    definition: type[Definition]
     make: Maker | None = None
-    """What makes the record; by default it is handed the values."""
+    """What makes the definition; by default it is handed the values."""
     example: str = ""
     """What such a mapping may look like."""
     text_key: str = ""
     """The key for which a text stands that is written in place of a mapping."""
     advice: Mapping[str, str] = field(default_factory=dict)
     more: tuple[Key, ...] = ()
-    """Keys that fill no field of the record."""
+    """Keys that fill no field of the definition."""
 
     def __post_init__(self) -> None:
-        _TABLES[self.record] = self
+        _TABLES[self.definition] = self
 
     @cached_property
     def keys(self) -> tuple[Key, ...]:
         """The keys, in the order of the fields."""
-        hints = get_type_hints(self.record, include_extras=True)
+        hints = get_type_hints(self.definition, include_extras=True)
         return (*(_key(name, *get_args(hint)) for name, hint in hints.items() if _has_key(hint)), *self.more)
 
     @cached_property
@@ -117,7 +117,7 @@ class Table:
         return {spelling.casefold(): key for spelling, key in self._spellings.items()}
 
     def read(self, node: located.Mapping, place: Place, reading: Reading) -> Any:
-        """Return the record that the mapping describes, or `INVALID`."""
+        """Return the definition that the mapping describes, or `INVALID`."""
         before = len(reading.errors)
         values: dict[str, Any] = {}
         given: dict[str, Scalar] = {}
@@ -137,9 +137,9 @@ class Table:
         return make(Made(values, node, place, frozenset(failed), len(reading.errors) == before), reading)
 
     def _made(self, made: Made, reading: Reading) -> Any:
-        """Return the record of what was read soundly; one that refuses its values, or lacks one, is `INVALID`."""
+        """Return the definition of what was read soundly; one that refuses its values, or lacks one, is `INVALID`."""
         try:
-            return INVALID if made.failed - defaults(self.record).keys() else self.record(**made.values)
+            return INVALID if made.failed - defaults(self.definition).keys() else self.definition(**made.values)
         except DefinitionError as error:
             (found,) = error.problems
             reading.add(found.message, made.node.start, (*made.place, found.key or ""), key=found.key, hint=found.hint)
@@ -150,7 +150,7 @@ class Table:
         return self._spellings.get(spelling)
 
     def write(self, value: Any) -> dict[str, Any]:
-        """Return the record as a mapping of written keys, without what is at its default."""
+        """Return the definition as a mapping of written keys, without what is at its default."""
         data = value.to_dict()
         return {key.name: key.kind.write(getattr(value, key.field)) for key in self.keys if key.field in data}
 
@@ -241,12 +241,12 @@ _KINDS: Mapping[Any, Kind] = {
 class _OfRecords:
     """What a key holds whose value has keys of its own."""
 
-    record: type[Record]
+    definition: type[Definition]
 
     @property
     def table(self) -> Table:
         """The keys."""
-        return _TABLES[self.record]
+        return _TABLES[self.definition]
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +262,7 @@ class One(_OfRecords):
         return f"a mapping, see {self.table.label}"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return the record, or `INVALID` after noting what is wrong."""
+        """Return the definition, or `INVALID` after noting what is wrong."""
         key, example = self.table.text_key, self.table.example
         if key and isinstance(node, Scalar) and isinstance(node.value, str):
             node = located.Mapping(((Scalar(key, key, node.start), node),), node.start, node.start)
@@ -286,7 +286,7 @@ class Many(_OfRecords):
         return f"a list, see {self.table.label}"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return the records, or `INVALID` after noting what is wrong."""
+        """Return the definitions, or `INVALID` after noting what is wrong."""
         if not isinstance(node, Sequence):
             return mismatch("a list", node, place, reading, self._hint(place))
         items = [self._item(item, (*place, index), reading) for index, item in enumerate(node.items)]

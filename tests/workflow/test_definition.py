@@ -316,7 +316,7 @@ def test_the_yaml_library_is_loaded_on_first_use_only():
         ({"ask": {"kind": "confirmation"}}, "question is required in Ask"),
     ],
 )
-def test_a_mapping_in_place_of_a_record_is_read_strictly(given, message):
+def test_a_mapping_in_place_of_a_definition_is_read_strictly(given, message):
     with pytest.raises(DefinitionError) as caught:
         Step("a", **given)
     assert message in str(caught.value)

@@ -19,7 +19,7 @@ from divebook.workflow.table import Many, One
 from tests.workflow.test_schema import TABLES
 
 PACKAGE = Path(divebook.__file__).parent
-COPYING = {"record", "table", "fingerprint", "writer", "makers", "reader", "merge", "rules", "graph"}
+COPYING = {"stored_form", "table", "fingerprint", "writer", "makers", "reader", "merge", "rules", "graph"}
 """Modules of `divebook.workflow` that look at every field, or check it, and do nothing by it."""
 
 FOR_PEOPLE = {"Description", "Version", "Format"}

@@ -8,7 +8,7 @@ import pytest
 
 from divebook.errors import NotFoundError
 from divebook.workflow import keys
-from divebook.workflow.record import Record
+from divebook.workflow.stored_form import Definition
 from divebook.workflow.table import Key, Table
 
 PAGE = Path(__file__).parents[2] / "notebooks" / "KEYS.md"
@@ -40,7 +40,7 @@ def test_an_unknown_part_names_the_nearest():
 
 
 @dataclass(frozen=True)
-class Thing(Record):
+class Thing(Definition):
     now: Annotated[str, Key("When.", formerly=("Then",))] = ""
 
 

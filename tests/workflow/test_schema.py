@@ -9,7 +9,7 @@ from divebook.workflow import schema
 from divebook.workflow.policies import Retry
 from divebook.workflow.table import Table, snake_case
 
-TABLES = [(table, table.record) for table in vars(schema).values() if isinstance(table, Table)]
+TABLES = [(table, table.definition) for table in vars(schema).values() if isinstance(table, Table)]
 NOT_WRITTEN = {"has_default", "blocks", "dialect", "source", "warnings", "positions"}
 
 

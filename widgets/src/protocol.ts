@@ -168,7 +168,7 @@ export interface Delta {
 }
 
 /** Answer to `Range`. */
-export interface History {
+export interface RangeAnswer {
   type: "history";
   view: string;
   /** The span it begins with; it has all from there up to `stop`. */
@@ -301,7 +301,7 @@ export interface Steering {
   command: Command;
 }
 
-export type ToBrowser = Welcome | Delta | History | Detail | Ack;
+export type ToBrowser = Welcome | Delta | RangeAnswer | Detail | Ack;
 
 export type InboxToBrowser = Inbox | InboxDelta | Ack;
 

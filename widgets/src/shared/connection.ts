@@ -1,12 +1,12 @@
 // The conversation about one execution: what is new, older spans page by page, and the events of a span.
 
-import type { Ack, Command, Delta, Detail, History, Welcome } from "../protocol";
+import type { Ack, Command, Delta, Detail, RangeAnswer, Welcome } from "../protocol";
 import { Channel, freshId, type Wire } from "./channel";
 import type { Model } from "./model";
 
 const PAGE = 5_000;
 
-type Told = Welcome | Delta | History | Detail;
+type Told = Welcome | Delta | RangeAnswer | Detail;
 type AnswerDetail = (detail: Detail) => void;
 
 /** Keeps a model up to date, and brings a person's wishes to the kernel. */

@@ -1,6 +1,6 @@
 // What all views of one page share: the state of one execution as far as the kernel has sent it.
 
-import type { Delta, Graph, Header, History, QuestionView as Question, SpanBlock, Streamed, Welcome } from "../protocol";
+import type { Delta, Graph, Header, QuestionView as Question, RangeAnswer, SpanBlock, Streamed, Welcome } from "../protocol";
 import { Spans } from "./spans";
 
 export type Change = "spans" | "header" | "questions" | "graph" | "streams" | "selection" | "filter" | "connection";
@@ -103,7 +103,7 @@ export class Model {
     return true;
   }
 
-  history(message: History): void {
+  history(message: RangeAnswer): void {
     if (message.stop < this.spans.floor) return; // for somebody who had more
     this.#takeSpans(onlyUnknown(message.spans, this.spans), this.spans.total, Math.min(this.spans.floor, message.first));
   }

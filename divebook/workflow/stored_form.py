@@ -1,6 +1,6 @@
 """What every definition dataclass can do: become plain JSON and come back unchanged.
 
-Which fields hold other records, or several, their types say; everything else is plain JSON already.
+Which fields hold other definitions, or several, their types say; everything else is plain JSON already.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def require_text(value: Any, what: str, hint: str) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Return `value` with records as dicts and tuples as lists."""
+    """Return `value` with definitions as dicts and tuples as lists."""
     if type(value) in _ATOMS:
         return value
-    if isinstance(value, Record):
+    if isinstance(value, Definition):
         return value.to_dict()
     if isinstance(value, tuple | list):
         return [plain(item) for item in value]
@@ -49,13 +49,13 @@ def plain(value: Any) -> Any:
     return value
 
 
-class Record:
+class Definition:
     """Base of the definition dataclasses."""
 
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     short: ClassVar[tuple[type, ...]] = ()
-    """Types of which a value stands for a record with that as its first field."""
+    """Types of which a value stands for a definition with that as its first field."""
 
     def __init_subclass__(cls) -> None:
         # What definitions know of a field is no help in a signature (test_signatures_show_types_alone).
@@ -64,12 +64,12 @@ class Record:
         hints |= {name: hint.partition(", Key(")[0].removeprefix("Annotated[") for name, hint in annotated.items()}
 
     def _put(self, **values: Any) -> None:
-        """Set fields of a record that is being made; afterwards nothing changes it."""
+        """Set fields of a definition that is being made; afterwards nothing changes it."""
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON from which `from_dict` makes an equal record; fields at their default are left out."""
+        """Return plain JSON from which `from_dict` makes an equal definition; fields at their default are left out."""
         stored = {}
         for name, default, keeps_equals in _form(type(self)).defaults:
             value = getattr(self, name)
@@ -80,23 +80,23 @@ class Record:
 
     @classmethod
     def of(cls, value: Any) -> Self:
-        """Return what a person wrote as a record: a mapping of its fields, or what is `short` for one."""
-        return as_record(cls, value)
+        """Return what a person wrote as a definition: a mapping of its fields, or what is `short` for one."""
+        return as_definition(cls, value)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Make a record of what `to_dict` returned; an unknown key is a `DefinitionError`."""
+        """Make a definition of what `to_dict` returned; an unknown key is a `DefinitionError`."""
         return cls(**arguments(cls, data))
 
 
-R = TypeVar("R", bound=Record)
+R = TypeVar("R", bound=Definition)
 
 
 def _default(entry: Field[Any]) -> Any:
     return entry.default_factory() if entry.default_factory is not MISSING else entry.default
 
 
-def arguments(cls: type[Record], data: Mapping[str, Any]) -> dict[str, Any]:
+def arguments(cls: type[Definition], data: Mapping[str, Any]) -> dict[str, Any]:
     """Return the stored fields of `cls` as its constructor takes them."""
     readers = _form(cls).readers
     if not data.keys() <= readers.keys():
@@ -104,7 +104,7 @@ def arguments(cls: type[Record], data: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value if (read := readers[key]) is None else read(value) for key, value in data.items()}
 
 
-def _unknown_field(cls: type[Record], name: str) -> DefinitionError:
+def _unknown_field(cls: type[Definition], name: str) -> DefinitionError:
     return DefinitionError(
         [Problem(f"stored {cls.__name__} has the unknown field {name!r}: a newer divebook wrote it")],
         "<stored definition>",
@@ -112,28 +112,28 @@ def _unknown_field(cls: type[Record], name: str) -> DefinitionError:
 
 
 def restored(cls: type[R], data: Mapping[str, Any]) -> R:
-    """Make a record of what `to_dict` returned, without what its constructor asks: that was asked before it was stored.
+    """Make a definition of what `to_dict` returned, without what its constructor asks: it was asked before storing.
 
     A definition may have thousands of steps; their constructors took half the time of a resumption.
     """
-    record, count = object.__new__(cls), len(data)
+    definition, count = object.__new__(cls), len(data)
     for name, put, read, default in _form(cls).puts:
         if name in data:
             count -= 1
-            put(record, data[name] if read is None else read(data[name]))
+            put(definition, data[name] if read is None else read(data[name]))
         elif default is MISSING:
             raise DefinitionError([Problem(f"stored {cls.__name__} has no {name}", key=name)], "<stored definition>")
         else:
-            put(record, default)
+            put(definition, default)
     if count:
         raise _unknown_field(cls, next(key for key in data if key not in _form(cls).readers))
-    return record
+    return definition
 
 
 class _Form:
-    """What is stored of a kind of record, and how."""
+    """What is stored of a kind of definition, and how."""
 
-    def __init__(self, cls: type[Record]) -> None:
+    def __init__(self, cls: type[Definition]) -> None:
         stored = [entry for entry in fields(cls) if entry.init and not entry.metadata.get("transient")]
         hints = get_type_hints(cls)
         self.defaults = [(entry.name, _default(entry), bool(entry.metadata.get("always"))) for entry in stored]
@@ -144,23 +144,23 @@ class _Form:
 
     @functools.cached_property
     def puts(self) -> list[tuple[str, Callable[[Any, Any], None], Reader | None, Any]]:
-        """Of each field its name, what sets it in a new record, its reader and its default."""
+        """Of each field its name, what sets it in a new definition, its reader and its default."""
         return [
             (name, getattr(self._cls, name).__set__, self.readers[name], default) for name, default, _ in self.defaults
         ]
 
 
-_FORMS: dict[type[Record], _Form] = {}
+_FORMS: dict[type[Definition], _Form] = {}
 
 
-def _form(cls: type[Record]) -> _Form:
+def _form(cls: type[Definition]) -> _Form:
     if cls not in _FORMS:
         _FORMS[cls] = _Form(cls)
     return _FORMS[cls]
 
 
-def as_record(cls: type[R], value: Any) -> R:
-    """Return what a person wrote as a record; see `Record.of`."""
+def as_definition(cls: type[R], value: Any) -> R:
+    """Return what a person wrote as a definition; see `Definition.of`."""
     if isinstance(value, cls):
         return value
     if isinstance(value, cls.short):
@@ -170,12 +170,12 @@ def as_record(cls: type[R], value: Any) -> R:
     return cls(**_written(cls, value))
 
 
-def defaults(cls: type[Record]) -> dict[str, Any]:
+def defaults(cls: type[Definition]) -> dict[str, Any]:
     """Return the stored fields that have a default."""
     return {name: default for name, default, _ in _form(cls).defaults if default is not MISSING}
 
 
-def _written(cls: type[Record], data: Mapping[str, Any]) -> dict[str, Any]:
+def _written(cls: type[Definition], data: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that a person gave by name; raises `DefinitionError` for one that is unknown or missing."""
     mandatory = {name: default is MISSING for name, default, _ in _form(cls).defaults}
     for key in data.keys() - mandatory.keys():
@@ -197,7 +197,7 @@ def without_none(hint: Any) -> Any:
 
 
 def _reader(hint: Any) -> Reader | None:
-    if isinstance(hint, type) and issubclass(hint, Record):
+    if isinstance(hint, type) and issubclass(hint, Definition):
         return lambda value: None if value is None else hint.from_dict(value)
     if get_origin(hint) not in (tuple, Sequence):
         return None
