@@ -173,7 +173,7 @@ class Environment(Holdings, Executions):
         prompts = PromptStep(self._agent_for, ContentBuilder(interpreter, self.documents, printer, self.policy))
         self._handlers |= {
             "prompt": prompts,
-            "action": ActionStep(lambda: self.actions),
+            "action": ActionStep(self.action),
             "script": ScriptStep(interpreter, self.documents, printer),
             "wait": wait_step,
             "interrupt": interrupt_step,

@@ -75,6 +75,13 @@ class Holdings:
         """Every action steps may call: built in, made with `@action`, given to this environment; later ones win."""
         return {**self._actions, **REGISTERED, **self._own_actions}
 
+    def action(self, name: str) -> Action:
+        """Return the action of that name; raises `NotFoundError`."""
+        for known in (self._own_actions, REGISTERED, self._actions):
+            if name in known:
+                return known[name]
+        raise NotFoundError("action", name, self.actions, f'action "{name}" not found')
+
     @property
     def default_agent(self) -> Agent | None:
         """The agent of prompt steps that name none: the first supervisor, else the first agent."""

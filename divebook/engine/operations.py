@@ -110,9 +110,12 @@ class Place(NamedTuple):
 
 @functools.lru_cache(maxsize=256)  # a call looks its place up, and then begins there
 def _digest(place: Place) -> str:
-    path, step, visit, item, key, attempt = place
-    parts = (path, step, str(visit), str(item), type(key).__name__, str(key), str(attempt))
-    marked = "operation/2" + "".join([f"\x1f{len(part)}:{part}" for part in parts])
+    path, step, number, index, named, again = place
+    visit, item, kind, key, attempt = str(number), str(index), type(named).__name__, str(named), str(again)
+    marked = (  # each part with its length: no other parts give the same text
+        f"operation/2\x1f{len(path)}:{path}\x1f{len(step)}:{step}\x1f{len(visit)}:{visit}\x1f{len(item)}:{item}"
+        f"\x1f{len(kind)}:{kind}\x1f{len(key)}:{key}\x1f{len(attempt)}:{attempt}"
+    )
     return hashlib.sha256(marked.encode()).hexdigest()[:32]
 
 

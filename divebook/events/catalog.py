@@ -68,7 +68,8 @@ def _event(name: str, *required: str) -> Any:  # a class decorator; Any keeps th
         cls.form = len(CHANGES.get(name, ()))
         cls.field_names = tuple(entry.name for entry in fields(cls))
         PAYLOADS[name] = cls
-        return quickly_made(cls)
+        is_usual = cls.__post_init__ is Payload.__post_init__
+        return quickly_made(cls, required if is_usual else None)
 
     return register
 

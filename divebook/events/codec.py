@@ -27,6 +27,8 @@ MAX_PAYLOAD_BYTES = 64 * 1024 * 1024
 DEEPEST = 254
 """Levels of lists and mappings that `encode` writes."""
 _OPTIONS = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
+_SMALL = frozenset({int, float, bool, type(None)})
+"""What can always be written, once it is normalized."""
 TAGGED = f'"{TAG}"'.encode()
 """In what has no such bytes, nothing is written in a form of ours."""
 
@@ -86,7 +88,8 @@ def _dumped(data: Any, path: str, option: int, default: Callable[[Any], Any]) ->
 
 def _encoded(data: Any, path: str, option: int) -> bytes:
     encoded = _dumped(data, path, option, tag)
-    check_size(len(encoded), path)
+    if len(encoded) > MAX_PAYLOAD_BYTES:
+        check_size(len(encoded), path)
     return encoded
 
 
@@ -109,7 +112,8 @@ def storable(value: Any, path: str) -> Any:
         With the path to what cannot be stored.
     """
     plain = normalize(value, path)
-    encode(plain, path)
+    if type(plain) not in _SMALL:
+        encode(plain, path)
     return plain
 
 

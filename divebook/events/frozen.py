@@ -6,6 +6,7 @@ while it is of a class that may be changed, and is frozen from then on (tests/ev
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import MISSING, Field, fields
 from typing import Any, TypeVar
 
@@ -14,10 +15,15 @@ T = TypeVar("T")
 _become = object.__dict__["__class__"].__set__
 
 
-def quickly_made(cls: type[T]) -> type[T]:
+def quickly_made(cls: type[T], needed: Sequence[str] | None = None) -> type[T]:
     """Give a dataclass that is frozen and has slots an ``__init__`` that takes a third of the time.
 
     For classes without subclasses.
+
+    Parameters
+    ----------
+    needed
+        The fields of which ``__post_init__`` says which is empty: it is not asked where none is.
 
     Examples
     --------
@@ -34,14 +40,22 @@ def quickly_made(cls: type[T]) -> type[T]:
     body = {name: getattr(object, name) for name in ("__setattr__", "__delattr__")}
     body["__slots__"] = cls.__dict__["__slots__"]
     names: dict[str, Any] = {"cls": cls, "open_class": type(cls.__name__, cls.__bases__, body), "become": _become}
-    exec(_source(known, names, has_more=hasattr(cls, "__post_init__")), names)  # noqa: S102 - as dataclasses do
+    ending = _ending(needed) if hasattr(cls, "__post_init__") else []
+    exec(_source(known, names, ending), names)  # noqa: S102 - as dataclasses do
     made = names["__init__"]
     made.__qualname__, made.__annotations__ = cls.__init__.__qualname__, cls.__init__.__annotations__
     cls.__init__ = made  # type: ignore[method-assign]
     return cls
 
 
-def _source(known: tuple[Field[Any], ...], names: dict[str, Any], *, has_more: bool) -> str:
+def _ending(needed: Sequence[str] | None) -> list[str]:
+    """Return the lines that ask ``__post_init__``."""
+    if needed is None:
+        return ["self.__post_init__()"]
+    return [f"if not ({' and '.join(needed)}): self.__post_init__()"] if needed else []
+
+
+def _source(known: tuple[Field[Any], ...], names: dict[str, Any], ending: Sequence[str]) -> str:
     """Return the text of ``__init__``, and put what it refers to among the names."""
     parameters, lines = ["self"], ["become(self, open_class)"]
     for entry in known:
@@ -56,5 +70,5 @@ def _source(known: tuple[Field[Any], ...], names: dict[str, Any], *, has_more: b
         else:
             parameters.append(name)
         lines.append(f"self.{name} = {value}")
-    lines += ["self.__class__ = cls", *(["self.__post_init__()"] if has_more else [])]
+    lines += ["self.__class__ = cls", *ending]
     return f"def __init__({', '.join(parameters)}):\n" + "".join(f"    {line}\n" for line in lines)

@@ -14,6 +14,9 @@ from divebook.errors import ScriptError, UnopenableValueError
 from divebook.events.recorded import Recorded
 
 _ATOMS = (type(None), bool, int, float, str, bytes)
+_SCALARS = (str, int, float)
+_COLLECTIONS = (Mapping, list, tuple, set, frozenset)
+_TIMES = (datetime, date, time)
 
 
 def plain(value: Any) -> Any:
@@ -102,7 +105,7 @@ def value_text(value: Any) -> str:
     >>> value_text([1, "two", True, None, 2.0])
     '[1, "two", true, null, 2]'
     """
-    if not isinstance(value, str | int) and isinstance(value, Mapping | list | tuple | set | frozenset):
+    if not isinstance(value, _SCALARS) and isinstance(value, _COLLECTIONS):
         return _json(value)
     return scalar_text(value)
 
@@ -140,7 +143,7 @@ def scalar_text(value: Any) -> str:
         return float_text(value)
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
-    if isinstance(value, datetime | date | time):
+    if isinstance(value, _TIMES):
         return value.isoformat()
     if isinstance(value, Recorded):
         return value.summary()

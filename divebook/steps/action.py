@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from divebook.engine.retries import failure_text, text_of
-from divebook.errors import ApprovalDeniedError, NotFoundError, StepError
+from divebook.errors import ApprovalDeniedError, StepError
 from divebook.execution.context import StepContext
 from divebook.execution.iterations import Outcome
 from divebook.scripting import value_text
@@ -15,16 +15,18 @@ from divebook.steps.evaluation import filled, is_to_be_filled
 
 
 class ActionStep:
-    """Carries out action steps with the actions that `find` knows at that moment."""
+    """Carries out action steps with the actions that `find` has at that moment."""
 
-    def __init__(self, actions: Callable[[], Mapping[str, Action]]) -> None:
-        self._actions = actions
+    def __init__(self, find: Callable[[str], Action]) -> None:
+        self._find = find
 
     async def __call__(self, context: StepContext) -> Outcome:
         """Call the action; its result is the step's value, and as text its output."""
-        action = self._find(context)
+        name, parameters = context.step.action, context.step.parameters
+        if not name:
+            raise StepError(f'no action specified for action step "{context.step.name}"')
+        action = self._find(name)
         keeps_text = context.workflow.manner.keeps_text
-        parameters = context.step.parameters
         if is_to_be_filled(parameters):
             parameters = await filled(parameters, context.names, values=not keeps_text, known=context.known)
         try:
@@ -36,12 +38,3 @@ class ActionStep:
             raise StepError(f"action execution operation failed: {told}") from error
         text = value_text(result)
         return Outcome(text, text if keeps_text else result)
-
-    def _find(self, context: StepContext) -> Action:
-        name = context.step.action
-        if not name:
-            raise StepError(f'no action specified for action step "{context.step.name}"')
-        known = self._actions()
-        if name not in known:
-            raise NotFoundError("action", name, known, f'action "{name}" not found')
-        return known[name]

@@ -124,12 +124,12 @@ def compute_for(context: StepContext, function: UserFunction, arguments: Mapping
         It cannot run where it is to.
     """
     asked = context.step.executor or function.executor
-    is_async = _is_coroutine_function(function.function)
-    is_bound = function.stays_here or (function.takes_context and CONTEXT not in arguments)
+    takes = function.takes
+    is_bound = function.stays_here or (takes.context and CONTEXT not in arguments)
     if asked is None:
-        return THREADS if is_async or is_bound else context.executors.default
+        return THREADS if takes.is_async or is_bound else context.executors.default
     compute = context.executors.find(asked)
-    if is_async:
+    if takes.is_async:
         raise StepError(f"{function.label} is async and runs on the engine's loop: write def, or name no executor")
     if is_bound and not compute.shares_memory:
         raise StepError(
@@ -147,10 +147,10 @@ async def invoke(
     compute: Compute = THREADS,
 ) -> Any:
     """Call the function itself, unrecorded: steps inside steps are ordinary calls."""
-    given = opened(dict(arguments))
-    if function.takes_key and IDEMPOTENCY_KEY not in given:
+    given, takes = opened(dict(arguments)), function.takes
+    if takes.key and IDEMPOTENCY_KEY not in given:
         given[IDEMPOTENCY_KEY] = context.idempotency_key("step" if isinstance(key, int) else key)
-    if function.kind == "action" and function.takes_context:
+    if takes.context and function.kind == "action":
         given.setdefault(CONTEXT, CallContext(context))
     try:
         args, kwargs = function.bound(given)
@@ -158,7 +158,7 @@ async def invoke(
         raise StepError(f"{function.label} {error}") from error
     token = CURRENT.set(None)
     try:
-        if _is_coroutine_function(function.function):
+        if takes.is_async:
             return await function.function(*args, **kwargs)
         task = Task(
             f"{context.execution_id}/{context.path}/{key}",
@@ -174,6 +174,3 @@ async def invoke(
         return await result if inspect.isawaitable(result) else result
     finally:
         CURRENT.reset(token)
-
-
-_is_coroutine_function: Callable[[Any], bool] = functools.lru_cache(maxsize=1024)(inspect.iscoroutinefunction)

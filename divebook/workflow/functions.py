@@ -84,7 +84,7 @@ class UserFunction:
         if inspect.iscoroutinefunction(self.function):
             message = f"{self.label} is async, so it runs on the engine's loop and in no executor"
             raise DefinitionError([Problem(message, key="executor", hint="write `def`, or leave the executor out")])
-        if self.executor == "process" and self.kind == "action" and self.takes_context:
+        if self.executor == "process" and self.kind == "action" and self.takes.context:
             message = f"{self.label} takes a {CONTEXT}, which lives in this process only"
             hint = f"leave out the parameter {CONTEXT}, or the executor"
             raise DefinitionError([Problem(message, key="executor", hint=hint)])
@@ -92,17 +92,12 @@ class UserFunction:
     @property
     def is_repeatable(self) -> bool:
         """Whether it may simply be called again when it is not known if a call took effect."""
-        return self.idempotent or self.takes_key
+        return self.idempotent or self.takes.key
 
     @property
-    def takes_key(self) -> bool:
-        """Whether it wants a text that is the same whenever its call is repeated."""
-        return _takes(self.function).key
-
-    @property
-    def takes_context(self) -> bool:
-        """Whether it wants what it may tell the execution: a parameter ``context`` without a default."""
-        return _takes(self.function).context
+    def takes(self) -> Takes:
+        """What it takes, as far as every call of it asks."""
+        return _takes(self.function)
 
     @property
     def label(self) -> str:
@@ -131,7 +126,7 @@ class StepFunction(UserFunction):
 
     def named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of a call by the names of the parameters; raises TypeError if they do not fit."""
-        takes = _takes(self.function)
+        takes = self.takes
         if not kwargs and takes.least <= len(args) <= len(takes.by_place):
             return dict(zip(takes.by_place, args, strict=False))
         signature = signature_of(self.function)
@@ -149,7 +144,7 @@ class StepFunction(UserFunction):
 
     def bound(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         """Return what to call the function with; positional parameters stay so."""
-        if _takes(self.function).by_name.issuperset(arguments):
+        if self.takes.by_name.issuperset(arguments):
             return (), arguments
         signature = signature_of(self.function)
         for name in arguments.keys() - signature.parameters.keys():
@@ -165,27 +160,30 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
     return inspect.signature(function)
 
 
-class _Takes(NamedTuple):
+class Takes(NamedTuple):
     """What a function takes, as far as every call of it asks; to look at its signature takes longer than a call."""
 
-    key: bool
-    """Whether it has a parameter for an idempotency key."""
-    context: bool
-    """Whether it has a parameter ``context`` without a default."""
-    by_name: frozenset[str]
+    is_async: bool
+    """Whether it is a coroutine function."""
+    key: bool = False
+    """Whether it wants a text that is the same whenever its call is repeated."""
+    context: bool = False
+    """Whether it wants what it may tell the execution: a parameter ``context`` without a default."""
+    by_name: frozenset[str] = frozenset()
     """Its parameters, if all of them may be given by name; else empty."""
-    by_place: tuple[str, ...]
+    by_place: tuple[str, ...] = ()
     """Its parameters, if all of them may be given by place, and none comes with the call; else empty."""
-    least: int
+    least: int = 0
     """How many of these have no default."""
 
 
 @functools.lru_cache(maxsize=1024)
-def _takes(function: Callable[..., Any]) -> _Takes:
+def _takes(function: Callable[..., Any]) -> Takes:
     found = signature_of(function).parameters
     kinds = {parameter.kind for parameter in found.values()}
     own = found.get(CONTEXT)
-    return _Takes(
+    return Takes(
+        inspect.iscoroutinefunction(function),
         IDEMPOTENCY_KEY in found,
         own is not None and own.default is own.empty,
         frozenset(found) if kinds <= {_BOTH, inspect.Parameter.KEYWORD_ONLY} else frozenset(),

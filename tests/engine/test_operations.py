@@ -76,6 +76,18 @@ def test_every_part_of_a_place_counts(other):
     assert Place("main", "s", 1, None, 1).operation_id != Place(*other).operation_id
 
 
+@pytest.mark.parametrize(
+    ("place", "expected"),
+    [
+        (("main", "s1", 1, None, 1), "op_87acb398db6efddb3f12961983335bee"),
+        (("main", "s1", 1, None, "1"), "op_c22d7a8a5d1d58460f7859051eeaff8e"),
+        (("main-1", "é s", 12, 3, "call-1", 2), "op_9ee78df88a81816561c04a76aae49317"),
+    ],
+)
+def test_ids_stay_those_of_the_logs_that_are_there(place, expected):
+    assert Place(*place).operation_id == expected
+
+
 def test_ids_have_the_seeds_form():
     operation_id = Place("main", "s", 1, None, 1).operation_id
     assert operation_id.startswith("op_")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from divebook.workflow.functions import UserFunction
+from divebook.workflow.functions import Takes, UserFunction
 
 EnvelopeFunction = Callable[..., Any]
 """Takes an envelope, which it may change; a coroutine function or an ordinary one, which runs in a thread."""
@@ -55,7 +56,11 @@ class StageFunction(UserFunction):
     __slots__ = ()
     kind = "stage"
     stays_here = True
-    takes_key = takes_context = False
+
+    @property
+    def takes(self) -> Takes:
+        """Return that nothing comes with the call, whatever its parameters are called."""
+        return Takes(inspect.iscoroutinefunction(self.function))
 
     def bound(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         """Return the arguments by position: a person may call them as they like."""
