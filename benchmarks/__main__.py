@@ -15,6 +15,7 @@ from pathlib import Path
 
 from benchmarks.cores import cores
 from benchmarks.crowd import crowd
+from benchmarks.definitions import definitions
 from benchmarks.figure import HEADINGS, Figure
 from benchmarks.going_on import answered, resumed
 from benchmarks.imports import startup
@@ -31,6 +32,7 @@ MEASUREMENTS: dict[str, Callable[[], Iterator[Figure]]] = {
     "size": size,
     "parallel": parallel,
     "many": many,
+    "definitions": definitions,
     "resume": resumed,
     "answer": answered,
     "replay": replay,

@@ -6,7 +6,7 @@ while it is of a class that may be changed, and is frozen from then on (tests/ev
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, fields
 from typing import Any, TypeVar
 
@@ -36,13 +36,7 @@ def quickly_made(cls: type[T], needed: Sequence[str] | None = None) -> type[T]:
     >>> Point(1)
     Point(x=1, y=0)
     """
-    known: tuple[Field[Any], ...] = fields(cls)  # type: ignore[arg-type]
-    body = {name: getattr(object, name) for name in ("__setattr__", "__delattr__")}
-    body["__slots__"] = cls.__dict__["__slots__"]
-    names: dict[str, Any] = {"cls": cls, "open_class": type(cls.__name__, cls.__bases__, body), "become": _become}
-    ending = _ending(needed) if hasattr(cls, "__post_init__") else []
-    exec(_source(known, names, ending), names)  # noqa: S102 - as dataclasses do
-    made = names["__init__"]
+    made: Any = filling(cls, _ending(needed) if hasattr(cls, "__post_init__") else ())
     made.__qualname__, made.__annotations__ = cls.__init__.__qualname__, cls.__init__.__annotations__
     cls.__init__ = made  # type: ignore[method-assign]
     return cls
@@ -53,6 +47,19 @@ def _ending(needed: Sequence[str] | None) -> list[str]:
     if needed is None:
         return ["self.__post_init__()"]
     return [f"if not ({' and '.join(needed)}): self.__post_init__()"] if needed else []
+
+
+def filling(cls: type[Any], ending: Sequence[str] = ()) -> Callable[..., None]:
+    """Return what sets every field of a new record, in their order or by name, and freezes it.
+
+    For dataclasses with an ``__init__`` of their own, which looks at what it is given first.
+    """
+    body = {name: getattr(object, name) for name in ("__setattr__", "__delattr__")}
+    body["__slots__"] = cls.__dict__["__slots__"]
+    names: dict[str, Any] = {"cls": cls, "open_class": type(cls.__name__, cls.__bases__, body), "become": _become}
+    exec(_source(fields(cls), names, ending), names)  # noqa: S102 - as dataclasses do
+    filled: Callable[..., None] = names["__init__"]
+    return filled
 
 
 def _source(known: tuple[Field[Any], ...], names: dict[str, Any], ending: Sequence[str]) -> str:
@@ -68,7 +75,7 @@ def _source(known: tuple[Field[Any], ...], names: dict[str, Any], ending: Sequen
             parameters.append(f"{name}=not_given")
             value = f"make_{name}() if {name} is not_given else {name}"
         else:
-            parameters.append(name)
+            parameters.append(name if entry.init else f"{name}=None")  # what is not given at first is worked out later
         lines.append(f"self.{name} = {value}")
     lines += ["self.__class__ = cls", *ending]
     return f"def __init__({', '.join(parameters)}):\n" + "".join(f"    {line}\n" for line in lines)

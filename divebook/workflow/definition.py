@@ -175,8 +175,8 @@ class Workflow(Definition):
             dialect=dialect,
             source=source,
         )
-        inputs_and_outputs = [entry.name for entry in self.inputs], [entry.name for entry in self.outputs]
-        problems = check_workflow(name, written, self.manner, *inputs_and_outputs)
+        names = {"inputs": [entry.name for entry in self.inputs], "outputs": [entry.name for entry in self.outputs]}
+        problems = check_workflow(name, written, self.steps, self.manner, **names)
         errors = [found for found in problems if found.severity == "error"]
         if errors:
             raise DefinitionError(errors, f"workflow {name!r}")

@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from divebook.dialects import Manner
 from divebook.errors import Place, Problem, Severity, did_you_mean
 from divebook.workflow.rules import bare_names, step_problems
-from divebook.workflow.step import Step, chained
+from divebook.workflow.step import Step
 
 NAME_HINT = "write letters, digits and _, beginning with a letter; no keyword of Python"
 
@@ -29,9 +29,15 @@ def reachable_from(steps: Mapping[str, Step], name: str) -> frozenset[str]:
 
 
 def check_workflow(
-    name: str, steps: Sequence[Step], manner: Manner, inputs: Iterable[str] = (), outputs: Iterable[str] = ()
+    name: str,
+    steps: Sequence[Step],
+    linked: Sequence[Step],
+    manner: Manner,
+    *,
+    inputs: Iterable[str] = (),
+    outputs: Iterable[str] = (),
 ) -> list[Problem]:
-    """Return everything wrong or doubtful about the parts of a workflow, `steps` as written (not yet chained)."""
+    """Return everything wrong or doubtful about the parts of a workflow, of `steps` as written, and `linked`."""
     problems = [] if name.strip() else [Problem("workflow name required", key="Name", place=("Name",))]
     given = tuple(inputs)
     problems += duplicate_names("input", given, ("Inputs",))
@@ -43,7 +49,6 @@ def check_workflow(
     problems += duplicate_names("step", (step.name for step in steps), ("Steps",))
     for index, step in enumerate(steps):
         problems += [found.below("Steps", index) for found in step_problems(step, manner)]
-    linked = chained(steps)
     doubts = (*_unreachable(linked), *_falling_through(steps, linked), *bare_names(steps, given))
     return [*problems, *_dangling(linked), *doubts]
 
@@ -119,6 +124,8 @@ def _falling_through(written: Sequence[Step], linked: Sequence[Step]) -> Iterabl
     position = {step.name: index for index, step in enumerate(written)}
     warned: set[str] = set()
     for step in linked:
+        if len(step.edges) < 2:
+            continue
         targets = {edge.step for edge in step.edges}
         for name in sorted(targets - warned, key=lambda name: position.get(name, -1)):
             index = position.get(name, -1)

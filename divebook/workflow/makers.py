@@ -22,7 +22,7 @@ from divebook.workflow.graph import check_workflow, duplicate_names
 from divebook.workflow.kinds import INVALID
 from divebook.workflow.reading import Reading
 from divebook.workflow.resources import AgentDefinition
-from divebook.workflow.step import Step
+from divebook.workflow.step import Step, chained
 from divebook.workflow.table import Made
 
 PROVIDER_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
@@ -90,8 +90,9 @@ def workflow(made: Made, reading: Reading) -> Any:
     single = values.pop("output", None)
     outputs = (*([single] if single else []), *values.pop("outputs", ()))
     if "steps" not in made.failed:
-        names = [entry.name for entry in values["inputs"]], [entry.name for entry in outputs]
-        found = check_workflow(values["name"], values["steps"], reading.manner, *names)
+        steps, inputs = values["steps"], values["inputs"]
+        names = {"inputs": [entry.name for entry in inputs], "outputs": [entry.name for entry in outputs]}
+        found = check_workflow(values["name"], steps, chained(steps), reading.manner, **names)
         reading.add_found(p.below(*made.place) for p in found if not _is_echo(p, made.place, reading))
     if reading.errors:
         return INVALID

@@ -130,7 +130,7 @@ def _single(root: located.Mapping, reading: Reading, body: Body, name: str | Non
     items = () if found is INVALID else (found,)
     if body == "agent":
         return Definitions(agents=items)
-    return Definitions(workflows=tuple(replace(item, source=reading.text) for item in items))
+    return Definitions(workflows=tuple(item.like(source=reading.text) for item in items))
 
 
 def _named(root: located.Mapping, reading: Reading, place: Place, name: str | None) -> located.Mapping:

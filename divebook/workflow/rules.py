@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from divebook.dialects import Manner
 from divebook.errors import Place, Problem, Severity, did_you_mean
@@ -21,12 +23,36 @@ UNLIMITED = {
 BARE_NAME = re.compile(r"\$\{\s*([A-Za-z_]\w*)\s*\}")
 
 
+class _Unused(NamedTuple):
+    """The settings that a type of step does not use: nearly all steps are given none of them, which is one look."""
+
+    fields: tuple[str, ...]
+    values: Callable[[Step], tuple[Any, ...]]
+    nothing: tuple[Any, ...]
+    """The values in a step that is given none."""
+
+
+def _unused_by(used: Mapping[str, str]) -> _Unused:
+    fields = tuple(field for field in SETTINGS if field not in used)
+    values = attrgetter(*fields)
+    return _Unused(fields, values, values(Step("nothing")))
+
+
+_UNUSED = {step_type: _unused_by(used) for step_type, used in USED.items()}
+
+
 def step_problems(step: Step, manner: Manner) -> list[Problem]:
     """Return what is wrong or doubtful about one step; places are relative to the step."""
     problems = [] if step.name.strip() else [Problem("step name cannot be empty", key="Name", place=("Name",))]
     if manner.is_strict:
-        problems += [*_type(step), *_missing(step), *_each(step)]
-    return [*problems, *_bounds(step), *_ignored(step, "error" if manner.is_strict else "warning")]
+        problems += [*_type(step), *_missing(step)]
+    if step.each:
+        problems += [*(_items(step.each) if manner.is_strict else ()), *_each(step.each)]
+    if step.timeout is not None:
+        problems += _timeout(step.timeout, step.type)
+    if step.seconds is not None:
+        problems += _seconds(step.seconds)
+    return [*problems, *_ignored(step, "error" if manner.is_strict else "warning")]
 
 
 def is_expression(text: str) -> bool:
@@ -48,15 +74,16 @@ def _type(step: Step) -> Iterator[Problem]:
 
 def _missing(step: Step) -> Iterator[Problem]:
     fields, what, hint = NEEDED.get(step.type, ((), "", ""))
-    if fields and all(getattr(step, field) in (None, "", ()) for field in fields):
+    given = [field for field in fields if getattr(step, field) not in (None, "", ())]
+    if fields and not given:
         message = f'no {what} specified for {step.type} step "{step.name}"'
         yield Problem(message, key=USED[step.type][fields[0]], hint=hint)
     if step.type == STAGE and "part" not in step.parameters:
         yield Problem(f'step "{step.name}" cannot be of type stage', key="Type", hint="write a Pipeline in Python")
 
 
-def _each(step: Step) -> Iterator[Problem]:
-    items = step.each.items if step.each else []
+def _items(each: Each) -> Iterator[Problem]:
+    items = each.items
     if isinstance(items, list) or (isinstance(items, str) and is_expression(items)):
         return
     got = "nothing" if items is None else repr(items)
@@ -68,34 +95,30 @@ def _each(step: Step) -> Iterator[Problem]:
     )
 
 
-def _bounds(step: Step) -> Iterator[Problem]:
-    if step.each and not _is_count(step.each):
-        yield Problem(f"Parallel must be a whole number from 1, not {step.each.parallel!r}", place=("Each", "Parallel"))
-    if step.each and step.each.on_item_error not in ON_ITEM_ERROR:
-        message = f"OnItemError must be one of {', '.join(ON_ITEM_ERROR)}, not {step.each.on_item_error!r}"
+def _each(each: Each) -> Iterator[Problem]:
+    if not _is_count(each):
+        yield Problem(f"Parallel must be a whole number from 1, not {each.parallel!r}", place=("Each", "Parallel"))
+    if each.on_item_error not in ON_ITEM_ERROR:
+        message = f"OnItemError must be one of {', '.join(ON_ITEM_ERROR)}, not {each.on_item_error!r}"
         yield Problem(message, key="OnItemError", place=("Each", "OnItemError"))
-    yield from _timeout(step)
-    if step.seconds is None:
-        return
-    if isinstance(step.seconds, str):
-        if "${" not in step.seconds:
+
+
+def _seconds(seconds: float | str) -> Iterator[Problem]:
+    if isinstance(seconds, str):
+        if "${" not in seconds:
             hint = "write 2.5 or ${state.delay}"
-            yield Problem(
-                f"Seconds must be a number or a template, not {step.seconds!r}", hint=hint, place=("Seconds",)
-            )
-    elif not 0 <= step.seconds < float("inf"):
-        yield Problem(f"Seconds must be 0 or more, not {step.seconds!r}", place=("Seconds",))
+            yield Problem(f"Seconds must be a number or a template, not {seconds!r}", hint=hint, place=("Seconds",))
+    elif not 0 <= seconds < float("inf"):
+        yield Problem(f"Seconds must be 0 or more, not {seconds!r}", place=("Seconds",))
 
 
-def _timeout(step: Step) -> Iterator[Problem]:
-    if step.timeout is None:
-        return
-    if not 0 < step.timeout < float("inf"):
-        message = f"Timeout must be a number of seconds above 0, not {step.timeout!r}"
+def _timeout(timeout: float, step_type: str) -> Iterator[Problem]:
+    if not 0 < timeout < float("inf"):
+        message = f"Timeout must be a number of seconds above 0, not {timeout!r}"
         yield Problem(message, key="Timeout", place=("Timeout",))
-    if step.type in UNLIMITED:
-        message = f"Timeout has no effect on a step of type {step.type}"
-        yield Problem(message, key="Timeout", hint=UNLIMITED[step.type], place=("Timeout",))
+    if step_type in UNLIMITED:
+        message = f"Timeout has no effect on a step of type {step_type}"
+        yield Problem(message, key="Timeout", hint=UNLIMITED[step_type], place=("Timeout",))
 
 
 def _is_count(each: Each) -> bool:
@@ -103,9 +126,11 @@ def _is_count(each: Each) -> bool:
 
 
 def _ignored(step: Step, severity: Severity) -> Iterator[Problem]:
-    used = USED.get(step.type, SETTINGS)
-    for field, key in SETTINGS.items():
-        if field not in used and getattr(step, field) not in (None, "", {}, ()):
+    unused = _UNUSED.get(step.type)
+    given = () if unused is None or unused.values(step) == unused.nothing else unused.fields
+    for field in given:
+        if getattr(step, field) not in (None, "", {}, ()):
+            key = SETTINGS[field]
             message = f"{key} has no effect on a step of type {step.type}"
             yield Problem(message, key=key, severity=severity, hint=f"remove {key}, or change Type", place=(key,))
     if step.end and step.edges:

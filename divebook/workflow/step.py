@@ -7,11 +7,12 @@ leads to the step listed after it (unless `end` is set); the workflow that takes
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Annotated, Any, Self
 
 from divebook.errors import DefinitionError, Problem
+from divebook.events.frozen import filling
 from divebook.workflow import kinds
 from divebook.workflow.ask import Ask
 from divebook.workflow.content import ContentEntry
@@ -60,7 +61,8 @@ class Edge(Definition):
     condition: Annotated[str | None, Key("Python; without it the edge is always taken.")] = None
 
     def __post_init__(self) -> None:
-        self._put(condition=self.condition or None)
+        if self.condition is not None and not self.condition:
+            self._put(condition=None)
 
     @classmethod
     def of(cls, value: Any) -> Self:
@@ -199,7 +201,8 @@ class Step(Definition):
         inputs: Mapping[str, Any] | None = None,
     ) -> None:
         require_text(name, "the name of a step", 'write Step("name", ...)')
-        self._put(
+        _fill_step(
+            self,
             name=name,
             agent=agent or None,
             prompt=prompt,
@@ -222,7 +225,7 @@ class Step(Definition):
             workflow=workflow,
             inputs=json_value(inputs or {}, "inputs"),
         )
-        self._put(type=type if type is not None else inferred_type(self))
+        self._put(type=inferred_type(self) if type is None else type)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -233,12 +236,15 @@ class Step(Definition):
     @property
     def targets(self) -> tuple[str, ...]:
         """Where a path may go from here: along its edges, or to what catches its failures."""
-        return (*(edge.step for edge in self.edges), *(policy.step for policy in self.catch))
+        return tuple([edge.step for edge in self.edges] + [policy.step for policy in self.catch])
 
     @property
     def is_open(self) -> bool:
         """Whether nothing is said about what follows: the workflow then leads on to the next listed step."""
         return isinstance(self.edges, _Undecided)
+
+
+_fill_step = filling(Step)
 
 
 def _edges(value: str | Sequence[Edge | str | tuple[str, str | None]] | None) -> tuple[Edge, ...]:
@@ -271,7 +277,7 @@ def chained(steps: Iterable[Step]) -> tuple[Step, ...]:
 def _decided(step: Step, after: str | None) -> Step:
     if not step.is_open:
         return step
-    return replace(step, edges=() if step.end or after is None else (Edge(after),))
+    return step.like(edges=() if step.end or after is None else (Edge(after),))
 
 
 def require_step(value: Any) -> Step:

@@ -9,10 +9,12 @@ import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
+from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Any, ClassVar, Self, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from divebook.errors import DefinitionError, Problem, UnstorableValueError, did_you_mean
+from divebook.events.frozen import filling
 from divebook.events.values import normalize
 
 Reader: TypeAlias = Callable[[Any], Any]
@@ -67,6 +69,14 @@ class Definition:
         """Set fields of a definition that is being made; afterwards nothing changes it."""
         for name, value in values.items():
             object.__setattr__(self, name, value)
+
+    def like(self, **changes: Any) -> Self:
+        """Return a definition that differs from this one in fields that are as its constructor would make them."""
+        values, fill = _form(type(self)).whole
+        made = object.__new__(type(self))
+        fill(made, *values(self))
+        made._put(**changes)
+        return made
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON from which `from_dict` makes an equal definition; fields at their default are left out."""
@@ -141,6 +151,13 @@ class _Form:
         self.readers = {entry.name: _reader(without_none(hints[entry.name])) for entry in stored}
         """What brings the plain form of each field back; None where that is the value itself."""
         self._cls = cls
+
+    @functools.cached_property
+    def whole(self) -> tuple[Callable[[Any], tuple[Any, ...]], Callable[..., None]]:
+        """What gives all fields of a definition, stored or not, and what fills a new one with them."""
+        first, *others = (entry.name for entry in fields(self._cls))
+        values = attrgetter(first, *others) if others else lambda made: (getattr(made, first),)
+        return values, filling(self._cls)
 
     @functools.cached_property
     def puts(self) -> list[tuple[str, Callable[[Any, Any], None], Reader | None, Any]]:

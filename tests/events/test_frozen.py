@@ -9,7 +9,7 @@ import pytest
 
 from divebook.events.catalog import PAYLOADS
 from divebook.events.event import Event
-from divebook.events.frozen import quickly_made
+from divebook.events.frozen import filling, quickly_made
 from divebook.events.record import Record
 
 QUICK = [kind for kind in (*PAYLOADS.values(), Event, Record) if "__post_init__" not in vars(kind)]
@@ -63,3 +63,22 @@ def test_a_default_is_made_anew_each_time_and_checks_are_made():
 
 def test_its_signature_is_that_of_the_class():
     assert list(inspect.signature(Part).parameters) == ["name", "tags", "size"]
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Pair:
+    left: int
+    right: int = 2
+    total: int = field(init=False, compare=False)
+
+    def __init__(self, given: str) -> None:
+        filling(Pair)(self, *map(int, given.split()))
+
+
+def test_what_has_an_init_of_its_own_is_filled_in_order_or_by_name_and_frozen():
+    filled = object.__new__(Pair)
+    filling(Pair)(filled, right=4, left=3, total=7)
+    assert (filled, filled.total) == (Pair("3 4"), 7)
+    assert (Pair("1").right, Pair("1").total) == (2, None)
+    with pytest.raises(FrozenInstanceError):
+        filled.left = 5

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -157,6 +158,15 @@ def test_a_step_leads_to_the_next_one_unless_something_else_is_said():
     ]
     workflow = Workflow("w", steps)
     assert [step.edges for step in workflow.steps] == [(Edge("b"),), (), (), ()]
+
+
+def test_a_step_is_linked_by_its_edges_alone_and_the_one_that_was_written_stays():
+    written = Step("a", action="sum", parameters={"n": [1]}, store="s", retry=2, timeout=3, each=[1], catch="b")
+    following = Step("b", script="1")
+    linked = Workflow("w", [written, following]).step("a")
+    assert linked == replace(written, edges=(Edge("b"),))
+    assert written.is_open
+    assert Workflow("w", [following, written]).step("a").edges == ()
 
 
 def test_next_takes_a_name_pairs_and_edges():
