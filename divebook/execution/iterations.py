@@ -8,15 +8,14 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import anyio
-
 from divebook.engine.retries import Failure, chain_of, failure_text, names_of, told_chain
 from divebook.engine.state import NO_FAILURE, OpenStep
 from divebook.errors import BoundExceededError, DivergenceError, ItemFailedError, StoreError
 from divebook.events import catalog
 from divebook.events.frozen import quickly_made
+from divebook.execution.groups import Group, after_start
 from divebook.execution.journal import Journal
-from divebook.execution.strands import Strands, Suspended, after_start
+from divebook.execution.strands import Strands, Suspended
 from divebook.questions.kinds import RESOURCE_EXHAUSTED
 from divebook.scripting.values import value_text
 from divebook.workflow.step import FAIL, SKIP, Each, Step
@@ -108,13 +107,14 @@ class Iterations:
                         self._strands.end()
 
         workers = min(self._each.parallel, len(left))
+        tasks = Group()
         with self._strands.side_by_side(workers) as strand:
-            async with anyio.create_task_group() as tasks:
+            async with tasks.running():
                 for number in range(1, workers + 1):
                     if not left:  # those that began earlier have taken all
                         with strand():
                             continue
-                    tasks.start_soon(work, strand)
+                    tasks.start(work(strand))
                     await after_start(number)
         if failed:
             raise failed[0]

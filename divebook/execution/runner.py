@@ -1,15 +1,12 @@
 """Drives one execution: asks the rules what is next, does it, records what happened.
 
-One anyio task per active path. The rules (`engine.decide`) choose; this module only carries out. Step handlers come
+One task per active path. The rules (`engine.decide`) choose; this module only carries out. Step handlers come
 from above as a mapping from step type to coroutine function, so that the runner knows nothing of agents or actions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-
-import anyio
-from anyio.abc import TaskGroup
 
 from divebook.engine.decide import decide_end, decide_joins, decide_path, decide_start
 from divebook.engine.inbox import facts_of
@@ -18,12 +15,13 @@ from divebook.engine.retries import Failure, catching, failure_text
 from divebook.errors import DivebookError
 from divebook.events import catalog
 from divebook.execution.clock import Chance
+from divebook.execution.groups import Group, after_start
 from divebook.execution.iterations import Outcome
 from divebook.execution.journal import Journal
 from divebook.execution.raised import trace_of
 from divebook.execution.recorder import Recorder
 from divebook.execution.step_run import Services, StepRun
-from divebook.execution.strands import GoesOnElsewhere, Strands, Suspended, after_start
+from divebook.execution.strands import GoesOnElsewhere, Strands, Suspended
 from divebook.workflow.definition import Workflow
 
 MICROSECONDS = 1_000_000
@@ -36,8 +34,7 @@ class Runner:
         self.journal, self.workflow = journal, workflow
         self._services = services
         self._recorder = Recorder(journal, chance, services.texts)
-        self._scope = anyio.CancelScope()
-        self._tasks: TaskGroup | None = None
+        self._group = Group()
         self._cancel_reason: str | None = None
         self._pause_reason: str | None = None
         self._driven: set[str] = set()
@@ -53,7 +50,7 @@ class Runner:
     def _stop(self) -> None:
         """Let all paths come to their end where they next wait for anything."""
         self.journal.is_left = True
-        self._scope.cancel()
+        self._group.cancel()
 
     def pause(self, reason: str) -> None:
         """Let nothing more begin, wait for calls that may not be made twice, and rest; call it on the engine's loop."""
@@ -85,7 +82,7 @@ class Runner:
         return [path.id for path in self.journal.state.active_paths() if path.woken != before[path.id].woken]
 
     def _may_take(self) -> bool:
-        return self._tasks is not None and not self._scope.cancel_called
+        return self._group.is_open and not self._group.is_cancelled
 
     def _wake(self, paths: Iterable[str]) -> None:
         for path in paths:
@@ -105,47 +102,27 @@ class Runner:
             The log could not be written; what is in the store can be resumed.
         """
         try:
-            with self._scope:
+            async with self._group.running():
                 await self._run_paths()
-        except ExceptionGroup as group:
-            raise self._root_cause(group) from None
-        with anyio.CancelScope(shield=True):
-            self._end()
-            await self.journal.durable()
-
-    def _root_cause(self, group: ExceptionGroup[Exception]) -> Exception:
-        """Return the log's own error if there is one: every path that met it raised it."""
-        if self.journal.error is not None:
-            return self.journal.error
-        first = group.exceptions[0]
-        return self._root_cause(first) if isinstance(first, ExceptionGroup) else first
+        except Exception:
+            if self.journal.error is not None:  # every path that met it raised it, or what it made of it
+                raise self.journal.error from None
+            raise
+        self._end()
+        await self.journal.durable()
 
     async def _run_paths(self) -> None:
         if not self.journal.state.paths:
             self.journal.record_all((decide_start(self.workflow),))
-        async with anyio.create_task_group() as alarms:
-            are_set = False
+        self._recorder.waits.deadlines = self._set_alarm
+        for path, deadline in self.journal.state.deadlines():
+            self._set_alarm(path, deadline)
+        if self.journal.written:  # nobody can have sent anything to what the store does not know yet
+            await self._take_in()
+        await self._drive_active()
 
-            def set_alarm(path: str, deadline: int) -> None:
-                nonlocal are_set
-                are_set = True
-                alarms.start_soon(self._look_again, path, deadline)
-
-            self._recorder.waits.deadlines = set_alarm
-            for path, deadline in self.journal.state.deadlines():
-                set_alarm(path, deadline)
-            try:
-                async with anyio.create_task_group() as tasks:
-                    self._tasks = tasks
-                    if self.journal.written:  # nobody can have sent anything to what the store does not know yet
-                        await self._take_in()
-                    await self._drive_active()
-                    if not self._driven:  # from here on nothing could begin in it any more
-                        self._tasks = None
-            finally:
-                self._tasks = None
-            if are_set:  # to cancel costs as much as a call
-                alarms.cancel_scope.cancel()
+    def _set_alarm(self, path: str, deadline: int) -> None:
+        self._group.start(self._look_again(path, deadline), is_aside=True)
 
     async def _drive_active(self) -> None:
         """Drive every active path; a single one needs no task of its own, nor the turn until that runs.
@@ -166,7 +143,7 @@ class Runner:
         while left > 0:
             await self.journal.clock.sleep(left / MICROSECONDS)
             left = deadline - self.journal.clock.now()
-        if self._tasks is None:
+        if not self._group.is_open:
             return
         questions = self.journal.state.pending_interrupts()
         expired = [found for found in questions if found.expires_us is not None and found.expires_us <= deadline]
@@ -174,7 +151,7 @@ class Runner:
             await self._services.claim_expired(self.journal.execution_id, question.interrupt_id)
         if expired:
             await self.take()
-        if self._tasks is not None:
+        if self._group.is_open:
             self._wake((path,))
 
     def _end(self) -> None:
@@ -204,7 +181,7 @@ class Runner:
     def _start(self, path_id: str) -> None:
         """Drive a path in a task of its own, unless it has one."""
         if path_id not in self._driven:
-            self._group.start_soon(self._drive, path_id)
+            self._group.start(self._drive(path_id))
             self._driven.add(path_id)
 
     async def _drive(self, path_id: str) -> None:
@@ -258,12 +235,6 @@ class Runner:
         for record in decide_joins(self.workflow, self.journal.state):
             self.journal.record_all(record.facts)
             self._start(record.facts[-1].path)
-
-    @property
-    def _group(self) -> TaskGroup:
-        if self._tasks is None:
-            raise RuntimeError("paths run only inside Runner.run")
-        return self._tasks
 
     async def _evaluate(self, instruction: EvaluateConditions) -> bool:
         path = self.journal.state.paths[instruction.path]

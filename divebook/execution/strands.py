@@ -14,9 +14,6 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import anyio
-import anyio.lowlevel
-
-STARTS_A_TURN = 32
 
 
 class Suspended(BaseException):
@@ -29,16 +26,6 @@ class GoesOnElsewhere(Suspended):
     def __init__(self, successor: str, reason: str, inputs: Mapping[str, Any]) -> None:
         super().__init__()
         self.successor, self.reason, self.inputs = successor, reason, inputs
-
-
-async def after_start(number: int) -> None:
-    """Let the loop turn after every few tasks that are started side by side; `number` counts them from 1.
-
-    The calls of the first ones are then under way, or done, while the others still begin, and the ends of calls that
-    take equally long are spread as well.
-    """
-    if number % STARTS_A_TURN == 0:
-        await anyio.lowlevel.checkpoint()
 
 
 class Strands:

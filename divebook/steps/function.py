@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NoReturn
 
-import anyio
-
 from divebook.errors import ApprovalDeniedError, DefinitionError, NotFoundError, OperationError, Problem, StepError
 from divebook.events import catalog
 from divebook.events.codec import checked
 from divebook.events.recorded import opened
 from divebook.execution.children import BeginSuccessor, DriveChild
 from divebook.execution.context import STRAND, StepContext
+from divebook.execution.groups import Group
 from divebook.execution.iterations import THROUGH, Outcome
 from divebook.execution.raised import as_recorded
 from divebook.execution.schemas import instance_of, schema_of
@@ -209,13 +208,11 @@ class WorkflowContext:
                         raise
                     results[index] = error
 
-        try:
-            with self.tasks, self._context.strands().side_by_side(len(calls)) as strand:
-                async with anyio.create_task_group() as tasks:
-                    for index, call in enumerate(calls):
-                        tasks.start_soon(keep, strand, index, call)
-        except BaseExceptionGroup as group:
-            raise group.exceptions[0] from None
+        group = Group()
+        with self.tasks, self._context.strands().side_by_side(len(calls)) as strand:
+            async with group.running():
+                for index, call in enumerate(calls):
+                    group.start(keep(strand, index, call))
         if suspended:
             raise suspended[0]
         return results
