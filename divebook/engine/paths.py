@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from immutables import Map
 
-from divebook.engine.changes import Changes, Draft, Happening, is_sleeping, path_of, put
+from divebook.engine.changes import Draft, is_sleeping
 from divebook.engine.ledger import Ledger
 from divebook.engine.places import moved
 from divebook.engine.state import (
@@ -24,84 +22,76 @@ from divebook.engine.state import (
     PathState,
 )
 from divebook.events import catalog
+from divebook.events.catalog import Payload
 
 
-def path_started(state: Draft, event: Happening, data: catalog.PathStarted) -> Changes:
+def path_started(draft: Draft, data: catalog.PathStarted) -> None:
     """Begin a path."""
-    path = state.paths.get(event.path) or PathState(event.path, number=0, current_step=data.current_step)
-    changes = put(state, path, status=RUNNING, started_us=event.recorded_at)
-    return changes if event.path in state.paths else {**changes, "active": state.active + 1}
+    if draft.path_id not in draft.paths:
+        draft.add(PathState(draft.path_id, number=0, current_step=data.current_step))
+        draft.active += 1
+    path = draft.path(data)
+    path.status, path.started_us = RUNNING, draft.moment
 
 
-def path_branched(state: Draft, event: Happening, data: catalog.PathBranched) -> Changes:
+def path_branched(draft: Draft, data: catalog.PathBranched) -> None:
     """Split a path up; its children know what it has been through."""
-    parent = path_of(state, event)
-    paths, branches = state.paths, state.branches
+    parent = draft.path(data)
     entered = Map({step: parent.entries(step) for step in {*parent.visits, *parent.before}})
-    for new_path in data.new_paths:
-        branches += 1
+    for number, new_path in enumerate(data.new_paths, draft.branches + 1):
         child = PathState(
             new_path["id"],
-            number=branches,
+            number=number,
             current_step=new_path["current_step"],
             parent=parent.id,
             came_from=parent.current_step,
             before=entered,
             repeats=parent.repeats,
         )
-        paths = paths.set(child.id, child)
+        draft.add(child)
     count = len(data.new_paths)
-    split = parent.changed({"phase": BRANCHED, "children": parent.children + count})
-    return {"paths": paths.set(parent.id, split), "branches": branches, "active": state.active + count}
+    parent.phase, parent.children = BRANCHED, parent.children + count
+    draft.branches, draft.active = draft.branches + count, draft.active + count
 
 
-def path_waiting(state: Draft, event: Happening, data: catalog.PathWaiting) -> Changes:
+def path_waiting(draft: Draft, data: catalog.PathWaiting) -> None:
     """Let a path wait at a join."""
-    path = path_of(state, event)
-    changes = put(state, path, phase=JOINING, current_step=data.join_step, routing=())
-    return {**changes, "joining": state.joining + 1}
+    path = draft.path(data)
+    path.phase, path.current_step, path.routing = JOINING, data.join_step, ()
+    draft.joining += 1
 
 
-def path_joined(state: Draft, event: Happening, data: catalog.PathJoined) -> Changes:
+def path_joined(draft: Draft, data: catalog.PathJoined) -> None:
     """Let a path go on with what those that it waited for put out."""
-    path = path_of(state, event)
+    path = draft.path(data)
     outputs, places = path.step_outputs, path.outputs_at
-    for other in map(state.paths.__getitem__, data.joined):
+    for other in map(draft.paths.__getitem__, data.joined):
         outputs = outputs.update(other.step_outputs)
         places = moved(places, other.outputs_at, other.step_outputs)
-    read = {"variables": state.variables, "variables_at": state.variables_at}
-    changes = put(state, path, phase=JOINED, step_outputs=outputs, outputs_at=places, **read)
-    return {**changes, "joining": state.joining - 1}
+    path.phase, path.step_outputs, path.outputs_at = JOINED, outputs, places
+    path.variables, path.variables_at = draft.variables, draft.variables_at
+    draft.joining -= 1
 
 
-def _path_ended(state: Draft, event: Happening, status: str, error: str | None = None, **at_last: Any) -> Changes:
-    path = path_of(state, event)
-    at_last.setdefault("open", _letting_go(path.open))
-    changes: Changes = {
-        "ledger": _without(state, path, error or status, event.recorded_at),
-        "active": state.active - 1,
-        "joining": state.joining - (path.phase == JOINING),
-        "sleeping": state.sleeping - is_sleeping(path),
-        "asking": state.asking - (path.asking > 0),
-    }
-    return changes | put(
-        state,
-        path,
-        status=status,
-        phase=ENDED,
-        left=path.phase,
-        error=error,
-        ended_us=event.recorded_at,
-        hop=None,
-        **at_last,
-    )
+def _end(draft: Draft, data: Payload, status: str, error: str | None = None) -> PathState:
+    """End a path, and return it."""
+    path = draft.path(data)
+    draft.ledger = _without(draft, path, error or status)
+    draft.active -= 1
+    draft.joining -= path.phase == JOINING
+    draft.sleeping -= is_sleeping(path)
+    draft.asking -= path.asking > 0
+    path.left, path.phase = path.phase, ENDED
+    path.status, path.error, path.ended_us, path.hop = status, error, draft.moment, None
+    path.open = _letting_go(path.open)
+    return path
 
 
-def _without(state: Draft, path: PathState, why: str, at: int) -> Ledger:
+def _without(draft: Draft, path: PathState, why: str) -> Ledger:
     """Return the ledger once a path has ended: it holds nothing back any more, and is in no agent step."""
-    ledger = state.ledger
+    ledger = draft.ledger
     if path.hop is not None:
-        ledger = ledger.with_hop(path.hop, status="error", error=why, ended_us=at)
+        ledger = ledger.with_hop(path.hop, status="error", error=why, ended_us=draft.moment)
     for record in path.open.operations.values() if path.open is not None else ():
         ledger = ledger.holding(record.reserved, -1)
     return ledger
@@ -115,18 +105,19 @@ def _letting_go(opened: OpenStep | None) -> OpenStep | None:
     return opened._replace(operations=Map(records))
 
 
-def path_completed(state: Draft, event: Happening, data: catalog.PathCompleted) -> Changes:
+def path_completed(draft: Draft, data: catalog.PathCompleted) -> None:
     """End a path in good order."""
-    nothing: Changes = {"open": None, "variables": EMPTY, "variables_at": NO_PLACES}
-    return _path_ended(state, event, COMPLETED, current_step=data.final_step, **nothing)
+    path = _end(draft, data, COMPLETED)
+    path.current_step, path.open, path.variables, path.variables_at = data.final_step, None, EMPTY, NO_PLACES
 
 
-def path_failed(state: Draft, event: Happening, data: catalog.PathFailed) -> Changes:
+def path_failed(draft: Draft, data: catalog.PathFailed) -> None:
     """End a path that has failed; the first one is remembered."""
-    ended = _path_ended(state, event, FAILED, data.error, reason=data.reason)
-    return {**ended, "failed_path": state.failed_path or event.path}
+    path = _end(draft, data, FAILED, data.error)
+    path.reason = data.reason
+    draft.failed_path = draft.failed_path or path.id
 
 
-def path_cancelled(state: Draft, event: Happening, data: catalog.PathCancelled) -> Changes:
+def path_cancelled(draft: Draft, data: catalog.PathCancelled) -> None:
     """End a path that was stopped."""
-    return _path_ended(state, event, CANCELLED, data.reason or None)
+    _end(draft, data, CANCELLED, data.reason or None)

@@ -24,7 +24,7 @@ def placed(places: Map[K, int], key: K, value: Any, sequence: int) -> Map[K, int
     """Return the places of large values by key, once an event has set one of the values."""
     if is_large(value):
         return places.set(key, sequence)
-    return places.delete(key) if key in places else places
+    return places.delete(key) if places and key in places else places
 
 
 def moved(places: Map[K, int], others: Map[K, int], keys: Map[K, Any]) -> Map[K, int]:

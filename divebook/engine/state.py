@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import repeat
 from operator import add
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from immutables import Map
 
@@ -37,17 +37,10 @@ JOINING, JOINED, ENDED = "joining", "joined", "ended"
 """Phases of a path: before a step, inside it, choosing what follows, split up, waiting at a join, released, over."""
 
 
-_new, _set = object.__new__, object.__setattr__
-
-
-class Snapshot(Timed):
-    """Base of the large states, which every event replaces: frozen, and quick to copy."""
-
-    def changed(self, changes: Mapping[str, Any]) -> Self:
-        """Return a copy in which the named fields differ; half the cost of a named tuple's `_replace`."""
-        copy = _new(type(self))
-        _set(copy, "__dict__", {**self.__dict__, **changes})
-        return copy
+if TYPE_CHECKING:  # a draft of a state is changed in place (`divebook.engine.changes`)
+    from dataclasses import dataclass as snapshot
+else:
+    snapshot = dataclass(frozen=True)
 
 
 class Usage(NamedTuple):
@@ -106,7 +99,7 @@ class OperationRecord(NamedTuple):
     @classmethod
     def begun(cls, *known: Any) -> OperationRecord:
         """Return one by its first five fields; a third of the cost of calling the class, as for what follows."""
-        return tuple.__new__(cls, (*known, *_BEGUN))
+        return tuple.__new__(cls, known + _BEGUN)
 
     def ended(self, sequence: int, status: str, outcome: Outcome) -> OperationRecord:
         """Return it as it stands after the event of its end."""
@@ -135,13 +128,20 @@ class OpenStep(NamedTuple):
     iterations_at: Map[int, int] = NO_PLACES
     """The events that hold the large ones of `entry_variables` and `iterations`."""
 
+    @classmethod
+    def begun(cls, step_type: str, variables: Map[str, Any], places: Map[str, int]) -> OpenStep:
+        """Return one in which nothing has happened; a third of the cost of calling the class."""
+        return tuple.__new__(
+            cls, (variables, EMPTY, NO_ITEMS, NO_USAGE, NO_FAILURES, step_type, None, places, NO_PLACES)
+        )
+
     def with_operation(self, record: OperationRecord) -> OpenStep:
         """Return it with a new or changed operation, twice for each call."""
         return tuple.__new__(OpenStep, (self[0], self.operations.set(record.operation_id, record), *self[2:]))
 
 
-@dataclass(frozen=True)
-class PathState(Snapshot):
+@snapshot
+class PathState(Timed):
     """One line of progress through the graph."""
 
     id: str
@@ -240,8 +240,8 @@ class PathState(Snapshot):
 NO_INTERRUPTS: Map[str, Question] = Map()
 
 
-@dataclass(frozen=True)
-class ExecutionState(Snapshot):
+@snapshot
+class ExecutionState(Timed):
     """The fold of an execution's log up to `last_sequence`."""
 
     execution_id: str

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from typing import Any
 
 from immutables import Map
 
 from divebook.bounds import edge_key
-from divebook.engine.changes import Changes, Draft, Happening, is_sleeping, open_step_of, path_of, put
-from divebook.engine.ledger import Hop, Ledger
+from divebook.engine.changes import Draft, is_sleeping
+from divebook.engine.ledger import NO_BOUNDS, Hop, Ledger
 from divebook.engine.places import placed
 from divebook.engine.state import IN_STEP, READY, ROUTING, OpenStep, PathState
 from divebook.events import catalog
@@ -17,145 +18,128 @@ from divebook.events import catalog
 PROMPT = "prompt"
 
 
-def step_started(state: Draft, event: Happening, data: catalog.StepStarted) -> Changes:
+def step_started(draft: Draft, data: catalog.StepStarted) -> None:
     """Let a path enter a step."""
-    path = path_of(state, event)
+    path, step = draft.path(data), draft.step
     is_hop = data.step_type == PROMPT
-    is_counted = is_hop or state.bounds.edges or path.loops_to(event.step)
-    changes: Changes = {"ledger": _entered(state, path, event, is_hop=is_hop)} if is_counted else {}
-    return changes | put(
-        state,
-        path,
-        current_step=event.step,
-        phase=IN_STEP,
-        visits=path.visits.set(event.step, data.visit),
-        variables=state.variables,
-        variables_at=state.variables_at,
-        open=OpenStep(state.variables, step_type=data.step_type, entry_at=state.variables_at),
-        routing=(),
-        hop=state.ledger.agent_hops if is_hop else None,
-    )
+    path.hop = draft.ledger.agent_hops if is_hop else None
+    if is_hop or step in path.visits or step in path.before or draft.bounds is not NO_BOUNDS:
+        draft.ledger = _entered(draft, path, is_hop=is_hop)
+    path.current_step, path.phase, path.routing = step, IN_STEP, ()
+    path.visits = path.visits.set(step, data.visit)
+    path.variables, path.variables_at = draft.variables, draft.variables_at
+    path.open = OpenStep.begun(data.step_type, draft.variables, draft.variables_at)
 
 
-def _entered(state: Draft, path: PathState, event: Happening, *, is_hop: bool) -> Ledger:
+def _entered(draft: Draft, path: PathState, *, is_hop: bool) -> Ledger:
     """Return the ledger once a path has entered a step."""
-    ledger = state.ledger
-    if path.loops_to(event.step):
+    ledger, step = draft.ledger, draft.step
+    if path.loops_to(step):
         ledger = ledger._replace(iterations=ledger.iterations + 1)
-    key = edge_key(path.source or "", event.step)
-    if key in state.bounds.edges:
+    key = edge_key(path.source or "", step)
+    if key in draft.bounds.edges:
         ledger = ledger._replace(edges=ledger.edges.set(key, ledger.edges.get(key, 0) + 1))
     if not is_hop:
         return ledger
-    hop = Hop(event.step, event.path, event.recorded_at)
+    hop = Hop(step, path.id, draft.moment)
     return ledger._replace(agent_hops=ledger.agent_hops + 1, history=ledger.history.set(ledger.agent_hops, hop))
 
 
-def step_completed(state: Draft, event: Happening, data: catalog.StepCompleted) -> Changes:
+def step_completed(draft: Draft, data: catalog.StepCompleted) -> None:
     """Let a path choose what follows a step."""
-    path = path_of(state, event)
-    hop = path.hop
-    changes = put(
-        state,
-        path,
-        phase=ROUTING,
-        open=None,
-        last_step=event.step,
-        variables=state.variables,
-        variables_at=state.variables_at,
-        step_outputs=path.step_outputs.set(event.step, data.output),
-        outputs_at=placed(path.outputs_at, event.step, data.output, event.sequence),
-        hop=None,
-        repeats=path.repeats if state.bounds.max_repeats is None else _repeats(path, event, data.output),
-    )
-    if hop is not None:
-        changes["ledger"] = state.ledger.with_hop(hop, status="success", ended_us=event.recorded_at)
-    return changes
+    path, step, output = draft.path(data), draft.step, data.output
+    if draft.bounds.max_repeats is not None:
+        path.repeats = _repeats(path, step, output)
+    if path.hop is not None:
+        draft.ledger = draft.ledger.with_hop(path.hop, status="success", ended_us=draft.moment)
+        path.hop = None
+    path.phase, path.open, path.last_step = ROUTING, None, step
+    path.variables, path.variables_at = draft.variables, draft.variables_at
+    path.step_outputs = path.step_outputs.set(step, output)
+    path.outputs_at = placed(path.outputs_at, step, output, draft.last_sequence)
 
 
-def _repeats(path: PathState, event: Happening, output: str) -> Map[str, tuple[str, int]]:
+def _repeats(path: PathState, step: str, output: str) -> Map[str, tuple[str, int]]:
     """Return how often in a row each step has done the same, once one more is done."""
     done = path.open.operations.values() if path.open is not None else ()
     told = sorted(f"{record.operation_type} {record.parameters_hash}" for record in done)
     digest = hashlib.sha256("\x1f".join((*told, output)).encode()).hexdigest()[:16]
-    before, count = path.repeats.get(event.step, ("", 0))
-    return path.repeats.set(event.step, (digest, count + 1 if digest == before else 1))
+    before, count = path.repeats.get(step, ("", 0))
+    return path.repeats.set(step, (digest, count + 1 if digest == before else 1))
 
 
-def step_failed(state: Draft, event: Happening, data: catalog.StepFailed) -> Changes:
+def step_failed(draft: Draft, data: catalog.StepFailed) -> None:
     """Note why a step has failed."""
-    path = path_of(state, event)
-    ledger = state.ledger.with_error(event.step, data.error, event.recorded_at)
+    path = draft.path(data)
+    ledger = draft.ledger.with_error(draft.step, data.error, draft.moment)
     if path.hop is not None:
-        ledger = ledger.with_hop(path.hop, status="error", error=data.error, ended_us=event.recorded_at)
-    failed = path.open
-    if failed is not None and data.operations is not None:
-        failed = failed._replace(ended_by=tuple(data.operations))
-    return {**put(state, path, error=data.error, hop=None, open=failed), "ledger": ledger}
+        ledger = ledger.with_hop(path.hop, status="error", error=data.error, ended_us=draft.moment)
+    draft.ledger = ledger
+    path.error, path.hop = data.error, None
+    if path.open is not None and data.operations is not None:
+        path.open = path.open._replace(ended_by=tuple(data.operations))
 
 
-def step_retried(state: Draft, event: Happening, data: catalog.StepRetried) -> Changes:
+def step_retried(draft: Draft, data: catalog.StepRetried) -> None:
     """Note that a step, an item or a call is to be tried again."""
-    path, opened = open_step_of(state, event)
+    path, opened = draft.open_step(data)
     item = data.iteration_index if data.key is None else data.key
-    failures = opened.failures.set(item, (data.attempt, data.delay))
-    return put(state, path, open=opened._replace(failures=failures))
+    path.open = opened._replace(failures=opened.failures.set(item, (data.attempt, data.delay)))
 
 
-def step_caught(state: Draft, event: Happening, data: catalog.StepCaught) -> Changes:
+def step_caught(draft: Draft, data: catalog.StepCaught) -> None:
     """Let a path go on where the failure of its step is caught."""
-    path = path_of(state, event)
-    sleeping = state.sleeping - is_sleeping(path)
-    read = {"variables": state.variables, "variables_at": state.variables_at}
-    changes = put(state, path, phase=READY, current_step=data.target, open=None, error=None, **read)
-    return {**changes, "sleeping": sleeping}
+    path = draft.path(data)
+    draft.sleeping -= is_sleeping(path)
+    path.phase, path.current_step, path.open, path.error = READY, data.target, None, None
+    path.variables, path.variables_at = draft.variables, draft.variables_at
 
 
-def condition_evaluated(state: Draft, event: Happening, data: catalog.ConditionEvaluated) -> Changes:
+def condition_evaluated(draft: Draft, data: catalog.ConditionEvaluated) -> None:
     """Note the result of a condition after a step."""
-    path = path_of(state, event)
-    return put(state, path, routing=(*path.routing, data.result))
+    path = draft.path(data)
+    path.routing = (*path.routing, data.result)
 
 
-def iteration_completed(state: Draft, event: Happening, data: catalog.IterationCompleted) -> Changes:
+def iteration_completed(draft: Draft, data: catalog.IterationCompleted) -> None:
     """Note what an item has given."""
-    path, opened = open_step_of(state, event)
-    return put(state, path, open=_with_item(opened, event, data))
+    path, opened = draft.open_step(data)
+    path.open = _with_item(draft, opened, data)
 
 
-def iteration_failed(state: Draft, event: Happening, data: catalog.IterationFailed) -> Changes:
+def iteration_failed(draft: Draft, data: catalog.IterationFailed) -> None:
     """Note what an item that has failed counts as, if its step goes on."""
-    path, opened = open_step_of(state, event)
-    if data.result is None:
-        return {}
-    return put(state, path, open=_with_item(opened, event, data))
+    path, opened = draft.open_step(data)
+    if data.result is not None:
+        path.open = _with_item(draft, opened, data)
 
 
-def _with_item(
-    opened: OpenStep, event: Happening, data: catalog.IterationCompleted | catalog.IterationFailed
-) -> OpenStep:
+def _with_item(draft: Draft, opened: OpenStep, data: catalog.IterationCompleted | catalog.IterationFailed) -> OpenStep:
     index, result = data.iteration_index, data.result
-    places = placed(opened.iterations_at, index, result, event.sequence)
+    places = placed(opened.iterations_at, index, result, draft.last_sequence)
     return opened._replace(iterations=opened.iterations.set(index, result), iterations_at=places)
 
 
-def state_mutated(state: Draft, event: Happening, data: catalog.StateMutated) -> Changes:
+def state_mutated(draft: Draft, data: catalog.StateMutated) -> None:
     """Change variables, for the whole and for the path that changes them."""
-    changes = _mutated(state, event, data.mutations)
-    path = state.paths.get(event.path)
-    if path is None:
-        return changes
-    alone = path.variables is state.variables  # no other path has written since the step began
-    return changes | put(state, path, **(changes if alone else _mutated(path, event, data.mutations)))
+    before, sequence = draft.variables, draft.last_sequence
+    changed = draft.variables, draft.variables_at = _mutated(before, draft.variables_at, data.mutations, sequence)
+    if draft.path_id not in draft.paths:
+        return
+    path = draft.path(data)
+    if path.variables is not before:  # another path has written since the step began
+        changed = _mutated(path.variables, path.variables_at, data.mutations, sequence)
+    path.variables, path.variables_at = changed
 
 
-def _mutated(holder: Draft | PathState, event: Happening, mutations: Iterable[catalog.Mutation]) -> Changes:
-    """Return what some changes make of the variables that the whole or a path holds."""
-    variables, places = holder.variables, holder.variables_at
+def _mutated(
+    variables: Map[str, Any], places: Map[str, int], mutations: Iterable[catalog.Mutation], sequence: int
+) -> tuple[Map[str, Any], Map[str, int]]:
+    """Return variables, and the places of the large ones, after some changes."""
     for mutation in mutations:
         key = mutation.key
         if mutation.type == "set":
-            variables, places = variables.set(key, mutation.value), placed(places, key, mutation.value, event.sequence)
+            variables, places = variables.set(key, mutation.value), placed(places, key, mutation.value, sequence)
         elif key in variables:
-            variables, places = variables.delete(key), placed(places, key, None, event.sequence)
-    return {"variables": variables, "variables_at": places}
+            variables, places = variables.delete(key), placed(places, key, None, sequence)
+    return variables, places
