@@ -17,7 +17,7 @@ REPORT_SECONDS = 10.0
 def main() -> int:
     """Simulate what is asked for."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.simulate", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=20_000, help="how many")
+    parser.add_argument("--seeds", type=int, default=300, help="how many")
     parser.add_argument("--first", type=int, default=1, help="the first seed")
     arguments = parser.parse_args()
     return run(arguments.first, arguments.seeds)
@@ -37,6 +37,7 @@ def run(first: int, count: int) -> int:
             say("failed", seed=seed, reason=str(error))
         else:
             totals.update(lives=summary.lives, commits=summary.commits, events=summary.events)
+            totals.update({f"damages {outcome}": count for outcome, count in summary.damages.items()})
         if time.monotonic() - reported > REPORT_SECONDS:
             reported = time.monotonic()
             say("progress", seeds=seed - first + 1, of=count, failed=len(failed), seconds=round(reported - began))

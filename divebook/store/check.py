@@ -188,6 +188,8 @@ def _check_rows(log: StoredLog) -> Iterator[Finding]:
     """What the checksum of the last record may be: as it stands there, or as the record gives it. A record that fits
     neither has changed itself; one that fits the second follows a record whose checksum has changed."""
     is_sound = True
+    if (text := _of_another_log(log)) is not None:
+        yield 1, text
     for record in log.records:
         if is_sound and record.sequence < expected:
             yield record.sequence, f"event {record.sequence} is there twice"
@@ -204,9 +206,17 @@ def _check_rows(log: StoredLog) -> Iterator[Finding]:
             {None} if unchecked else {record.checksum, *(given if whole else ())},
             record.last_sequence + 1,
         )
-        if expected == noted + 1 and log.checksum not in before and before != {None}:
+        if expected == noted + 1 and log.checksum not in before and (before != {None} or log.checksum):
             yield record.sequence, f"{_events(record)} not have the checksum that the record says is the last"
     yield from _check_end(log, expected)
+
+
+def _of_another_log(log: StoredLog) -> str | None:
+    """Return what tells that a log does not begin with its own first event: every chain of checksums begins alike."""
+    began, first = to_microseconds(log.record.created_at), log.records[0] if log.records else None
+    if first is None or first.sequence != 1 or log.altered or first.recorded_at == began:
+        return None
+    return "event 1 was not recorded when the execution began: it is changed, or that of another execution"
 
 
 def _check_end(log: StoredLog, expected: int) -> Iterator[Finding]:

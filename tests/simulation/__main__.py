@@ -32,7 +32,7 @@ def main() -> int:
     for seed in seeds(sys.argv[1:]):
         simulation = Simulation(seed)
         try:
-            print(simulation.run())
+            print(simulation.run_and_damage())
         except Exception as error:  # noqa: BLE001 - whatever goes wrong is what is looked for
             show(simulation)
             print(SimulationError(seed, error))

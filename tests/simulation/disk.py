@@ -9,6 +9,7 @@ from random import Random
 
 from divebook.errors import StoreBusyError, StoreError
 from divebook.events.event import Event
+from divebook.events.record import Record
 from divebook.store.batches import Batch
 from divebook.store.leases import Lease, Moment
 from divebook.store.log import Refusal
@@ -100,7 +101,13 @@ class SimulatedDisk(MemoryStore):
         return []
 
     def _torn(self, batch: Batch) -> Batch:
-        return replace(batch, records=batch.records[: self._random.randint(0, len(batch.records))], status=None)
+        """Return the beginning of a batch, perhaps with that of its last record: an event a row, as of before."""
+        whole = self._random.randint(0, len(batch.records))
+        records = list(batch.records[:whole])
+        if whole < len(batch.records):
+            events = batch.records[whole].events()
+            records += map(Record.of, events[: self._random.randrange(len(events))])
+        return replace(batch, records=records, status=None)
 
     def _check_power(self) -> None:
         if self._dead:

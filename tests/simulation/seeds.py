@@ -1,6 +1,6 @@
-"""Which seeds are always run."""
+"""Which seeds the suite runs; ``python -m benchmarks.simulate`` runs 300, or as many as it is told."""
 
-FIRST, COUNT = 1, 300
+FIRST, COUNT = 1, 36
 
 ONCE_FAILED = (
     *(15, 17, 28, 43, 75, 85, 87, 102, 117, 139, 195, 210, 249, 250, 256, 281, 382, 397),

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
 from divebook.engine.state import ExecutionState
 from divebook.events.ids import type_id
+from divebook.events.record import Record
 from divebook.store.batches import Batch
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS, WorkflowFunction
+from tests.simulation.damaged import damage_log
 from tests.simulation.disk import FAULTS, CommitFault, SimulatedDisk
 from tests.simulation.functions import made_function
 from tests.simulation.machine import Machine
@@ -45,6 +47,8 @@ class Summary:
     commits: int
     events: int
     virtual_seconds: float
+    damages: dict[str, int] = field(default_factory=dict)
+    """How often damage to the rows of its logs was found, and how often it changed nothing."""
 
 
 def simulate(seed: int) -> Summary:
@@ -57,7 +61,7 @@ def simulate(seed: int) -> Summary:
     """
     simulation = Simulation(seed)
     try:
-        return simulation.run()
+        return simulation.run_and_damage()
     except Exception as error:
         raise SimulationError(seed, error) from error
 
@@ -76,9 +80,11 @@ class Simulation:
         count = 2 if self.random.random() < 0.15 else 1
         self.scenarios = [Generator(self.random, f"simulated-{number}").scenario() for number in range(count)]
         self.honest = self.random.random() < 0.6
+        self._expected: list[Expected] = []
 
     def run(self) -> Summary:
-        expected = [self._undisturbed(scenario) for scenario in self.scenarios]
+        """Run the workflows undisturbed, then through all that goes wrong, and compare."""
+        self._expected = expected = [self._undisturbed(scenario) for scenario in self.scenarios]
         machine, disk, subjects = self._computer(self.scenarios, calm=False)
         lives = self._lives(sum(entry.commits for entry in expected), sum(entry.seconds for entry in expected))
         for life in lives:
@@ -90,13 +96,21 @@ class Simulation:
             found = comparable(subject.audit.state)
             assert found == entry.result, f"{subject.id} came to\n{found}\nand undisturbed to\n{entry.result}"
         events = sum(subject.audit.state.last_sequence for subject in subjects)
-        return Summary(self.seed, len(subjects), len(lives), disk.total, events, round(machine.uptime, 1))
+        seconds = round(machine.uptime, 1)
+        return Summary(self.seed, len(subjects), len(lives), disk.total, events, seconds)
+
+    def run_and_damage(self) -> Summary:
+        """Run it all, then damage the rows of the logs; those of the undisturbed runs are the foreign ones."""
+        summary, outcomes = self.run(), Counter[str]()
+        for subject, entry in zip(self.subjects, self._expected, strict=True):
+            outcomes += damage_log(Random(self.seed), self.disk.read_records(subject.id), entry.records)
+        return replace(summary, damages=dict(outcomes))
 
     def _undisturbed(self, scenario: Scenario) -> Expected:
         machine, disk, (subject,) = self._computer([scenario], calm=True)
         self._live(machine, disk, [subject], Life(calm=True))
         subject.audit.check_end(honest=True)
-        return Expected(comparable(subject.audit.state), disk.commits, machine.uptime)
+        return Expected(comparable(subject.audit.state), disk.commits, machine.uptime, disk.read_records(subject.id))
 
     def _computer(self, scenarios: Sequence[Scenario], *, calm: bool) -> tuple[Machine, SimulatedDisk, list[Subject]]:
         machine = Machine(Random(self.seed))
@@ -144,6 +158,7 @@ class Expected:
     result: dict[str, Any]
     commits: int
     seconds: float
+    records: list[Record]
 
 
 def comparable(state: ExecutionState) -> dict[str, Any]:

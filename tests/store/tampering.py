@@ -5,13 +5,16 @@ from contextlib import closing
 from zlib import crc32
 
 from divebook.store.checksums import head
-from divebook.store.sqlite.compact import unpack_id
+from divebook.store.sqlite.compact import pack_id, unpack_id
 from divebook.store.sqlite.rows import RECORD, Line
+from divebook.store.sqlite.schema import place_of, places_of
 
 _EVENTS = """
 SELECT place, recorded_at, name, id, path, step, CAST(data AS BLOB) FROM events JOIN event_types ON number = type
 WHERE place >> 32 = ? AND checksum IS NOT NULL ORDER BY place
 """
+NO_TYPE = 999
+"""A number that no type has."""
 
 
 def tamper(path, *statements):
@@ -36,3 +39,19 @@ def put_right(path):
             rechain(connection, key)
             row = connection.execute(f"{RECORD} WHERE key = ?", (key,)).fetchone()
             connection.execute("UPDATE executions SET seal = ? WHERE key = ?", (Line(*row[:-2]).seal(), key))
+
+
+def put_rows(connection, execution_id, rows):
+    """Have a log consist of these `StoredRecord`s, whatever they say."""
+    (key,) = connection.execute("SELECT key FROM executions WHERE id = ?", (execution_id,)).fetchone()
+    numbers = {name: number for number, name in connection.execute("SELECT number, name FROM event_types").fetchall()}
+    connection.execute("DELETE FROM events WHERE place BETWEEN ? AND ?", places_of(key))
+    connection.executemany(
+        "INSERT INTO events (place, recorded_at, type, id, path, step, data, checksum)"
+        " VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT), ?)",
+        [_columns(row, place_of(key, row.sequence), numbers.get(row.type, NO_TYPE)) for row in rows],
+    )
+
+
+def _columns(row, place, number):
+    return place, row.recorded_at, number, pack_id(row.id), row.path, row.step, row.payload, row.checksum

@@ -12,7 +12,7 @@ from divebook.store import MemoryStore, Message, Owner, SqliteStore
 from divebook.store.check import check
 from divebook.store.checksums import of_row
 from tests.store.large_promises import text
-from tests.store.logs import ONE, TWO, batch, completed, event, execution_id, failed, log, started, step
+from tests.store.logs import ONE, START, THREE, TWO, batch, completed, event, execution_id, failed, log, started, step
 from tests.store.tampering import put_right, tamper
 from tests.store.test_schema import VERSIONS, restore
 
@@ -311,6 +311,24 @@ def test_a_log_against_the_grammar_is_damage(text):
         store.append(ONE, events, 0)
         (damage,) = check(store).all_damages()
     assert damage.text == text
+
+
+def test_a_first_event_of_another_log_is_found(written):
+    columns = "recorded_at, id, data, checksum"
+    first = f"SELECT {columns} FROM events WHERE place = (2 << 32) + 1"
+    with SqliteStore(written) as store:
+        store.append(THREE, log(1, THREE, at=START), 0)
+    tamper(written, f"UPDATE events SET ({columns}) = ({first}) WHERE place = (3 << 32) + 1")
+    execution, sequence, said = only_damage(written)
+    assert (execution, sequence) == (THREE, 1)
+    assert said.startswith("event 1 was not recorded when the execution began")
+
+
+def test_the_only_event_without_its_checksum_is_found(written):
+    with SqliteStore(written) as store:
+        store.append(THREE, log(1, THREE), 0)
+    tamper(written, "UPDATE events SET checksum = NULL WHERE place = (3 << 32) + 1")
+    assert only_damage(written) == (THREE, 1, "event 1 does not have the checksum that the record says is the last")
 
 
 def test_events_from_before_there_were_checksums_are_counted(path):

@@ -100,6 +100,18 @@ def test_a_record_inside_another_is_found(written):
     assert sound == 4
 
 
+@pytest.mark.parametrize(("old", "new", "event"), [(7, 6, 6), (12, 13, 13)])
+def test_a_record_that_moved_a_little_is_read_nowhere(written, old, new, event):
+    tamper(written, f"UPDATE events SET place = (1 << 32) + {new} WHERE {PLACE} {old}")
+    with SqliteStore(written) as store:
+        for read in (lambda: store.read(ONE, event - 1, 1), lambda: store.facts(ONE, [event])):
+            with pytest.raises(CorruptStoreError, match=rf"claims to begin with event {event} .* ends with event"):
+                read()
+        with pytest.raises(CorruptStoreError):
+            store.page(ONE, event - 1, 1)
+    assert found(written)[0]
+
+
 def test_behind_a_damaged_record_the_log_can_be_read(written):
     tamper(written, f"UPDATE events SET data = '[]' WHERE {PLACE} 4")
     with SqliteStore(written) as store:
@@ -114,7 +126,7 @@ def test_single_events_are_read_with_one_query_and_checked(written):
         store._readers.get().set_trace_callback(queries.append)
         expected = {event.sequence: event.data for event in events_of(log(ONE)) if event.sequence % 2}
         assert store.facts(ONE, list(expected)) == expected
-        assert sum(query.lstrip().startswith("SELECT place") for query in queries) == 1
+        assert sum("FROM events" in query for query in queries) == 1
         with pytest.raises(CorruptStoreError, match=r"event 14 of execution .* is missing"):
             store.facts(ONE, [2, 14])
     tamper(written, f"UPDATE events SET data = replace(data, 'action', 'axtion') WHERE {PLACE} 7")

@@ -18,6 +18,7 @@ from divebook.store.blobs import Fetch, embed
 from divebook.store.checksums import head, of_row
 from divebook.store.codec import Sealing
 from divebook.store.durability import Durability
+from divebook.store.facts import width_of
 from divebook.store.records import Beginning, ExecutionRecord
 from divebook.store.sqlite.blobs import fetcher
 from divebook.store.sqlite.compact import EventTypes, unpack_id
@@ -41,16 +42,18 @@ SELECT place, recorded_at, type, id, path, step, CAST(data AS BLOB), checksum FR
 WHERE place >= ? AND place <= ? ORDER BY place
 """
 _FACTS = """
-SELECT place, recorded_at, type, id, path, step, CAST(data AS BLOB), checksum,
-  (SELECT checksum FROM events AS before WHERE before.place > :first AND before.place < events.place
-   ORDER BY before.place DESC LIMIT 1)
-FROM events WHERE place IN (
+SELECT events.place, events.recorded_at, events.type, events.id, events.path, events.step, CAST(events.data AS BLOB),
+  events.checksum, before.place, before.type, before.checksum
+FROM events LEFT JOIN events AS before ON before.place = (
+  SELECT max(place) FROM events AS earlier WHERE earlier.place > :first AND earlier.place < events.place
+)
+WHERE events.place IN (
   SELECT (SELECT max(place) FROM events AS holder WHERE holder.place > :first AND holder.place <= value)
   FROM json_each(:places)
 )
 """
 # The record that holds an event, or the last one before it, and the one before that.
-_AROUND = "SELECT place, checksum FROM events WHERE place > ? AND place <= ? ORDER BY place DESC LIMIT 2"
+_AROUND = "SELECT place, type, checksum FROM events WHERE place > ? AND place <= ? ORDER BY place DESC LIMIT 2"
 # By the row itself: what an index says of a row may be damaged, and would lead to another execution.
 _FIND = """
 SELECT id, key, last_sequence, checksum, token FROM executions NOT INDEXED
@@ -207,10 +210,12 @@ def load_facts(
     """
     places = encode([place_of(log.key, sequence) for sequence in sequences]).decode()
     means, wanted, facts = (sealing, fetcher(connection, sealing)), set(sequences), dict[int, Payload]()
-    for *row, before in connection.execute(_FACTS, {"places": places, "first": place_of(log.key, 0)}):
+    for *row, earlier, number, before in connection.execute(_FACTS, {"places": places, "first": place_of(log.key, 0)}):
         record = _stored(types, log, row, connection)
         if (record.checksum, before) != (None, None) and record.checksum != record.checksum_after(before or 0):
             raise _damaged(log, record, "it does not have the checksum it was written with")
+        if earlier is not None:
+            _check_place(connection, types, log, row[0], (earlier, number))
         read = enumerate(_decoded(record, means, log).facts, record.sequence)
         facts |= {sequence: fact for sequence, fact in read if sequence in wanted}
     if missing := wanted - facts.keys():
@@ -238,7 +243,7 @@ def load_records(
     CorruptStoreError
         A record is missing, or is not what was written.
     """
-    expected, checksum = start(connection, log, after)
+    expected, checksum = start(connection, types, log, after)
     unchecked = False  # whether this record may have no checksum
     places = place_of(log.key, expected), place_of(log.key, min(last, 0xFFFF_FFFF))
     for row in connection.execute(_RECORDS, places):
@@ -263,12 +268,45 @@ def load_records(
         )
 
 
-def start(connection: sqlite3.Connection | sqlite3.Cursor, log: Log, after: int) -> tuple[int, int | None]:
-    """Return the first sequence of the record that holds the event after `after`, and the checksum before it."""
+def start(
+    connection: sqlite3.Connection | sqlite3.Cursor, types: EventTypes, log: Log, after: int
+) -> tuple[int, int | None]:
+    """Return the first sequence of the record that holds the event after `after`, and the checksum before it.
+
+    Raises
+    ------
+    CorruptStoreError
+        It stands where no record can begin.
+    """
     if not after:
         return 1, None
     around = connection.execute(_AROUND, (place_of(log.key, 0), place_of(log.key, after + 1))).fetchall()
-    return around[0][0] & 0xFFFF_FFFF if around else 1, around[1][1] if len(around) > 1 else None
+    if len(around) < 2:
+        return around[0][0] & 0xFFFF_FFFF if around else 1, None
+    (place, *_), (earlier, number, checksum) = around
+    _check_place(connection, types, log, place, (earlier, number))
+    return place & 0xFFFF_FFFF, checksum
+
+
+def _check_place(
+    connection: sqlite3.Connection | sqlite3.Cursor, types: EventTypes, log: Log, place: int, before: tuple[int, int]
+) -> None:
+    """Raise CorruptStoreError if a record does not begin where the one before it ends.
+
+    A checksum does not cover places: a record that moved into the one before it, or away from it, still follows it
+    (tests/simulation/damaged.py). How far a record reached that is damaged itself, nobody can tell.
+    """
+    earlier, number = before
+    if earlier + width_of(types.names.get(number, "")) == place:
+        return
+    sequence = earlier & 0xFFFF_FFFF
+    try:
+        (record,) = load_records(connection, types, log, after=sequence - 1, last=sequence)
+    except CorruptStoreError:
+        return
+    if record.last_sequence + 1 != place & 0xFFFF_FFFF:
+        what = f"a record that claims to begin with event {place & 0xFFFF_FFFF}"
+        raise _damage(log, what, f"the one before it ends with event {record.last_sequence}")
 
 
 def _is_older(connection: sqlite3.Connection | sqlite3.Cursor, log: Log, place: int) -> bool:

@@ -52,7 +52,7 @@ def _rows(connection: sqlite3.Connection, types: EventTypes, log: Log, after: in
     """Return the rows that hold some events, and the sequence number of the first of all their events."""
     from divebook.store.pages import MismatchError, Rows, Spliced
 
-    first, before = start(connection, log, after)
+    first, before = start(connection, types, log, after)
     places = place_of(log.key, first), place_of(log.key, last)
     *texts, count, checked, least, most = connection.execute(_SPLICED, places).fetchone()
     if not count or checked != count or (before is None and first > 1):
