@@ -15,7 +15,7 @@ import orjson
 from divebook.errors import CorruptStoreError, InvalidEventError, NewerStoreError, UnstorableValueError
 from divebook.events.catalog import PAYLOADS, Payload
 from divebook.events.event import Event, to_microseconds, validate
-from divebook.events.plain import plain_data
+from divebook.events.plain import Said, compiled
 from divebook.events.recorded import TAG, BigInt, NonFinite, Recorded, TaggedDict
 from divebook.events.shapes import missing_field, wrong_field
 from divebook.events.upcast import upcast
@@ -42,6 +42,17 @@ def encode(data: Any, path: str = "data") -> bytes:
         Text that is not valid Unicode, or more than 64 MiB.
     """
     return _encoded(data, path, _OPTIONS)
+
+
+def encode_all(data: Sequence[Any]) -> list[bytes]:
+    """Encode several things as `encode` does."""
+    try:
+        lines = [orjson.dumps(each, tag, _OPTIONS) for each in data]
+    except TypeError:
+        return list(map(encode, data))  # says which, and where
+    if max(map(len, lines)) > MAX_PAYLOAD_BYTES:
+        check_size(max(map(len, lines)))
+    return lines
 
 
 def encode_parts(data: Any, plain: Callable[[Any], Any]) -> bytes:
@@ -197,8 +208,7 @@ def payload_from(event_type: str, data: Any) -> Payload:
 
 def sound_data(payload: Payload) -> dict[str, Any]:
     """Return what a payload says; InvalidEventError if it could not be read again, so that it is never recorded."""
-    plain = plain_data(payload)
-    return looked_through(payload) if plain is None else plain
+    return SOUND[type(payload)](payload)
 
 
 def looked_through(payload: Payload) -> dict[str, Any]:
@@ -211,6 +221,19 @@ def looked_through(payload: Payload) -> dict[str, Any]:
     if wrong is not None:
         raise InvalidEventError(f"{payload.event_type}: {wrong}")
     return data
+
+
+class _Sound(dict[type, Said]):
+    """By class of payload, what `sound_data` does; the function is made when the first one comes."""
+
+    def __missing__(self, kind: type) -> Said:
+        if not issubclass(kind, Payload):
+            raise InvalidEventError(f"data is required and must be a payload, got {kind.__name__}")
+        self[kind] = compiled(kind, looked_through)
+        return self[kind]
+
+
+SOUND = _Sound()
 
 
 def checked(payload: P) -> P:

@@ -1,40 +1,33 @@
-"""What is written at once, and what every store does to it before: check events, encode payloads, note what changes."""
+"""What is written at once: records as they are given, and as they are once `divebook.store.preparing` has seen them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from divebook.engine.lifecycle import STATUS_AFTER, STATUSES, TERMINAL, check_may_follow
-from divebook.errors import FencedError, InvalidEventError, NotFoundError, UnstorableValueError
+from divebook.engine.lifecycle import STATUS_AFTER, TERMINAL, check_may_follow
+from divebook.errors import FencedError, InvalidEventError
 from divebook.events.catalog import (
     ExecutionFailed,
-    ExecutionStarted,
     InterruptExpired,
     InterruptRaised,
     InterruptResolved,
     Payload,
 )
-from divebook.events.codec import encode, sound_data
-from divebook.events.event import Event, check_payload, check_placed
+from divebook.events.event import Event
 from divebook.events.frozen import quickly_made
-from divebook.events.ids import successor
 from divebook.events.record import Record
-from divebook.store.blobs import BLOB_BYTES, LARGE, REPEATED_BYTES, Packed, is_large, outsource, share
-from divebook.store.checksums import chain, head
-from divebook.store.codec import Sealing
-from divebook.store.durability import Durability, durability_called
-from divebook.store.facts import Body, encode_facts, joined, type_of, without_repeats
-from divebook.store.known_ids import refuse_twice
-from divebook.store.leases import LEASE_SECONDS, Lease, Moment
+from divebook.store.blobs import Packed
+from divebook.store.checksums import chain
+from divebook.store.durability import Durability
+from divebook.store.known_ids import Bounds
+from divebook.store.leases import Lease
 from divebook.store.owner import Owner
 from divebook.store.records import Beginning
 
 FIRST_TOKEN = 1
 """The token of the lease that comes with the first events."""
-_QUESTIONS = (InterruptRaised, InterruptResolved, InterruptExpired)
-_TELLING = frozenset({*_QUESTIONS, *STATUS_AFTER})
-"""Facts that change what a store keeps beside the log."""
+QUESTIONS = (InterruptRaised, InterruptResolved, InterruptExpired)
 
 
 @quickly_made
@@ -111,6 +104,8 @@ class PreparedBatch:
     """Their data, with references in place of `blobs`."""
     heads: Sequence[bytes]
     """What the checksums are made of, before the data."""
+    ids: Bounds
+    """Between which ids those of the events lie."""
     size: int
     beginning: Beginning | None
     """What a new log begins with; None if the log exists already."""
@@ -150,117 +145,6 @@ class PreparedBatch:
         return FencedError(self.execution_id, self.token or None, current)
 
 
-@dataclass(slots=True)
-class _Course:
-    """What the facts of a batch, one after the other, mean for their execution."""
-
-    execution_id: str
-    beginning: Beginning | None = None
-    turn: Turn | None = None
-    questions: dict[str, bool] = field(default_factory=dict)
-
-    def follow(self, fact: Payload, recorded_at: int) -> None:
-        """Go on by one fact; ExecutionEndedError if it may not follow an end before it."""
-        kind = type(fact)
-        if self.turn is not None and self.turn.status in TERMINAL:
-            check_may_follow(self.execution_id, self.turn.status, kind)
-        if kind in _QUESTIONS:
-            self.questions |= question_changes(fact)
-        if kind in STATUS_AFTER:
-            self.turn = turn_after(fact, recorded_at)
-            if isinstance(fact, ExecutionStarted):
-                self.beginning = Beginning.of(fact)
-
-
-def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
-    """Check and encode a batch, and seal its values.
-
-    Raises
-    ------
-    InvalidEventError
-        ``invalid event at index i: ...``, for the first event that is wrong.
-    ExecutionEndedError
-        One of the events may not follow an end that is among them.
-    """
-    course = _Course(batch.execution_id)
-    lease = None if batch.acquire is None else _first_lease(batch, batch.acquire)
-    bodies: list[Sequence[Body]] = []
-    payloads: list[bytes] = []
-    last = batch.expected_sequence
-    for record in batch.records:
-        body = _sound_bodies(record, batch, last + 1)
-        bodies.append(body)
-        payloads.append(_encoded(body, last - batch.expected_sequence, is_heavy=batch.is_heavy))
-        for fact in record.facts:
-            if type(fact) in _TELLING or course.turn is not None:
-                course.follow(fact, record.recorded_at)
-        last += len(body)
-    if len(batch.records) > 1:
-        refuse_twice(batch.records)
-    turn, status = _standing(batch, course.turn)
-    blobs = _outsource(bodies, payloads)
-    beginning = course.beginning
-    if sealing.codec is not None:
-        payloads = [sealing.seal(payload) for payload in payloads]
-        blobs = {digest: sealing.seal_content(content) for digest, content in blobs.items()}
-        turn = turn and replace(turn, error=sealing.seal_text(turn.error))
-        beginning = beginning and beginning._replace(note=sealing.seal_text(beginning.note))
-    types = [type_of(record.facts) for record in batch.records]
-    return PreparedBatch(
-        batch.execution_id,
-        batch.expected_sequence,
-        last,
-        batch.records,
-        types,
-        payloads,
-        _heads(batch, types),
-        sum(map(len, payloads)),
-        beginning,
-        turn,
-        status,
-        None if turn is not None and turn.status in TERMINAL else batch.wake_at,
-        batch.taken,
-        blobs,
-        batch.token or 0,
-        durability_called(batch.durability),
-        course.questions,
-        lease,
-    )
-
-
-def _sound_bodies(record: Record, batch: Batch, sequence: int) -> Sequence[Body]:
-    """Return what the facts of a record say; InvalidEventError if one is not as it should be, or out of place."""
-    first, bodies = sequence - batch.expected_sequence - 1, list[Body]()
-    try:
-        _check(record, batch.execution_id, sequence)
-        for fact in record.facts:
-            _check_fact(fact, is_first=sequence == 1 and not bodies)
-            bodies.append(sound_data(fact))
-    except (InvalidEventError, UnstorableValueError) as error:
-        raise _invalid(first + len(bodies), error) from error
-    return without_repeats(bodies)
-
-
-def _encoded(bodies: Sequence[Body], first: int, *, is_heavy: bool) -> bytes:
-    """Return the data of a record; without its large values, nothing (`_outsource` writes it)."""
-    if is_heavy and any(map(is_large, bodies)):
-        return LARGE
-    try:
-        return encode_facts(bodies)
-    except UnstorableValueError as error:
-        raise _invalid(
-            first + next(index for index, body in enumerate(bodies) if _is_unstorable(body)), error
-        ) from error
-
-
-def _is_unstorable(body: Body) -> bool:
-    try:
-        encode(body)
-    except UnstorableValueError:
-        return True
-    return False
-
-
 def records_of(events: Iterable[Event]) -> list[Record]:
     """Return the records that stand for one event each.
 
@@ -272,112 +156,19 @@ def records_of(events: Iterable[Event]) -> list[Record]:
     records: list[Record] = []
     for event in events:
         if not isinstance(event, Event):
-            raise _invalid(len(records), InvalidEventError(f"expected an Event, got {type(event).__name__}"))
+            raise invalid(len(records), InvalidEventError(f"expected an Event, got {type(event).__name__}"))
         records.append(Record.of(event))
     return records
 
 
-def _first_lease(batch: Batch, owner: Owner) -> Lease:
-    if batch.expected_sequence or batch.token is not None:
-        raise ValueError(
-            f"acquire is for the first batch of a new execution, not for {batch.execution_id} at event "
-            f"{batch.expected_sequence} with token {batch.token}; use the store's acquire"
-        )
-    # The wall clock is the writer's, as it stands in the events.
-    moment = Moment(batch.records[-1].recorded_at, Moment.at(None).uptime)
-    return moment.plus(LEASE_SECONDS).lease(batch.execution_id, FIRST_TOKEN, owner)
-
-
-def _standing(batch: Batch, turn: Turn | None) -> tuple[Turn | None, str | None]:
-    """Return the turn and the status after it, with what the writer knows of an execution that goes on."""
-    status = batch.status
-    if status is None or status in TERMINAL:
-        return turn, None
-    if status not in STATUSES:
-        raise NotFoundError("status", status, STATUSES)
-    if turn is None or turn.status in TERMINAL:
-        return turn, status
-    return replace(turn, status=status), status
-
-
-def _invalid(index: int, error: Exception) -> InvalidEventError:
+def invalid(index: int, error: Exception) -> InvalidEventError:
+    """Return the error for one event of a batch."""
     return InvalidEventError(f"invalid event at index {index}: {error}")
-
-
-def _outsource(bodies: Sequence[Sequence[Body]], payloads: list[bytes]) -> dict[bytes, bytes]:
-    """Put references in place of large values, and of middling ones that the batch holds several times; return them."""
-    blobs: dict[bytes, bytes] = {}
-    middling = [index for index, payload in enumerate(payloads) if payload is LARGE or len(payload) > REPEATED_BYTES]
-    if not middling:
-        return blobs
-    chosen = [bodies[index] for index in middling]
-    if len(middling) > 1:
-        chosen = share(chosen, blobs)
-    for index, body in zip(middling, chosen, strict=True):
-        if blobs and payloads[index] is not LARGE:
-            payloads[index] = encode_facts(body)
-        if payloads[index] is LARGE or len(payloads[index]) > BLOB_BYTES:
-            lines: list[bytes] = []
-            for fact in body:
-                try:
-                    line, found = outsource(fact)
-                except UnstorableValueError as error:
-                    raise _invalid(sum(map(len, bodies[:index])) + len(lines), error) from error
-                lines.append(line)
-                blobs |= found
-            payloads[index] = joined(lines)
-    return blobs
-
-
-def _heads(batch: Batch, types: Sequence[str]) -> list[bytes]:
-    heads: list[bytes] = []
-    for record, record_type in zip(batch.records, types, strict=True):
-        try:
-            heads.append(head(record.recorded_at, record_type, record.id, record.path, record.step))
-        except UnicodeEncodeError as error:
-            raise _invalid(record.sequence - batch.expected_sequence - 1, error) from error
-    return heads
-
-
-def _check_fact(fact: Payload, *, is_first: bool) -> None:
-    check_payload(fact)
-    if is_first is not (type(fact) is ExecutionStarted):
-        raise InvalidEventError(f"an execution_started event, and nothing else, begins a log; got {fact.event_type}")
-
-
-def _check(record: Record, execution_id: str, sequence: int) -> None:
-    if sequence == 1:
-        _check_text("execution id", execution_id)
-    if type(record) is not Record:
-        raise InvalidEventError(f"expected a Record, got {type(record).__name__}; make one with Record.of(event)")
-    check_placed(record)
-    if record.execution_id != execution_id:
-        raise InvalidEventError(f"it belongs to execution {record.execution_id}, not to {execution_id}")
-    if record.sequence != sequence:
-        raise InvalidEventError(f"its sequence must be {sequence}, got {record.sequence}")
-    if len(record.facts) != 1:
-        _check_width(record)
-
-
-def _check_width(record: Record) -> None:
-    if not record.facts:
-        raise InvalidEventError("data is required and must be a payload, got none")
-    try:
-        successor(record.id, len(record.facts) - 1)
-    except ValueError as error:
-        raise InvalidEventError(str(error)) from error
-
-
-def _check_text(name: str, text: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidEventError(f"{name} {text!r}: {error}") from error
 
 
 def question_changes(fact: Payload) -> dict[str, bool]:
     """Return the question that a fact asks or settles, and whether it is open then."""
-    return {fact.interrupt_id: isinstance(fact, InterruptRaised)} if isinstance(fact, _QUESTIONS) else {}
+    return {fact.interrupt_id: isinstance(fact, InterruptRaised)} if isinstance(fact, QUESTIONS) else {}
 
 
 def turn_after(fact: Payload, recorded_at: int) -> Turn | None:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, TypeAlias
@@ -21,12 +20,6 @@ from divebook.events.recorded import TAG, Recorded, TaggedDict
 
 BLOB_BYTES = 64 * 1024
 """Values whose JSON is longer become blobs."""
-REPEATED_BYTES = 512
-"""Those that one batch holds several times become blobs above this length: what a step returns is the result of its
-operation, its output and the value of a variable."""
-
-LARGE = b""
-"""Stands for data that are not encoded yet, since values are to be put aside first."""
 
 Blobs: TypeAlias = Mapping[bytes, bytes]
 """From the SHA-256 of a content to the content, which is JSON."""
@@ -36,7 +29,7 @@ Fetch: TypeAlias = Callable[[bytes], bytes | None]
 
 _MARK = f'{{"{TAG}":"blob",'.encode()
 _REFERENCE = re.compile(re.escape(_MARK) + rb'"value":\["([0-9a-f]{64})",[0-9]+\]\}')
-_MOST_OF_A_CHARACTER = 6
+MOST_OF_A_CHARACTER = 6
 """Bytes that a character or byte takes in JSON at most."""
 _FEW, _TOGETHER = 16, 512
 """Parts that are looked at one by one, and how many of more are encoded together."""
@@ -72,7 +65,7 @@ def is_large(value: Any) -> bool:
 def _shrink(value: Any, blobs: dict[bytes, bytes]) -> Any:
     """Return what is written in place of a value; what is small stays as it is."""
     if isinstance(value, str | bytes):
-        if len(value) * _MOST_OF_A_CHARACTER <= BLOB_BYTES:
+        if len(value) * MOST_OF_A_CHARACTER <= BLOB_BYTES:
             return value
     elif isinstance(value, dict | list):
         if type(value) is not TaggedDict:  # one is written as a list of pairs
@@ -82,7 +75,7 @@ def _shrink(value: Any, blobs: dict[bytes, bytes]) -> Any:
     else:
         return value
     content = encode(value)
-    return value if len(content) <= BLOB_BYTES else _reference(content, blobs)
+    return value if len(content) <= BLOB_BYTES else reference(content, blobs)
 
 
 def _without_large(value: Any, blobs: dict[bytes, bytes]) -> Any:
@@ -110,55 +103,11 @@ def _large(value: Any, keys: Sequence[Any]) -> Iterator[Any]:
         yield from _large(value, keys[len(keys) // 2 :])
 
 
-def _reference(content: bytes, blobs: dict[bytes, bytes]) -> dict[str, Any]:
+def reference(content: bytes, blobs: dict[bytes, bytes]) -> dict[str, Any]:
     """Note a content and return what stands for it."""
     digest = sha256(content).digest()
     blobs[digest] = content
     return {TAG: "blob", "value": [digest.hex(), len(content)]}
-
-
-def share(bodies: Sequence[Any], blobs: dict[bytes, bytes]) -> list[Any]:
-    """Return the bodies of a batch with references in place of values that stand there more than once.
-
-    Large values are left alone: they become blobs anyway, whose content must not depend on what lies beside them.
-    """
-    counts = Counter(content for body in bodies for content in _middling(body))
-    repeated = {content for content, count in counts.items() if count > 1}
-    return [_shared(body, repeated, blobs) for body in bodies] if repeated else list(bodies)
-
-
-def _middling(value: Any) -> Iterator[bytes]:
-    """Give the JSON of every value in a body that is long enough to be worth a reference."""
-    parts = value.values() if type(value) is dict else value if type(value) is list else ()
-    for part in parts:
-        content = _content(part)
-        if content is not None:
-            yield content
-            yield from _middling(part)
-
-
-def _shared(value: Any, repeated: Collection[bytes], blobs: dict[bytes, bytes]) -> Any:
-    """Replace the outermost repeated values."""
-
-    def shared(part: Any) -> Any:
-        content = _content(part)
-        if content is None:
-            return part
-        return _reference(content, blobs) if content in repeated else _shared(part, repeated, blobs)
-
-    if type(value) is dict:
-        return {key: shared(part) for key, part in value.items()}
-    return [shared(part) for part in value] if type(value) is list else value
-
-
-def _content(value: Any) -> bytes | None:
-    """Return the JSON of a value that is neither short nor large."""
-    if isinstance(value, str | bytes):
-        may_be = len(value) * _MOST_OF_A_CHARACTER > REPEATED_BYTES
-    else:
-        may_be = isinstance(value, dict | list | Recorded)
-    content = encode(value) if may_be and not is_large(value) else b""
-    return content if REPEATED_BYTES < len(content) <= BLOB_BYTES else None
 
 
 def references(payload: bytes) -> list[bytes]:

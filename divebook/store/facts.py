@@ -2,8 +2,8 @@
 
 A record of one fact is written as its event always was. The type of several facts is made of their names
 (``step_started+operation_started``), their data are a JSON list, a line each. Of a value that an earlier one of them
-has in full (the result of a call is the output of its step, and the value of a variable) only the place is written:
-``{"$type": "same", "value": [0, "result"]}``. A user's own data cannot look like that (`divebook.store.blobs`).
+has in full only the place is written: ``{"$type": "same", "value": [0, "result"]}`` (`divebook.store.repeats`). A
+user's own data cannot look like that (`divebook.store.blobs`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from divebook.errors import CorruptStoreError, InvalidEventError
 from divebook.events.catalog import Payload
-from divebook.events.codec import TAGGED, decode_payload, encode, parse, payload_from
+from divebook.events.codec import TAGGED, decode_payload, encode, encode_all, parse, payload_from
 from divebook.events.recorded import ATOMS, TAG, Recorded
 from divebook.events.values import untag
 
@@ -23,14 +23,15 @@ Body: TypeAlias = dict[str, Any]
 
 JOINT = "+"
 LEAST = 48
-"""Characters of a text that is worth a reference."""
+"""Characters of a text that may have a reference in its place."""
 _SHORT = ATOMS - {str}
 _SAME = f'{{"{TAG}":"same",'.encode()
 
 
-def type_of(facts: Sequence[Payload]) -> str:
-    """Return the type of a record."""
-    return facts[0].event_type if len(facts) == 1 else JOINT.join([fact.event_type for fact in facts])
+@functools.lru_cache(maxsize=1024)
+def type_of(kinds: tuple[type[Payload], ...]) -> str:
+    """Return the type of a record, by the classes of its facts."""
+    return JOINT.join([kind.event_type for kind in kinds])
 
 
 @functools.cache
@@ -46,7 +47,7 @@ def width_of(record_type: str) -> int:
 
 def encode_facts(bodies: Sequence[Body]) -> bytes:
     """Return the data of a record."""
-    return joined([encode(body) for body in bodies])
+    return joined(encode_all(bodies))
 
 
 def joined(lines: Sequence[bytes]) -> bytes:
@@ -54,42 +55,7 @@ def joined(lines: Sequence[bytes]) -> bytes:
     return lines[0] if len(lines) == 1 else b"[" + b",\n".join(lines) + b"]"
 
 
-def without_repeats(bodies: Sequence[Body]) -> Sequence[Body]:
-    """Return the bodies of a record with references in place of values that an earlier one has in full."""
-    if len(bodies) == 1 or not _may_repeat(bodies):
-        return bodies
-    known: list[tuple[Any, list[Any]]] = []
-    shortened: list[Body] | None = None
-    for holder, key, place in _values(bodies):
-        value = holder[key]
-        for other, where in known:
-            if (other is value or (type(value) is str and other == value)) and not _is_short(value):
-                shortened = shortened or list(bodies)
-                index = place[0]
-                shortened[index] = _replaced(shortened[index], place[1:], {TAG: "same", "value": where})
-                break
-        else:
-            known.append((value, place))
-    return shortened or bodies
-
-
-def _may_repeat(bodies: Sequence[Body]) -> bool:
-    """Return whether two values are long at all: in most records none is, and to look closer makes many objects."""
-    count = 0
-    for body in bodies:
-        for value in body.values():
-            if type(value) is str:
-                count += len(value) >= LEAST
-            elif type(value) not in _SHORT:
-                count += 1
-    return count > 1
-
-
-def _is_short(value: Any) -> bool:
-    return isinstance(value, dict | list) and len(value) < LEAST and len(encode(value)) < LEAST
-
-
-def _values(bodies: Sequence[Body], first: int = 0) -> list[tuple[Any, Any, list[Any]]]:
+def places(bodies: Sequence[Body], first: int = 0) -> list[tuple[Any, Any, list[Any]]]:
     """Return the values that may be long: what holds each, under which key, and its place in the record."""
     found: list[tuple[Any, Any, list[Any]]] = []
     for index, body in enumerate(bodies, first):
@@ -111,15 +77,6 @@ def _may_be_long(value: Any) -> bool:
     if kind in ATOMS or kind is bytes:
         return (kind is str or kind is bytes) and len(value) >= LEAST
     return kind is dict or kind is list or isinstance(value, Recorded)
-
-
-def _replaced(value: Any, place: Sequence[Any], by: Any) -> Any:
-    """Return a copy of plain data with something else at a place."""
-    if not place:
-        return by
-    copy = value.copy()
-    copy[place[0]] = _replaced(value[place[0]], place[1:], by)
-    return copy
 
 
 def split(record_type: str, data: bytes) -> list[bytes]:
@@ -167,7 +124,7 @@ def _bodies(record_type: str, data: bytes) -> list[Body]:
         _check_count(bodies, width_of(record_type))
         if _SAME in data:
             for index, body in enumerate(bodies):
-                for holder, key, _ in _values([body], index):
+                for holder, key, _ in places([body], index):
                     holder[key] = _resolved(holder[key], bodies[: index + 1])
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise _unreadable(record_type, error) from error

@@ -24,10 +24,11 @@ from divebook.errors import (
 from divebook.events.catalog import ORIGINS, Payload
 from divebook.events.event import Event, to_microseconds
 from divebook.events.record import Record
-from divebook.store.batches import Batch, PreparedBatch, prepare, records_of
+from divebook.store.batches import Batch, PreparedBatch, records_of
 from divebook.store.blobs import Blobs, Packed, pack
 from divebook.store.codec import Sealing
 from divebook.store.past import History
+from divebook.store.preparing import prepare
 from divebook.store.records import ExecutionRecord, RecordFilter
 from divebook.store.subscribers import Subscribers
 

@@ -21,7 +21,6 @@ from divebook.store.batches import PreparedBatch
 from divebook.store.blobs import embed
 from divebook.store.checkpoints import check_reached
 from divebook.store.durability import FULL
-from divebook.store.known_ids import span_of
 from divebook.store.large_values import StoredBlob
 from divebook.store.leases import Lease, Moment
 from divebook.store.log import Refusal, first_sorted
@@ -67,7 +66,7 @@ class MemoryStore(EventStore):
         if log.last_sequence != batch.expected_sequence:
             raise ConcurrentAppendError(batch.execution_id, batch.expected_sequence, log.last_sequence)
         batch.check_may_follow(log.turn.status)
-        log.ids.refuse_all(batch.records, list(map(span_of, batch.records)))
+        log.ids.refuse(batch.records, batch.ids, log.all_ids)
         return log
 
     def _begun(self, batch: PreparedBatch) -> MemoryLog:
@@ -84,7 +83,7 @@ class MemoryStore(EventStore):
         log.checksums.extend(batch.checksums(log.checksums[-1] if log.checksums else 0))
         log.heads.extend(map(head_of, batch.records, batch.types))
         log.payloads.extend(batch.payloads)
-        log.ids.add(list(map(span_of, batch.records)))
+        log.ids.add(batch.records, batch.ids)
         log.last_sequence = batch.last_sequence
         log.size += batch.size
         for digest, content in batch.blobs.items():

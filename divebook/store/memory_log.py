@@ -13,7 +13,8 @@ from divebook.events.event import to_datetime
 from divebook.events.record import Record
 from divebook.store.batches import Turn
 from divebook.store.durability import FULL, Durability
-from divebook.store.known_ids import KnownIds
+from divebook.store.facts import width_of
+from divebook.store.known_ids import Ids, KnownIds
 from divebook.store.leases import Lease, Moment
 from divebook.store.records import Beginning, ExecutionRecord
 from divebook.store.upkeep import StoredRecord
@@ -51,6 +52,10 @@ class MemoryLog:
         wanted = slice(first, bisect_right(self.heads, last, key=itemgetter(0)))
         rows = zip(self.heads[wanted], self.payloads[wanted], self.checksums[wanted], strict=True)
         return [StoredRecord(*head, payload, checksum) for head, payload, checksum in rows]
+
+    def all_ids(self) -> list[Ids]:
+        """Return the ids of its records."""
+        return [(first_id, width_of(record_type)) for _, _, record_type, first_id, _, _ in self.heads]
 
     def open_questions(self) -> list[str]:
         """Return the questions that are asked and not settled."""

@@ -8,7 +8,6 @@ import threading
 from divebook.errors import CorruptStoreError
 from divebook.events.catalog import PAYLOADS
 from divebook.events.ids import ALPHABET, PAIRS
-from divebook.store.known_ids import Span
 from divebook.store.sqlite.faults import typed
 
 _PREFIX = "event_"
@@ -34,14 +33,6 @@ def unpack_id(packed: bytes | str) -> str:
         return str(packed)
     value = int.from_bytes(packed, "big")
     return _PREFIX + "".join([PAIRS[value >> shift & 0x3FF] for shift in _SHIFTS])
-
-
-def span_of(packed: bytes | str, width: int) -> Span:
-    """Return the ids of a record, by the first of them as it is written."""
-    if not isinstance(packed, bytes):
-        return packed, 0, width
-    number = int.from_bytes(packed, "big")
-    return number >> 10, number & 0x3FF, width
 
 
 class EventTypes:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass, field
 
+from divebook.events.ids import successor
 from divebook.store.batches import PreparedBatch
 from divebook.store.facts import width_of
-from divebook.store.known_ids import KnownIds
+from divebook.store.known_ids import Ids, KnownIds
 from divebook.store.sqlite import messages
-from divebook.store.sqlite.compact import EventTypes, span_of
+from divebook.store.sqlite.compact import EventTypes, unpack_id
 from divebook.store.sqlite.reach import NOTED_EVERY, Reach
 from divebook.store.sqlite.rows import Line, line_after
 from divebook.store.sqlite.schema import places_of
@@ -18,6 +19,10 @@ _NOTE = """
 UPDATE executions SET status = ?, ended_at = ?, last_sequence = ?, error = ?, size = ?, wake_at = ?, taken = ?,
   checksum = ?, seal = ? WHERE key = ?
 """
+# As bytes they sort as the texts do; the type is that of the row with the highest one.
+_HIGHEST = """
+SELECT max(id), type, sum(typeof(id) <> 'blob' OR length(id) <> 16) FROM events WHERE place BETWEEN ? AND ?
+"""
 
 
 @dataclass(slots=True)
@@ -25,8 +30,8 @@ class OpenLog:
     """A log that this process writes, as it knows it.
 
     A unique index on event ids would cost 160 bytes a step and a quarter of the speed. The ids are UUIDv7, and a batch
-    sent twice is refused by its expected sequence, so what is left is a double id made inside one execution: the ids of
-    the logs being written are kept here, and read once when this process takes a log over.
+    sent twice is refused by its expected sequence, so what is left is a double id made inside one execution: what is
+    known of the ids of the logs being written is kept here, and read when this process takes a log over.
     """
 
     key: int
@@ -67,9 +72,18 @@ class OpenLog:
         self.line, self.reach = line, Reach(last, checksum)
 
 
-def load_ids(cursor: sqlite3.Cursor, types: EventTypes, key: int) -> KnownIds:
-    """Return the ids of a log."""
-    ids = KnownIds()
+def known_ids(cursor: sqlite3.Cursor, types: EventTypes, key: int) -> KnownIds:
+    """Return the ids of a log, of which the highest is enough if all are of our form."""
+    packed, number, others = cursor.execute(_HIGHEST, places_of(key)).fetchone()
+    if others or packed is None:
+        return KnownIds(None if others else "")
+    try:
+        return KnownIds(successor(unpack_id(packed), width_of(types.name(number, cursor)) - 1))
+    except ValueError:  # nobody wrote it so
+        return KnownIds(None)
+
+
+def load_ids(cursor: sqlite3.Cursor, types: EventTypes, key: int) -> list[Ids]:
+    """Return the ids of the records of a log."""
     rows = cursor.execute("SELECT id, type FROM events WHERE place BETWEEN ? AND ?", places_of(key))
-    ids.add([span_of(packed, width_of(types.name(number, cursor))) for packed, number in rows])
-    return ids
+    return [(unpack_id(packed), width_of(types.name(number, cursor))) for packed, number in rows]

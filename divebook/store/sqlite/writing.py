@@ -20,12 +20,11 @@ from divebook.errors import (
 )
 from divebook.store.batches import PreparedBatch
 from divebook.store.durability import Durability
-from divebook.store.known_ids import Span
 from divebook.store.log import Refusal
 from divebook.store.records import Beginning
 from divebook.store.sqlite import blobs, leases, lists, messages, questions
-from divebook.store.sqlite.compact import EventTypes, pack_id, span_of
-from divebook.store.sqlite.open_log import OpenLog, load_ids
+from divebook.store.sqlite.compact import EventTypes, pack_id
+from divebook.store.sqlite.open_log import OpenLog, known_ids, load_ids
 from divebook.store.sqlite.reach import Reach, reach_of
 from divebook.store.sqlite.rows import RECORD, find, first_line, line_after, load_line
 from divebook.store.sqlite.schema import place_of
@@ -76,9 +75,8 @@ class OpenLogs:
 
     def _enter(self, cursor: sqlite3.Cursor, batch: PreparedBatch) -> Refusal | None:
         ids = [pack_id(record.id) for record in batch.records]
-        spans = [span_of(packed, len(record.facts)) for packed, record in zip(ids, batch.records, strict=True)]
         try:
-            log = self._claim(cursor, batch, spans)
+            log = self._claim(cursor, batch)
         except (StoreError, InvalidEventError) as refusal:
             return refusal
         checksums = batch.checksums(log.reach.checksum if batch.beginning is None else 0)
@@ -93,7 +91,7 @@ class OpenLogs:
             questions.note(cursor, log.key, batch.questions)
         if batch.turn is not None and (batch.questions or batch.beginning is None):
             _turn(cursor, log, is_over=batch.ends)
-        log.ids.add(spans)
+        log.ids.add(batch.records, batch.ids)
         numbers, base = self._types.numbers, place_of(log.key, 0)
         rows: list[tuple[Any, ...]] = []
         entries = zip(batch.records, batch.types, ids, batch.payloads, checksums, strict=True)
@@ -104,7 +102,7 @@ class OpenLogs:
         cursor.executemany(_INSERT_RECORD, rows)
         return None
 
-    def _claim(self, cursor: sqlite3.Cursor, batch: PreparedBatch, spans: Sequence[Span]) -> OpenLog:
+    def _claim(self, cursor: sqlite3.Cursor, batch: PreparedBatch) -> OpenLog:
         """Return the log that a batch goes on with, or raise if it does not fit."""
         if batch.beginning is not None:
             log = self._begin(cursor, batch, batch.beginning)
@@ -117,7 +115,7 @@ class OpenLogs:
             # Inside the transaction, as callers can only look before it: of two who saw it running, the second is
             # refused (test_nothing_follows_an_end_but_what_the_table_allows, tests/execution/test_meanwhile.py).
             batch.check_may_follow(log.line.status)
-            log.ids.refuse_all(batch.records, spans)
+            log.ids.refuse(batch.records, batch.ids, lambda: load_ids(cursor, self._types, log.key))
         self._logs.pop(batch.execution_id, None)  # so that the one which was written last comes last
         self._logs[batch.execution_id] = log
         return log
@@ -151,7 +149,7 @@ class OpenLogs:
         line = load_line(cursor.execute(f"{RECORD} WHERE key = ?", (found.key,)).fetchone())
         log = OpenLog(found.key, found.token, line, reach_of(cursor, self._types, found), self._generation)
         is_known = known is not None and known.is_as(log)
-        log.ids = known.ids if known is not None and is_known else load_ids(cursor, self._types, found.key)
+        log.ids = known.ids if known is not None and is_known else known_ids(cursor, self._types, found.key)
         return log
 
 

@@ -1,0 +1,227 @@
+"""What every store does to a batch before it is written: check its records, encode them, note what they change.
+
+Each fact is looked at once: the function of its class (`divebook.events.plain`) checks it and gives what it says, which
+is encoded at once. What long values need (`divebook.store.repeats`) is asked of records that turn out long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from divebook.engine.lifecycle import STATUS_AFTER, STATUSES, TERMINAL, check_may_follow
+from divebook.errors import InvalidEventError, NotFoundError, UnstorableValueError
+from divebook.events.catalog import ExecutionStarted, Payload
+from divebook.events.codec import SOUND, encode
+from divebook.events.event import check_placed
+from divebook.events.record import Record
+from divebook.store.batches import (
+    FIRST_TOKEN,
+    QUESTIONS,
+    Batch,
+    PreparedBatch,
+    Turn,
+    invalid,
+    question_changes,
+    turn_after,
+)
+from divebook.store.blobs import is_large
+from divebook.store.checksums import head
+from divebook.store.codec import Sealing
+from divebook.store.durability import durability_called
+from divebook.store.facts import Body, encode_facts, type_of
+from divebook.store.known_ids import bounds_of, last_id
+from divebook.store.leases import LEASE_SECONDS, Lease, Moment
+from divebook.store.owner import Owner
+from divebook.store.records import Beginning
+from divebook.store.repeats import LARGE, NOTABLE, spare
+
+_TELLING = frozenset({*QUESTIONS, *STATUS_AFTER})
+"""Facts that change what a store keeps beside the log."""
+
+
+@dataclass(slots=True)
+class _Course:
+    """What the facts of a batch, one after the other, mean for their execution."""
+
+    execution_id: str
+    beginning: Beginning | None = None
+    turn: Turn | None = None
+    questions: dict[str, bool] = field(default_factory=dict)
+
+    def follow(self, fact: Payload, recorded_at: int) -> None:
+        """Go on by one fact; ExecutionEndedError if it may not follow an end before it."""
+        kind = type(fact)
+        if self.turn is not None and self.turn.status in TERMINAL:
+            check_may_follow(self.execution_id, self.turn.status, kind)
+        if kind in QUESTIONS:
+            self.questions |= question_changes(fact)
+        if kind in STATUS_AFTER:
+            self.turn = turn_after(fact, recorded_at)
+            if isinstance(fact, ExecutionStarted):
+                self.beginning = Beginning.of(fact)
+
+
+def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
+    """Check and encode a batch, and seal its values.
+
+    Raises
+    ------
+    InvalidEventError
+        ``invalid event at index i: ...``, for the first event that is wrong.
+    ExecutionEndedError
+        One of the events may not follow an end that is among them.
+    """
+    course = _Course(batch.execution_id)
+    lease = None if batch.acquire is None else _first_lease(batch, batch.acquire)
+    drafts: list[_Draft] = []
+    last = batch.expected_sequence
+    for record in batch.records:
+        draft = _drafted(batch, record, last + 1)
+        drafts.append(draft)
+        if course.turn is not None or not _TELLING.isdisjoint(draft.kinds):
+            for fact in record.facts:
+                course.follow(fact, record.recorded_at)
+        last += len(draft.kinds)
+    bounds = bounds_of(batch.records, [draft.last_id for draft in drafts])
+    turn, status = _standing(batch, course.turn)
+    payloads = [draft.payload for draft in drafts]
+    blobs = _spared(drafts, payloads) if LARGE in payloads or max(map(len, payloads)) > NOTABLE else {}
+    beginning = course.beginning
+    if sealing.codec is not None:
+        payloads = [sealing.seal(payload) for payload in payloads]
+        blobs = {digest: sealing.seal_content(content) for digest, content in blobs.items()}
+        turn = turn and replace(turn, error=sealing.seal_text(turn.error))
+        beginning = beginning and beginning._replace(note=sealing.seal_text(beginning.note))
+    return PreparedBatch(
+        batch.execution_id,
+        batch.expected_sequence,
+        last,
+        batch.records,
+        [draft.type for draft in drafts],
+        payloads,
+        [draft.head for draft in drafts],
+        bounds,
+        sum(map(len, payloads)),
+        beginning,
+        turn,
+        status,
+        None if turn is not None and turn.status in TERMINAL else batch.wake_at,
+        batch.taken,
+        blobs,
+        batch.token or 0,
+        durability_called(batch.durability),
+        course.questions,
+        lease,
+    )
+
+
+class _Draft(NamedTuple):
+    """A record that is sound in itself."""
+
+    kinds: tuple[type[Payload], ...]
+    """The classes of its facts."""
+    type: str
+    last_id: str
+    """That of its last event."""
+    head: bytes
+    bodies: list[Body]
+    payload: bytes
+
+
+def _drafted(batch: Batch, record: Record, sequence: int) -> _Draft:
+    """Return a record encoded; InvalidEventError if one of its facts is not as it should be, or out of place."""
+    bodies: list[Body] = []
+    try:
+        last = _check(record, batch.execution_id, sequence)
+        kinds = tuple(map(type, record.facts))
+        begins = sequence == 1 or ExecutionStarted in kinds
+        for fact in record.facts:
+            if begins:
+                _check_beginning(fact, is_first=sequence == 1 and not bodies)
+            bodies.append(SOUND[type(fact)](fact))
+        name = type_of(kinds)
+        payload = LARGE if batch.is_heavy and any(map(is_large, bodies)) else encode_facts(bodies)
+        text = head(record.recorded_at, name, record.id, record.path, record.step)
+    except (InvalidEventError, UnstorableValueError, UnicodeEncodeError) as error:
+        raise invalid(sequence - batch.expected_sequence - 1 + _wrong_one(record, bodies), error) from error
+    return _Draft(kinds, name, last, text, bodies, payload)
+
+
+def _wrong_one(record: Record, bodies: Sequence[Body]) -> int:
+    """Return which fact of a record is refused, of which some were sound so far."""
+    if not bodies or len(bodies) < len(record.facts):
+        return len(bodies)
+    return next((index for index, body in enumerate(bodies) if _is_unstorable(body)), 0)
+
+
+def _is_unstorable(body: Body) -> bool:
+    try:
+        encode(body)
+    except UnstorableValueError:
+        return True
+    return False
+
+
+def _check_beginning(fact: Payload, *, is_first: bool) -> None:
+    if is_first is not (type(fact) is ExecutionStarted):
+        raise InvalidEventError(f"an execution_started event, and nothing else, begins a log; got {fact.event_type}")
+
+
+def _check(record: Record, execution_id: str, sequence: int) -> str:
+    """Return the id of a record's last event, once it is sure that the record has its place there."""
+    if sequence == 1:
+        _check_text("execution id", execution_id)
+    if type(record) is not Record:
+        raise InvalidEventError(f"expected a Record, got {type(record).__name__}; make one with Record.of(event)")
+    check_placed(record)
+    if record.execution_id != execution_id:
+        raise InvalidEventError(f"it belongs to execution {record.execution_id}, not to {execution_id}")
+    if record.sequence != sequence:
+        raise InvalidEventError(f"its sequence must be {sequence}, got {record.sequence}")
+    if not record.facts:
+        raise InvalidEventError("data is required and must be a payload, got none")
+    try:
+        return last_id(record)
+    except ValueError as error:
+        raise InvalidEventError(str(error)) from error
+
+
+def _check_text(name: str, text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidEventError(f"{name} {text!r}: {error}") from error
+
+
+def _spared(drafts: Sequence[_Draft], payloads: list[bytes]) -> dict[bytes, bytes]:
+    """Write long values as `divebook.store.repeats` does; return the blobs."""
+    try:
+        return spare([draft.bodies for draft in drafts], payloads)
+    except UnstorableValueError as error:  # of what was not encoded before
+        bodies = (body for draft in drafts for body in draft.bodies)
+        raise invalid(next(index for index, body in enumerate(bodies) if _is_unstorable(body)), error) from error
+
+
+def _first_lease(batch: Batch, owner: Owner) -> Lease:
+    if batch.expected_sequence or batch.token is not None:
+        raise ValueError(
+            f"acquire is for the first batch of a new execution, not for {batch.execution_id} at event "
+            f"{batch.expected_sequence} with token {batch.token}; use the store's acquire"
+        )
+    # The wall clock is the writer's, as it stands in the events.
+    moment = Moment(batch.records[-1].recorded_at, Moment.at(None).uptime)
+    return moment.plus(LEASE_SECONDS).lease(batch.execution_id, FIRST_TOKEN, owner)
+
+
+def _standing(batch: Batch, turn: Turn | None) -> tuple[Turn | None, str | None]:
+    """Return the turn and the status after it, with what the writer knows of an execution that goes on."""
+    status = batch.status
+    if status is None or status in TERMINAL:
+        return turn, None
+    if status not in STATUSES:
+        raise NotFoundError("status", status, STATUSES)
+    if turn is None or turn.status in TERMINAL:
+        return turn, status
+    return replace(turn, status=status), status
