@@ -72,6 +72,8 @@ def bounds_of(records: Sequence[Record], lasts: Sequence[str]) -> Bounds:
     InvalidEventError
         One of them is there twice.
     """
+    if len(records) == 1:
+        return Bounds(records[0].id, lasts[0])
     highest = ""
     for record, last in zip(records, lasts, strict=True):
         if record.id <= highest:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from divebook.engine.lifecycle import STATUS_AFTER, STATUSES, TERMINAL, check_may_follow
 from divebook.errors import InvalidEventError, NotFoundError, UnstorableValueError
@@ -63,6 +62,10 @@ class _Course:
                 self.beginning = Beginning.of(fact)
 
 
+_NO_COURSE = _Course("")
+"""That of facts which change nothing but the log."""
+
+
 def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
     """Check and encode a batch, and seal its values.
 
@@ -73,21 +76,13 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
     ExecutionEndedError
         One of the events may not follow an end that is among them.
     """
-    course = _Course(batch.execution_id)
     lease = None if batch.acquire is None else _first_lease(batch, batch.acquire)
-    drafts: list[_Draft] = []
-    last = batch.expected_sequence
+    drafts = _Drafts(batch)
     for record in batch.records:
-        draft = _drafted(batch, record, last + 1)
-        drafts.append(draft)
-        if course.turn is not None or not _TELLING.isdisjoint(draft.kinds):
-            for fact in record.facts:
-                course.follow(fact, record.recorded_at)
-        last += len(draft.kinds)
-    bounds = bounds_of(batch.records, [draft.last_id for draft in drafts])
+        drafts.take(record)
+    course, payloads = drafts.course, drafts.payloads
     turn, status = _standing(batch, course.turn)
-    payloads = [draft.payload for draft in drafts]
-    blobs = _spared(drafts, payloads) if LARGE in payloads or max(map(len, payloads)) > NOTABLE else {}
+    blobs = drafts.spared() if drafts.are_long else {}
     beginning = course.beginning
     if sealing.codec is not None:
         payloads = [sealing.seal(payload) for payload in payloads]
@@ -97,12 +92,12 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
     return PreparedBatch(
         batch.execution_id,
         batch.expected_sequence,
-        last,
+        drafts.last_sequence,
         batch.records,
-        [draft.type for draft in drafts],
+        drafts.types,
         payloads,
-        [draft.head for draft in drafts],
-        bounds,
+        drafts.heads,
+        bounds_of(batch.records, drafts.last_ids),
         sum(map(len, payloads)),
         beginning,
         turn,
@@ -117,36 +112,71 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
     )
 
 
-class _Draft(NamedTuple):
-    """A record that is sound in itself."""
+class _Drafts:
+    """The records of a batch, each encoded once it has been found sound."""
 
-    kinds: tuple[type[Payload], ...]
-    """The classes of its facts."""
-    type: str
-    last_id: str
-    """That of its last event."""
-    head: bytes
-    bodies: list[Body]
-    payload: bytes
+    __slots__ = (
+        "are_long",
+        "batch",
+        "bodies",
+        "course",
+        "heads",
+        "last_ids",
+        "last_sequence",
+        "payloads",
+        "types",
+    )
 
+    def __init__(self, batch: Batch) -> None:
+        self.batch, self.last_sequence, self.course = batch, batch.expected_sequence, _NO_COURSE
+        self.types: list[str] = []
+        self.bodies: list[list[Body]] = []
+        self.payloads: list[bytes] = []
+        self.heads: list[bytes] = []
+        self.last_ids: list[str] = []
+        """Those of the last events of the records."""
+        self.are_long = False
+        """Whether one of them may hold a value that is worth writing otherwise."""
 
-def _drafted(batch: Batch, record: Record, sequence: int) -> _Draft:
-    """Return a record encoded; InvalidEventError if one of its facts is not as it should be, or out of place."""
-    bodies: list[Body] = []
-    try:
-        last = _check(record, batch.execution_id, sequence)
-        kinds = tuple(map(type, record.facts))
-        begins = sequence == 1 or ExecutionStarted in kinds
+    def take(self, record: Record) -> None:
+        """Add a record; InvalidEventError if one of its facts is not as it should be, or out of place."""
+        batch, sequence, bodies = self.batch, self.last_sequence + 1, list[Body]()
+        try:
+            last_id = _check(record, batch.execution_id, sequence)
+            kinds = tuple(map(type, record.facts))
+            is_telling = not _TELLING.isdisjoint(kinds)
+            for fact in record.facts:
+                if is_telling or sequence == 1:
+                    _check_beginning(fact, is_first=sequence == 1 and not bodies)
+                bodies.append(SOUND[type(fact)](fact))
+            name = type_of(kinds)
+            payload = LARGE if batch.is_heavy and any(map(is_large, bodies)) else encode_facts(bodies)
+            self.heads.append(head(record.recorded_at, name, record.id, record.path, record.step))
+        except (InvalidEventError, UnstorableValueError, UnicodeEncodeError) as error:
+            raise invalid(sequence - batch.expected_sequence - 1 + _wrong_one(record, bodies), error) from error
+        if is_telling or self.course is not _NO_COURSE:
+            self._follow(record)
+        self.types.append(name)
+        self.bodies.append(bodies)
+        self.payloads.append(payload)
+        self.last_ids.append(last_id)
+        self.last_sequence += len(kinds)
+        if len(payload) > NOTABLE or payload is LARGE:
+            self.are_long = True
+
+    def _follow(self, record: Record) -> None:
+        if self.course is _NO_COURSE:
+            self.course = _Course(self.batch.execution_id)
         for fact in record.facts:
-            if begins:
-                _check_beginning(fact, is_first=sequence == 1 and not bodies)
-            bodies.append(SOUND[type(fact)](fact))
-        name = type_of(kinds)
-        payload = LARGE if batch.is_heavy and any(map(is_large, bodies)) else encode_facts(bodies)
-        text = head(record.recorded_at, name, record.id, record.path, record.step)
-    except (InvalidEventError, UnstorableValueError, UnicodeEncodeError) as error:
-        raise invalid(sequence - batch.expected_sequence - 1 + _wrong_one(record, bodies), error) from error
-    return _Draft(kinds, name, last, text, bodies, payload)
+            self.course.follow(fact, record.recorded_at)
+
+    def spared(self) -> dict[bytes, bytes]:
+        """Write long values as `divebook.store.repeats` does; return the blobs."""
+        try:
+            return spare(self.bodies, self.payloads)
+        except UnstorableValueError as error:  # of what was not encoded before
+            bodies = (body for record in self.bodies for body in record)
+            raise invalid(next(index for index, body in enumerate(bodies) if _is_unstorable(body)), error) from error
 
 
 def _wrong_one(record: Record, bodies: Sequence[Body]) -> int:
@@ -193,15 +223,6 @@ def _check_text(name: str, text: str) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         raise InvalidEventError(f"{name} {text!r}: {error}") from error
-
-
-def _spared(drafts: Sequence[_Draft], payloads: list[bytes]) -> dict[bytes, bytes]:
-    """Write long values as `divebook.store.repeats` does; return the blobs."""
-    try:
-        return spare([draft.bodies for draft in drafts], payloads)
-    except UnstorableValueError as error:  # of what was not encoded before
-        bodies = (body for draft in drafts for body in draft.bodies)
-        raise invalid(next(index for index, body in enumerate(bodies) if _is_unstorable(body)), error) from error
 
 
 def _first_lease(batch: Batch, owner: Owner) -> Lease:
