@@ -110,8 +110,11 @@ class Executions:
         return self._control.answering.questions()
 
     def execution(self, execution_id: str) -> Execution:
-        """Return an execution, live or past; the beginning of an id is enough where it is unique."""
-        return self._handle(self._control.find(execution_id))
+        """Return an execution, live or past; the beginning of an id is enough where it is unique.
+
+        What its log says is read when it is asked for: to find one costs the same whatever its length.
+        """
+        return self._handle(self._control.look_up(execution_id))
 
     def export_log(
         self, execution_id: str, file: str | os.PathLike[str], *, overwrite: bool = False, move: bool = False

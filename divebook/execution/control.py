@@ -38,6 +38,7 @@ from divebook.execution.clock import MICROSECONDS, Chance, Clock, Ids
 from divebook.execution.driver import Driver, Means
 from divebook.execution.engine_thread import ENGINE, STOP_SECONDS, Desk
 from divebook.execution.forks import copied
+from divebook.execution.known import Past
 from divebook.execution.leases import HANDS
 from divebook.execution.register import Register
 from divebook.execution.step_run import Services
@@ -107,7 +108,7 @@ class Control:
         """Return a pending execution, of which nothing is recorded before it is started."""
         shared().learn(opening.inputs)  # before anything is printed
         execution_id = execution_id or Ids(self.clock, self.chance).execution()
-        driver = Driver(workflow, ExecutionState(execution_id), self.store)
+        driver = Driver(execution_id, {}, self.store, Past(workflow, ExecutionState(execution_id)))
         driver.opening = replace(opening, seed=opening.seed or f"{self.chance.bits(SEED_BITS):0{SEED_BITS // 4}x}")
         driver.durability = durability
         self._register.enter(driver)
@@ -172,6 +173,10 @@ class Control:
     def find(self, execution_id: str) -> Driver:
         """Return an execution, live or past; the beginning of an id is enough where it is unique."""
         return self._register.find(execution_id)
+
+    def look_up(self, execution_id: str) -> Driver:
+        """Return an execution as `find` does; its log is read when somebody asks what it says."""
+        return self._register.look_up(execution_id)
 
     # --- resuming --------------------------------------------------------------------------------------------------
 
@@ -356,6 +361,7 @@ class Control:
 
     def close(self) -> None:
         """Leave the executions that are driven here as they are, and wake none that rests any more."""
+        self._register.read_all()
         live = self._register.live()
 
         def leave() -> None:

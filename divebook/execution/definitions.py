@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from divebook.errors import UNFIT, CorruptStoreError, ExecutionError, NewerStoreError
 from divebook.events import Event, catalog
@@ -11,20 +12,20 @@ from divebook.workflow.definition import Workflow
 from divebook.workflow.sketch import Sketch, sketch_of
 
 
-def recorded_workflow(execution_id: str, store: EventStore) -> Workflow:
+def inputs_in(execution_id: str, events: Sequence[Event]) -> Mapping[str, Any]:
+    """Return the inputs that some first events tell of."""
+    return _opening(execution_id, events).inputs
+
+
+def recorded_workflow(execution_id: str, store: EventStore, opening: Sequence[Event]) -> Workflow:
     """Return the workflow of an execution; only of a log without a definition is more than its first event read."""
-    opening = store.read(execution_id, limit=1)
     is_foreign = bool(opening) and getattr(opening[0].data, "definition", None) is None
     return workflow_in(execution_id, store.read(execution_id) if is_foreign else opening)
 
 
 def workflow_in(execution_id: str, events: Sequence[Event]) -> Workflow:
     """Return the workflow that some first events tell of."""
-    opening = events[0].data if events else None
-    if not isinstance(opening, catalog.ExecutionStarted):
-        raise CorruptStoreError(
-            f"the log of execution {execution_id} does not begin with execution_started; run `divebook check`"
-        )
+    opening = _opening(execution_id, events)
     if opening.definition is None:
         return entered_workflow(opening.workflow_name, events)
     try:
@@ -35,6 +36,15 @@ def workflow_in(execution_id: str, events: Sequence[Event]) -> Workflow:
         raise CorruptStoreError(
             f"the definition in the log of execution {execution_id} cannot be read: {type(error).__name__}: {error}"
         ) from error
+
+
+def _opening(execution_id: str, events: Sequence[Event]) -> catalog.ExecutionStarted:
+    opening = events[0].data if events else None
+    if not isinstance(opening, catalog.ExecutionStarted):
+        raise CorruptStoreError(
+            f"the log of execution {execution_id} does not begin with execution_started; run `divebook check`"
+        )
+    return opening
 
 
 def entered_workflow(name: str, events: Sequence[Event]) -> Sketch:

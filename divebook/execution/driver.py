@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -26,6 +26,7 @@ from divebook.execution.context import STRAND
 from divebook.execution.engine_thread import ENGINE, Desk
 from divebook.execution.farewell import FAREWELL
 from divebook.execution.journal import Journal
+from divebook.execution.known import KnownExecution, Past
 from divebook.execution.leases import HANDS
 from divebook.execution.runner import Runner
 from divebook.execution.step_run import Services
@@ -54,19 +55,20 @@ class Means:
     """Awaited when an execution has ended, or rests, and this process drives it no more."""
 
 
-class Driver:
+class Driver(KnownExecution):
     """One execution, live or past."""
 
-    def __init__(self, workflow: Workflow, state: ExecutionState, store: EventStore) -> None:
-        self.workflow, self.store = workflow, store
-        shared().learn(state.inputs)  # before anything of it is shown, printed or raised in this process
+    def __init__(
+        self, execution_id: str, inputs: Mapping[str, Any], store: EventStore, past: Past | Callable[[], Past]
+    ) -> None:
+        super().__init__(execution_id, past)
+        self.store = store
+        shared().learn(inputs)  # before anything of it is shown, printed or raised in this process
         self.opening: catalog.ExecutionStarted | None = None
         """What its log begins with, while it is pending."""
         self.durability: Durability | None = None
         """How its events are written; None as the store does by default."""
-        self.damage: StoreError | None = None
-        """What is wrong with the event after those that this was read from; None if the whole log can be read."""
-        self._state, self._is_stored, self._written = state, True, state.last_sequence
+        self._is_stored, self._written = True, 0
         self._journal: Journal | None = None
         self._runner: Runner | None = None
         self._desk: Desk | None = None
@@ -82,11 +84,6 @@ class Driver:
         self._pause_reason: str | None = None
 
     # --- what it is ------------------------------------------------------------------------------------------------
-
-    @property
-    def id(self) -> str:
-        """``exec_...``."""
-        return self.state.execution_id
 
     @property
     def state(self) -> ExecutionState:
@@ -160,7 +157,7 @@ class Driver:
 
     def refresh(self) -> Driver:
         """Read on in the log if another process has written to it."""
-        if not self.is_live:
+        if self.is_read and not self.is_live:
             self._state, self._is_stored = self.newest(), True
         return self
 

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import Any
 
 from divebook import extensions
 from divebook.engine.state import ExecutionState
 from divebook.engine.waiting import waits_for
-from divebook.errors import ExecutionCancelledError, ExecutionError, ExecutionFailedError, StoreError
+from divebook.errors import (
+    CorruptStoreError,
+    ExecutionCancelledError,
+    ExecutionError,
+    ExecutionFailedError,
+    NewerStoreError,
+    StoreError,
+)
 from divebook.events import Event, catalog
 from divebook.execution.control import CANCELLED, PAUSED, Control
 from divebook.execution.driver import Driver
@@ -23,9 +31,6 @@ from divebook.store.durability import Durability
 from divebook.store.past import History
 from divebook.text.redaction import shared
 from divebook.workflow.definition import Workflow
-
-if TYPE_CHECKING:
-    pass
 
 
 class Execution(ReadExecution):
@@ -52,6 +57,11 @@ class Execution(ReadExecution):
         return hash(self._driver)
 
     # --- what it is ------------------------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        """``exec_`` and 26 characters."""
+        return self._driver.id
 
     @property
     def workflow(self) -> Workflow:
@@ -109,7 +119,14 @@ class Execution(ReadExecution):
         return self._driver.questions
 
     def _log(self) -> History:
-        return self.history()
+        return self.history() if self._driver.is_read else self.store.history(self.id)
+
+    def _frame(self, kind: str) -> Any:
+        if not self._driver.is_read:
+            with suppress(CorruptStoreError, NewerStoreError):
+                return super()._frame(kind)
+            self._driver.read()  # which finds out how far it is sound
+        return super()._frame(kind)
 
     def history(self, after: int = 0) -> History:
         """Return its events, oldest first, those after sequence number `after`; they are read when looked at."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 from divebook.engine.checkpoint import load_state
 from divebook.engine.evolve import fold, fold_records
@@ -12,9 +13,10 @@ from divebook.engine.inbox import questions_of
 from divebook.engine.state import ExecutionState
 from divebook.errors import CorruptStoreError, NewerStoreError, StoreError
 from divebook.events import Event, catalog
-from divebook.execution.definitions import entered_workflow, recorded_workflow, workflow_in
+from divebook.execution.definitions import entered_workflow, inputs_in, recorded_workflow, workflow_in
 from divebook.execution.driver import Driver
 from divebook.execution.engine_thread import ENGINE
+from divebook.execution.known import Past
 from divebook.questions import Question
 from divebook.store import EventStore
 from divebook.text.logs import logger
@@ -37,25 +39,43 @@ class Register:
         self._known[driver.id] = driver
 
     def find(self, execution_id: str) -> Driver:
-        """Return an execution, live or past; the beginning of an id is enough where it is unique."""
+        """Return an execution, live or past, as it stands; the beginning of an id is enough where it is unique."""
+        driver = self.look_up(execution_id)
+        driver.read()
+        return driver
+
+    def look_up(self, execution_id: str) -> Driver:
+        """Return an execution as `find` does; of one that is not known yet no more than the first event is read."""
         ENGINE.refuse_waiting(self.store)
         known = self._known.get(execution_id)
         if known is None:
             execution_id = self.store.resolve(execution_id)
             known = self._known.get(execution_id)
+        if known is None:
+            return self._known.setdefault(execution_id, self.load(execution_id))
         try:
-            return self._known.setdefault(execution_id, self.load(execution_id)) if known is None else known.refresh()
+            return known.refresh()
         except (CorruptStoreError, NewerStoreError) as damage:
-            return self._sound_part(execution_id, damage)
+            past = self._sound_part(execution_id, damage)
+            return Driver(execution_id, past.state.inputs, self.store, past)
 
     def load(self, execution_id: str) -> Driver:
-        """Return an execution as the store has it."""
-        workflow = recorded_workflow(execution_id, self.store)
-        driver = Driver(workflow, folded(self.store, execution_id), self.store)
+        """Return an execution as the store has it, which is read when somebody asks."""
+        opening = self.store.read(execution_id, limit=1)
+        driver = Driver(
+            execution_id, inputs_in(execution_id, opening), self.store, lambda: self._past(execution_id, opening)
+        )
         driver.durability = self.store.record(execution_id).durability
         return driver
 
-    def _sound_part(self, execution_id: str, damage: StoreError) -> Driver:
+    def _past(self, execution_id: str, opening: Sequence[Event]) -> Past:
+        try:
+            workflow = recorded_workflow(execution_id, self.store, opening)
+            return Past(workflow, folded(self.store, execution_id))
+        except (CorruptStoreError, NewerStoreError) as damage:
+            return self._sound_part(execution_id, damage)
+
+    def _sound_part(self, execution_id: str, damage: StoreError) -> Past:
         """Return what the sound beginning of a damaged log says."""
         events, found = self.store.read_sound(execution_id)
         damage, state = found or damage, ExecutionState(execution_id)
@@ -67,9 +87,13 @@ class Register:
                 break
         if not events:
             raise damage
-        driver = Driver(_readable_workflow(execution_id, events), state, self.store)
-        driver.damage = damage
-        return driver
+        return Past(_readable_workflow(execution_id, events), state, damage)
+
+    def read_all(self) -> None:
+        """Read what was looked up and not read, before the store is closed; what cannot be read says so later."""
+        for driver in list(self._known.values()):
+            with suppress(StoreError):
+                driver.read()
 
     def live(self) -> list[Driver]:
         """Return the executions that this process drives now."""

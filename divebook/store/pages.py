@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from divebook.events.codec import TAGGED, encode
 from divebook.events.event import Event
 from divebook.events.record import ON_NO_STEP
-from divebook.store.facts import names_of, width_of
+from divebook.store.facts import joined, names_of, width_of
 
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Facts: TypeAlias = Callable[[str, bytes], Sequence[bytes]]
@@ -158,15 +158,11 @@ class Rows(NamedTuple):
     def page(self, first: int, facts: Facts) -> EventPage:
         """Return the events that the rows stand for, from sequence number `first` on.
 
-        `facts` is asked about rows of several events, and of what is not plain JSON.
+        `facts` is asked about what is not plain JSON, or not laid out as rows are now.
         """
-        widths, payloads = self.widths, self.payloads
+        widths = self.widths
         row = np.repeat(np.arange(len(widths)), widths)
         place = np.arange(len(row)) - np.repeat(np.cumsum(widths) - widths, widths)
-        if len(row) > len(widths) or TAGGED in memoryview(content_of(payloads)).tobytes():
-            payloads = self._facts(facts)
-        if len(payloads) != len(row):
-            raise MismatchError("rows say more, or less, than their types")
         types, steps = self._of_events(row, place)
         return EventPage(
             np.arange(first, first + len(row)),
@@ -174,15 +170,26 @@ class Rows(NamedTuple):
             types,
             self.paths.dictionary_encode().take(row),
             steps,
-            payloads,
+            self._payloads(widths, facts),
         )
 
-    def _facts(self, facts: Facts) -> Any:
-        several = {name for name in self.types.dictionary.to_pylist() if width_of(name) > 1}
-        found: list[bytes] = []
-        for name, raw in zip(self.types.to_pylist(), self.payloads.to_pylist(), strict=True):
-            found += facts(name, raw) if name in several or TAGGED in raw else (raw,)
-        return pa.array(found, pa.binary())
+    def _payloads(self, widths: Numbers, facts: Facts) -> Any:
+        """Return the JSON of each event."""
+        is_wide, payloads = widths > 1, self.payloads
+        odd = np.zeros(len(widths), dtype=bool)
+        if TAGGED in memoryview(content_of(payloads)).tobytes():
+            odd = pc.match_substring(payloads, TAGGED).to_numpy(zero_copy_only=False)
+        elif not is_wide.any():
+            return payloads
+        lines = _lines(payloads, is_wide)
+        odd |= pc.list_value_length(lines).to_numpy() != widths
+        if odd.any():
+            rows = zip(self.types.filter(odd).to_pylist(), payloads.filter(odd).to_pylist(), strict=True)
+            plain = pa.array([joined(facts(name, raw)) for name, raw in rows], pa.binary())
+            lines = _lines(pc.replace_with_mask(payloads, odd, plain), is_wide)
+        if (pc.list_value_length(lines).to_numpy() != widths).any():
+            raise MismatchError("rows say more, or less, than their types")
+        return lines.flatten()
 
     def _of_events(self, row: Numbers, place: Numbers) -> tuple[Any, Any]:
         """Return types and steps of the events, each the `place`-th of a row."""
@@ -201,6 +208,12 @@ class Rows(NamedTuple):
             return types, rows_steps
         steps = pc.if_else(pa.array(without), pa.scalar(""), rows_steps.cast(pa.string()))
         return types, steps.dictionary_encode()
+
+
+def _lines(payloads: Any, is_wide: Numbers) -> Any:
+    """Return the lines of each payload; those of several events stand in brackets (`divebook.store.facts.joined`)."""
+    bare = pc.if_else(pa.array(is_wide), pc.binary_slice(payloads, 1, -1), payloads)
+    return pc.split_pattern(bare, b",\n")
 
 
 def _split(text: bytes, between: str) -> Any:

@@ -1,0 +1,79 @@
+"""An execution that is looked up is read when somebody asks what its log says, and not before."""
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from divebook import Environment, Step, Workflow
+from divebook.errors import CorruptStoreError, StoreClosedError
+from divebook.execution import register
+from divebook.store import SqliteStore
+from tests.left_behind import leave
+
+TWICE = Workflow("twice", [Step("a", script="1", store="n"), Step("b", script="2", store="m")])
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "x.db"
+
+
+@pytest.fixture
+def done(path):
+    """The id of an execution that has completed."""
+    with Environment(store=str(path)) as world:
+        return world.start(TWICE).wait(20).id
+
+
+def refuse(*_given, **_named):
+    raise AssertionError("the log was read")
+
+
+def test_neither_the_look_up_nor_a_frame_folds_the_log_or_reads_its_definition(path, done, monkeypatch):
+    with monkeypatch.context() as patched, SqliteStore(path) as store:
+        patched.setattr(register, "folded", refuse)
+        patched.setattr(register, "recorded_workflow", refuse)
+        execution = Environment(store=store).execution(done)
+        assert (execution.id, execution.durability, execution.is_live) == (done, "full", False)
+        assert len(execution.events) == len(store.read(done))
+        assert execution.steps["step"].tolist() == ["a", "b"]
+        with pytest.raises(AssertionError):
+            execution.state  # noqa: B018 - to look at it is what is tested
+    with Environment(store=str(path)) as world:
+        assert world.execution(done).variables == {"m": 2, "n": 1}
+
+
+def test_what_was_looked_up_can_be_read_after_its_environment_is_closed(path, done):
+    with Environment(store=str(path)) as world:
+        execution = world.execution(done)
+    assert (execution.status, execution.workflow.name) == ("completed", "twice")
+
+
+def test_what_was_not_read_before_its_store_was_closed_says_so(path, done):
+    with SqliteStore(path) as store:
+        execution = Environment(store=store).execution(done)
+    with pytest.raises(StoreClosedError):
+        execution.state  # noqa: B018 - as above
+
+
+def test_a_log_that_goes_on_elsewhere_is_read_as_it_stands_when_it_is_looked_at(path):
+    with SqliteStore(path) as store:
+        left = leave(store)
+        execution, other = Environment(store=store).execution(left), Environment(store=store).execution(left)
+        assert other.cancel().wait(20).status == "cancelled"
+        assert execution.status == "cancelled"
+
+
+def test_frames_of_a_damaged_log_show_what_is_sound_before_anything_else_was_looked_at(path, done):
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE events SET data = '{oops' WHERE place = (SELECT max(place) FROM events)")
+    with SqliteStore(path) as store:
+        execution = Environment(store=store).execution(done)
+        shown = execution.events["sequence"].tolist()
+        assert shown == [event.sequence for event in execution.history()]
+        assert f"event {len(shown) + 1}" in str(execution.damage) or "record of events" in str(execution.damage)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE events SET data = '{oops' WHERE place = (SELECT min(place) FROM events)")
+    with SqliteStore(path) as store, pytest.raises(CorruptStoreError, match="event"):
+        Environment(store=store).execution(done)
