@@ -56,6 +56,21 @@ class Owner:
         return self.boot.split()[:1] != here.split()[:1] and bool(self.boot and here)  # the machine was started anew
 
 
+class _ThisProcess:
+    """The number of this process: to ask for it takes a call of the system, and stores ask with every call."""
+
+    def __init__(self) -> None:
+        self._look()
+        if hasattr(os, "register_at_fork"):  # where there is fork
+            os.register_at_fork(after_in_child=self._look)
+
+    def _look(self) -> None:
+        self.number = os.getpid()
+
+
+THIS_PROCESS = _ThisProcess()
+
+
 @lru_cache(maxsize=1)
 def this_boot() -> str:
     """Return what tells this start of this machine, and this container, from any other."""

@@ -102,7 +102,7 @@ class KillingTransaction(Transaction):
     __slots__ = ("_reached",)
 
     def __init__(self, transaction: Transaction, reached: Callable[[], None]) -> None:
-        super().__init__(transaction._connection, transaction._file, transaction._turn)
+        super().__init__(transaction._turn, transaction._file, transaction._wanted)
         self._reached = reached
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -20,7 +19,7 @@ from divebook.store.durability import FULL, RELAXED, Durability
 from divebook.store.large_values import StoredBlob
 from divebook.store.leases import Lease, Moment
 from divebook.store.log import MAX_CANDIDATES, Refusal
-from divebook.store.owner import Owner
+from divebook.store.owner import THIS_PROCESS, Owner
 from divebook.store.records import ExecutionRecord, RecordFilter
 from divebook.store.sqlite import blobs, checkpoints, deletion, leases, lists, messages, questions
 from divebook.store.sqlite.audit import find_faults, load_stored
@@ -30,7 +29,6 @@ from divebook.store.sqlite.connections import (
     close_when_dropped,
     open_reader,
     open_writer,
-    set_durability,
     wait_in_turns,
     weakly,
     why_read_only,
@@ -99,19 +97,17 @@ class SqliteStore(EventStore):
             """Why nothing can be written, or None."""
         self.location = str(self.path)
         self.durability: Durability = durability
-        self._process = os.getpid()
-        self._free = threading.Condition(self._lock)
+        self._process = THIS_PROCESS.number
         self._types = EventTypes(self.location)
         self._warned: set[str] = set()
         self._readers = Readers(weakly(self._open_reader))
         self._writer: sqlite3.Connection | None = None
+        self._turn: WriteTurn | None = None
         self._watch: messages.Watch | None = None
         self._network = None if self.read_only else network(self.path)
         if self._network:
             self.durability = FULL
         self._logs = OpenLogs(self._types, self.durability, weakly(self._unknown))
-        self._present = self.durability
-        """What the writing connection is set to."""
         with translated(self.location):
             self._open()
         self._file = OpenFile(self.path)
@@ -129,6 +125,7 @@ class SqliteStore(EventStore):
             raise
         wait_in_turns(writer)
         self._writer, self._watch = writer, messages.Watch(writer, self.sealing)
+        self._turn = WriteTurn(writer, threading.Condition(self._lock), self.durability)
         close_when_dropped(self, writer)
 
     def _open_reader(self) -> sqlite3.Connection:
@@ -145,7 +142,7 @@ class SqliteStore(EventStore):
 
     def _check_open(self) -> None:
         super()._check_open()
-        if self._process != os.getpid():
+        if self._process != THIS_PROCESS.number:
             raise StoreError(
                 f"{self.location} was opened by process {self._process}, from which this one was forked, and SQLite "
                 "does not survive that; open it again here, with open_store or a new Environment"
@@ -154,31 +151,29 @@ class SqliteStore(EventStore):
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def _wanted(self, batches: Sequence[PreparedBatch]) -> Durability:
-        full = any((batch.durability or self.durability) == FULL for batch in batches)
-        return FULL if full else RELAXED
+        for batch in batches:
+            if (batch.durability or self.durability) == FULL:
+                return FULL
+        return RELAXED
 
     def _transaction(self, durability: Durability | None = None) -> Transaction:
-        if self._writer is None:
+        if self._turn is None:
             raise ReadOnlyStoreError(
                 f"nothing can be written to {self.location}: {self.read_only}. Make it writable, or choose another"
             )
         wanted = self.durability if durability is None or self._network else durability
-        return Transaction(self._writer, self._file, WriteTurn(self._free, lambda: self._set_durability(wanted)))
-
-    def _set_durability(self, wanted: Durability) -> None:
-        if self._writer is not None and wanted != self._present:
-            set_durability(self._writer, wanted)
-            self._present = wanted
+        return Transaction(self._turn, self._file, wanted)
 
     def _write(self, batches: Sequence[PreparedBatch]) -> list[Refusal | None]:
-        written = [batch.execution_id for batch in batches]
         try:
             with self._transaction(self._wanted(batches)) as cursor:
                 answers = self._logs.write(cursor, batches)
         except BaseException:
-            self._logs.forget(written)  # they did not advance after all
+            self._logs.forget([batch.execution_id for batch in batches])  # they did not advance after all
             raise
-        self._logs.forget(batch.execution_id for batch in batches if batch.ends)
+        for batch in batches:
+            if batch.ends:
+                self._logs.forget((batch.execution_id,))
         return answers
 
     def _delete(self, execution_id: str) -> None:

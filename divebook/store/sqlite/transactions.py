@@ -7,12 +7,13 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
 from divebook.errors import StoreError
+from divebook.store.durability import Durability
 from divebook.store.sqlite import connections
 from divebook.store.sqlite.faults import translate
 
@@ -24,36 +25,33 @@ PAUSE_SECONDS = 0.005
 class Transaction:
     """``BEGIN IMMEDIATE`` ... ``COMMIT``, undone by any exception, KeyboardInterrupt included."""
 
-    __slots__ = ("_connection", "_file", "_turn")
+    __slots__ = ("_file", "_turn", "_wanted")
 
-    def __init__(self, connection: sqlite3.Connection, file: OpenFile, turn: WriteTurn) -> None:
-        self._connection = connection
-        self._file = file
-        self._turn = turn
+    def __init__(self, turn: WriteTurn, file: OpenFile, wanted: Durability) -> None:
+        self._turn, self._file, self._wanted = turn, file, wanted
 
     def __enter__(self) -> sqlite3.Cursor:
         try:
-            if self._connection.in_transaction:  # a KeyboardInterrupt came between BEGIN and the block
-                self._connection.execute("ROLLBACK")
-            cursor = self._turn.begin(self._connection)
+            cursor = self._turn.begin(self._wanted)
         except sqlite3.Error as error:
             self._file.check_in_place()
             raise translate(error, str(self._file.path)) from error
         if not self._file.is_in_place():
-            self._connection.execute("ROLLBACK")
+            cursor.execute("ROLLBACK")
             raise self._file.gone()
         return cursor
 
     def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
+        turn = self._turn
         try:
             if error is None:
-                self._connection.execute("COMMIT")
+                turn.cursor.execute("COMMIT")
         except sqlite3.Error as failure:
             self._file.check_in_place()
             raise translate(failure, str(self._file.path)) from failure
         finally:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
+            if turn.connection.in_transaction:
+                turn.connection.execute("ROLLBACK")
         if isinstance(error, sqlite3.Error):
             raise translate(error, str(self._file.path)) from error
 
@@ -72,24 +70,36 @@ def at_one_moment(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection
 
 
 class WriteTurn:
-    """Waits until no other process writes, with the store's lock free meanwhile.
+    """Begins the transactions of the writing connection, once no other process writes.
 
-    SQLite's own waiting would keep the lock, and with it the engine's loop, for as long as another thread waits for
-    another process (test_a_thread_that_waits_for_the_file_does_not_hold_up_the_loop).
+    The store's lock is free meanwhile: SQLite's own waiting would keep it, and with it the engine's loop, for as long
+    as another thread waits for another process
+    (test_a_thread_that_waits_for_the_file_does_not_hold_up_the_loop).
+
+    Parameters
+    ----------
+    durability
+        What the connection is set to.
     """
 
-    __slots__ = ("_free", "_prepare")
+    __slots__ = ("_free", "_present", "connection", "cursor")
 
-    def __init__(self, free: threading.Condition, prepare: Callable[[], object]) -> None:
-        self._free, self._prepare = free, prepare
+    def __init__(self, connection: sqlite3.Connection, free: threading.Condition, durability: Durability) -> None:
+        self.connection, self._free, self._present = connection, free, durability
+        self.cursor = connection.cursor()
+        """That of all transactions: to make one takes as long as the store's part of some statements."""
 
-    def begin(self, connection: sqlite3.Connection) -> sqlite3.Cursor:
-        """Begin a transaction; call it with the store's lock held."""
+    def begin(self, wanted: Durability) -> sqlite3.Cursor:
+        """Begin a transaction of that durability; call it with the store's lock held."""
+        if self.connection.in_transaction:  # a KeyboardInterrupt came between BEGIN and the block
+            self.connection.execute("ROLLBACK")
         deadline: float | None = None
         while True:
-            self._prepare()  # each time: another thread may have written in between
+            if wanted != self._present:  # each time: another thread may have written in between
+                connections.set_durability(self.connection, wanted)
+                self._present = wanted
             try:
-                return connection.execute("BEGIN IMMEDIATE")
+                return self.cursor.execute("BEGIN IMMEDIATE")
             except sqlite3.OperationalError as error:
                 if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
                     raise
@@ -115,23 +125,21 @@ class OpenFile:
     it. Asking costs 2 microseconds a transaction.
     """
 
-    __slots__ = ("_identity", "_name", "path")
+    __slots__ = ("_device", "_inode", "_name", "path")
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._name = str(path)  # asked for with every transaction, and a Path costs twice as much
-        self._identity = self._look()
-
-    def _look(self) -> tuple[int, int] | None:
-        try:
-            found = os.stat(self._name)  # noqa: PTH116 - a text, see above
-        except FileNotFoundError:
-            return None
-        return found.st_dev, found.st_ino
+        found = path.stat()
+        self._device, self._inode = found.st_dev, found.st_ino
 
     def is_in_place(self) -> bool:
         """Return whether the path still leads to this file."""
-        return self._look() == self._identity
+        try:
+            found = os.stat(self._name)  # noqa: PTH116 - a text, see above
+        except FileNotFoundError:
+            return False
+        return found.st_ino == self._inode and found.st_dev == self._device
 
     def check_in_place(self) -> None:
         """Raise if the path leads elsewhere by now."""

@@ -64,8 +64,8 @@ class OpenLogs:
         if version != self._version:
             self._version, self._generation = version, self._generation + 1
         answers = [self._enter(cursor, batch) for batch in batches]
-        for execution_id in list(self._logs)[: max(0, len(self._logs) - MOST_KNOWN)]:
-            del self._logs[execution_id]
+        while len(self._logs) > MOST_KNOWN:
+            del self._logs[next(iter(self._logs))]
         return answers
 
     def forget(self, execution_ids: Iterable[str]) -> None:
