@@ -97,23 +97,22 @@ class Children:
         async def carry_out(record: OperationRecord | None) -> Any:
             journal = self._once.journal
             asked = Child(child_id, journal.execution_id, workflow, inputs, left_of(journal.state), journal.state.model)
-            begun = record or self._once.begin(place, wanted)
+            begun = record or self._once.begin(wanted)
             await journal.durable()
             ended = await self._ended(place.path, asked, drive, is_new=record is None)
             return self._taken(place, begun, ended)
 
-        return await self._once.run(place, wanted, carry_out)
+        return await self._once.run(wanted, carry_out)
 
     def _wanted(self, place: Place, workflow: str, inputs: Mapping[str, Any]) -> Wanted:
         """Return the operation with the id of its child: the recorded one, also of a child that failed."""
         record = self._once.record_of(place, place.operation_id)
         known = None if record is None else record.signal
-        wanted = Wanted.of(
-            CHILD_WORKFLOW, {"workflow": workflow, "inputs": inputs, "signal": known or self._ids.execution()}
-        )
+        asked = {"workflow": workflow, "inputs": inputs, "signal": known or self._ids.execution()}
+        wanted = Wanted.of(place, CHILD_WORKFLOW, asked)
         if record is None or record.status != PENDING or record.parameters_hash == wanted.digest:
             return wanted
-        return Wanted.of(CHILD_WORKFLOW, {**wanted.parameters, "signal": self._ids.execution()})
+        return Wanted.of(place, CHILD_WORKFLOW, {**wanted.parameters, "signal": self._ids.execution()})
 
     async def _ended(self, path: str, asked: Child, drive: DriveChild, *, is_new: bool) -> ExecutionState:
         """Return the last state of a child; the process that drives it to its end sends a signal."""

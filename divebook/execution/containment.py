@@ -14,8 +14,10 @@ from divebook.errors import OperationError
 from divebook.execution.strands import Suspended
 
 
-async def contained(call: Awaitable[Any]) -> Any:
+async def contained(call: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> Any:
     """Await code that is not ours; what would end the whole engine, were it let through, becomes an ordinary error.
+
+    `loop` is the one that runs, which takes longer to find than to be given.
 
     Raises
     ------
@@ -23,7 +25,7 @@ async def contained(call: Awaitable[Any]) -> Any:
         The code called `sys.exit`, or raised KeyboardInterrupt or another error that derives from BaseException alone,
         or a cancellation that no code asked for.
     """
-    task = asyncio.current_task()
+    task = asyncio.current_task(loop)
     try:
         return await call
     except (Exception, Suspended):

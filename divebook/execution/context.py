@@ -20,6 +20,7 @@ from divebook.execution.attempts import has_one_attempt, retried
 from divebook.execution.children import BeginSuccessor, Child, DriveChild
 from divebook.execution.compute import Slot
 from divebook.execution.executors import Executors
+from divebook.execution.once import Wanted
 from divebook.execution.recorder import Call, Recorder
 from divebook.execution.schemas import FITTING
 from divebook.execution.strands import GoesOnElsewhere, Strands
@@ -181,8 +182,9 @@ class StepContext:
         """
         if timeout is not None or self.step.timeout is not None:
             call, streamed = self._limited(call, timeout), streamed and self._limited(streamed, timeout)
-        made = Call(operation_type, parameters, call, usage, repeatable, reserved, streamed, noted, self.known, slot)
-        return self._recorder.run(self.place(key) if attempt is None else self._place_of(key, attempt), made)
+        place = self.place(key) if attempt is None else self._place_of(key, attempt)
+        wanted = Wanted.of(place, operation_type, parameters, self.known)
+        return self._recorder.run(wanted, Call(call, usage, repeatable, reserved, streamed, noted, slot))
 
     def _limited(self, call: Callable[..., Awaitable[T]], timeout: float | None) -> Callable[..., Awaitable[T]]:
         """Return the call with a limit to its time."""

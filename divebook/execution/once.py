@@ -40,16 +40,23 @@ HASH_DIGITS = 16
 class Wanted(NamedTuple):
     """The operation that code wants at a place: what is compared with the log."""
 
+    place: Place
+    operation_id: str
+    """That of the place."""
     operation_type: str
     parameters: Any
     """In the form in which the log holds them."""
     digest: str
 
-    @classmethod
-    def of(cls, operation_type: str, parameters: Mapping[str, Any], known: Collection[int] = ()) -> Wanted:
+    @staticmethod
+    def of(place: Place, operation_type: str, parameters: Mapping[str, Any], known: Collection[int] = ()) -> Wanted:
         """Return an operation by its type and parameters, of which some are `known`; raises `UnstorableValueError`."""
         plain = normalize(parameters, "parameters", known)
-        return cls(operation_type, plain, canonical_hash(plain, "parameters")[:HASH_DIGITS])
+        digest = canonical_hash(plain, "parameters")[:HASH_DIGITS]
+        return Wanted(place, place.operation_id, operation_type, plain, digest)
+
+    def __str__(self) -> str:
+        return operation_text(self.operation_type, self.parameters)
 
 
 CarryOut = Callable[[OperationRecord | None], Coroutine[Any, Any, Any]]
@@ -88,8 +95,8 @@ class Once:
 
     # --- looking up ------------------------------------------------------------------------------------------------
 
-    def run(self, place: Place, wanted: Wanted, carry_out: CarryOut) -> Coroutine[Any, Any, Any]:
-        """Return what awaits the recorded result of the operation at `place`, or carries it out.
+    def run(self, wanted: Wanted, carry_out: CarryOut) -> Coroutine[Any, Any, Any]:
+        """Return what awaits the recorded result of an operation, or carries it out.
 
         Raises
         ------
@@ -100,32 +107,33 @@ class Once:
         """
         # A recorded failure is raised and nothing carried out, though it might succeed by now: code that caught it
         # went on from there (test_a_recorded_failure_is_a_failure_on_replay).
-        record = self._known(place, wanted)
+        record = self._known(wanted)
         if record is not None and _differs(record, wanted):
-            return self._diverge(place, record, wanted)
+            return self._diverge(record, wanted)
         if record is None or record.status == RUNNING:
             return carry_out(record)
-        return self._recorded(place, record)
+        return self._recorded(wanted.place, record)
 
     async def _recorded(self, place: Place, record: OperationRecord) -> Any:
         if record.status == FAILED:
             raise self._failing(place, record)
         return record.result
 
-    async def _diverge(self, place: Place, record: OperationRecord, wanted: Wanted) -> NoReturn:
-        self._refuse(place, call_diverged(place, await self._begun(record), wanted[:2]))
+    async def _diverge(self, record: OperationRecord, wanted: Wanted) -> NoReturn:
+        asked = wanted.operation_type, wanted.parameters
+        self._refuse(wanted.place, call_diverged(wanted.place, await self._begun(record), asked))
 
-    def _known(self, place: Place, wanted: Wanted) -> OperationRecord | None:
-        """Return what the log knows of an operation at `place`, perhaps of another one."""
-        operation_id = place.operation_id
-        is_new = operation_id not in self._met and place.path in self._fresh
-        self._meet(place, operation_id)
+    def _known(self, wanted: Wanted) -> OperationRecord | None:
+        """Return what the log knows of an operation at the place of `wanted`, perhaps of another one."""
+        place, operation_id = wanted.place, wanted.operation_id
+        is_new = place.path in self._fresh and operation_id not in self._met
+        self._meet(place.path, operation_id)
         if is_new:
             return None
         record = self.record_of(place, operation_id)
         if record is None or record.status == PENDING:
             if self.journal.state.interrupts:
-                self._refuse_where_asked(place, wanted)
+                self._refuse_where_asked(wanted)
             return None
         return record
 
@@ -137,11 +145,12 @@ class Once:
         DivergenceError
             The log has something else at this place: an answer belongs to the question that was shown, and no other.
         """
-        self._meet(place, wanted.id)
-        self._met.add(place.operation_id)  # a call at this place would be another thing
+        operation_id = place.operation_id
+        self._meet(place.path, wanted.id)
+        self._met.add(operation_id)  # a call at this place would be another thing
         known = self.journal.state.interrupts.get(wanted.id)
         if known is None:
-            record = self.record_of(place, place.operation_id)
+            record = self.record_of(place, operation_id)
             if record is not None:
                 recorded = operation_text(*await self._begun(record))
                 self._refuse(place, kind_diverged(place, recorded, question_text(wanted)))
@@ -149,16 +158,16 @@ class Once:
             self._refuse(place, question_diverged(place, known, wanted))
         return known
 
-    def _refuse_where_asked(self, place: Place, wanted: Wanted) -> None:
-        known = self.journal.state.interrupts.get(self.question_id(place))
+    def _refuse_where_asked(self, wanted: Wanted) -> None:
+        known = self.journal.state.interrupts.get(self.question_id(wanted.place))
         if known is not None:
-            self._refuse(place, kind_diverged(place, question_text(known), operation_text(*wanted[:2])))
+            self._refuse(wanted.place, kind_diverged(wanted.place, question_text(known), str(wanted)))
 
-    def _meet(self, place: Place, key: str) -> None:
+    def _meet(self, path: str, key: str) -> None:
         self._met.add(key)
         if self._latest or self.diverged:
-            self._latest.pop(place.path, None)
-            self.require_agreement(place.path)
+            self._latest.pop(path, None)
+            self.require_agreement(path)
 
     def require_agreement(self, path: str) -> None:
         """Raise DivergenceError if the code of the path's step has left what the log has."""
@@ -208,10 +217,9 @@ class Once:
 
     # --- recording -------------------------------------------------------------------------------------------------
 
-    def begin(self, place: Place, wanted: Wanted, reserved: Reserved | None = None) -> OperationRecord:
+    def begin(self, wanted: Wanted, reserved: Reserved | None = None) -> OperationRecord:
         """Record that the operation begins; what it may consume counts as spent until it has ended."""
-        operation_type, parameters, digest = wanted
-        operation_id = place.operation_id
+        place, operation_id, operation_type, parameters, digest = wanted
         started = catalog.OperationStarted(
             operation_id,
             operation_type,
@@ -222,19 +230,18 @@ class Once:
             None if reserved is None else reserved.to_dict() or None,
             operation_name(operation_type, parameters),
         )
-        self.record(place, started)
+        self.journal.record(started, place.path, place.step)
         return OperationRecord.begun(operation_id, operation_type, digest, self.journal.moment, self.journal.recorded)
 
     def emit(self, place: Place, name: str, data: Any, *, is_once: bool) -> None:
         """Record an event of a person's own, unless the log has it at this place."""
-        wanted = Wanted.of(EVENT_EMITTED, {"name": name, "data": data})
-        if is_once and (known := self._known(place, wanted)) is not None:
+        wanted = Wanted.of(place, EVENT_EMITTED, {"name": name, "data": data})
+        if is_once and (known := self._known(wanted)) is not None:
             if _differs(known, wanted):  # what it began with cannot be read here, where nothing is awaited
-                recorded = f"another {known.operation_type}"
-                self._refuse(place, kind_diverged(place, recorded, operation_text(*wanted[:2])))
+                self._refuse(place, kind_diverged(place, f"another {known.operation_type}", str(wanted)))
             return
         emitted = catalog.EventEmitted(
-            name, wanted.parameters["data"], *((place.operation_id, wanted.digest) if is_once else ())
+            name, wanted.parameters["data"], *((wanted.operation_id, wanted.digest) if is_once else ())
         )
         self.record(place, checked(emitted))
 
@@ -253,7 +260,7 @@ class Once:
         completed = catalog.OperationCompleted(
             record.operation_id, record.operation_type, self._duration(record, since), result, usage or None
         )
-        self.record(place, completed)
+        self.journal.record(completed, place.path, place.step)
 
     def fail(
         self,

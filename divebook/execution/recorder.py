@@ -6,10 +6,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, NamedTuple
 
-from divebook.engine.operations import Place, Reserved, StreamedCall
+from divebook.engine.operations import Reserved, StreamedCall
 from divebook.engine.retries import failure_text, names_of, text_of
 from divebook.engine.state import OperationRecord
 from divebook.events import catalog
@@ -32,8 +33,6 @@ from divebook.execution.waits import Waits
 class Call(NamedTuple):
     """A call that is not deterministic."""
 
-    operation_type: str
-    parameters: Mapping[str, Any]
     make: Callable[[], Awaitable[Any]]
     usage: Callable[[Any], Mapping[str, int]] | None = None
     """Reads what was consumed from the result."""
@@ -45,17 +44,15 @@ class Call(NamedTuple):
     """Makes the call while somebody listens to its text."""
     noted: Callable[[Any], catalog.Payload] | None = None
     """What the log is to say besides, in the words of the catalogue, once the call has returned."""
-    known: Collection[int] = ()
-    """The ``id`` of parameters that are variables of the execution, which are plain data already."""
     slot: Slot | None = None
     """What it must hold before it begins."""
 
 
 class Recorder:
-    """The operations of one execution."""
+    """The operations of one execution; made on the loop on which they run."""
 
     def __init__(self, journal: Journal, chance: Chance, texts: TextStreams) -> None:
-        self.journal, self.chance = journal, chance
+        self.journal, self.chance, self.loop = journal, chance, asyncio.get_running_loop()
         self.once, self.waits = Once(journal), Waits(journal)
         self.signals = Signals(self.once, self.waits)
         self.children = Children(self.once, self.waits, chance)
@@ -75,69 +72,64 @@ class Recorder:
         if not self._under_way:
             at_rest()
 
-    def run(self, place: Place, call: Call) -> Coroutine[Any, Any, Any]:
-        """Return what awaits the recorded result of the call at `place`, or makes it; see `StepContext.operation`."""
-        wanted = Wanted.of(call.operation_type, call.parameters, call.known)
+    def run(self, wanted: Wanted, call: Call) -> Coroutine[Any, Any, Any]:
+        """Return what awaits the recorded result of a call, or makes it; see `StepContext.operation`."""
 
         def carry_out(record: OperationRecord | None) -> Coroutine[Any, Any, Any]:
             if record is not None and not call.repeatable:
-                return self._settled(place, call, wanted, record)
-            return self._begun(place, call, wanted)
+                return self._settled(wanted, call, record)
+            return self._begun(wanted, call)
 
-        return self.once.run(place, wanted, carry_out)
+        return self.once.run(wanted, carry_out)
 
-    async def _settled(
-        self, place: Place, call: Call, wanted: Wanted, record: OperationRecord, cause: str | None = None
-    ) -> Any:
+    async def _settled(self, wanted: Wanted, call: Call, record: OperationRecord, cause: str | None = None) -> Any:
         """Return the result that a person gave for a call that may have taken effect, or make it again."""
-        settled = await self._unknown.settle(place, record, wanted.parameters, cause)
-        return await self._begun(place, call, wanted) if settled.again else settled.result
+        settled = await self._unknown.settle(wanted.place, record, wanted.parameters, cause)
+        return await self._begun(wanted, call) if settled.again else settled.result
 
-    def _begun(self, place: Place, call: Call, wanted: Wanted) -> Coroutine[Any, Any, Any]:
-        return self._begin(place, call, wanted) if call.slot is None else self._in_slot(place, call, wanted, call.slot)
+    def _begun(self, wanted: Wanted, call: Call) -> Coroutine[Any, Any, Any]:
+        return self._begin(wanted, call) if call.slot is None else self._in_slot(wanted, call, call.slot)
 
-    async def _in_slot(self, place: Place, call: Call, wanted: Wanted, slot: Slot) -> Any:
+    async def _in_slot(self, wanted: Wanted, call: Call, slot: Slot) -> Any:
         async with slot:
-            return await self._begin(place, call, wanted)
+            return await self._begin(wanted, call)
 
-    async def _begin(self, place: Place, call: Call, wanted: Wanted) -> Any:
+    async def _begin(self, wanted: Wanted, call: Call) -> Any:
         if call.reserved is not None:
-            await self.asking.within_bounds(place, call.reserved)
+            await self.asking.within_bounds(wanted.place, call.reserved)
         if self._at_rest is not None:
             raise Suspended
         self._under_way += not call.repeatable
         try:
-            record = self.once.begin(place, wanted, call.reserved)
+            record = self.once.begin(wanted, call.reserved)
             await self.journal.durable()
             started_at = self.journal.clock.now()
             try:
-                result = storable(await contained(self._made(record.operation_id, call)), "result")
+                made = call.make() if call.streamed is None else self._streamed(record, call.make, call.streamed)
+                result = storable(await contained(made, self.loop), "result")
             except Exception as error:  # whatever the call raises is the operation's recorded outcome
                 if not call.repeatable and leaves_outcome_unknown(error):
-                    return await self._settled(place, call, wanted, record, failure_text(error))
-                raise self.once.fail(
-                    place, record, text_of(error), names_of(error), since=started_at, raised=error
-                ) from error
-            self._complete(place, call, record, result, started_at)
+                    return await self._settled(wanted, call, record, failure_text(error))
+                told = text_of(error), names_of(error)
+                raise self.once.fail(wanted.place, record, *told, since=started_at, raised=error) from error
+            used = None if call.usage is None else call.usage(result)
+            self.once.complete(wanted.place, record, result, used, since=started_at)
+            if call.noted is not None:
+                self.once.record(wanted.place, call.noted(result))
         finally:
             if not call.repeatable:
                 self._end()
         return result
+
+    def _streamed(
+        self, record: OperationRecord, make: Callable[[], Awaitable[Any]], streamed: StreamedCall
+    ) -> Awaitable[Any]:
+        execution_id = self.journal.execution_id
+        is_heard = self._texts.is_heard(execution_id)
+        return self._texts.hand_on(execution_id, record.operation_id, streamed) if is_heard else make()
 
     def _end(self) -> None:
         """Note that a call that may not be made twice is under way no more."""
         self._under_way -= 1
         if self._at_rest is not None and not self._under_way:
             self._at_rest()
-
-    def _complete(self, place: Place, call: Call, record: OperationRecord, result: Any, started_at: int) -> None:
-        used = call.usage(result) if call.usage is not None else None
-        self.once.complete(place, record, result, used, since=started_at)
-        if call.noted is not None:
-            self.once.record(place, call.noted(result))
-
-    def _made(self, operation_id: str, call: Call) -> Awaitable[Any]:
-        execution_id = self.journal.execution_id
-        if call.streamed is None or not self._texts.is_heard(execution_id):
-            return call.make()
-        return self._texts.hand_on(execution_id, operation_id, call.streamed)

@@ -23,15 +23,15 @@ class Signals:
 
     async def sleep(self, place: Place, seconds: float) -> None:
         """Let time pass, counted from when the timer was first set."""
-        wanted = Wanted.of(TIMER, {"seconds": seconds})
+        wanted = Wanted.of(place, TIMER, {"seconds": seconds})
 
         async def carry_out(record: OperationRecord | None) -> None:
-            begun = record or self._once.begin(place, wanted)
+            begun = record or self._once.begin(wanted)
             await self._once.journal.durable()
             await self._let_pass(begun.started_at, seconds)
             self._once.complete(place, begun)
 
-        await self._once.run(place, wanted, carry_out)
+        await self._once.run(wanted, carry_out)
 
     async def _let_pass(self, started_at: int, seconds: float) -> None:
         clock = self._once.journal.clock
@@ -48,10 +48,10 @@ class Signals:
             None came in time.
         """
         checked(catalog.SignalReceived(name))  # one that could not be recorded never comes
-        wanted = Wanted.of(SIGNAL_WAIT, {"signal": name, "seconds": within})
+        wanted = Wanted.of(place, SIGNAL_WAIT, {"signal": name, "seconds": within})
 
         async def carry_out(record: OperationRecord | None) -> Any:
-            begun = record or self._once.begin(place, wanted)
+            begun = record or self._once.begin(wanted)
             until = None if within is None else begun.started_at + int(within * MICROSECONDS)
             self._waits.look_again(place.path, until)
             await self._arrived(place.path, name, until)
@@ -62,7 +62,7 @@ class Signals:
             self._once.complete(place, begun, arrived[0])
             return arrived[0]
 
-        return await self._once.run(place, wanted, carry_out)
+        return await self._once.run(wanted, carry_out)
 
     async def _arrived(self, path: str, name: str, until: int | None) -> None:
         journal = self._once.journal

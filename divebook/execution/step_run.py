@@ -20,6 +20,7 @@ from divebook.execution.iterations import Iterations, Outcome
 from divebook.execution.recorder import Recorder
 from divebook.execution.streaming import TextStreams
 from divebook.workflow.definition import Workflow
+from divebook.workflow.step import Each
 
 EXTENSIONS = ("wait", "workflow", "function", "stage")
 """Types of step that the dialect ``dive`` does not know."""
@@ -70,8 +71,8 @@ class StepRun:
             raise RuntimeError(f"path {self._path} is inside no step")
         return opened
 
-    async def run(self) -> Outcome:
-        """Carry out what is not done yet.
+    def run(self) -> Awaitable[Outcome]:
+        """Return what carries out what is not done yet.
 
         Raises
         ------
@@ -81,9 +82,9 @@ class StepRun:
             Whatever its code raised in the last attempt.
         """
         self._handler = self._find_handler()
-        each = self.step.each
-        if each is None:
-            return await self._run_item(None, None)
+        return self._run_item(None, None) if self.step.each is None else self._run_items(self.step.each)
+
+    async def _run_items(self, each: Each) -> Outcome:
         journal = self._recorder.journal
         names = {"inputs": journal.state.inputs, "state": self.opened.entry_variables}
         manner = self._workflow.manner
@@ -121,4 +122,4 @@ class StepRun:
             executors=self._services.executors,
         )
         assert self._handler is not None  # noqa: S101 - set by run, which alone comes here
-        return contained(self._handler(context))
+        return contained(self._handler(context), self._recorder.loop)

@@ -141,12 +141,16 @@ def scalar_text(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, float):
         return float_text(value)
+    if isinstance(value, int):
+        return _int_text(value)
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, _TIMES):
         return value.isoformat()
-    if isinstance(value, Recorded):
-        return value.summary()
+    return value.summary() if isinstance(value, Recorded) else str(value)
+
+
+def _int_text(value: int) -> str:
     try:
         return str(value)
     except ValueError as error:  # Python refuses to write very long numbers

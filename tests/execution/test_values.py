@@ -15,6 +15,7 @@ from divebook.analysis.frames import events_frame, operations_frame
 from divebook.cli.text import as_json
 from divebook.engine.checkpoint import dump_state
 from divebook.engine.evolve import fold
+from divebook.engine.operations import Place
 from divebook.errors import UnopenableValueError
 from divebook.events import classes
 from divebook.execution.once import Wanted
@@ -311,13 +312,14 @@ def test_values_are_shown_in_a_few_words_everywhere():
 
 # --- variables that are handed on ----------------------------------------------------------------------------------
 
+PLACE = Place("main", "s", 1, None, 1)
 ROWS = [{"n": number, "name": f"n{number}", "share": number / 8, "raw": b"\xff"} for number in range(3_000)]
 
 
 def test_a_variable_that_is_handed_on_has_the_identity_that_it_always_had():
     parameters = {"action_name": "count", "params": {"rows": ROWS, "text": "x" * 200_000}}
-    looked_through = Wanted.of("action_execution", parameters)
-    taken_whole = Wanted.of("action_execution", parameters, {id(ROWS): ROWS})
+    looked_through = Wanted.of(PLACE, "action_execution", parameters)
+    taken_whole = Wanted.of(PLACE, "action_execution", parameters, {id(ROWS): ROWS})
     assert taken_whole == looked_through
     assert taken_whole.digest == "b1e4c3c4e3e75f33"  # as a log of version 0.1 has it
     assert taken_whole.parameters["params"]["rows"] is ROWS
