@@ -10,6 +10,7 @@ import asyncio
 import json
 import os
 import signal
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any
 
 from divebook import Catch, Each, Environment, Execution, Retry, Step, Workflow
 from divebook.errors import OperationError
+from divebook.execution import journal
 from divebook.steps.actions import Action
 from divebook.steps.function import WorkflowContext
 from divebook.store import Batch, SqliteStore
@@ -27,7 +29,16 @@ from divebook.store.sqlite.transactions import Transaction
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS, WorkflowFunction, step
 
 BEFORE, WRITTEN, AFTER = "before the append of event", "before the commit of event", "after the commit of event"
+AMID = "amid the commit of event"
 CALL, CALLED = "before the effect of call", "after the effect of call"
+CHECKPOINT, CHECKPOINT_WRITTEN, CHECKPOINTED = (
+    "before the checkpoint of event",
+    "before the commit of the checkpoint of event",
+    "after the checkpoint of event",
+)
+TIME = "after milliseconds of work"
+CHECKPOINT_EVENTS = 20
+"""Events between two checkpoints: fewer than usual, so that there are some in a short run."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +62,11 @@ class Place:
         """What it came to."""
         return self.folder / "result.json"
 
+    @property
+    def worked(self) -> Path:
+        """Milliseconds of processor time that it took."""
+        return self.folder / "milliseconds"
+
     def counts(self) -> list[str]:
         """Return the labels of the calls made so far."""
         return self.calls.read_text().split() if self.calls.exists() else []
@@ -65,11 +81,14 @@ class Killer:
     """Ends the process at one point: ``(kind, number)``.
 
     Numbers count calls, or events from the first one that this life writes: unlike the number of transactions, both are
-    the same in every run, however fast the machine is.
+    the same in every run, however fast the machine is. A point in time is left to the system, which kills wherever the
+    process is then.
     """
 
-    def __init__(self, place: Place, point: tuple[str, int] | None) -> None:
+    def __init__(self, place: Place, point: tuple[str, float] | None) -> None:
         self._place, self._point = place, point
+        if point is not None and point[0] == TIME:
+            signal.setitimer(signal.ITIMER_PROF, point[1] / 1000)
         self._calls = self._written = 0
 
     def reached(self, kind: str, number: int) -> None:
@@ -114,24 +133,44 @@ class KillingStore(SqliteStore):
     """SQLite with `synchronous=FULL`, and death around its transactions."""
 
     def __init__(self, path: Path, killer: Killer) -> None:
-        super().__init__(path, durability="full")
         self._killer = killer
-        self._last = 0
-        """Number of the last event of the append on its way; 0 while something else is written."""
+        self._last = self._checkpointed = self._statements = 0
+        """Number of the last event of the append, or checkpoint, on its way; 0 while something else is written."""
+        super().__init__(path, durability="full")
+        assert self._writer is not None
+        self._writer.set_trace_callback(self._stated)
 
     def append_all(self, batches: Sequence[Batch]) -> list[Refusal | None]:
         """Write."""
-        self._last = self._killer.written(batches)
+        self._last, self._statements = self._killer.written(batches), 0
         self._killer.reached(BEFORE, self._last)
         answers = super().append_all(batches)
         self._killer.reached(AFTER, self._last)
         self._last = 0
         return answers
 
+    def put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None:
+        """Keep a state."""
+        self._killer.reached(CHECKPOINT, sequence)
+        self._checkpointed = sequence
+        super().put_checkpoint(execution_id, sequence, data)
+        self._checkpointed = 0
+        self._killer.reached(CHECKPOINTED, sequence)
+
     def _transaction(self, durability: Durability | None = None) -> Transaction:
         assert durability != RELAXED or not self._last  # no append is
-        transaction = super()._transaction(durability)
-        return KillingTransaction(transaction, lambda: self._killer.reached(WRITTEN, self._last))
+        return KillingTransaction(super()._transaction(durability), self._uncommitted)
+
+    def _stated(self, _statement: str) -> None:
+        """Hear of each statement, also of each row of several, just before SQLite runs it."""
+        self._statements += 1
+        if self._statements > 2 + self._last % 3:  # after BEGIN and at most two more
+            self._killer.reached(AMID, self._last)
+
+    def _uncommitted(self) -> None:
+        for kind in (AMID, WRITTEN):
+            self._killer.reached(kind, self._last)
+        self._killer.reached(CHECKPOINT_WRITTEN, self._checkpointed)
 
 
 ITEMS = ["a", "b", "c", "d", "e"]
@@ -246,9 +285,11 @@ def register_function(killer: Killer) -> None:
     WORKFLOW_FUNCTIONS[WORKFLOW.name] = WorkflowFunction(function, WORKFLOW)
 
 
-def take_up(folder: Path, point: tuple[str, int] | None = None) -> None:
+def take_up(folder: Path, point: tuple[str, float] | None = None) -> None:
     """Carry the execution of a folder on to its end, or to the point of death."""
     place = Place(folder)
+    folder.mkdir(exist_ok=True)
+    journal.CHECKPOINT_EVENTS = CHECKPOINT_EVENTS
     killer = Killer(place, point)
     register_function(killer)
     with KillingStore(place.database, killer) as store:
@@ -257,6 +298,7 @@ def take_up(folder: Path, point: tuple[str, int] | None = None) -> None:
         while execution.status == "waiting":
             execution = environment.answer(execution.interrupts[0].interrupt_id, "retry").wait(60)
         place.result.write_text(json.dumps(comparable(execution)))
+        place.worked.write_text(str(time.process_time() * 1000))
 
 
 def begun(environment: Environment) -> Execution:

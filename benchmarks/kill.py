@@ -1,0 +1,62 @@
+"""``python -m benchmarks.kill [--points 150] [--moments 50]``: a process is killed around, and amid, what it writes.
+
+At chosen points: before, amid, at the end of and after commits and checkpoints, and around calls. Then at random
+moments of its processor time, wherever it is. Each time others take its execution up: it must come to the end of the
+run that was never disturbed, with every call that had completed made once. Prints JSON lines; ends with 1 if anything
+was found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+from tests.kill.deaths import Point, Uninterrupted, die_at, lives_at_once, moments, points
+
+PART = 25
+"""Deaths between two lines that say how far it is."""
+
+
+def main() -> int:
+    """Kill as often as is asked for."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.kill", description=__doc__)
+    parser.add_argument("--points", type=int, default=150, help="chosen points")
+    parser.add_argument("--moments", type=int, default=50, help="random moments")
+    parser.add_argument("--seed", type=int, default=1, help="of the random moments")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="kill-") as folder:
+        return run(Path(folder), arguments.points, arguments.moments, Random(arguments.seed))  # noqa: S311 - seeded
+
+
+def run(folder: Path, count: int, times: int, random: Random) -> int:
+    """Kill, and print what was found; return 1 if anything was."""
+    began, found = time.monotonic(), list[str]()
+    with lives_at_once() as lives:
+        whole = Uninterrupted(lives[0], folder / "uninterrupted")
+        chosen: list[Point] = [*points(whole, count), *moments(whole, times, random)]
+        for first in range(0, len(chosen), PART):
+            part = folder / str(first)
+            part.mkdir()
+            found += die_at(chosen[first : first + PART], whole, lives, part)
+            say("progress", deaths=min(first + PART, len(chosen)), of=len(chosen), found=len(found))
+    for text in found:
+        say("finding", text=text)
+    kinds = Counter(kind for kind, _ in chosen)
+    seconds = round(time.monotonic() - began, 1)
+    say("done", events=whole.events, calls=whole.counts.total(), **kinds, seconds=seconds, found=len(found))
+    return 1 if found else 0
+
+
+def say(what: str, **details: object) -> None:
+    """Print one JSON line."""
+    print(json.dumps({"kill": what, **details}), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
