@@ -171,6 +171,23 @@ def test_a_type_that_is_new_to_the_file_is_known_after_the_transaction(path):
         assert len(there.read(ONE)) == 11
 
 
+def test_a_log_that_another_process_went_on_with_in_new_types_is_followed_to_its_end(path):
+    with SqliteStore(path) as here, SqliteStore(path) as there:
+        here.append_all([Batch(ONE, 0, records(ONE)[:1])])
+        for last, new in ((1, records(ONE)[1]), (3, records(ONE)[2]), (6, begun(7))):
+            assert there.append_all([Batch(ONE, last, [new])]) == [None]
+        assert here.append_all([Batch(ONE, 8, [done(9)])]) == [None]
+        assert there.record(ONE).last_sequence == here.record(ONE).last_sequence == 11
+
+
+def test_a_checkpoint_follows_records_of_new_types(path):
+    with SqliteStore(path) as store:
+        store.append_all([Batch(ONE, 0, records(ONE)[:1])])
+        store.append_all([Batch(ONE, 1, [*records(ONE)[1:], begun(7)])])
+        store.put_checkpoint(ONE, 8, b"fold")
+        assert store.checkpoint(ONE) == (8, b"fold")
+
+
 def test_a_batch_that_is_undone_leaves_no_type(path):
     broken = record(7, *begun(7).facts, path="x")
     with SqliteStore(path) as store:

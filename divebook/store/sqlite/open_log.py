@@ -85,5 +85,6 @@ def known_ids(cursor: sqlite3.Cursor, types: EventTypes, key: int) -> KnownIds:
 
 def load_ids(cursor: sqlite3.Cursor, types: EventTypes, key: int) -> list[Ids]:
     """Return the ids of the records of a log."""
-    rows = cursor.execute("SELECT id, type FROM events WHERE place BETWEEN ? AND ?", places_of(key))
+    # Fetched first: what is asked meanwhile on the same cursor, the name of a type, would end them.
+    rows = cursor.execute("SELECT id, type FROM events WHERE place BETWEEN ? AND ?", places_of(key)).fetchall()
     return [(unpack_id(packed), width_of(types.name(number, cursor))) for packed, number in rows]

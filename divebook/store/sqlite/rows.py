@@ -246,7 +246,10 @@ def load_records(
     expected, checksum = start(connection, types, log, after)
     unchecked = False  # whether this record may have no checksum
     places = place_of(log.key, expected), place_of(log.key, min(last, 0xFFFF_FFFF))
-    for row in connection.execute(_RECORDS, places):
+    # On a cursor of its own: what is asked meanwhile on this one would end the rows
+    # (test_a_log_that_another_process_went_on_with_in_new_types_is_followed_to_its_end).
+    apart = connection.connection if isinstance(connection, sqlite3.Cursor) else connection
+    for row in apart.execute(_RECORDS, places):
         place, kept = row[0], row[-1]
         sequence = place & 0xFFFF_FFFF
         if sequence > expected:
