@@ -6,7 +6,8 @@ holds the two against each other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,16 +15,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from divebook.analysis.fields import GIVEN_TEXTS, NUMBERS, SPENT, TEXTS, fields_of
-from divebook.analysis.grouped import NONE, counted, latest, since
+from divebook.analysis.fields import ERROR_TYPE, GIVEN_NAMES, KINDS, NAMES, NUMBERS, SPENT, TEXTS, fields_of
+from divebook.analysis.grouped import NONE, counted, latest, none, since
+from divebook.analysis.parts import chunked, coded, coded_are, joined, known_numbers, or_missing, taken, whole
 from divebook.analysis.payloads import PackedPayloads, Payloads
 from divebook.engine.bounds import NANODOLLARS
 from divebook.store.pages import EventPage, Numbers
 
-PACKED_EVENTS = 100_000
-"""Events above which the payloads of a log are decoded when they are looked at; as dicts they would take gigabytes."""
+PACKED_EVENTS = 10_000
+"""Events above which the payloads of a log are decoded when they are looked at: their dicts would take several times as
+long as all other columns, and those of a million events gigabytes."""
 _ENDS = ("completed", "failed", "cancelled")
 _CHANGING = ("step_started", "step_completed", "step_failed", "step_caught", "path_failed", "path_cancelled")
 _STOPPING = ("execution_completed", "execution_failed", "execution_cancelled")
@@ -58,34 +60,49 @@ class EventTable:
 
     def __init__(self, pages: Iterable[EventPage]) -> None:
         heads: dict[str, list[Any]] = {name: [] for name in ("sequences", "recorded_at", "types", "paths", "steps")}
-        said: dict[str, list[Any]] = {name: [] for name in (*TEXTS, *NUMBERS, "error_type", SPENT, *GIVEN_TEXTS)}
+        said: dict[str, list[Any]] = {name: [] for name in KINDS}
         packed = []
-        for page in pages:
+        for page, found in _with_fields(pages):
             for name, column in heads.items():
                 column.append(getattr(page, name))
-            for name, values in fields_of(page).items():
-                said[name].append(values)
+            for name, parts in said.items():
+                parts.append(found.get(name, len(page.sequences)))
             packed.append(PackedPayloads.of(page))
         self.payloads = Payloads.of(packed)
         # Taken out of the lists, so that the parts of a column go as soon as it is whole.
-        self.sequences, self.recorded_at = (_joined(heads.pop(name)) for name in ("sequences", "recorded_at"))
-        self._types, self._paths, self._steps = (_coded(heads.pop(name)) for name in ("types", "paths", "steps"))
-        self._texts = {name: _text(said.pop(name)) for name in (*TEXTS, "error_type", *GIVEN_TEXTS)}
-        self._numbers = {name: _number(said.pop(name)) for name in NUMBERS}
-        self._spent = np.concatenate(
-            [np.zeros(0, bool), *(each.to_numpy(zero_copy_only=False) for each in said[SPENT])]
-        )
-        self._rows = np.arange(len(self.sequences))
+        self.sequences, self.recorded_at = (joined(heads.pop(name)) for name in ("sequences", "recorded_at"))
+        self._types, self._paths, self._steps = (coded(heads.pop(name)) for name in ("types", "paths", "steps"))
+        columns = {name: chunked(said.pop(name), KINDS[name], len(self)) for name in [*said]}
+        self._texts = {name: columns[name] for name in TEXTS}
+        self._names = {name: coded(columns.pop(name).chunks) for name in (*NAMES, ERROR_TYPE, *GIVEN_NAMES)}
+        self._numbers = {name: known_numbers(columns.pop(name)) for name in NUMBERS}
+        self._spent = columns.pop(SPENT).fill_null(False).to_numpy()  # noqa: FBT003 - Arrow's own
+        self._rows = np.arange(len(self))
         self._kinds: list[str] = self._types.dictionary.to_pylist()
         self._kind = self._types.indices.to_numpy()
         self._path = self._paths.indices.to_numpy()
+        self._has_items = "iteration_started" in self._kinds
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self.sequences)
 
     def data(self) -> Any:
         """Return the payloads: an array of dicts, as long as it takes little room."""
         return self.payloads if len(self) > PACKED_EVENTS else np.asarray(self.payloads)
+
+    def _shown(self, texts: Any) -> Any:
+        """Return texts as a column of pandas."""
+        if texts.null_count == len(texts):
+            texts = self._nothing
+        elif isinstance(texts, pa.DictionaryArray):
+            texts = texts.dictionary.cast(pa.large_string()).take(texts.indices)
+        dtype: Any = pd.StringDtype(na_value=np.nan)
+        return dtype.__from_arrow__(texts)
+
+    @cached_property
+    def _nothing(self) -> Any:
+        """Return as many missing texts, of which there is one array for all columns."""
+        return pa.nulls(len(self), pa.large_string())
 
     def _are(self, *kinds: str) -> Numbers:
         """Return which events are of one of these types."""
@@ -98,7 +115,9 @@ class EventTable:
     def _operation(self) -> Numbers:
         """Return their operations as numbers, equal for equal ids; NONE without one."""
         coded = self._texts["operation_id"].dictionary_encode()
-        numbers: Numbers = coded.indices.fill_null(NONE).to_numpy()
+        numbers: Numbers = (
+            pa.chunked_array([part.indices for part in coded.chunks], pa.int32()).fill_null(NONE).to_numpy()
+        )
         return numbers
 
     @cached_property
@@ -121,6 +140,8 @@ class EventTable:
     def _item_key(self) -> Numbers:
         """Return a number for path and index of each event; NONE without an index."""
         index, given = self._numbers["iteration_index"]
+        if not given.any():
+            return none(len(self))
         keys = np.full(len(self), NONE, dtype=np.int64)
         places = np.stack([self._path[given], index[given]])
         keys[given] = np.unique(places, axis=1, return_inverse=True)[1].reshape(-1)
@@ -130,27 +151,30 @@ class EventTable:
     def _begun_item(self) -> Numbers:
         """Return where the item with the path and index of each event was begun last."""
         found = latest(self._item_key, self._are("iteration_started"))
-        return np.where(self._item_key == NONE, NONE, found)
+        return np.where(self._item_key == NONE, NONE, found) if self._has_items else found
 
     @cached_property
     def _item_times(self) -> tuple[Numbers, Numbers]:
         """Return, of the beginnings of items, where each began first, and which time it is."""
+        if not self._has_items:
+            return none(len(self)), none(len(self))
         begun = np.flatnonzero(self._are("iteration_started"))
         begun = begun[np.argsort(self._item_key[begun], kind="stable")]
         visits, said = self._numbers["visit"]
         visit = np.where((self._step >= 0) & said[self._step], visits[self._step], 1)
-        same = np.ones(max(len(begun) - 1, 0), dtype=bool)
+        same = np.ones(len(begun) - 1, dtype=bool)
         for column in (self._item_key, self._steps.indices.to_numpy(), visit):
             same &= column[begun[1:]] == column[begun[:-1]]
-        new = np.concatenate([np.ones(min(len(begun), 1), dtype=bool), ~same])
         place = np.arange(len(begun))
-        head = np.maximum.accumulate(np.where(new, place, 0)) if len(begun) else place
+        head = np.maximum.accumulate(np.where(np.concatenate([[True], ~same]), place, 0))
         first, time = np.full(len(self), NONE), np.zeros(len(self), dtype=np.int64)
         first[begun], time[begun] = begun[head], place - head + 1
         return first, time
 
     def _item_of(self, rows: Numbers) -> Numbers:
         """Return where the items first began that are under way, or were last, at some rows; NONE for NONE."""
+        if not self._has_items:
+            return none(len(rows))
         begun = np.where(rows == NONE, NONE, self._begun_item[rows])
         return np.where(begun == NONE, NONE, self._item_times[0][begun])
 
@@ -163,47 +187,48 @@ class EventTable:
     @cached_property
     def _item(self) -> Numbers:
         """Return where the item began that each event is about."""
-        return np.where(self._is_of_item, self._item_of(self._rows), NONE)
+        return self._item_of(np.where(self._is_of_item, self._rows, NONE))
 
     @cached_property
     def _visit(self) -> Numbers:
         """Return where the step began that each event is about."""
-        has_step = _coded_are(self._steps, lambda name: name != "")
+        has_step = coded_are(self._steps, lambda name: name != "")
         return np.where((self._call == NONE) & ~self._is_of_item & has_step, self._step, NONE)
 
     # --- columns -----------------------------------------------------------------------------------------------------
 
     def types(self) -> Any:
         """Return names of types."""
-        return _shown(self._types)
+        return self._shown(self._types)
 
     def paths(self) -> Any:
         """Return paths; missing where there is none."""
-        return _shown(self._paths)
+        return self._shown(or_missing(self._paths))
 
     def steps(self) -> Any:
         """Return steps, likewise."""
-        return _shown(self._steps)
+        return self._shown(or_missing(self._steps))
 
     def said(self, name: str) -> Any:
         """Return texts that the payloads hold under a name."""
-        return _shown(self._texts[name])
+        return self._shown(self._texts[name] if name in self._texts else self._names[name])
 
     def given(self, name: str) -> Any:
         """Return texts among the parameters with which the operation of each event began."""
-        return _shown(_taken(self._texts[name], self._call))
+        return self._shown(taken(self._names[name], self._call))
 
     def names(self) -> Any:
         """Return what operations call, and how a person's own events are named."""
-        own, called = self._texts["name"], _taken(self._texts["name"], self._call)
-        return _shown(pc.if_else(pc.not_equal(own, "").fill_null(False), own, called))  # noqa: FBT003 - Arrow's own
+        own = self._names["name"]
+        given = coded_are(own, bool)
+        return self._shown(taken(own, np.where(given, self._rows, self._call)))
 
     def iterations(self) -> Any:
         """Return the indexes of items."""
         index, given = self._numbers["iteration_index"]
         of_call = self._call != NONE
         place = np.where(of_call, self._call, self._rows)
-        return _whole(index[place], given[place] & (of_call | (self._visit == NONE)))
+        return whole(index[place], given[place] & (of_call | (self._visit == NONE)))
 
     def items(self) -> Any:
         """Return the items, each decoded once."""
@@ -225,7 +250,7 @@ class EventTable:
         of_items = self._item_times[1][self._begun_item] + since(self._item_key, retried & index, self._item)
         of_steps = 1 + since(self._path, retried & ~index, self._step) + self._resumptions()
         known = [self._call != NONE, self._item != NONE, self._visit != NONE]
-        return _whole(np.select(known, [of_calls, of_items, of_steps], 0), np.logical_or.reduce(known))
+        return whole(np.select(known, [of_calls, of_items, of_steps], 0), np.logical_or.reduce(known))
 
     def _retries_before_calls(self, begun: Numbers, retried: Numbers) -> Numbers:
         """Return, of beginnings of operations, which attempts at them had failed by then."""
@@ -316,7 +341,7 @@ class EventTable:
         which, rows = self._consumed
         counts = np.zeros(len(self), dtype=np.int64)
         counts[which] = [self._usages[row].get(name, 0) for row in rows[which].tolist()]
-        return _whole(counts, which)
+        return whole(counts, which)
 
     def costs(self) -> Numbers:
         """Return dollars, where they are known."""
@@ -327,46 +352,13 @@ class EventTable:
         return costs
 
 
-def _joined(parts: list[Numbers]) -> Numbers:
-    return np.concatenate([np.zeros(0, dtype=np.int64), *parts])
-
-
-def _coded(parts: list[Any]) -> Any:
-    """Return dictionary arrays as one."""
-    kind = pa.dictionary(pa.int32(), pa.string())
-    return pa.chunked_array(parts, kind).unify_dictionaries().combine_chunks() if parts else pa.array([], kind)
-
-
-def _text(parts: list[Any]) -> Any:
-    joined = pa.chunked_array(parts, pa.string())
-    return joined.cast(pa.large_string()).combine_chunks()
-
-
-def _number(parts: list[Any]) -> tuple[Numbers, Numbers]:
-    """Return whole numbers, and where there are any."""
-    joined = pa.chunked_array(parts, pa.int64()).combine_chunks()
-    return joined.fill_null(0).to_numpy(), joined.is_valid().to_numpy(zero_copy_only=False)
-
-
-def _coded_are(coded: Any, test: Any) -> Numbers:
-    found: Numbers = np.array([test(name) for name in coded.dictionary.to_pylist()], dtype=bool)[
-        coded.indices.to_numpy()
-    ]
-    return found
-
-
-def _taken(texts: Any, rows: Numbers) -> Any:
-    return texts.take(pa.array(rows, mask=rows == NONE))
-
-
-def _shown(texts: Any) -> Any:
-    """Return texts as a column of pandas; of coded ones, empty ones are missing."""
-    if isinstance(texts, pa.DictionaryArray):
-        names = pa.array([name or None for name in texts.dictionary.to_pylist()], pa.large_string())
-        texts = names.take(texts.indices)
-    dtype: Any = pd.StringDtype(na_value=np.nan)
-    return dtype.__from_arrow__(texts)
-
-
-def _whole(numbers: Numbers, known: Numbers) -> Any:
-    return pd.arrays.IntegerArray(numbers.astype(np.int64), ~known)
+def _with_fields(pages: Iterable[EventPage]) -> Iterator[tuple[EventPage, dict[str, Any]]]:
+    """Give each page with what its payloads say, which is read while the store reads the next one."""
+    latest: tuple[EventPage, Future[dict[str, Any]]] | None = None
+    with ThreadPoolExecutor(1, "divebook-fields") as reader:
+        for page in pages:
+            if latest is not None:
+                yield latest[0], latest[1].result()
+            latest = page, reader.submit(fields_of, page)
+    if latest is not None:
+        yield latest[0], latest[1].result()

@@ -15,61 +15,79 @@ from pyarrow import json
 from divebook.events.catalog import PAYLOADS
 from divebook.events.codec import decode_payload
 from divebook.events.upcast import FORM
-from divebook.store.pages import EventPage, places_of
+from divebook.store.pages import EventPage
 
-TEXTS = ("operation_id", "operation_type", "name", "error", "trace")
+TEXTS = ("operation_id", "error", "trace")
+"""Texts that differ from event to event."""
+NAMES = ("operation_type", "name")
+"""Texts that come again and again."""
 NUMBERS = ("iteration_index", "duration", "visit")
 LISTED, SPENT, GIVEN = "error_names", "usage", "parameters"
-GIVEN_TEXTS = ("agent", "model")
-_SCHEMA = pa.schema(
-    [
-        *((name, pa.string()) for name in TEXTS),
-        *((name, pa.int64()) for name in (*NUMBERS, FORM)),
-        (LISTED, pa.list_(pa.string())),
-        (SPENT, pa.struct([])),
-        (GIVEN, pa.struct([(name, pa.string()) for name in GIVEN_TEXTS])),
-    ]
-)
-_BLOCK = 256 * 1024
-_PARSE = json.ParseOptions(explicit_schema=_SCHEMA, unexpected_field_behavior="ignore")
+GIVEN_NAMES = ("agent", "model")
+ERROR_TYPE = "error_type"
+KINDS = {
+    **dict.fromkeys(TEXTS, pa.large_string()),
+    **dict.fromkeys((*NAMES, ERROR_TYPE, *GIVEN_NAMES), pa.dictionary(pa.int32(), pa.string())),
+    **dict.fromkeys(NUMBERS, pa.int64()),
+    SPENT: pa.bool_(),
+}
+"""The fields that payloads are asked for, and what a column of each is made of."""
+_READ = {
+    **dict.fromkeys(TEXTS, pa.large_string()),
+    **dict.fromkeys(NAMES, pa.string()),
+    **dict.fromkeys(NUMBERS, pa.int64()),
+    LISTED: pa.list_(pa.string()),
+    SPENT: pa.struct([]),
+    GIVEN: pa.struct([(name, pa.string()) for name in GIVEN_NAMES]),
+}
+"""As Arrow reads them."""
 
 
 def fields_of(page: EventPage) -> dict[str, Any]:
-    """Return what the payloads of a page say, an array for each field, null where one says nothing.
+    """Return what the payloads of a page say, an array for each field that they may have, null where one says none.
 
-    Beside `TEXTS` and `NUMBERS`: ``error_type``, the first of the error's names; ``spent``, whether it has a usage; and
-    `GIVEN_TEXTS` of the parameters.
+    Beside `TEXTS`, `NAMES` and `NUMBERS`: ``error_type``, the first of the error's names; ``usage``, whether it has
+    one; and `GIVEN_NAMES` of the parameters.
 
     Raises
     ------
     CorruptStoreError, NewerStoreError
         A payload cannot be read.
     """
-    found = _read(page)
-    return _decoded(page) if found is None else found
+    kinds = [PAYLOADS[kind] for kind in page.types.dictionary.to_pylist()]
+    asked = {name: kind for name, kind in _READ.items() if any(name in each.field_names for each in kinds)}
+    if not asked:
+        return {}
+    said = _read(page, asked)
+    return {name: _as_kept(values, KINDS[name]) for name, values in (_decoded(page) if said is None else said).items()}
 
 
-def _read(page: EventPage) -> dict[str, Any] | None:
-    """Return them as Arrow reads them; None if one holds something else than most do."""
+def _as_kept(values: Any, kind: Any) -> Any:
+    return values.dictionary_encode() if pa.types.is_dictionary(kind) else values.cast(kind)
+
+
+def _read(page: EventPage, asked: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the fields `asked` for as Arrow reads them; None if one holds something else than most do."""
     lines = page.lines()
-    longest = int(np.diff(places_of(page.payloads)).max(initial=0))
-    options = json.ReadOptions(block_size=max(_BLOCK, 2 * longest))
+    parse = json.ParseOptions(
+        explicit_schema=pa.schema([*asked.items(), (FORM, pa.int64())]), unexpected_field_behavior="ignore"
+    )
     try:
-        table = json.read_json(pa.BufferReader(lines), options, _PARSE)
+        options = json.ReadOptions(block_size=lines.size + 1, use_threads=False)
+        table = json.read_json(pa.BufferReader(lines), options, parse)
     except pa.ArrowInvalid:
         return None
     if len(table) != len(page.types) or table[FORM].null_count < len(table):
         return None
-    said = {
-        name: _declared(page, name, table[name].combine_chunks()) for name in (*TEXTS, *NUMBERS, LISTED, SPENT, GIVEN)
-    }
-    names, given = said.pop(LISTED), said.pop(GIVEN)
-    return {
-        **said,
-        "error_type": _first(names),
-        SPENT: said[SPENT].is_valid(),
-        **{name: pc.struct_field(given, name) for name in GIVEN_TEXTS},
-    }
+    said = {name: _declared(page, name, table[name].combine_chunks()) for name in asked}
+    if LISTED in said:
+        said[ERROR_TYPE] = _first(said.pop(LISTED))
+    if GIVEN in said:
+        given = said.pop(GIVEN)
+        said |= {name: pc.struct_field(given, name) for name in GIVEN_NAMES}
+    if SPENT in said:
+        said[SPENT] = said[SPENT].is_valid()
+    return said
 
 
 def _declared(page: EventPage, name: str, values: Any) -> Any:
@@ -104,13 +122,12 @@ def _decoded(page: EventPage) -> dict[str, Any]:
     said: list[Mapping[str, Any]] = [decode_payload(kind, raw).to_data() for kind, raw in payloads]
     given = [each.get(GIVEN) or {} for each in said]
     return {
-        **{name: pa.array([each.get(name) for each in said], pa.string()) for name in TEXTS},
-        **{name: pa.array([each.get(name) for each in said], pa.int64()) for name in NUMBERS},
-        "error_type": pa.array([next(iter(each.get(LISTED) or ()), None) for each in said], pa.string()),
+        **{name: pa.array([each.get(name) for each in said], _READ[name]) for name in (*TEXTS, *NAMES, *NUMBERS)},
+        ERROR_TYPE: pa.array([next(iter(each.get(LISTED) or ()), None) for each in said], pa.string()),
         SPENT: pa.array([SPENT in each for each in said]),
         # Of actions these may be anything: texts, as a column of texts makes of it.
         **{
             name: pa.array(pd.Series([each.get(name) for each in given], dtype="str"), pa.string())
-            for name in GIVEN_TEXTS
+            for name in GIVEN_NAMES
         },
     }

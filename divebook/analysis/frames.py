@@ -78,7 +78,7 @@ EVENT_COLUMNS: Columns = {
 def events_frame(events: Iterable[Event]) -> pd.DataFrame:
     """Return a log with one row per event, oldest first; tokens stand on the ends of model calls, to be summed.
 
-    It is made of columns, and not event by event: of a history (`Execution.history`) no event is made. Above 100,000
+    It is made of columns, and not event by event: of a history (`Execution.history`) no event is made. Above 10,000
     events the column `data` has the dtype `payload`: its dicts are made when they are looked at, and
     ``frame["data"].astype(object)`` makes them all.
     """

@@ -10,13 +10,20 @@ NONE = -1
 """Stands for no row."""
 
 
+def none(length: int) -> Numbers:
+    """Return no row for so many, which takes no room."""
+    return np.broadcast_to(np.int64(NONE), length)
+
+
 def latest(groups: Numbers, flags: Numbers) -> Numbers:
     """Return, for each row, the latest row up to it that is flagged and in the same group; NONE without one."""
+    if not flags.any():
+        return none(len(groups))
     order = np.argsort(groups, kind="stable")
     place = np.arange(len(order))
     begins = _begins(groups[order])
-    start = np.maximum.accumulate(np.where(begins, place, 0)) if len(order) else place
-    flagged = np.maximum.accumulate(np.where(flags[order], place, NONE)) if len(order) else place
+    start = np.maximum.accumulate(np.where(begins, place, 0))
+    flagged = np.maximum.accumulate(np.where(flags[order], place, NONE))
     found = np.empty(len(order), dtype=np.int64)
     found[order] = np.where(flagged >= start, order[flagged], NONE)
     return found
