@@ -84,9 +84,14 @@ def evolve(state: ExecutionState, event: Event) -> ExecutionState:
 def evolve_records(state: ExecutionState, records: Iterable[tuple[Record, int]]) -> ExecutionState:
     """Return the state after the events of records, each with how many of them it has; raises as `evolve` does."""
     draft = Draft(state)
+    follow(draft, records)
+    return draft.sealed()
+
+
+def follow(draft: Draft, records: Iterable[tuple[Record, int]]) -> None:
+    """Change a draft as `evolve_records` says; one that an error is raised about must not be used any more."""
     for record, known in records:
         _change(draft, record, record.facts, known)
-    return draft.sealed()
 
 
 def fold(execution_id: str, events: Iterable[Event], state: ExecutionState | None = None) -> ExecutionState:

@@ -28,7 +28,7 @@ def has_one_attempt(recorder: Recorder, path: str, policy: Retry | None) -> bool
         return False
     if recorder.once.is_fresh(path):
         return True
-    opened = recorder.journal.state.paths[path].open
+    opened = recorder.journal.present.paths[path].open
     return opened is None or not opened.failures
 
 
@@ -77,7 +77,7 @@ async def _pause(recorder: Recorder, place: Place, key: str | None, failures: in
 
 
 def _failures(recorder: Recorder, place: Place, item: int | str | None) -> tuple[int, float]:
-    opened: OpenStep | None = recorder.journal.state.paths[place.path].open
+    opened: OpenStep | None = recorder.journal.present.paths[place.path].open
     return NO_FAILURE if opened is None else opened.failures.get(item, NO_FAILURE)
 
 

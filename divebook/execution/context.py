@@ -95,22 +95,22 @@ class StepContext:
     @property
     def started_at(self) -> datetime | None:
         """When the execution began, UTC: a time that replay need not ask for."""
-        return self._recorder.journal.state.started_at
+        return self._recorder.journal.present.started_at
 
     @property
     def inputs(self) -> Mapping[str, Any]:
         """The execution's inputs, defaults included."""
-        return self._recorder.journal.state.inputs
+        return self._recorder.journal.present.inputs
 
     @property
     def model(self) -> str | None:
         """The model of all agents of this execution, in place of theirs."""
-        return self._recorder.journal.state.model
+        return self._recorder.journal.present.model
 
     @property
     def variables(self) -> Mapping[str, Any]:
         """The variables as they stood when the step began, and the item under its name."""
-        variables = self._recorder.journal.state.paths[self.path].variables
+        variables = self._recorder.journal.present.paths[self.path].variables
         return {**variables, **self.local} if self.local else variables
 
     @property
@@ -255,7 +255,7 @@ class StepContext:
 
     @property
     def _opened(self) -> OpenStep:
-        opened = self._recorder.journal.state.paths[self.path].open
+        opened = self._recorder.journal.present.paths[self.path].open
         return opened or OpenStep(self._recorder.journal.state.variables)
 
     def place(self, key: str | int | None = None) -> Place:
@@ -281,7 +281,7 @@ class StepContext:
         It is the same in a copy of the log: a call that was under way when the log was copied is not made twice.
         """
         place = Place(self.path, self.step.name, self.visit, self.iteration_index, key)
-        return f"{self._recorder.journal.state.seed}-{place.idempotency_key}"
+        return f"{self._recorder.journal.present.seed}-{place.idempotency_key}"
 
     async def sleep(self, seconds: float) -> None:
         """Let time pass; a restart waits only for what is left."""

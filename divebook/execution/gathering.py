@@ -6,11 +6,12 @@ between; readers of the log see events (tests/execution/test_gathering.py).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from divebook.events import catalog
 from divebook.events.catalog import Payload
 from divebook.events.record import Record
+from divebook.execution.clock import Ids
 
 SAME_MOMENT = 1000
 """Microseconds within which facts that follow upon each other happened at one moment."""
@@ -39,57 +40,43 @@ class Gathering:
 
     Attributes
     ----------
-    width, folded
-        How many facts it has, and how many of them the state has.
+    facts
+        What it stands for so far.
+    folded
+        How many of them the state has.
     """
 
-    __slots__ = (
-        "_facts",
-        "_id",
-        "_may_follow",
-        "_record",
-        "folded",
-        "path",
-        "recorded_at",
-        "sequence",
-        "step",
-        "width",
-    )
+    __slots__ = ("_id", "_may_follow", "_record", "facts", "folded", "path", "recorded_at", "sequence", "step")
 
     def __init__(self, data: Payload, path: str, step: str, event: tuple[str, int, int]) -> None:
         self._id, self.sequence, self.recorded_at = event
-        self.path, self.step, self._facts = path, step, [data]
+        self.path, self.step, self.facts = path, step, [data]
         self._may_follow = MAY_FOLLOW.get(type(data), _NOTHING)
         self._record: Record | None = None
-        self.width, self.folded = 1, 0
+        self.folded = 0
 
-    @property
-    def facts(self) -> Sequence[Payload]:
-        """What it stands for so far."""
-        return self._facts
-
-    def may_be_joined(self, data: Payload, path: str, step: str, now: int) -> bool:
-        """Return whether a fact belongs to this record."""
-        kind = type(data)
-        return (
-            kind in self._may_follow
-            and path == self.path
-            and 0 <= now - self.recorded_at < SAME_MOMENT
-            and (step == self.step or not step or not self.step)
-        )
-
-    def join(self, data: Payload, step: str) -> None:
-        """Take a fact in."""
-        self._facts.append(data)
+    def join(self, data: Payload, path: str, step: str, now: int, ids: Ids) -> bool:
+        """Take a fact in if it belongs here; return whether it does."""
+        if (
+            type(data) not in self._may_follow
+            or path != self.path
+            or not 0 <= now - self.recorded_at < SAME_MOMENT
+            or (step != self.step and step and self.step)
+            or not ids.follow()
+        ):
+            return False
+        self.facts.append(data)
         self._may_follow = MAY_FOLLOW.get(type(data), _NOTHING)
-        self.step = self.step or step
         self._record = None
-        self.width += 1
+        if step:
+            self.step = step
+        return True
 
     def record(self, execution_id: str) -> Record:
         """Return it as it stands."""
-        if self._record is None:
-            self._record = Record(
-                self._id, execution_id, self.sequence, self.recorded_at, tuple(self._facts), self.path, self.step
+        record = self._record
+        if record is None:
+            record = self._record = Record(
+                self._id, execution_id, self.sequence, self.recorded_at, tuple(self.facts), self.path, self.step
             )
-        return self._record
+        return record

@@ -28,15 +28,14 @@ _log = logger(__name__)
 class Committing(Protocol):
     """A journal, as far as its commits are concerned."""
 
+    is_heavy: bool
+    """Whether what waits to be written takes long to write."""
+
     def take_batch(self, *, is_heavy: bool = False) -> Batch:
         """Hand over what waits to be written."""
 
     def committed(self, batch: Batch, outcome: Exception | None) -> None:
         """Hear what came of a batch."""
-
-    @property
-    def is_heavy(self) -> bool:
-        """Whether what waits to be written takes long to write."""
 
     @property
     def is_checkpoint_due(self) -> bool:
@@ -130,7 +129,7 @@ class GroupCommit:
 
     def _part_heavy(self) -> None:
         """Have large values encoded, hashed, packed and written by a thread: the others go on meanwhile."""
-        for journal in [journal for journal in self._dirty if journal not in self._apart and journal.is_heavy]:
+        for journal in [journal for journal in self._dirty if journal.is_heavy and journal not in self._apart]:
             del self._dirty[journal]
             work = self._write_apart(journal)
             self._apart[journal] = asyncio.get_running_loop().create_task(work, name="divebook-large-values")
@@ -170,7 +169,7 @@ class GroupCommit:
         return {journal: batch for journal in journals if (batch := journal.take_batch()).records}
 
     def _append(self, batches: Iterable[Batch]) -> Sequence[Exception | None]:
-        batches = list(batches)
+        batches = [*batches]
         try:
             return self.store.append_all(batches)
         except Exception as error:  # noqa: BLE001 - it is raised again by everyone who waits for the write
@@ -191,12 +190,14 @@ class GroupCommit:
         busy = outcomes[0] if outcomes else None
         if isinstance(busy, StoreBusyError):  # it is that of them all
             self._try_later(batches, busy)
-        else:
+        elif self.held_up is not None:
             self._go_on()
 
     def _wake(self) -> None:
         """Let those look again who wait for a write; some may wait for the next one."""
-        waiting, self._waiting = self._waiting, []
+        waiting = self._waiting
+        if waiting:
+            self._waiting = []
         for done in waiting:
             if not done.done():  # a cancelled path waits no longer
                 done.set_result(None)

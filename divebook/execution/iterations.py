@@ -72,7 +72,7 @@ class Iterations:
 
     @property
     def _opened(self) -> OpenStep:
-        opened = self._journal.state.paths[self._path].open
+        opened = self._journal.present.paths[self._path].open
         assert opened is not None, "the step is open while its items run"  # noqa: S101 - an invariant of the runner
         return opened
 

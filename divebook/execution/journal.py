@@ -15,18 +15,19 @@ from threading import get_ident
 
 import anyio.lowlevel
 
+from divebook.engine.changes import Draft
 from divebook.engine.checkpoint import dump_state
-from divebook.engine.evolve import evolve_records
+from divebook.engine.evolve import evolve_records, follow
 from divebook.engine.instructions import Fact
 from divebook.engine.state import ExecutionState
 from divebook.errors import ConnectionLostError, DivebookError, StoreBusyError
 from divebook.events import Event
-from divebook.events.catalog import Payload
+from divebook.events.catalog import WAITING, Payload
 from divebook.events.record import Record
 from divebook.execution.clock import Clock, Ids
 from divebook.execution.gathering import Gathering
 from divebook.execution.group_commit import GroupCommit, Standstill
-from divebook.execution.weights import are_heavy
+from divebook.execution.weights import is_heavy
 from divebook.store.batches import FIRST_TOKEN, Batch
 from divebook.store.durability import Durability
 from divebook.store.owner import Owner
@@ -71,15 +72,23 @@ class Journal:
         self.written = state.last_sequence
         """Sequence number up to which events are durable."""
         self.error: Exception | None = None
+        self.is_heavy = False
+        """Whether what waits to be written takes long to write."""
         self.is_left = False
         """Whether what runs on it has been told to stop."""
         self.first_written: Future[None] | None = None
         """To be done once the first of its events are in the store, from where on messages can be sent to it."""
         self._ids, self._commit, self._token, self._durability = ids, commit, token, durability
+        self.moment = state.last_us
+        """When the latest fact was recorded, microseconds since 1970."""
         self._state, self._home = state, get_ident()
+        self._draft: Draft | None = None
+        """The state on its way; None where it is the latest that is whole."""
         self._latest: Gathering | None = None
         self._unfolded: list[tuple[Record, int]] = []
-        """The records that the state does not have yet, each with how many of its facts it has."""
+        """The records that the draft does not have yet, each with how many of its facts it has."""
+        self._unsealed: list[tuple[Record, int]] = []
+        """Those that it has, and the latest whole state has not."""
         self._is_folded = True
         self._pending: list[Record] = []
         self._batch: tuple[Batch, ExecutionState] | None = None
@@ -97,11 +106,21 @@ class Journal:
     def state(self) -> ExecutionState:
         """The fold of everything recorded so far; another thread than the journal's own gets the latest that was made.
 
-        It is folded when somebody asks for it, and at the end of the turn.
+        It is made when somebody asks for it, and before anything is written.
         """
-        if not self._is_folded and get_ident() == self._home:
-            self._fold()
+        if get_ident() == self._home:
+            self._seal()
         return self._state
+
+    @property
+    def present(self) -> ExecutionState:
+        """The state to look at and not to keep: it goes on changing. For the journal's own thread.
+
+        It costs less than the `state`, which nothing changes any more.
+        """
+        if not self._is_folded:
+            self._fold()
+        return self._draft or self._state
 
     def record(self, data: Payload, path: str = "", step: str = "") -> None:
         """Append a fact: it counts from now on, and is written at the end of this turn of the loop.
@@ -114,21 +133,16 @@ class Journal:
             An earlier event does not follow the state.
         """
         now, latest = self.clock.now(), self._latest
-        if latest is not None and latest.may_be_joined(data, path, step, now) and self._ids.follow():
-            latest.join(data, step)
-        else:
+        if latest is None or not latest.join(data, path, step, now, self._ids):
             self._close()
             if self.error is not None:
                 raise self.error
-            self._latest = Gathering(data, path, step, (self._ids.event(now), self.recorded + 1, now))
+            self._latest, self.moment = Gathering(data, path, step, (self._ids.event(now), self.recorded + 1, now)), now
             self._commit.schedule(self)
         self.recorded += 1
         self._is_folded = False
-
-    @property
-    def moment(self) -> int:
-        """When the latest fact was recorded, microseconds since 1970."""
-        return self._state.last_us if self._latest is None else self._latest.recorded_at
+        if not self.is_heavy and is_heavy(data):
+            self.is_heavy = True
 
     def _close(self) -> None:
         """Let nothing more join the latest record: it waits to be written."""
@@ -136,24 +150,35 @@ class Journal:
         if latest is not None:
             record = latest.record(self.execution_id)
             self._pending.append(record)
-            if latest.folded < latest.width:
+            if latest.folded < len(latest.facts):
                 self._unfolded.append((record, latest.folded))
 
-    def _fold(self) -> None:
-        """Bring the state up to what is recorded."""
-        unfolded, latest = self._unfolded, self._latest
-        if latest is not None and latest.folded < latest.width:
-            unfolded.append((latest.record(self.execution_id), latest.folded))
-            latest.folded = latest.width
-        self._unfolded, self._is_folded = [], True
-        try:
-            self._state = evolve_records(self._state, unfolded)
-        except Exception:  # noqa: BLE001 - the second attempt meets it again, and says so
-            self._refuse(unfolded)
+    def _seal(self) -> None:
+        """Bring the state up to what is recorded, for good."""
+        if not self._is_folded:
+            self._fold()
+        if self._draft is not None:
+            self._state, self._draft, self._unsealed = self._draft.sealed(), None, []
 
-    def _refuse(self, unfolded: Sequence[tuple[Record, int]]) -> None:
+    def _fold(self) -> None:
+        """Bring the draft up to what is recorded."""
+        unfolded, latest = self._unfolded, self._latest
+        if latest is not None and latest.folded < len(latest.facts):
+            unfolded.append((latest.record(self.execution_id), latest.folded))
+            latest.folded = len(latest.facts)
+        self._unfolded, self._is_folded = [], True
+        self._unsealed += unfolded
+        if self._draft is None:
+            self._draft = Draft(self._state)
+        try:
+            follow(self._draft, unfolded)
+        except Exception:  # noqa: BLE001 - the second attempt meets it again, and says so
+            self._refuse()
+
+    def _refuse(self) -> None:
         """Let nothing be written from the first record on that does not follow the state: a fault of the engine."""
-        for record, known in unfolded:
+        unsealed, self._unsealed, self._draft = self._unsealed, [], None
+        for record, known in unsealed:
             try:
                 self._state = evolve_records(self._state, [(record, known)])
             except Exception as error:  # noqa: BLE001 - everyone who records or waits for the write raises it
@@ -197,53 +222,49 @@ class Journal:
         if self.error is not None:
             raise self.error
 
-    @property
-    def is_heavy(self) -> bool:
-        """Whether what waits to be written takes long to write."""
-        latest = self._latest
-        return (latest is not None and are_heavy(latest.facts)) or any(are_heavy(one.facts) for one in self._pending)
-
     def take_batch(self, *, is_heavy: bool = False) -> Batch:
         """Hand over what waits to be written; for `GroupCommit`."""
         self._close()
-        if not self._is_folded:
-            self._fold()
+        self._seal()
         owner = Owner.current() if self._token is None and self.written == 0 else None
-        state = self._state
+        state, pending = self._state, self._pending
+        status = state.status
+        self._pending, self.is_heavy = [], False
         batch = Batch(
             self.execution_id,
             self.written,
-            tuple(self._pending),
+            pending,
             self._token,
             owner,
-            status=state.status,
-            wake_at=state.wake_at,
-            taken=state.taken,
-            durability=self._durability,
-            is_heavy=is_heavy,
-            again=self._is_in_doubt,
+            status,
+            state.wake_at if status == WAITING else None,
+            state.taken,
+            self._durability,
+            is_heavy,
+            self._is_in_doubt,
         )
         if owner is not None:
             self._token = FIRST_TOKEN
-        self._pending, self._batch = [], (batch, state)
+        self._batch = batch, state
         return batch
 
     def committed(self, batch: Batch, outcome: Exception | None) -> None:
         """Hear what came of a batch, while more may have been recorded; for `GroupCommit`."""
-        if isinstance(outcome, StoreBusyError):
-            # It stays the first to be written, before what was recorded since
-            # (test_a_busy_store_ends_no_run_and_nothing_is_done_twice).
-            self._pending = [*batch.records, *self._pending]
-            self._is_in_doubt = self._is_in_doubt or isinstance(outcome, ConnectionLostError)
-            if batch.acquire is not None:
-                self._token = None
-        elif outcome is not None:
-            self.error = outcome
-        else:
+        if outcome is None:
             self.written, self._is_in_doubt = batch.last_sequence, False
             if self.first_written is not None:
                 self.first_written.set_result(None)
                 self.first_written = None
+        elif isinstance(outcome, StoreBusyError):
+            # It stays the first to be written, before what was recorded since
+            # (test_a_busy_store_ends_no_run_and_nothing_is_done_twice).
+            self._pending = [*batch.records, *self._pending]
+            self.is_heavy = self.is_heavy or batch.is_heavy
+            self._is_in_doubt = self._is_in_doubt or isinstance(outcome, ConnectionLostError)
+            if batch.acquire is not None:
+                self._token = None
+        else:
+            self.error = outcome
 
     @property
     def is_checkpoint_due(self) -> bool:

@@ -132,7 +132,7 @@ class Once:
             return None
         record = self.record_of(place, operation_id)
         if record is None or record.status == PENDING:
-            if self.journal.state.interrupts:
+            if self.journal.present.interrupts:
                 self._refuse_where_asked(wanted)
             return None
         return record
@@ -184,7 +184,7 @@ class Once:
 
     def record_of(self, place: Place, operation_id: str) -> OperationRecord | None:
         """Return the record of an operation of the step that is open on the path of `place`."""
-        opened = self.journal.state.paths[place.path].open
+        opened = self.journal.present.paths[place.path].open
         return None if opened is None else opened.operations.get(operation_id)
 
     async def _begun(self, record: OperationRecord) -> tuple[str, Mapping[str, Any]]:

@@ -198,13 +198,13 @@ class Runner:
         """Record the end with what led to it, and not after the turns that tasks take to end."""
         if self._driven or self._cancel_reason is not None or self._pause_reason is not None:
             return
-        end = decide_end(self.workflow, self.journal.state)
+        end = decide_end(self.workflow, self.journal.present)
         if isinstance(end, RecordFacts):
             self.journal.record_all(end.facts)
 
     async def _follow(self, path_id: str) -> bool:
         """Return whether it has come to its end, or to a join."""
-        while (instruction := decide_path(self.workflow, self.journal.state, path_id)) is not None:
+        while (instruction := decide_path(self.workflow, self.journal.present, path_id)) is not None:
             match instruction:
                 case RecordFacts():
                     self.journal.record_all(instruction.facts)
@@ -232,7 +232,7 @@ class Runner:
 
     def _release_joins(self) -> None:
         """Let paths go on that need wait no longer; their tasks ended when they began to wait, so they get new ones."""
-        for record in decide_joins(self.workflow, self.journal.state):
+        for record in decide_joins(self.workflow, self.journal.present):
             self.journal.record_all(record.facts)
             self._start(record.facts[-1].path)
 
@@ -257,7 +257,7 @@ class Runner:
     async def _run_step(self, instruction: RunStep) -> bool:
         """Carry out a step; return whether its path goes on."""
         run = StepRun(self._recorder, self._services, self.workflow, instruction)
-        woken = self.journal.state.paths[instruction.path].woken
+        woken = self.journal.present.paths[instruction.path].woken
         self._recorder.once.enter(instruction.path, is_new=not instruction.resumed)
         if not instruction.resumed:
             started = catalog.StepStarted(
@@ -331,7 +331,7 @@ class Runner:
 
     def _stop_siblings(self) -> bool:
         """Stop every path if one has failed and the workflow does not go on without it; return whether that is so."""
-        stops = isinstance(decide_end(self.workflow, self.journal.state), CancelPaths)
+        stops = isinstance(decide_end(self.workflow, self.journal.present), CancelPaths)
         if stops:
             self._stop()
         return stops

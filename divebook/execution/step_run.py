@@ -66,7 +66,7 @@ class StepRun:
     @property
     def opened(self) -> OpenStep:
         """The step as the log has it."""
-        opened = self._recorder.journal.state.paths[self._path].open
+        opened = self._recorder.journal.present.paths[self._path].open
         if opened is None:
             raise RuntimeError(f"path {self._path} is inside no step")
         return opened

@@ -5,8 +5,10 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from divebook import Each, Step, Workflow
+from divebook.engine.evolve import evolve
 from divebook.engine.state import ExecutionState
 from divebook.errors import CorruptStoreError
 from divebook.events import catalog
@@ -175,3 +177,31 @@ def test_a_log_is_the_same_whether_facts_share_records_or_not(definition):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gathering, "MAY_FOLLOW", {})
         assert history_of(definition) == together
+
+
+def seen(state):
+    """Return what a state says, be it on its way or whole."""
+    return {**vars(state), "paths": {path.id: vars(path).copy() for path in state.paths.values()}}
+
+
+@settings(max_examples=30, deadline=None)
+@given(workflows(), st.data())
+def test_whoever_looks_in_between_sees_the_fold_of_all_that_is_recorded(definition, data):
+    history = environment(actions=ACTIONS).start(definition, {"n": 2}).wait(30).history()
+    clock = Clock()
+
+    async def main():
+        expected = ExecutionState("exec_1")
+        journal = Journal(expected, GroupCommit(StoreCalls(MemoryStore())), clock, Ids(clock, SystemChance()))
+        handed_out = []
+        for event in history:
+            journal.record(event.data, event.path, event.step)
+            expected = evolve(expected, replace(event, execution_id="exec_1", recorded_at=clock.moment))
+            look = data.draw(st.sampled_from(["not", "at the present", "at the state"]))
+            if look == "at the present":
+                assert seen(journal.present) == seen(expected)
+            elif look == "at the state":
+                handed_out.append((journal.state, expected))
+        return [*handed_out, (journal.state, expected)]
+
+    assert all(state == expected for state, expected in asyncio.run(main()))

@@ -15,7 +15,7 @@ from divebook.execution.clock import Ids, SystemChance, SystemClock
 from divebook.execution.group_commit import MOST_IN_A_ROW, GroupCommit
 from divebook.execution.journal import Journal
 from divebook.execution.store_calls import StoreCalls
-from divebook.execution.weights import HEAVY, are_heavy
+from divebook.execution.weights import HEAVY, is_heavy
 from divebook.store import MemoryStore
 
 
@@ -143,7 +143,7 @@ def test_a_large_value_is_written_by_a_thread_and_everybody_else_goes_on(busy):
     ],
 )
 def test_what_takes_long_to_write_is_seen_at_a_glance(fact, heavy):
-    assert are_heavy([catalog.SignalReceived("tick"), fact]) is heavy
+    assert is_heavy(fact) is heavy
 
 
 def test_a_checkpoint_that_cannot_be_written_stops_nothing(monkeypatch, logs):
