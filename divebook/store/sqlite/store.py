@@ -229,9 +229,12 @@ class SqliteStore(EventStore):
             checkpoints.put(cursor, log, sequence, data)
 
     def _checkpoint(self, execution_id: str) -> tuple[int, bytes] | None:
-        with translated(self.location), at_one_moment(self._readers.get()) as connection:
-            log = find(connection, execution_id)
-            return None if log is None else checkpoints.get(connection, log)
+        with translated(self.location):
+            if not checkpoints.is_there(self._readers.get(), execution_id):
+                return None
+            with at_one_moment(self._readers.get()) as connection:
+                log = find(connection, execution_id)
+                return None if log is None else checkpoints.get(connection, log)
 
     def _checkpoints(self) -> list[str]:
         with translated(self.location):
