@@ -19,6 +19,7 @@ from divebook.engine.changes import Draft
 from divebook.engine.checkpoint import dump_state
 from divebook.engine.evolve import evolve_records, follow
 from divebook.engine.instructions import Fact
+from divebook.engine.lifecycle import TERMINAL
 from divebook.engine.state import ExecutionState
 from divebook.errors import ConnectionLostError, DivebookError, StoreBusyError
 from divebook.events import Event
@@ -96,6 +97,8 @@ class Journal:
         self._is_in_doubt = False
         """Whether what is written next may be in the log already."""
         self._next_checkpoint = _checkpoint_after(state.last_sequence)
+        self._is_kept = False
+        """Whether a checkpoint was made."""
 
     @property
     def held_up(self) -> Standstill | None:
@@ -255,6 +258,9 @@ class Journal:
             if self.first_written is not None:
                 self.first_written.set_result(None)
                 self.first_written = None
+            if self._is_kept and batch.status in TERMINAL:
+                # The last one: nothing is left to fold then, and what was open, which may be most of it, is not kept.
+                self._next_checkpoint = batch.last_sequence
         elif isinstance(outcome, StoreBusyError):
             # It stays the first to be written, before what was recorded since
             # (test_a_busy_store_ends_no_run_and_nothing_is_done_twice).
@@ -280,6 +286,7 @@ class Journal:
             dumped = dump_state(state)
             size = len(dumped)
             self._commit.store.put_checkpoint(self.execution_id, state.last_sequence, dumped)
+            self._is_kept = True
         except DivebookError as error:
             place = self.execution_id, state.last_sequence
             _log.warning("execution %s has no checkpoint at event %s: %s", *place, error)
