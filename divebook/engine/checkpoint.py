@@ -236,24 +236,23 @@ def _plain(part: Any) -> Any:
 
 
 def _differing(record: Any, *without: str) -> dict[str, Any]:
-    """Return a record as a dict of what differs from its defaults."""
+    """Return a record as a dict of what differs from its defaults, as few of its fields do."""
+    kind: Any = type(record)
+    defaults = _defaults(kind)
+    values = record._asdict() if hasattr(record, "_asdict") else record.__dict__
     return {
         name: value
-        for name, default in _defaults(type(record))
-        if (value := getattr(record, name)) is not default and value != default and name not in without
+        for name, value in values.items()
+        if value is not (default := defaults[name]) and value != default and name not in without
     }
 
 
-_DEFAULTS: dict[Any, tuple[tuple[str, Any], ...]] = {}
-
-
-def _defaults(kind: Any) -> tuple[tuple[str, Any], ...]:
-    """Return the fields of a dataclass or named tuple with their defaults, `MISSING` where there is none."""
-    if kind not in _DEFAULTS:
-        known = {entry.name: entry.default for entry in fields(kind)} if is_dataclass(kind) else kind._field_defaults
-        names = known if is_dataclass(kind) else kind._fields
-        _DEFAULTS[kind] = tuple((name, known.get(name, MISSING)) for name in names)
-    return _DEFAULTS[kind]
+@functools.cache
+def _defaults(kind: Any) -> Mapping[str, Any]:
+    """Return the defaults of the fields of a dataclass or named tuple, `MISSING` where there is none."""
+    if is_dataclass(kind):
+        return {entry.name: entry.default for entry in fields(kind)}
+    return {name: kind._field_defaults.get(name, MISSING) for name in kind._fields}
 
 
 def _made(kind: Callable[..., T], told: Mapping[str, Any]) -> T:

@@ -55,7 +55,7 @@ def decide_path(workflow: Workflow, state: ExecutionState, path_id: str) -> Path
     if path.phase == ENDED:
         return None
     if path.status == PENDING:
-        return RecordFacts((Fact(catalog.PathStarted(path.current_step), path_id),))
+        return _begin(workflow, state, path)
     if state.stopped is not None and path.phase != IN_STEP:
         return RecordFacts((Fact(catalog.PathFailed(*state.stopped), path_id),))
     if path.phase == READY:
@@ -69,6 +69,17 @@ def decide_path(workflow: Workflow, state: ExecutionState, path_id: str) -> Path
     if path.phase == BRANCHED:
         return RecordFacts((Fact(catalog.PathCompleted(path.current_step), path_id),))
     return _route(workflow, state, path)
+
+
+def _begin(workflow: Workflow, state: ExecutionState, path: PathState) -> PathInstruction:
+    """Begin a path, together with its first step if that can be carried out."""
+    begun = (Fact(catalog.PathStarted(path.current_step), path.id),)
+    follows = None if state.stopped is not None else _enter(workflow, state, path, path.current_step)
+    return (
+        RunStep(path.id, follows.step, follows.visit, first=begun)
+        if isinstance(follows, RunStep)
+        else RecordFacts(begun)
+    )
 
 
 def _enter(workflow: Workflow, state: ExecutionState, path: PathState, step: str) -> PathInstruction:

@@ -29,12 +29,13 @@ class RecordFacts:
 @quickly_made
 @dataclass(frozen=True, slots=True)
 class RunStep:
-    """Carry out a step; `resumed` means that its start is in the log already."""
+    """Append `first`, then carry out a step; `resumed` means that its start is in the log already."""
 
     path: str
     step: str
     visit: int
     resumed: bool = False
+    first: tuple[Fact, ...] = ()
 
 
 @quickly_made

@@ -36,8 +36,8 @@ from divebook.text.logs import logger
 
 CHECKPOINT_EVENTS = 500
 """Events after which the state is kept as well, so that a reader need not fold the log from its beginning."""
-CHECKPOINT_BYTES = 100
-"""Bytes of a checkpoint that take as long to write as an event takes to be read and folded, with a margin of five."""
+CHECKPOINT_BYTES = 50
+"""Bytes of a checkpoint that take as long to write as an event takes to be read and folded, with a margin of ten."""
 
 _log = logger(__name__)
 

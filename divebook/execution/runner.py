@@ -35,6 +35,7 @@ class Runner:
         self._services = services
         self._recorder = Recorder(journal, chance, services.texts)
         self._group = Group()
+        self._has_joins = any(step.join for step in workflow.steps)
         self._cancel_reason: str | None = None
         self._pause_reason: str | None = None
         self._driven: set[str] = set()
@@ -208,8 +209,8 @@ class Runner:
             match instruction:
                 case RecordFacts():
                     self.journal.record_all(instruction.facts)
-                    await self._start_new_paths(instruction)
-                    self._stop_siblings()
+                    if await self._has_ended(instruction):
+                        break
                 case RunStep():
                     if not await self._run_step(instruction):
                         return False
@@ -223,6 +224,17 @@ class Runner:
                     break
         return True
 
+    async def _has_ended(self, record: RecordFacts) -> bool:
+        """Do what follows from the end of a path, where the facts hold it: the rules need not be asked for that."""
+        match record.facts[-1].data:
+            case catalog.PathCompleted():
+                await self._start_new_paths(record)
+                return True
+            case catalog.PathFailed():
+                self._stop_siblings()
+                return True
+        return False
+
     async def _start_new_paths(self, record: RecordFacts) -> None:
         for fact in record.facts:
             if isinstance(fact.data, catalog.PathBranched):
@@ -232,6 +244,8 @@ class Runner:
 
     def _release_joins(self) -> None:
         """Let paths go on that need wait no longer; their tasks ended when they began to wait, so they get new ones."""
+        if not self._has_joins:  # else the state would be folded for every path that ends
+            return
         for record in decide_joins(self.workflow, self.journal.present):
             self.journal.record_all(record.facts)
             self._start(record.facts[-1].path)
@@ -258,6 +272,7 @@ class Runner:
         """Carry out a step; return whether its path goes on."""
         run = StepRun(self._recorder, self._services, self.workflow, instruction)
         woken = self.journal.present.paths[instruction.path].woken
+        self.journal.record_all(instruction.first)
         self._recorder.once.enter(instruction.path, is_new=not instruction.resumed)
         if not instruction.resumed:
             started = catalog.StepStarted(

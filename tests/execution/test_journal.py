@@ -159,6 +159,7 @@ def test_a_checkpoint_that_cannot_be_written_stops_nothing(monkeypatch, logs):
         assert journal.written == 5
 
     monkeypatch.setattr(journals, "CHECKPOINT_EVENTS", 2)
+    monkeypatch.setattr(journals, "CHECKPOINT_BYTES", 1000)
     asyncio.run(main())
     assert logs() == [f"execution exec_1 has no checkpoint at event {number}: no room" for number in (2, 4)]
 
