@@ -21,14 +21,16 @@ def operation_started(draft: Draft, data: catalog.OperationStarted) -> None:
     path, opened = draft.open_step(data)
     kind = data.operation_type
     record = OperationRecord.begun(data.operation_id, kind, data.parameters_hash, draft.moment, draft.last_sequence)
-    if kind in SLEEPS:
-        record = record._replace(until=_end_of(draft, data), signal=(data.parameters or {}).get("signal"))
-    elif kind == AGENT_RESPONSE:
+    if kind == AGENT_RESPONSE:
         held = Reserved(data.reserved.get("tokens", 0), data.reserved.get("cost", 0)) if data.reserved else None
         record = record._replace(reserved=held)
         earlier = opened.operations.get(data.operation_id)
         draft.ledger = _asking_a_model(draft, path, earlier, data).holding(held)
-    _put_operation(draft, path, opened, record)
+    if kind not in SLEEPS:
+        path.open = opened.with_operation(record)
+        return
+    until, signal = _end_of(draft, data), (data.parameters or {}).get("signal")
+    _put_sleeping(draft, path, opened, record._replace(until=until, signal=signal))
 
 
 def _asking_a_model(
@@ -89,9 +91,13 @@ def _ended(
         draft.usage = draft.usage.plus(data.usage)
     if begun.reserved is not None:
         draft.ledger = draft.ledger.holding(begun.reserved, -1)
+    ended = begun.ended(draft.last_sequence, status, outcome)
+    if begun.operation_type not in SLEEPS:
+        path.open = opened.with_operation(ended)
+        return begun
     if begun.operation_type == CHILD_WORKFLOW:
         _child_ended(draft, begun, data.usage)
-    _put_operation(draft, path, opened, begun.ended(draft.last_sequence, status, outcome))
+    _put_sleeping(draft, path, opened, ended)
     return begun
 
 
@@ -103,7 +109,6 @@ def _child_ended(draft: Draft, begun: OperationRecord, usage: Mapping[str, int] 
         draft.signals = draft.signals.delete(child)
 
 
-def _put_operation(draft: Draft, path: PathState, opened: OpenStep, record: OperationRecord) -> None:
+def _put_sleeping(draft: Draft, path: PathState, opened: OpenStep, record: OperationRecord) -> None:
     path.open = after = opened.with_operation(record)
-    if record.operation_type in SLEEPS:
-        draft.sleeping += sleeps(after) - sleeps(opened)
+    draft.sleeping += sleeps(after) - sleeps(opened)

@@ -11,7 +11,7 @@ from divebook.events.catalog import PathCompleted, Payload, StepCompleted
 from divebook.events.event import Event
 from divebook.events.record import Record
 
-SLEEPS = (TIMER, SIGNAL_WAIT, CHILD_WORKFLOW)
+SLEEPS = frozenset({TIMER, SIGNAL_WAIT, CHILD_WORKFLOW})
 """Operations in which nothing happens."""
 
 _ENDS_OF_STEPS = frozenset({StepCompleted, PathCompleted})
@@ -50,12 +50,14 @@ class Draft(ExecutionState):
 
     def __init__(self, state: ExecutionState) -> None:
         self.__dict__ = state.__dict__.copy()
-        self._own = {}
+        self._own, self._present, self.path_id = {}, None, ""
 
     def go_to(self, entry: Event | Record, facts: Sequence[Payload]) -> None:
         """Come to facts that were recorded together."""
-        self.path_id, self.step, self.moment, self._facts = entry.path, entry.step, entry.recorded_at, facts
-        self._present = self._own.get(entry.path)
+        self.step, self.moment, self._facts = entry.step, entry.recorded_at, facts
+        if entry.path != self.path_id:
+            self.path_id = entry.path
+            self._present = self._own.get(entry.path)
 
     @property
     def ends_step(self) -> bool:
@@ -73,10 +75,11 @@ class Draft(ExecutionState):
 
     def open_step(self, data: Payload) -> tuple[PathState, OpenStep]:
         """Return the path that the present event is on, to be changed, and the open step that it is in."""
-        path = self.path(data)
-        if path.open is None:
+        path = self._present or self.path(data)
+        opened = path.open
+        if opened is None:
             raise CorruptStoreError(f"{self._event(data)} is outside any step of path {self.path_id!r}")
-        return path, path.open
+        return path, opened
 
     def _event(self, data: Payload) -> str:
         return f"event {self.last_sequence} ({data.event_type}) of {self.execution_id}"

@@ -31,52 +31,74 @@ _NOTHING: frozenset[type[Payload]] = frozenset()
 
 
 class Gathering:
-    """A record that the next fact may still join.
-
-    Parameters
-    ----------
-    event
-        Id, sequence number and moment of its first event.
+    """The latest record of a log, which the next fact may join; one object for all of them.
 
     Attributes
     ----------
     facts
-        What it stands for so far.
+        What it stands for so far; none where nothing may join it any more.
     folded
         How many of them the state has.
+    recorded_at
+        When, microseconds since 1970.
     """
 
-    __slots__ = ("_id", "_may_follow", "_record", "facts", "folded", "path", "recorded_at", "sequence", "step")
+    __slots__ = (
+        "_execution_id",
+        "_id",
+        "_ids",
+        "_may_follow",
+        "_path",
+        "_record",
+        "_sequence",
+        "_step",
+        "facts",
+        "folded",
+        "recorded_at",
+    )
 
-    def __init__(self, data: Payload, path: str, step: str, event: tuple[str, int, int]) -> None:
-        self._id, self.sequence, self.recorded_at = event
-        self.path, self.step, self.facts = path, step, [data]
-        self._may_follow = MAY_FOLLOW.get(type(data), _NOTHING)
+    def __init__(self, execution_id: str, ids: Ids, recorded_at: int) -> None:
+        self._execution_id, self._ids, self.recorded_at = execution_id, ids, recorded_at
+        self._path = self._step = self._id = ""
+        self._sequence, self.folded = 0, 0
         self._record: Record | None = None
-        self.folded = 0
+        self.facts: list[Payload] = []
+        self._may_follow = _NOTHING
 
-    def join(self, data: Payload, path: str, step: str, now: int, ids: Ids) -> bool:
+    def begin(self, data: Payload, path: str, step: str, sequence: int, now: int) -> None:
+        """Begin a record with its first fact."""
+        self._id, self._sequence, self.recorded_at = self._ids.event(now), sequence, now
+        self._path, self._step = path, step
+        self._record, self.facts, self.folded = None, [data], 0
+        self._may_follow = MAY_FOLLOW.get(type(data), _NOTHING)
+
+    def join(self, data: Payload, path: str, step: str, now: int) -> bool:
         """Take a fact in if it belongs here; return whether it does."""
         if (
             type(data) not in self._may_follow
-            or path != self.path
+            or path != self._path
             or not 0 <= now - self.recorded_at < SAME_MOMENT
-            or (step != self.step and step and self.step)
-            or not ids.follow()
+            or (step != self._step and step and self._step)
+            or not self._ids.follow()
         ):
             return False
         self.facts.append(data)
         self._may_follow = MAY_FOLLOW.get(type(data), _NOTHING)
         self._record = None
         if step:
-            self.step = step
+            self._step = step
         return True
 
-    def record(self, execution_id: str) -> Record:
+    def record(self) -> Record:
         """Return it as it stands."""
         record = self._record
         if record is None:
+            facts = tuple(self.facts)
             record = self._record = Record(
-                self._id, execution_id, self.sequence, self.recorded_at, tuple(self.facts), self.path, self.step
+                self._id, self._execution_id, self._sequence, self.recorded_at, facts, self._path, self._step
             )
         return record
+
+    def end(self) -> None:
+        """Let nothing join it any more."""
+        self.facts, self._may_follow = [], _NOTHING

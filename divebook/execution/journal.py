@@ -79,13 +79,11 @@ class Journal:
         """Whether what runs on it has been told to stop."""
         self.first_written: Future[None] | None = None
         """To be done once the first of its events are in the store, from where on messages can be sent to it."""
-        self._ids, self._commit, self._token, self._durability = ids, commit, token, durability
-        self.moment = state.last_us
-        """When the latest fact was recorded, microseconds since 1970."""
+        self._commit, self._token, self._durability = commit, token, durability
         self._state, self._home = state, get_ident()
         self._draft: Draft | None = None
         """The state on its way; None where it is the latest that is whole."""
-        self._latest: Gathering | None = None
+        self._latest = Gathering(self.execution_id, ids, state.last_us)
         self._unfolded: list[tuple[Record, int]] = []
         """The records that the draft does not have yet, each with how many of its facts it has."""
         self._unsealed: list[tuple[Record, int]] = []
@@ -136,25 +134,32 @@ class Journal:
             An earlier event does not follow the state.
         """
         now, latest = self.clock.now(), self._latest
-        if latest is None or not latest.join(data, path, step, now, self._ids):
+        if not latest.join(data, path, step, now):
             self._close()
             if self.error is not None:
                 raise self.error
-            self._latest, self.moment = Gathering(data, path, step, (self._ids.event(now), self.recorded + 1, now)), now
-            self._commit.schedule(self)
+            latest.begin(data, path, step, self.recorded + 1, now)
+            if not self._pending:
+                self._commit.schedule(self)
         self.recorded += 1
         self._is_folded = False
         if not self.is_heavy and is_heavy(data):
             self.is_heavy = True
 
+    @property
+    def moment(self) -> int:
+        """When the latest fact was recorded, microseconds since 1970."""
+        return self._latest.recorded_at
+
     def _close(self) -> None:
         """Let nothing more join the latest record: it waits to be written."""
-        latest, self._latest = self._latest, None
-        if latest is not None:
-            record = latest.record(self.execution_id)
+        latest = self._latest
+        if latest.facts:
+            record = latest.record()
             self._pending.append(record)
             if latest.folded < len(latest.facts):
                 self._unfolded.append((record, latest.folded))
+            latest.end()
 
     def _seal(self) -> None:
         """Bring the state up to what is recorded, for good."""
@@ -166,8 +171,8 @@ class Journal:
     def _fold(self) -> None:
         """Bring the draft up to what is recorded."""
         unfolded, latest = self._unfolded, self._latest
-        if latest is not None and latest.folded < len(latest.facts):
-            unfolded.append((latest.record(self.execution_id), latest.folded))
+        if latest.folded < len(latest.facts):
+            unfolded.append((latest.record(), latest.folded))
             latest.folded = len(latest.facts)
         self._unfolded, self._is_folded = [], True
         self._unsealed += unfolded
@@ -185,14 +190,15 @@ class Journal:
             try:
                 self._state = evolve_records(self._state, [(record, known)])
             except Exception as error:  # noqa: BLE001 - everyone who records or waits for the write raises it
-                self.error, self._latest = error, None
+                self.error = error
+                self._latest.end()
                 self._pending = [before for before in self._pending if before.sequence < record.sequence]
                 return
 
     async def event(self, sequence: int) -> Event:
         """Return one event of the log, also one that is not written yet."""
         under_way = () if self._batch is None else self._batch[0].records
-        latest = () if self._latest is None else (self._latest.record(self.execution_id),)
+        latest = (self._latest.record(),) if self._latest.facts else ()
         events = (event for record in (*under_way, *self._pending, *latest) for event in record.events())
         known = next((event for event in events if event.sequence == sequence), None)
         if known is None:

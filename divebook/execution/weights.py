@@ -15,6 +15,7 @@ _MANY = 16 * 1024
 _FEW = 16
 """Parts that are looked at."""
 _LEVELS = 3
+_LIGHT = ATOMS - {str}
 _HELD = {
     catalog.ExecutionStarted: attrgetter("inputs"),
     catalog.ExecutionCompleted: attrgetter("outputs"),
@@ -30,7 +31,10 @@ _HELD = {
 def is_heavy(fact: catalog.Payload) -> bool:
     """Return whether a fact holds a value that is seen to be large."""
     held = _HELD.get(type(fact))
-    return held is not None and _is_heavy(held(fact), _LEVELS)
+    if held is None:
+        return False
+    value = held(fact)
+    return type(value) not in _LIGHT and _is_heavy(value, _LEVELS)
 
 
 def _is_heavy(value: Any, levels: int) -> bool:
@@ -44,4 +48,4 @@ def _is_heavy(value: Any, levels: int) -> bool:
             if _is_heavy(part, levels - 1):
                 return True
         return False
-    return kind not in ATOMS and isinstance(value, Recorded) and value.least_bytes() > HEAVY
+    return kind not in _LIGHT and isinstance(value, Recorded) and value.least_bytes() > HEAVY
