@@ -87,7 +87,7 @@ def executions_seconds(kind: Kind, at_once: int) -> float:
 
     async def drive(environment: Environment, count: int) -> None:
         for _ in range(count):
-            await environment.start(definition)
+            await environment.create(definition)
 
     async def drive_all(environment: Environment) -> None:
         await asyncio.gather(*(drive(environment, EXECUTIONS // at_once) for _ in range(at_once)))

@@ -19,7 +19,7 @@ from divebook.engine.ahead import steps_ahead
 from divebook.engine.evolve import fold
 from divebook.engine.inbox import Message, facts_of
 from divebook.engine.instructions import Fact
-from divebook.engine.lifecycle import FINAL, TERMINAL, WAY_ON
+from divebook.engine.lifecycle import FINAL, TERMINAL
 from divebook.engine.state import WAITING, ExecutionState
 from divebook.errors import (
     DefinitionError,
@@ -36,10 +36,11 @@ from divebook.execution.answering import Answering
 from divebook.execution.children import running_children, workflows_to_begin
 from divebook.execution.clock import MICROSECONDS, Chance, Clock, Ids
 from divebook.execution.driver import Driver, Means
-from divebook.execution.engine_thread import ENGINE, STOP_SECONDS, Desk
+from divebook.execution.engine_thread import ENGINE, STOP_SECONDS, Desk, passed_on
 from divebook.execution.forks import copied
 from divebook.execution.known import Past
 from divebook.execution.leases import HANDS
+from divebook.execution.refusals import orphaned, refuse_final, refuse_over
 from divebook.execution.register import Register
 from divebook.execution.step_run import Services
 from divebook.execution.streaming import TextStreams
@@ -129,6 +130,20 @@ class Control:
             commit.commit_now()  # on the engine's own thread nothing can be waited for
             driver.require_log()
 
+    def run(self, driver: Driver) -> Future[None]:
+        """Return what is done when an execution has ended, or rests; a pending one begins, which nobody waits for."""
+        if driver.opening is None or driver.was_driven:
+            return driver.driving()
+        ended = Future[None]()
+        self._register.enter(driver)
+
+        def begin() -> None:
+            if not driver.was_driven:  # somebody else has begun it meanwhile
+                driver.begin(self._means)
+            driver.driving().add_done_callback(functools.partial(passed_on, ended))
+
+        return ENGINE.begin(begin, ended)
+
     async def begin(self, driver: Driver) -> None:
         """Begin a pending execution; return once its beginning is in the store. Call it on the engine's loop."""
         begun = Future[None]()
@@ -189,11 +204,11 @@ class Control:
             return driver  # something else has resumed it: an answer, for instance
         if driver.is_live:
             raise ExecutionError(f"execution {driver.id} is running in this process already; wait for it or cancel it")
-        _refuse_final(driver)
+        refuse_final(driver)
         self._require_means(driver)
         with HANDS.taking(self.store, driver.id) as lease:
             driver.under(lease)
-            _refuse_final(driver, "meanwhile ")
+            refuse_final(driver, "meanwhile ")
             self._drive(driver, lease, None if bounds is None else bounds.to_dict(), recovery)
         return driver
 
@@ -294,7 +309,7 @@ class Control:
 
     def _cancel_child(self, child: str, parent: Driver) -> None:
         if self._register.find(child).state.parent == parent.id:  # a copy of its parent only waits for it
-            self.cancel(child, _orphaned(parent))
+            self.cancel(child, orphaned(parent))
 
     def _send_word(self, parent_id: str, child: Driver) -> None:
         parent = self._register.find(parent_id)
@@ -316,7 +331,7 @@ class Control:
         except ExecutionNotFoundError:
             workflow, started, durability = opening()
             driver = self.create(workflow, started, durability, child)
-            driver.begin(self._means, Future[None]())
+            driver.begin(self._means)
         if not driver.is_live:
             try:
                 await work(lambda: self.go_on(driver, again=again))
@@ -338,10 +353,10 @@ class Control:
             driver.driving()
         if ENGINE.call(lambda: driver.cancel(reason)):
             return driver
-        _refuse_over(driver.refresh())
+        refuse_over(driver.refresh())
         with HANDS.taking(self.store, driver.id, by_force=True) as lease:
             state = driver.under(lease)
-            _refuse_over(driver, "meanwhile ")
+            refuse_over(driver, "meanwhile ")
             ENGINE.call(lambda: driver.begin_cancellation(self._means, reason, lease, state))
         return driver
 
@@ -372,26 +387,3 @@ class Control:
 
         ENGINE.call(leave)
         wait([driver.driving() for driver in live], STOP_SECONDS)
-
-
-def _refuse_final(driver: Driver, when: str = "") -> None:
-    if driver.status == catalog.COMPLETED:
-        raise ExecutionError(f"execution {driver.id} has {when}completed; start a new one to run the workflow again")
-    if driver.status in FINAL:
-        way_on = f"it goes on as {driver.state.continued_as}" if driver.state.continued_as else WAY_ON[driver.status]
-        raise ExecutionError(f"execution {driver.id} is {when}{_end_of(driver)}, and cannot go on; {way_on}")
-
-
-def _end_of(driver: Driver) -> str:
-    """Return how an execution ended, as a sentence goes on."""
-    return "only a picture of one that had not ended" if driver.status == catalog.PICTURE else driver.status
-
-
-def _refuse_over(driver: Driver, when: str = "already ") -> None:
-    if driver.state.is_over:
-        way_on = f"; {WAY_ON[driver.status]}" if driver.status == catalog.PICTURE else ""
-        raise ExecutionError(f"execution {driver.id} is {when}{_end_of(driver)}; there is nothing to cancel{way_on}")
-
-
-def _orphaned(parent: Driver) -> str:
-    return f"its parent {parent.id} is {parent.status}"

@@ -189,7 +189,7 @@ class Driver(KnownExecution):
 
     # --- driving it; all of this happens on the engine's loop ------------------------------------------------------
 
-    def begin(self, given: Means, begun: Future[None], *, at_once: bool = False) -> None:
+    def begin(self, given: Means, begun: Future[None] | None = None, *, at_once: bool = False) -> None:
         """Drive a pending execution from now on, and have `begun` done once the store knows it.
 
         Its beginning is recorded together with what it does first, or `at_once`
@@ -204,7 +204,8 @@ class Driver(KnownExecution):
         if at_once:
             journal.record(opening)
         driving = self._set_going(self._run(given, journal, held, None if at_once else opening), held)
-        driving.add_done_callback(functools.partial(_give_up_beginning, begun))
+        if begun is not None:
+            driving.add_done_callback(functools.partial(_give_up_beginning, begun))
 
     def go_on(self, given: Means, resumed: catalog.ExecutionResumed, lease: Lease, state: ExecutionState) -> None:
         """Drive an execution from now on that the store knows, from the state that was read under the lease."""

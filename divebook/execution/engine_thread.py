@@ -14,7 +14,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future, InvalidStateError, wait
+from concurrent.futures import Future, InvalidStateError
 from typing import Any, TypeVar
 
 from divebook.errors import ExecutionError
@@ -174,27 +174,40 @@ class EngineThread:
         What takes several turns of the loop wakes the caller once that way, and not for its beginning as well. A
         waiting caller may be interrupted: `begin` has then been called to its end, or never will be.
         """
-        begun: Future[None] = Future()
+        claimed, called = threading.Lock(), threading.Lock()
+        called.acquire()
 
         def call() -> None:
-            if not begun.set_running_or_notify_cancel():
-                return
-            try:
-                begin()
-            except BaseException as error:  # noqa: BLE001 - it belongs to the caller
-                awaited.set_exception(error)
-            finally:
-                begun.set_result(None)
+            if claimed.acquire(blocking=False):
+                try:
+                    begin()
+                finally:
+                    called.release()
 
         try:
-            with self._lock:
-                self._promised |= {begun, awaited}
-                self._running_loop().call_soon_threadsafe(call)
-            return awaited.result()
-        finally:
-            if not begun.cancel():
-                wait((begun,))
-            self._promised -= {begun, awaited}
+            return self.begin(call, awaited).result()
+        except BaseException:
+            if not claimed.acquire(blocking=False):
+                called.acquire()
+            raise
+
+    def begin(self, work: Callable[[], object], awaited: Future[T]) -> Future[T]:
+        """Have something called on the loop that begins what a future stands for, from any thread; return the future.
+
+        What it raises is what the future comes to.
+        """
+
+        def call() -> None:
+            try:
+                work()
+            except BaseException as error:  # noqa: BLE001 - it belongs to the caller
+                awaited.set_exception(error)
+
+        with self._lock:
+            self._promised.add(awaited)
+            self._running_loop().call_soon_threadsafe(call)
+        awaited.add_done_callback(self._promised.discard)
+        return awaited
 
     def promise(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Run something on the loop that may take long; return what is done when it is. Call it on the loop."""
@@ -204,9 +217,9 @@ class EngineThread:
         """Return what is done when a task is. Call it on the loop."""
         promised: Future[T] = Future()
         self._promised.add(promised)
-        promised.add_done_callback(self._promised.discard)
 
         def settle(_: asyncio.Task[T]) -> None:
+            self._promised.discard(promised)
             with contextlib.suppress(InvalidStateError):
                 if task.cancelled():
                     promised.set_exception(ExecutionError(LEFT))
@@ -242,6 +255,15 @@ class EngineThread:
         self._background.add(task)
         task.add_done_callback(self._background.discard)
         return task
+
+
+def passed_on(to: Future[T], done: Future[T]) -> None:
+    """Let a future come to what another one has come to."""
+    with contextlib.suppress(InvalidStateError):  # the loop has died meanwhile
+        if (error := done.exception()) is not None:
+            to.set_exception(error)
+        else:
+            to.set_result(done.result())
 
 
 ENGINE = EngineThread()

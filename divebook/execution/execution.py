@@ -214,8 +214,11 @@ class Execution(ReadExecution):
         return self._checked() if check else self
 
     def __await__(self) -> Generator[Any, None, Execution]:
-        """Wait on any event loop; to stop waiting does not stop the execution."""
-        yield from asyncio.shield(asyncio.wrap_future(self._driver.driving())).__await__()
+        """Wait on any event loop; to stop waiting does not stop the execution.
+
+        One that is pending begins: ``await environment.create(workflow)`` holds the event loop up at no time.
+        """
+        yield from asyncio.shield(asyncio.wrap_future(self._control.run(self._driver))).__await__()
         return self
 
     def start(self) -> Execution:

@@ -1,5 +1,8 @@
 """Writes what executions have recorded: once per turn of the engine's loop, for all executions of a store together.
 
+Where several executions are under way the wait for the disk comes apart from the commit (`divebook.execution.syncs`):
+the loop goes on, and what it commits meanwhile shares the next wait.
+
 A store on this machine is written to where the loop stands: handing a commit to a thread would cost more than the
 commit (``benchmarks/floor.py``). Any other is written to from a thread, one commit at a time; what is recorded
 meanwhile makes up the next one (``tests/execution/test_journal.py``).
@@ -14,6 +17,7 @@ from typing import NamedTuple, Protocol
 
 from divebook.errors import StoreBusyError, StoreError
 from divebook.execution.store_calls import SHORTEST, StoreCalls, longer
+from divebook.execution.syncs import Syncs, wake
 from divebook.store.batches import Batch
 from divebook.text.logs import logger
 
@@ -34,8 +38,11 @@ class Committing(Protocol):
     def take_batch(self, *, is_heavy: bool = False) -> Batch:
         """Hand over what waits to be written."""
 
-    def committed(self, batch: Batch, outcome: Exception | None) -> None:
-        """Hear what came of a batch."""
+    def committed(self, batch: Batch, outcome: Exception | None, *, is_durable: bool = True) -> None:
+        """Hear what came of a batch; one that is not durable yet will be `synced`."""
+
+    def synced(self, sequence: int, error: Exception | None) -> None:
+        """Hear that its events up to one are durable, or why they are not."""
 
     @property
     def is_checkpoint_due(self) -> bool:
@@ -76,6 +83,7 @@ class GroupCommit:
         self._apart: dict[Committing, asyncio.Task[None]] = {}
         """What is being written from threads, although the others are written to on the loop."""
         self._waiting: list[asyncio.Future[None]] = []
+        self._syncs: Syncs[Committing] = Syncs(calls.store)
         self._is_scheduled = False
         self._was_alone = False
         self._in_a_row = 0
@@ -90,17 +98,23 @@ class GroupCommit:
             self._is_scheduled = True
             asyncio.get_running_loop().call_soon(self._end_turn)
 
-    def next_commit(self) -> asyncio.Future[None]:
-        """Return a future that is done when the present turn's events have been written or refused."""
+    def next_commit(self, journal: Committing, *, is_written: bool) -> asyncio.Future[None]:
+        """Return a future that is done when the present turn's events have been written or refused.
+
+        If what the journal has recorded `is_written` already, it is done when that is durable.
+        """
         done = asyncio.get_running_loop().create_future()
-        self._waiting.append(done)
+        if is_written:
+            self._syncs.until_durable(journal, done)
+        else:
+            self._waiting.append(done)
         return done
 
     @property
     def is_alone(self) -> bool:
         """Whether waiting for the end of the turn would most likely bring no company."""
         is_alone = self._was_alone and not self._waiting and self._in_a_row < MOST_IN_A_ROW
-        return is_alone and self.held_up is None and self.calls.are_direct
+        return is_alone and self.held_up is None and self.calls.are_direct and not self._syncs.are_shared
 
     def commit_now(self) -> None:
         """Write what is pending, on the loop, unless the store is busy."""
@@ -121,10 +135,17 @@ class GroupCommit:
         if self._dirty:
             self._part_heavy()
             batches = self._take()
-            self._end(batches, self._append(batches.values()))
+            is_apart = self._syncs.come_apart(batches)
+            outcomes = self._append(batches.values(), is_apart=is_apart)
+            self._end(batches, outcomes, is_durable=not is_apart)
             for journal in batches:
                 if journal.is_checkpoint_due:
                     journal.put_checkpoint()
+            if is_apart and any(outcome is None for outcome in outcomes):
+                written = zip(batches.items(), outcomes, strict=True)
+                reached = {journal: batch.last_sequence for (journal, batch), refusal in written if refusal is None}
+                waiting, self._waiting = self._waiting, []
+                self._syncs.wait_for(reached, waiting)
         self._wake()
 
     def _part_heavy(self) -> None:
@@ -168,10 +189,10 @@ class GroupCommit:
             journals = {journal: None for journal in journals if journal not in self._apart}
         return {journal: batch for journal in journals if (batch := journal.take_batch()).records}
 
-    def _append(self, batches: Iterable[Batch]) -> Sequence[Exception | None]:
+    def _append(self, batches: Iterable[Batch], *, is_apart: bool = False) -> Sequence[Exception | None]:
         batches = [*batches]
         try:
-            return self.store.append_all(batches)
+            return self.store.append_unsynced(batches) if is_apart else self.store.append_all(batches)
         except Exception as error:  # noqa: BLE001 - it is raised again by everyone who waits for the write
             return [error] * len(batches)
 
@@ -183,10 +204,12 @@ class GroupCommit:
             self._end(batches, [stopped] * len(batches))
             raise
 
-    def _end(self, batches: Mapping[Committing, Batch], outcomes: Sequence[Exception | None]) -> None:
+    def _end(
+        self, batches: Mapping[Committing, Batch], outcomes: Sequence[Exception | None], *, is_durable: bool = True
+    ) -> None:
         """Tell the journals what came of their batches; what could not be written yet is written first, and later."""
         for (journal, batch), outcome in zip(batches.items(), outcomes, strict=True):
-            journal.committed(batch, outcome)
+            journal.committed(batch, outcome, is_durable=is_durable)
         busy = outcomes[0] if outcomes else None
         if isinstance(busy, StoreBusyError):  # it is that of them all
             self._try_later(batches, busy)
@@ -194,13 +217,10 @@ class GroupCommit:
             self._go_on()
 
     def _wake(self) -> None:
-        """Let those look again who wait for a write; some may wait for the next one."""
         waiting = self._waiting
         if waiting:
             self._waiting = []
-        for done in waiting:
-            if not done.done():  # a cancelled path waits no longer
-                done.set_result(None)
+            wake(waiting)
 
     def _try_later(self, journals: Iterable[Committing], error: StoreBusyError) -> None:
         self._dirty = {**dict.fromkeys(journals), **self._dirty}

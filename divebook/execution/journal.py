@@ -19,7 +19,6 @@ from divebook.engine.changes import Draft
 from divebook.engine.checkpoint import dump_state
 from divebook.engine.evolve import evolve_records, follow
 from divebook.engine.instructions import Fact
-from divebook.engine.lifecycle import TERMINAL
 from divebook.engine.state import ExecutionState
 from divebook.errors import ConnectionLostError, DivebookError, StoreBusyError
 from divebook.events import Event
@@ -71,7 +70,9 @@ class Journal:
         self.recorded = state.last_sequence
         """Sequence number up to which events are recorded."""
         self.written = state.last_sequence
-        """Sequence number up to which events are durable."""
+        """Sequence number up to which events are in the store."""
+        self._durable = state.last_sequence
+        """Sequence number up to which they are durable there."""
         self.error: Exception | None = None
         self.is_heavy = False
         """Whether what waits to be written takes long to write."""
@@ -95,8 +96,6 @@ class Journal:
         self._is_in_doubt = False
         """Whether what is written next may be in the log already."""
         self._next_checkpoint = _checkpoint_after(state.last_sequence)
-        self._is_kept = False
-        """Whether a checkpoint was made."""
 
     @property
     def held_up(self) -> Standstill | None:
@@ -226,8 +225,8 @@ class Journal:
             if self.is_left:
                 await anyio.lowlevel.checkpoint_if_cancelled()  # what does not wait would not hear of it
             self._commit.commit_now()
-        while self.written < recorded and self.error is None:
-            await self._commit.next_commit()
+        while self._durable < recorded and self.error is None:
+            await self._commit.next_commit(self, is_written=self.written >= recorded)
         if self.error is not None:
             raise self.error
 
@@ -257,16 +256,12 @@ class Journal:
         self._batch = batch, state
         return batch
 
-    def committed(self, batch: Batch, outcome: Exception | None) -> None:
+    def committed(self, batch: Batch, outcome: Exception | None, *, is_durable: bool = True) -> None:
         """Hear what came of a batch, while more may have been recorded; for `GroupCommit`."""
         if outcome is None:
             self.written, self._is_in_doubt = batch.last_sequence, False
-            if self.first_written is not None:
-                self.first_written.set_result(None)
-                self.first_written = None
-            if self._is_kept and batch.status in TERMINAL:
-                # The last one: nothing is left to fold then, and what was open, which may be most of it, is not kept.
-                self._next_checkpoint = batch.last_sequence
+            if is_durable:
+                self.synced(batch.last_sequence, None)
         elif isinstance(outcome, StoreBusyError):
             # It stays the first to be written, before what was recorded since
             # (test_a_busy_store_ends_no_run_and_nothing_is_done_twice).
@@ -277,6 +272,16 @@ class Journal:
                 self._token = None
         else:
             self.error = outcome
+
+    def synced(self, sequence: int, error: Exception | None) -> None:
+        """Hear that the events up to one are durable, or why they are not; for `GroupCommit`."""
+        if error is not None:
+            self.error = error
+            return
+        self._durable = max(self._durable, sequence)  # a later batch may have been written durably meanwhile
+        if self.first_written is not None:
+            self.first_written.set_result(None)
+            self.first_written = None
 
     @property
     def is_checkpoint_due(self) -> bool:
@@ -292,7 +297,6 @@ class Journal:
             dumped = dump_state(state)
             size = len(dumped)
             self._commit.store.put_checkpoint(self.execution_id, state.last_sequence, dumped)
-            self._is_kept = True
         except DivebookError as error:
             place = self.execution_id, state.last_sequence
             _log.warning("execution %s has no checkpoint at event %s: %s", *place, error)

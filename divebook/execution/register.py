@@ -102,23 +102,21 @@ class Register:
     def open_questions(self, execution_ids: Iterable[str]) -> Iterable[tuple[str, Question]]:
         """Return what executions ask, without their definitions; one that is damaged hides itself alone."""
         ENGINE.refuse_waiting(self.store)
-        told = self.store.untaken()
         for execution_id in execution_ids:
             try:
-                asked = self._asked_by(execution_id, is_told=execution_id in told)
+                asked = self._asked_by(execution_id)
             except StoreError as error:
                 _log.warning("execution %s is left out: %s", execution_id, error)
             else:
                 yield from ((execution_id, question) for question in asked if question.is_open)
 
-    def _asked_by(self, execution_id: str, *, is_told: bool) -> Iterable[Question]:
-        """Return what an execution has asked; its inbox is looked into if it `is_told` something."""
+    def _asked_by(self, execution_id: str) -> Iterable[Question]:
         known = self._known.get(execution_id)
-        if known is not None and known.is_read and known.damage is None:
+        if known is not None and known.damage is None:
             return known.refresh().questions.values()
         state = folded(self.store, execution_id)
         shared().learn(state.inputs)  # before anything of it is shown
-        return questions_of(state, self.store.inbox(execution_id, state.taken) if is_told else ()).values()
+        return questions_of(state, self.store.inbox(execution_id, state.taken)).values()
 
 
 def folded(store: EventStore, execution_id: str) -> ExecutionState:

@@ -69,6 +69,15 @@ async def in_thread(function: Callable[[], T], *, abandoned: bool = False) -> T:
         del error  # its traceback holds this frame
 
 
+async def aside(function: Callable[[], None]) -> None:
+    """Make a quick call of the engine's own in a thread, however many calls block."""
+    call = _Call(home_of_loop(), function)
+    _CREW.make(call)
+    _, error = await call.ended
+    if error is not None:
+        raise error
+
+
 async def _to_its_end(call: _Call) -> Outcome:
     """Return what a call comes to, also to a caller whose scope is cancelled meanwhile.
 

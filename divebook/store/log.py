@@ -100,6 +100,25 @@ class EventLogs(ABC):
         remaining = iter(answers)
         return [next(remaining) if isinstance(entry, PreparedBatch) else entry for entry in checked]
 
+    @property
+    def syncs_apart(self) -> bool:
+        """Whether `append_unsynced` returns sooner than `append_all` would."""
+        return False
+
+    def append_unsynced(self, batches: Sequence[Batch]) -> list[Refusal | None]:
+        """As `append_all`, but what is to survive a power failure may do so only after the next `sync`.
+
+        Whoever reads sees it at once, and what is appended after it never survives without it.
+        """
+        return self.append_all(batches)
+
+    def sync(self) -> None:
+        """Return when all that was appended before survives a power failure, as far as it is to.
+
+        Another thread may append meanwhile.
+        """
+        self._check_open()
+
     def _left_of(self, batch: Batch) -> Batch:
         """Return a batch without those of its records that the log has, of which listeners hear now.
 

@@ -6,21 +6,9 @@ from divebook import Environment, Step, Workflow
 from divebook.engine.evolve import fold
 from divebook.errors import FencedError, LeaseHeldError
 from divebook.execution.journal import CHECKPOINT_EVENTS
-from divebook.store import MemoryStore, Owner
-from divebook.workflow.functions import step, workflow
+from divebook.store import Owner
 from tests.execution.test_resuming import WHOLE, cut
 from tests.execution.worlds import Calls, Gate, environment
-
-
-@step
-async def answer(number: int) -> int:
-    return number
-
-
-@workflow
-async def counted(_ctx: object, steps: int) -> int:
-    return sum([await answer(number) for number in range(steps)])
-
 
 STRANGER = Owner(host="elsewhere", pid=1, started=0, name="another kernel", boot="another boot")
 
@@ -91,20 +79,6 @@ def test_a_long_log_is_read_from_its_checkpoint_and_deleting_it_changes_nothing(
     assert other.execution(execution.id).state == execution.state
     world.store.drop_checkpoints()
     assert Environment(store=world.store).execution(execution.id).state == execution.state
-
-
-def test_a_long_log_that_has_ended_is_read_from_a_checkpoint_without_what_was_open():
-    with MemoryStore() as store:
-        sizes = []
-        put = store.put_checkpoint
-        store.put_checkpoint = lambda execution_id, sequence, data: (
-            sizes.append(len(data)) or put(execution_id, sequence, data)
-        )
-        execution = Environment(store=store).start(counted, {"steps": 400}).wait(20)
-        sequence, data = store.checkpoint(execution.id)
-        assert (sequence, len(data)) == (execution.state.last_sequence, sizes[-1])
-        assert len(data) < max(sizes) / 10
-        assert Environment(store=store).execution(execution.id).state == fold(execution.id, execution.history())
 
 
 def test_a_checkpoint_that_cannot_be_read_is_left_aside():

@@ -84,8 +84,8 @@ def _die_after_commit(limits: dict[type, int]) -> None:
                 counts[type(event.data)] += 1
         return batch
 
-    def die(journal: Journal, batch: Batch, outcome: Exception | None) -> None:
-        committed(journal, batch, outcome)
+    def die(journal: Journal, batch: Batch, outcome: Exception | None, **how: bool) -> None:
+        committed(journal, batch, outcome, **how)
         if any(counts[kind] >= limit for kind, limit in limits.items()):
             os.kill(os.getpid(), signal.SIGKILL)
 

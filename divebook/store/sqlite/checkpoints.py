@@ -19,7 +19,6 @@ ON CONFLICT (key) DO UPDATE SET sequence = excluded.sequence, checksum = exclude
 WHERE excluded.sequence >= sequence
 """
 _GET = "SELECT sequence, checksum, data FROM checkpoints WHERE key = ?"
-_IS_THERE = "SELECT 1 FROM checkpoints WHERE key = (SELECT key FROM executions WHERE id = ?)"
 _CHAIN = "SELECT checksum FROM events WHERE place > ? AND place <= ? ORDER BY place DESC LIMIT 1"
 _LIST = "SELECT id FROM checkpoints JOIN executions USING (key)"
 _DROP = "DELETE FROM checkpoints WHERE key = (SELECT key FROM executions WHERE id = ?)"
@@ -34,11 +33,6 @@ def _checksum(connection: sqlite3.Connection | sqlite3.Cursor, log: Log, sequenc
 def put(cursor: sqlite3.Cursor, log: Log, sequence: int, data: bytes) -> None:
     """Write a checkpoint in place of an older one."""
     cursor.execute(_PUT, (log.key, sequence, _checksum(cursor, log, sequence, data), data))
-
-
-def is_there(connection: sqlite3.Connection, execution_id: str) -> bool:
-    """Return whether an execution has a checkpoint at all, which few have."""
-    return connection.execute(_IS_THERE, (execution_id,)).fetchone() is not None
 
 
 def get(connection: sqlite3.Connection, log: Log) -> tuple[int, bytes] | None:

@@ -13,7 +13,7 @@ from divebook.errors import ReadOnlyStoreError, StoreError
 from divebook.events.catalog import Payload
 from divebook.events.record import Record
 from divebook.store.base import EventStore
-from divebook.store.batches import PreparedBatch
+from divebook.store.batches import Batch, PreparedBatch
 from divebook.store.checkpoints import check_reached
 from divebook.store.durability import FULL, RELAXED, Durability
 from divebook.store.large_values import StoredBlob
@@ -36,15 +36,10 @@ from divebook.store.sqlite.connections import (
 from divebook.store.sqlite.faults import translated
 from divebook.store.sqlite.filesystem import network_type
 from divebook.store.sqlite.reach import load_record, reach_of
-from divebook.store.sqlite.rows import (
-    RECORD,
-    Log,
-    find,
-    load_decoded,
-    load_facts,
-)
+from divebook.store.sqlite.rows import RECORD, Log, find, load_decoded, load_facts
 from divebook.store.sqlite.schema import check_current, migrate
 from divebook.store.sqlite.splicing import splice
+from divebook.store.sqlite.syncing import Syncing
 from divebook.store.sqlite.transactions import OpenFile, Transaction, WriteTurn, at_one_moment
 from divebook.store.sqlite.writing import OpenLogs
 from divebook.store.upkeep import StoredLog
@@ -108,6 +103,7 @@ class SqliteStore(EventStore):
         if self._network:
             self.durability = FULL
         self._logs = OpenLogs(self._types, self.durability, weakly(self._unknown))
+        self._syncing = Syncing(self.path)
         with translated(self.location):
             self._open()
         self._file = OpenFile(self.path)
@@ -150,11 +146,23 @@ class SqliteStore(EventStore):
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
+    def append_unsynced(self, batches: Sequence[Batch]) -> list[Refusal | None]:
+        """As `append_all`; what is to survive a power failure does so after the next `sync`."""
+        with self._lock, self._syncing.apart():
+            return self.append_all(batches)
+
+    @property
+    def syncs_apart(self) -> bool:
+        """Whether it has a write-ahead log, which can be brought to the disk by another thread."""
+        return not self._network
+
+    def sync(self) -> None:
+        """Bring to the disk what was appended before."""
+        self._syncing.sync()
+
     def _wanted(self, batches: Sequence[PreparedBatch]) -> Durability:
-        for batch in batches:
-            if (batch.durability or self.durability) == FULL:
-                return FULL
-        return RELAXED
+        full = [batch for batch in batches if (batch.durability or self.durability) == FULL]
+        return FULL if full and not self._syncing.comes_apart else RELAXED
 
     def _transaction(self, durability: Durability | None = None) -> Transaction:
         if self._turn is None:
@@ -171,9 +179,7 @@ class SqliteStore(EventStore):
         except BaseException:
             self._logs.forget([batch.execution_id for batch in batches])  # they did not advance after all
             raise
-        for batch in batches:
-            if batch.ends:
-                self._logs.forget((batch.execution_id,))
+        self._logs.forget([batch.execution_id for batch in batches if batch.ends])
         return answers
 
     def _delete(self, execution_id: str) -> None:
@@ -229,12 +235,9 @@ class SqliteStore(EventStore):
             checkpoints.put(cursor, log, sequence, data)
 
     def _checkpoint(self, execution_id: str) -> tuple[int, bytes] | None:
-        with translated(self.location):
-            if not checkpoints.is_there(self._readers.get(), execution_id):
-                return None
-            with at_one_moment(self._readers.get()) as connection:
-                log = find(connection, execution_id)
-                return None if log is None else checkpoints.get(connection, log)
+        with translated(self.location), at_one_moment(self._readers.get()) as connection:
+            log = find(connection, execution_id)
+            return None if log is None else checkpoints.get(connection, log)
 
     def _checkpoints(self) -> list[str]:
         with translated(self.location):
@@ -328,6 +331,7 @@ class SqliteStore(EventStore):
         if self._writer is not None:
             with translated(self.location):
                 self._writer.close()
+        self._syncing.close()
 
     # --- reading -----------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,34 @@
+"""What is not done any more with an execution that has ended, and what its owner can do instead."""
+
+from __future__ import annotations
+
+from divebook.engine.lifecycle import FINAL, WAY_ON
+from divebook.errors import ExecutionError
+from divebook.events import catalog
+from divebook.execution.driver import Driver
+
+
+def refuse_final(driver: Driver, when: str = "") -> None:
+    """Raise for an execution that cannot go on."""
+    if driver.status == catalog.COMPLETED:
+        raise ExecutionError(f"execution {driver.id} has {when}completed; start a new one to run the workflow again")
+    if driver.status in FINAL:
+        way_on = f"it goes on as {driver.state.continued_as}" if driver.state.continued_as else WAY_ON[driver.status]
+        raise ExecutionError(f"execution {driver.id} is {when}{_end_of(driver)}, and cannot go on; {way_on}")
+
+
+def _end_of(driver: Driver) -> str:
+    """Return how an execution ended, as a sentence goes on."""
+    return "only a picture of one that had not ended" if driver.status == catalog.PICTURE else driver.status
+
+
+def refuse_over(driver: Driver, when: str = "already ") -> None:
+    """Raise for an execution of which nothing is left to cancel."""
+    if driver.state.is_over:
+        way_on = f"; {WAY_ON[driver.status]}" if driver.status == catalog.PICTURE else ""
+        raise ExecutionError(f"execution {driver.id} is {when}{_end_of(driver)}; there is nothing to cancel{way_on}")
+
+
+def orphaned(parent: Driver) -> str:
+    """Return why the execution that another one has started is cancelled with it."""
+    return f"its parent {parent.id} is {parent.status}"
