@@ -26,7 +26,7 @@ def has_one_attempt(recorder: Recorder, path: str, policy: Retry | None) -> bool
     """
     if policy is not None:
         return False
-    if recorder.once.is_fresh(path):
+    if path in recorder.once.fresh:
         return True
     opened = recorder.journal.present.paths[path].open
     return opened is None or not opened.failures

@@ -53,7 +53,7 @@ class Wanted(NamedTuple):
         """Return an operation by its type and parameters, of which some are `known`; raises `UnstorableValueError`."""
         plain = normalize(parameters, "parameters", known)
         digest = canonical_hash(plain, "parameters")[:HASH_DIGITS]
-        return Wanted(place, place.operation_id, operation_type, plain, digest)
+        return tuple.__new__(Wanted, (place, place.operation_id, operation_type, plain, digest))
 
     def __str__(self) -> str:
         return operation_text(self.operation_type, self.parameters)
@@ -74,24 +74,19 @@ class Once:
         """By path: where its step's code left what the log has. Whatever that code does about it, it does nothing more:
         a later attempt would make the call that the log has otherwise (test_divergence.py)."""
 
-        self._fresh: set[str] = set()
-        """Paths in whose step nothing has happened that is not told here: see `is_fresh`."""
+        self.fresh: set[str] = set()
+        """Paths whose step began in this process, runs for the first time, and used nothing yet.
+
+        The log has nothing of such a step but what was asked for since, so that there is no need to look."""
         self._latest: dict[str, str] = {}
         """By path: the id of the operation that failed, until its step's code asks for anything else."""
 
     def enter(self, path: str, *, is_new: bool) -> None:
         """Note that a path's step runs: one that begins, or one that the log has something of."""
         if is_new:
-            self._fresh.add(path)
+            self.fresh.add(path)
         else:
-            self._fresh.discard(path)
-
-    def is_fresh(self, path: str) -> bool:
-        """Return whether the step on a path began in this process and runs for the first time, and used nothing yet.
-
-        The log has nothing of such a step but what was asked for since, so that there is no need to look.
-        """
-        return path in self._fresh
+            self.fresh.discard(path)
 
     # --- looking up ------------------------------------------------------------------------------------------------
 
@@ -108,11 +103,11 @@ class Once:
         # A recorded failure is raised and nothing carried out, though it might succeed by now: code that caught it
         # went on from there (test_a_recorded_failure_is_a_failure_on_replay).
         record = self._known(wanted)
-        if record is not None and _differs(record, wanted):
+        if record is None:
+            return carry_out(None)
+        if _differs(record, wanted):
             return self._diverge(record, wanted)
-        if record is None or record.status == RUNNING:
-            return carry_out(record)
-        return self._recorded(wanted.place, record)
+        return carry_out(record) if record.status == RUNNING else self._recorded(wanted.place, record)
 
     async def _recorded(self, place: Place, record: OperationRecord) -> Any:
         if record.status == FAILED:
@@ -126,7 +121,7 @@ class Once:
     def _known(self, wanted: Wanted) -> OperationRecord | None:
         """Return what the log knows of an operation at the place of `wanted`, perhaps of another one."""
         place, operation_id = wanted.place, wanted.operation_id
-        is_new = place.path in self._fresh and operation_id not in self._met
+        is_new = place.path in self.fresh and operation_id not in self._met
         self._meet(place.path, operation_id)
         if is_new:
             return None
@@ -256,7 +251,7 @@ class Once:
     ) -> None:
         """Record what the operation came to; it counts as made from `since` on, or from its beginning."""
         if usage:
-            self._fresh.discard(place.path)
+            self.fresh.discard(place.path)
         completed = catalog.OperationCompleted(
             record.operation_id, record.operation_type, self._duration(record, since), result, usage or None
         )
@@ -278,7 +273,7 @@ class Once:
         `raised` is what a person's code raised, whose class and place the log keeps as well.
         """
         if usage:
-            self._fresh.discard(place.path)
+            self.fresh.discard(place.path)
         operation_id, operation_type = record.operation_id, record.operation_type
         duration = self._duration(record, since)
         failed = catalog.OperationFailed(operation_id, operation_type, duration, error, names or None, usage or None)

@@ -333,7 +333,7 @@ class Runner:
         if step.store:
             mutation = catalog.Mutation("set", step.store, outcome.value)
             self.journal.record(catalog.StateMutated((mutation,)), path_id, step.name)
-        usage = None if self._recorder.once.is_fresh(path_id) else run.opened.usage.to_dict()
+        usage = None if path_id in self._recorder.once.fresh else run.opened.usage.to_dict()
         completed = catalog.StepCompleted(outcome.text, step.store, usage or None)
         self.journal.record(completed, path_id, step.name)
 

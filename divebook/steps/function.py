@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -57,7 +56,7 @@ class WorkflowContext:
     ) -> None:
         self._context, self._drive_child, self._ask_agent = context, drive_child, ask_agent
         self._begin_successor = begin_successor
-        self._calls: Counter[str] = Counter()
+        self._calls: dict[str, int] = {}
         self.tasks = Tasks(context.strands())
 
     @property
@@ -280,14 +279,14 @@ class WorkflowContext:
 
     def call(self, step: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Coroutine[Any, Any, Any]:
         """Give a call of a step function its place; for ``@step``."""
-        self.tasks.require_place(f"a call of {step.name}")
+        self.tasks.require_place("a call of ", step.name)
         return self._call(step, args, kwargs, self._next_key())
 
     def _next_key(self, kind: str = "call") -> str:
         """Return the name of the next call; each strand counts its own, so that their speed does not matter."""
         name = f"{STRAND.get()}{kind}-"
-        self._calls[name] += 1
-        return f"{name}{self._calls[name]}"
+        number = self._calls[name] = self._calls.get(name, 0) + 1
+        return f"{name}{number}"
 
     async def _call(self, step: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any], key: str) -> Any:
         try:

@@ -27,7 +27,7 @@ class Tasks:
     """
 
     def __init__(self, strands: Strands) -> None:
-        self._strands = strands
+        self._strands, self._loop = strands, asyncio.get_running_loop()
         self._placing = {asyncio.current_task()}
         """Tasks whose calls get their places in an order that is always the same."""
         self._gathered: set[asyncio.Task[object] | None] = set()
@@ -35,14 +35,14 @@ class Tasks:
         self._others: set[asyncio.Task[object]] = set()
         self._under_way = 0
 
-    def require_place(self, what: str) -> None:
+    def require_place(self, what: str, name: str = "") -> None:
         """Raise StepError unless the present task may give a call its place."""
         try:
             has_place = asyncio.current_task() in self._placing
         except RuntimeError:  # there is no loop on this thread
             has_place = False
         if not has_place:
-            raise StepError(f"{what} {ADVICE}")
+            raise StepError(f"{what}{name} {ADVICE}")
 
     @contextmanager
     def gathering(self) -> Iterator[None]:
@@ -59,22 +59,25 @@ class Tasks:
     @property
     def is_in_another(self) -> bool:
         """Whether the present task is one of the function's own making."""
-        return asyncio.current_task() not in self._placing
+        return self._present() not in self._placing
+
+    def _present(self) -> asyncio.Task[object] | None:
+        return asyncio.current_task(self._loop)  # to name the loop takes a third of the time
 
     async def settle(self) -> None:
         """In a task of the function's own: let those that were made with it begin before anything is waited for."""
-        task = asyncio.current_task()
+        task = self._present()
         assert task is not None  # noqa: S101 - a coroutine runs in a task
         self._others.add(task)
         await asyncio.sleep(0)
 
     def __enter__(self) -> None:
-        if asyncio.current_task() not in self._gathered:
+        if self._present() not in self._gathered:
             self._strands.running += self._under_way > 0
             self._under_way += 1
 
     def __exit__(self, *_: object) -> None:
-        if asyncio.current_task() not in self._gathered:
+        if self._present() not in self._gathered:
             self._under_way -= 1
             if self._under_way:
                 self._strands.leave()
