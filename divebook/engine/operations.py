@@ -6,6 +6,7 @@ of its parameters is compared when the place is met again, and a difference is a
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -107,6 +108,7 @@ class Place(NamedTuple):
         return f"path {self.path}, step {self.step!r}, visit {self.visit}{item}{attempt}, operation {self.key}"
 
 
+@functools.lru_cache(maxsize=4096)  # every run of a workflow has the same places
 def _digest(place: Place) -> str:
     path, step, number, index, named, again = place
     visit, item, kind, key, attempt = str(number), str(index), type(named).__name__, str(named), str(again)

@@ -294,8 +294,8 @@ class WorkflowContext:
         except TypeError as error:
             raise StepError(f"step {step.name}: {error}") from error
         try:
-            with self.tasks:
-                if self.tasks.is_in_another:
+            with self.tasks as is_in_another:
+                if is_in_another:
                     await self.tasks.settle()
                 result = await call(self._context, step, arguments, key)
         except ApprovalDeniedError:

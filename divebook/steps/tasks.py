@@ -56,11 +56,6 @@ class Tasks:
             self._placing.discard(task)
             self._gathered.discard(task)
 
-    @property
-    def is_in_another(self) -> bool:
-        """Whether the present task is one of the function's own making."""
-        return self._present() not in self._placing
-
     def _present(self) -> asyncio.Task[object] | None:
         return asyncio.current_task(self._loop)  # to name the loop takes a third of the time
 
@@ -71,10 +66,13 @@ class Tasks:
         self._others.add(task)
         await asyncio.sleep(0)
 
-    def __enter__(self) -> None:
-        if self._present() not in self._gathered:
+    def __enter__(self) -> bool:
+        """Return whether the present task is one of the function's own making."""
+        task = self._present()
+        if task not in self._gathered:
             self._strands.running += self._under_way > 0
             self._under_way += 1
+        return task not in self._placing
 
     def __exit__(self, *_: object) -> None:
         if self._present() not in self._gathered:
