@@ -60,6 +60,14 @@ def test_agents_are_added_and_found():
         world.add_agent(Agent("new-agent"))
 
 
+def test_actions_are_found_the_environments_own_first():
+    world = Environment(store=MemoryStore(), actions=[Action("Print", len)])
+    assert world.action("Print").function is len
+    assert world.action("Time.Now") is world.actions["Time.Now"]
+    with pytest.raises(NotFoundError, match=r'action "Print1" not found .did you mean'):
+        world.action("Print1")
+
+
 def test_workflows_are_added_and_found():
     world = environment()
     world.add_workflow(workflow("test-workflow"))

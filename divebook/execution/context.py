@@ -182,8 +182,7 @@ class StepContext:
         """
         if timeout is not None or self.step.timeout is not None:
             call, streamed = self._limited(call, timeout), streamed and self._limited(streamed, timeout)
-        place = self.place(key) if attempt is None else self._place_of(key, attempt)
-        wanted = Wanted.of(place, operation_type, parameters, self.known)
+        wanted = Wanted.of(self.place(key, attempt), operation_type, parameters, self.known)
         return self._recorder.run(wanted, Call(call, usage, repeatable, reserved, streamed, noted, slot))
 
     def _limited(self, call: Callable[..., Awaitable[T]], timeout: float | None) -> Callable[..., Awaitable[T]]:
@@ -258,19 +257,15 @@ class StepContext:
         opened = self._recorder.journal.present.paths[self.path].open
         return opened or OpenStep(self._recorder.journal.state.variables)
 
-    def place(self, key: str | int | None = None) -> Place:
-        """Return the place of the next operation: the one named `key`, else the next in number."""
+    def place(self, key: str | int | None = None, attempt: int | None = None) -> Place:
+        """Return the place of the next operation, or an attempt at it: the one named `key`, else the next in number."""
         found = self.next_key() if key is None else key
-        return self._place(found, self.attempt)
-
-    def _place_of(self, key: str | int | None, attempt: int) -> Place:
-        """Return the place of one of the attempts at a call; those in another attempt at the step are others."""
-        found = self.next_key() if key is None else key
-        return self._place(f"{found}@{self.attempt}" if self.attempt else found, attempt)
-
-    def _place(self, key: str | int, attempt: int) -> Place:
-        """Return a place of this step; by the base class, which takes a third of the time."""
-        return tuple.__new__(Place, (self.path, self.step.name, self.visit, self.iteration_index, key, attempt))
+        if attempt is None:
+            attempt = self.attempt
+        elif self.attempt:  # another attempt at the step makes calls of its own
+            found = f"{found}@{self.attempt}"
+        parts = self.path, self.step.name, self.visit, self.iteration_index, found, attempt
+        return tuple.__new__(Place, parts)  # in a third of the time that the class takes
 
     def next_key(self) -> str | int:
         """Return the number of the next operation; each strand counts its own, so that their speed does not matter."""
