@@ -78,7 +78,8 @@ class _Writer:
         ended = state.last_sequence if state.lifecycle == COMPLETED else 0  # nothing follows that
         for name, place in (("inputs", BEGINNING), ("outputs", ended)):
             if name in whole:
-                whole[name] = self._values(whole[name], dict.fromkeys(whole[name], place))
+                large = [key for key, value in whole[name].items() if place and is_large(value)]
+                whole[name] = self._values(whole[name], dict.fromkeys(large, place))
         whole["variables"] = self._values(state.variables, state.variables_at)
         whole["paths"] = [self._path(path) for path in state.paths.values()]
         return {
@@ -90,15 +91,11 @@ class _Writer:
 
     def _values(self, values: Mapping[Any, Any], places: Mapping[Any, int]) -> list[Any]:
         """Return the small values, and the places of the large ones."""
-        inside: list[tuple[Any, Any]] = []
-        outside: list[tuple[Any, int]] = []
-        for key, value in values.items():
-            if is_large(value) and (place := places.get(key)):
-                outside.append((key, place))
-            else:
-                inside.append((key, value))
+        if not places:
+            return [list(values.items()), []]
+        outside = [(key, places[key]) for key in values if key in places]
         self._facts.update(place for _, place in outside)
-        return [inside, outside]
+        return [[held for held in values.items() if held[0] not in places], outside]
 
     def _path(self, path: PathState) -> dict[str, Any]:
         written = _differing(path, "outputs_at", "variables_at")
@@ -123,12 +120,12 @@ class _Writer:
         """Return the calls with small results, and those whose result the event of their end holds."""
         inside, outside = [], []
         for record in operations.values():
-            row = record[:_SHORT] if record[_SHORT:] == _REST else record
-            if is_large(record.result) and record.ended_sequence:
+            row = record[:_SHORT] if record[_SHORT:] == _REST else tuple(record)
+            if record.ended_sequence and is_large(record.result):
                 outside.append((*row[: _SHORT - 1], None, *row[_SHORT:]))
                 self._facts.add(record.ended_sequence)
             else:
-                inside.append(tuple(row))
+                inside.append(row)
         return [inside, outside]
 
     def _snapshot(self, variables: Map[str, Any], places: Map[str, int]) -> int:

@@ -23,7 +23,7 @@ from divebook.text.logs import logger
 
 PATIENCE_SECONDS = 2.0
 """How long the store is busy before that is said; what people see at once is `Execution.held_up`."""
-MOST_IN_A_ROW = 8
+MOST_IN_A_ROW = 16
 """Commits of a single path between two turns of the loop."""
 
 _log = logger(__name__)
