@@ -9,7 +9,7 @@ have in common, with a bit for each.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from divebook.errors import InvalidEventError
 from divebook.events.ids import place_of, successor
@@ -19,11 +19,8 @@ Ids: TypeAlias = tuple[str, int]
 """The ids of a record: the first of them, and how many there are."""
 
 
-class Bounds(NamedTuple):
-    """The lowest and the highest id of some records, in the order of texts."""
-
-    lowest: str
-    highest: str
+Bounds: TypeAlias = tuple[str, str]
+"""The lowest and the highest id of some records, in the order of texts."""
 
 
 class KnownIds:
@@ -44,7 +41,7 @@ class KnownIds:
 
     def refuse(self, records: Sequence[Record], bounds: Bounds, load: Callable[[], Iterable[Ids]]) -> None:
         """Raise `InvalidEventError` for the first id of some records that is among these; `load` gives these."""
-        if self._highest is not None and bounds.lowest > self._highest:
+        if self._highest is not None and bounds[0] > self._highest:
             return
         if self._all is None:
             self._all = _Taken()
@@ -57,8 +54,8 @@ class KnownIds:
 
     def add(self, records: Sequence[Record], bounds: Bounds) -> None:
         """Take in the ids of some records."""
-        if self._highest is not None and bounds.highest > self._highest:
-            self._highest = bounds.highest
+        if self._highest is not None and bounds[1] > self._highest:
+            self._highest = bounds[1]
         if self._all is not None:
             for record in records:
                 self._all.add(record.id, len(record.facts))
@@ -72,15 +69,13 @@ def bounds_of(records: Sequence[Record], lasts: Sequence[str]) -> Bounds:
     InvalidEventError
         One of them is there twice.
     """
-    if len(records) == 1:
-        return Bounds(records[0].id, lasts[0])
     highest = ""
     for record, last in zip(records, lasts, strict=True):
         if record.id <= highest:
             _refuse_twice(records)
-            return Bounds(min(record.id for record in records), max(lasts))
+            return min(record.id for record in records), max(lasts)
         highest = last
-    return Bounds(records[0].id, highest)
+    return records[0].id, highest
 
 
 def last_id(record: Record) -> str:

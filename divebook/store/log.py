@@ -90,13 +90,11 @@ class EventLogs(ABC):
         says so (`Batch.again`) and finds out. A batch without records is not looked at.
         """
         self._check_open()
-        left = [self._left_of(batch) if batch.again else batch for batch in batches]
-        checked = [_prepare_or_refuse(batch, self.sealing) if batch.records else None for batch in left]
+        checked = [self._checked(batch) for batch in batches]
         accepted = [entry for entry in checked if isinstance(entry, PreparedBatch)]
-        for batch in accepted if self.keeps else ():
-            if batch.blobs:
-                batch.packed = self._packed(batch.blobs)
         answers = self._write_and_tell(accepted) if accepted else []
+        if len(answers) == len(checked):
+            return answers
         remaining = iter(answers)
         return [next(remaining) if isinstance(entry, PreparedBatch) else entry for entry in checked]
 
@@ -118,6 +116,20 @@ class EventLogs(ABC):
         Another thread may append meanwhile.
         """
         self._check_open()
+
+    def _checked(self, batch: Batch) -> PreparedBatch | Refusal | None:
+        """Return a batch ready to be written, or why it is refused; None for one without records that the log lacks."""
+        if batch.again:
+            batch = self._left_of(batch)
+        if not batch.records:
+            return None
+        try:
+            prepared = prepare(batch, self.sealing)
+        except (InvalidEventError, ExecutionEndedError) as error:
+            return error
+        if prepared.blobs and self.keeps:
+            prepared.packed = self._packed(prepared.blobs)
+        return prepared
 
     def _left_of(self, batch: Batch) -> Batch:
         """Return a batch without those of its records that the log has, of which listeners hear now.
@@ -147,7 +159,7 @@ class EventLogs(ABC):
     def _write_and_tell(self, batches: Sequence[PreparedBatch]) -> list[Refusal | None]:
         with self._lock:
             answers = self._write(batches)
-            for batch, answer in zip(batches, answers, strict=True):
+            for batch, answer in zip(batches, answers, strict=True) if self._subscribers.listeners else ():
                 if answer is None:
                     self._subscribers.tell(batch.execution_id, batch.records)
         return answers
@@ -374,13 +386,6 @@ class EventLogs(ABC):
     @abstractmethod
     def _cleanup(self, before: int) -> list[str]:
         """Delete what ended before, in microseconds; return the ids."""
-
-
-def _prepare_or_refuse(batch: Batch, sealing: Sealing) -> PreparedBatch | Refusal:
-    try:
-        return prepare(batch, sealing)
-    except (InvalidEventError, ExecutionEndedError) as error:
-        return error
 
 
 def _check_not_negative(name: str, value: int) -> None:

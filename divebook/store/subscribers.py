@@ -20,7 +20,7 @@ class Subscribers:
     """The listeners of one store. The caller of `tell` holds the store's lock, which keeps the order."""
 
     def __init__(self) -> None:
-        self._listeners: tuple[tuple[Listener], ...] = ()
+        self.listeners: tuple[tuple[Listener], ...] = ()
         self._lock = threading.Lock()
         """Its own: a commit to a server may hold that of the store for long."""
         self._news: deque[tuple[str, Sequence[Event]]] = deque()
@@ -30,17 +30,17 @@ class Subscribers:
         """Add a listener; call what is returned to remove it."""
         entry = (listener,)  # a tuple of its own, so that one listener added twice is two things to remove
         with self._lock:
-            self._listeners = (*self._listeners, entry)
+            self.listeners = (*self.listeners, entry)
 
         def unsubscribe() -> None:
             with self._lock:
-                self._listeners = tuple(known for known in self._listeners if known is not entry)
+                self.listeners = tuple(known for known in self.listeners if known is not entry)
 
         return unsubscribe
 
     def tell(self, execution_id: str, records: Sequence[Record]) -> None:
         """Tell every listener what events there are; what one of them appends meanwhile, all hear of afterwards."""
-        if not self._listeners:
+        if not self.listeners:
             return
         self._news.append((execution_id, tuple(event for record in records for event in record.events())))
         if self._telling:
@@ -53,7 +53,7 @@ class Subscribers:
             self._telling = False
 
     def _tell_one(self, execution_id: str, events: Sequence[Event]) -> None:
-        for (listener,) in self._listeners:
+        for (listener,) in self.listeners:
             try:
                 listener(execution_id, events)
             except Exception:  # noqa: BLE001 - the events are committed: the appender must not take this for a failure

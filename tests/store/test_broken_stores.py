@@ -161,7 +161,7 @@ class ReadsFromTheGivenSequence(MemoryStore):
 
 class TellsOneListenerOnly(MemoryStore):
     def subscribe(self, listener):
-        self._subscribers._listeners = ()
+        self._subscribers.listeners = ()
         return super().subscribe(listener)
 
 
@@ -169,7 +169,7 @@ class LetsListenersFail(MemoryStore):
     def _write_and_tell(self, batches):
         answers = self._write(batches)
         for batch, answer in zip(batches, answers, strict=True):
-            for (listener,) in self._subscribers._listeners if answer is None else ():
+            for (listener,) in self._subscribers.listeners if answer is None else ():
                 listener(batch.execution_id, tuple(event for record in batch.records for event in record.events()))
         return answers
 
