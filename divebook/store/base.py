@@ -53,7 +53,7 @@ class EventStore(EventLogs, LeaseBook, Mailbox, Checkpoints, LargeValues, Upkeep
         self._subscribers = Subscribers()
         self._arrivals = Arrivals()
         self._news = News()
-        self.sealing = Sealing()
+        self.sealing = Sealing(packs=self.keeps)
         """Whether values are encrypted: set its `codec` before anything is written."""
         self._closed = False
         self._packed_lately: dict[bytes, None] = {}

@@ -157,9 +157,9 @@ def _check_values(
     store: EventStore, log: StoredLog, contents: _Contents, fold: Fold | None, *, intact: bool
 ) -> list[Finding]:
     """Return what is wrong with what a log says; of one that is not `intact`, only what cannot be read."""
-    opened = [store.sealing.open(record.payload) for record in log.records]
+    opened: list[bytes] = []
     events: list[Event] = []
-    found = list(_check_payloads(log, opened, contents, events))
+    found = list(_check_payloads(store, log, contents, (opened, events)))
     if found or not intact:
         return found
     line = replace(log.record, error=store.sealing.open_text(log.record.error))
@@ -239,10 +239,14 @@ def _events(record: StoredRecord) -> str:
 
 
 def _check_payloads(
-    log: StoredLog, opened: Sequence[bytes], contents: _Contents, events: list[Event]
+    store: EventStore, log: StoredLog, contents: _Contents, read: tuple[list[bytes], list[Event]]
 ) -> Iterator[Finding]:
-    for stored, payload in zip(log.records, opened, strict=True):
+    """Read the data of the records and their events; give what cannot be read."""
+    opened, events = read
+    for stored in log.records:
         try:
+            payload = store.sealing.open_facts(stored.payload)
+            opened.append(payload)
             events += stored.record(log.record.execution_id, embed(payload, contents.fetch)).events()
         # The last two: JSON that is sound, but of another shape than the payload's.
         except (CorruptStoreError, NewerStoreError, TypeError, AttributeError, ValueError) as error:

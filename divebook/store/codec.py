@@ -14,7 +14,8 @@ from typing import Protocol, Self
 
 from divebook.errors import SealedError, SetupError
 from divebook.events.recorded import TAG
-from divebook.store.blobs import verified
+from divebook.store.blobs import Fetch, embed, verified
+from divebook.store.packing import pack, unpack
 
 KEY_VARIABLE = "DIVEBOOK_KEY"
 _MARK = f'{{"{TAG}":"sealed","value":"'.encode()
@@ -93,14 +94,39 @@ def _fernet() -> ModuleType:
 
 
 class Sealing:
-    """What a store does to its values on their way to the disk and back."""
+    """What a store does to its values on their way to the disk and back.
 
-    def __init__(self, codec: Codec | None = None) -> None:
-        self.codec = codec
+    Parameters
+    ----------
+    packs
+        Whether it is worth while to make the data of records smaller.
+    """
+
+    def __init__(self, codec: Codec | None = None, *, packs: bool = False) -> None:
+        self.codec, self.packs = codec, packs
 
     def seal(self, data: bytes) -> bytes:
         """Return the data as they are written."""
         return data if self.codec is None else _MARK + b64encode(self.codec.encrypt(data)) + _END
+
+    def seal_facts(self, data: bytes) -> bytes:
+        """Return the data of a record as they are written."""
+        packed = pack(data) if self.packs else data
+        return packed if self.codec is None else self.seal(packed)
+
+    def open_facts(self, written: bytes) -> bytes:
+        """Return the data of a record as they were before `seal_facts`.
+
+        Raises
+        ------
+        SealedError, CorruptStoreError
+            That is not possible.
+        """
+        return unpack(self.open(written))
+
+    def open_whole(self, written: bytes, fetch: Fetch) -> bytes:
+        """Return them with their large values in them; raises as `open_facts` and `embed` do."""
+        return embed(self.open_facts(written), fetch)
 
     def open(self, data: bytes) -> bytes:
         """Return data as they were before they were sealed, if they were.

@@ -18,7 +18,6 @@ from divebook.events.event import to_datetime
 from divebook.events.record import Record
 from divebook.store.base import EventStore
 from divebook.store.batches import PreparedBatch
-from divebook.store.blobs import embed
 from divebook.store.checkpoints import check_reached
 from divebook.store.durability import FULL
 from divebook.store.large_values import StoredBlob
@@ -115,7 +114,7 @@ class MemoryStore(EventStore):
         return [self._decoded(execution_id, record) for record in stored]
 
     def _decoded(self, execution_id: str, record: StoredRecord) -> Record:
-        return record.record(execution_id, embed(self.sealing.open(record.payload), self._content))
+        return record.record(execution_id, self.sealing.open_whole(record.payload, self._content))
 
     def _facts(self, execution_id: str, sequences: Sequence[int]) -> dict[int, Payload]:
         return {sequence: self._read(execution_id, sequence - 1, 1)[0].data for sequence in sequences}

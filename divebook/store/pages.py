@@ -19,6 +19,7 @@ from divebook.events.codec import TAGGED, encode
 from divebook.events.event import Event
 from divebook.events.record import ON_NO_STEP
 from divebook.store.facts import joined, names_of, width_of
+from divebook.store.packing import PACKED
 
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Facts: TypeAlias = Callable[[str, bytes], Sequence[bytes]]
@@ -177,9 +178,10 @@ class Rows(NamedTuple):
         """Return the JSON of each event."""
         is_wide, payloads = widths > 1, self.payloads
         odd = np.zeros(len(widths), dtype=bool)
+        odd = pc.starts_with(payloads, PACKED).to_numpy(zero_copy_only=False)
         if TAGGED in memoryview(content_of(payloads)).tobytes():
-            odd = pc.match_substring(payloads, TAGGED).to_numpy(zero_copy_only=False)
-        elif not is_wide.any():
+            odd = odd | pc.match_substring(payloads, TAGGED).to_numpy(zero_copy_only=False)
+        elif not odd.any() and not is_wide.any():
             return payloads
         lines = _lines(payloads, is_wide)
         odd |= pc.list_value_length(lines).to_numpy() != widths

@@ -84,8 +84,9 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
     turn, status = _standing(batch, course.turn)
     blobs = drafts.spared() if drafts.are_long else {}
     beginning = course.beginning
+    if drafts.are_long or sealing.codec is not None:
+        payloads = list(map(sealing.seal_facts, payloads))
     if sealing.codec is not None:
-        payloads = [sealing.seal(payload) for payload in payloads]
         blobs = {digest: sealing.seal_content(content) for digest, content in blobs.items()}
         turn = turn and replace(turn, error=sealing.seal_text(turn.error))
         beginning = beginning and beginning._replace(note=sealing.seal_text(beginning.note))

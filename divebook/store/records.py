@@ -71,7 +71,7 @@ class ExecutionRecord:
     last_sequence: int
     error: str | None
     size: int
-    """Bytes of payload; a large value that occurs several times counts once."""
+    """Bytes of payload as they are written; a large value that occurs several times counts once."""
     wake_at: datetime | None
     """When it has something to do by itself, while it waits."""
     taken: int

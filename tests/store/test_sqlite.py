@@ -19,6 +19,7 @@ from divebook.store import SqliteStore
 from divebook.store.jsonl import export
 from divebook.store.sqlite import back_up
 from tests.store.conformance import StorePromises
+from tests.store.large_promises import text
 from tests.store.logs import ONE, TWO, batch, completed, event, log, step, steps, write
 
 ROOT = Path(__file__).parent.parent.parent
@@ -225,7 +226,7 @@ def test_a_writer_that_blocks_the_file_too_long_is_an_error(path, monkeypatch):
 def test_a_full_disk_loses_nothing_that_was_written(store):
     store.append(ONE, log(2), 0)
     store._writer.execute(f"PRAGMA max_page_count = {pragma(store, 'page_count') + 2}")
-    large = event(3, StepCompleted(output="x" * 60_000))
+    large = event(3, StepCompleted(output=text(60_000)))
     with pytest.raises(StoreError, match=r"cannot grow: .*full.*Nothing was written; free some space"):
         store.append(ONE, [large], 2)
     assert store.read(ONE) == log(2)
@@ -235,7 +236,7 @@ def test_a_full_disk_loses_nothing_that_was_written(store):
 def test_appending_goes_on_once_there_is_space(store):
     store.append(ONE, log(2), 0)
     store._writer.execute(f"PRAGMA max_page_count = {pragma(store, 'page_count') + 2}")
-    large = event(3, StepCompleted(output="x" * 60_000))
+    large = event(3, StepCompleted(output=text(60_000)))
     with pytest.raises(StoreError):
         store.append(ONE, [large], 2)
     store._writer.execute("PRAGMA max_page_count = 1000000")
@@ -248,7 +249,7 @@ def test_a_full_disk_tells_no_listener(store):
     store.subscribe(lambda *news: heard.append(news))
     store._writer.execute(f"PRAGMA max_page_count = {pragma(store, 'page_count')}")
     with pytest.raises(StoreError):
-        store.append(ONE, [*log(1), event(2, StepCompleted(output="x" * 60_000))], 0)
+        store.append(ONE, [*log(1), event(2, StepCompleted(output=text(60_000)))], 0)
     assert heard == []
 
 

@@ -10,11 +10,11 @@ from zlib import crc32
 
 from divebook.errors import CorruptStoreError, NewerStoreError, SealedError
 from divebook.events.catalog import RUNNING, Payload
-from divebook.events.codec import TAGGED, decode, encode
+from divebook.events.codec import decode, encode
 from divebook.events.event import to_datetime
 from divebook.events.record import Record
 from divebook.store.batches import PreparedBatch
-from divebook.store.blobs import Fetch, embed
+from divebook.store.blobs import Fetch
 from divebook.store.checksums import head, of_row
 from divebook.store.codec import Sealing
 from divebook.store.durability import Durability
@@ -349,9 +349,8 @@ def _damage(log: Log, what: str, why: object) -> CorruptStoreError:
 
 def _decoded(record: StoredRecord, means: tuple[Sealing, Fetch], log: Log) -> Record:
     sealing, fetch = means
-    raw = record.payload
     try:
-        return record.record(log.execution_id, embed(sealing.open(raw), fetch) if TAGGED in raw else raw)
+        return record.record(log.execution_id, sealing.open_whole(record.payload, fetch))
     except (NewerStoreError, SealedError) as error:
         raise type(error)(f"event {record.sequence} of execution {log.execution_id}: {error}") from error
     # Those after the first: JSON that is sound, but of another shape than the payload's.

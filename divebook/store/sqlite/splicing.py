@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 
 from divebook.errors import CorruptStoreError, SealedError
 from divebook.events.catalog import PAYLOADS
-from divebook.events.codec import TAGGED
-from divebook.store.blobs import embed
 from divebook.store.codec import Sealing
 from divebook.store.facts import split
 from divebook.store.sqlite.blobs import fetcher
@@ -88,7 +86,7 @@ def _opener(connection: sqlite3.Connection, sealing: Sealing) -> Facts:
 
     def facts(record_type: str, raw: bytes) -> list[bytes]:
         try:
-            return split(record_type, embed(sealing.open(raw), fetch) if TAGGED in raw else raw)
+            return split(record_type, sealing.open_whole(raw, fetch))
         except (CorruptStoreError, SealedError) as why:
             raise MismatchError(str(why)) from why
 

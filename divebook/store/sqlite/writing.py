@@ -21,6 +21,7 @@ from divebook.errors import (
 from divebook.store.batches import PreparedBatch
 from divebook.store.durability import Durability
 from divebook.store.log import Refusal
+from divebook.store.packing import PACKED
 from divebook.store.records import Beginning
 from divebook.store.sqlite import blobs, leases, lists, messages, questions
 from divebook.store.sqlite.compact import EventTypes, pack_id
@@ -97,8 +98,8 @@ class OpenLogs:
         entries = zip(batch.records, batch.types, ids, batch.payloads, checksums, strict=True)
         for record, name, first_id, payload, checksum in entries:
             number = numbers.get(name) or self._types.add(cursor, name)
-            place, text = base + record.sequence, payload.decode()
-            rows.append((place, record.recorded_at, number, first_id, record.path, record.step, text, checksum))
+            place, data = base + record.sequence, payload if payload[:1] == PACKED else payload.decode()
+            rows.append((place, record.recorded_at, number, first_id, record.path, record.step, data, checksum))
         cursor.executemany(_INSERT_RECORD, rows)
         return None
 
