@@ -17,8 +17,8 @@ import pandas as pd
 import pyarrow as pa
 
 from divebook.analysis.fields import ERROR_TYPE, GIVEN_NAMES, KINDS, NAMES, NUMBERS, SPENT, TEXTS, fields_of
-from divebook.analysis.grouped import NONE, counted, latest, none, since
-from divebook.analysis.parts import chunked, coded, coded_are, joined, known_numbers, or_missing, taken, whole
+from divebook.analysis.grouped import NONE, ROW, counted, latest, none, since
+from divebook.analysis.parts import chunked, coded, coded_are, flags, joined, known_numbers, or_missing, taken, whole
 from divebook.analysis.payloads import PackedPayloads, Payloads
 from divebook.engine.bounds import NANODOLLARS
 from divebook.store.pages import EventPage, Numbers
@@ -76,8 +76,9 @@ class EventTable:
         self._texts = {name: columns[name] for name in TEXTS}
         self._names = {name: coded(columns.pop(name).chunks) for name in (*NAMES, ERROR_TYPE, *GIVEN_NAMES)}
         self._numbers = {name: known_numbers(columns.pop(name)) for name in NUMBERS}
-        self._spent = columns.pop(SPENT).fill_null(False).to_numpy()  # noqa: FBT003 - Arrow's own
-        self._rows = np.arange(len(self))
+        self._spent = flags(columns.pop(SPENT))
+        pa.default_memory_pool().release_unused()
+        self._rows = np.arange(len(self), dtype=ROW)
         self._kinds: list[str] = self._types.dictionary.to_pylist()
         self._kind = self._types.indices.to_numpy()
         self._path = self._paths.indices.to_numpy()
@@ -114,6 +115,8 @@ class EventTable:
     @cached_property
     def _operation(self) -> Numbers:
         """Return their operations as numbers, equal for equal ids; NONE without one."""
+        if self._texts["operation_id"].null_count == len(self):
+            return none(len(self))
         coded = self._texts["operation_id"].dictionary_encode()
         numbers: Numbers = (
             pa.chunked_array([part.indices for part in coded.chunks], pa.int32()).fill_null(NONE).to_numpy()
@@ -124,7 +127,7 @@ class EventTable:
     def _call(self) -> Numbers:
         """Return where the operation of each event began, if it had begun by then."""
         begun = np.flatnonzero(self._are("operation_started"))[::-1]
-        first = np.full(self._operation.max(initial=NONE) + 2, len(self), dtype=np.int64)  # the last stands for NONE
+        first = np.full(self._operation.max(initial=NONE) + 2, len(self), dtype=ROW)  # the last stands for NONE
         first[self._operation[begun]] = begun
         first[NONE] = len(self)
         found = first[self._operation]
@@ -142,7 +145,7 @@ class EventTable:
         index, given = self._numbers["iteration_index"]
         if not given.any():
             return none(len(self))
-        keys = np.full(len(self), NONE, dtype=np.int64)
+        keys = np.full(len(self), NONE, dtype=ROW)
         places = np.stack([self._path[given], index[given]])
         keys[given] = np.unique(places, axis=1, return_inverse=True)[1].reshape(-1)
         return keys

@@ -8,11 +8,13 @@ from divebook.store.pages import Numbers
 
 NONE = -1
 """Stands for no row."""
+ROW = np.int32
+"""What rows are numbered with: a log of a million events has a dozen such columns while its frame is made."""
 
 
 def none(length: int) -> Numbers:
     """Return no row for so many, which takes no room."""
-    return np.broadcast_to(np.int64(NONE), length)
+    return np.broadcast_to(ROW(NONE), length)
 
 
 def latest(groups: Numbers, flags: Numbers) -> Numbers:
@@ -20,11 +22,10 @@ def latest(groups: Numbers, flags: Numbers) -> Numbers:
     if not flags.any():
         return none(len(groups))
     order = np.argsort(groups, kind="stable")
-    place = np.arange(len(order))
-    begins = _begins(groups[order])
-    start = np.maximum.accumulate(np.where(begins, place, 0))
-    flagged = np.maximum.accumulate(np.where(flags[order], place, NONE))
-    found = np.empty(len(order), dtype=np.int64)
+    place = np.arange(len(order), dtype=ROW)
+    start = np.maximum.accumulate(np.where(_begins(groups[order]), place, ROW(0)))
+    flagged = np.maximum.accumulate(np.where(flags[order], place, ROW(NONE)))
+    found = np.empty(len(order), dtype=ROW)
     found[order] = np.where(flagged >= start, order[flagged], NONE)
     return found
 

@@ -21,13 +21,18 @@ def joined(parts: list[Numbers]) -> Numbers:
 def coded(parts: list[Any]) -> Any:
     """Return dictionary arrays as one."""
     kind = pa.dictionary(pa.int32(), pa.string())
+    if parts and pa.types.is_null(parts[0].type):
+        return pa.nulls(len(parts[0]), kind)
     return pa.chunked_array(parts, kind).unify_dictionaries().combine_chunks() if parts else pa.array([], kind)
 
 
 def chunked(parts: list[Any], kind: Any, length: int) -> Any:
-    """Return the parts of a column as one; of a part that says nothing there is but the length."""
+    """Return the parts of a column as one; of a part that says nothing there is but the length.
+
+    A column that says nothing takes no room.
+    """
     if all(isinstance(part, int) or part.null_count == len(part) for part in parts):
-        return pa.chunked_array([pa.nulls(length, kind)])
+        return pa.chunked_array([pa.nulls(length)])
     return pa.chunked_array([pa.nulls(part, kind) if isinstance(part, int) else part for part in parts], kind)
 
 
@@ -36,6 +41,14 @@ def known_numbers(numbers: Any) -> tuple[Numbers, Numbers]:
     if numbers.null_count == len(numbers):
         return np.broadcast_to(np.int64(0), len(numbers)), np.broadcast_to(np.False_, len(numbers))
     return numbers.fill_null(0).to_numpy(), numbers.is_valid().to_numpy()
+
+
+def flags(flagged: Any) -> Numbers:
+    """Return which are true; what says nothing is not."""
+    if flagged.null_count == len(flagged):
+        return np.broadcast_to(np.False_, len(flagged))
+    found: Numbers = flagged.fill_null(False).to_numpy()  # noqa: FBT003 - Arrow's own
+    return found
 
 
 def coded_are(coded: Any, test: Callable[[str], bool]) -> Numbers:
