@@ -89,7 +89,7 @@ class MemoryStore(EventStore):
             self._refer(log, digest, content)
         if batch.turn is not None:
             log.turn = batch.turn
-        elif batch.status is not None:
+        elif batch.status not in (None, log.turn.status):
             log.turn = replace(log.turn, status=batch.status)
         log.questions |= batch.questions
         log.wake_at, log.taken = batch.wake_at, max(log.taken, batch.taken)
