@@ -1,8 +1,9 @@
 """Threads for code that blocks: many, so that one which waits for an execution does not keep others from beginning.
 
-A thread makes one call after the other, and hands each result to the loop that the call came from. Handing over takes
-one queue and one wake-up of the loop, shared by all that return meanwhile: a fifth of what anyio's threads take, which
-go with the task that started them (``python -m benchmarks --only cores``).
+A thread makes one call after the other, and hands each result to the loop that the call came from. Where the call
+before returned at once the loop waits a moment for this one: two threads that wake each other take half of what it
+costs to let the loop turn and to wake it (``python -m benchmarks --only cores``). Otherwise one wake-up of the loop is
+shared by all that return meanwhile.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import contextvars
 import math
 import os
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -32,6 +34,8 @@ MOST_THREADS = 256
 """How many calls may block at a time; more wait for their turn."""
 MOST_IDLE = 32
 """How many threads are kept for later calls."""
+QUICK_SECONDS, MOMENT_SECONDS = 0.0001, 0.0002
+"""What a call takes at most that returned at once, and how long the loop waits then for the next one."""
 TURNS_TO_COMMIT = 4
 """Of the loop, from the return of a call to the commit of its result: it is settled, recorded, written."""
 
@@ -56,9 +60,10 @@ async def in_thread(function: Callable[[], T], *, abandoned: bool = False) -> T:
     try:
         call = _Call(home, function)
         _CREW.make(call)
-        result, error = await (call.ended if abandoned else _to_its_end(call))
+        result, error = call.at_once() or await (call.end() if abandoned else _to_its_end(call))
     finally:
         home.limiter.release_on_behalf_of(place)
+    home.is_quick, call.outcome = call.seconds < QUICK_SECONDS, None  # the traceback of an error holds the call
     if error is None:
         return cast("T", result)
     try:
@@ -73,7 +78,7 @@ async def aside(function: Callable[[], None]) -> None:
     """Make a quick call of the engine's own in a thread, however many calls block."""
     call = _Call(home_of_loop(), function)
     _CREW.make(call)
-    _, error = await call.ended
+    _, error = await call.end()
     if error is not None:
         raise error
 
@@ -84,14 +89,12 @@ async def _to_its_end(call: _Call) -> Outcome:
     A shield around each call would cost as much as the rest of what is done here in Python.
     """
     try:
-        return await call.ended
+        return await call.end()
     except asyncio.CancelledError:
         if anyio.current_effective_deadline() != -math.inf:  # no scope: somebody's `Task.cancel`
             raise
-    if call.outcome is None:  # else it returned in the same turn of the loop
-        call.ended = call.home.loop.create_future()
-        with anyio.CancelScope(shield=True):
-            await call.ended
+    with anyio.CancelScope(shield=True):
+        await call.end()
     return cast("Outcome", call.outcome)
 
 
@@ -101,12 +104,14 @@ class Home:
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.limiter = anyio.CapacityLimiter(MOST_THREADS)
-        self._returned: deque[tuple[_Call, Outcome]] = deque()
+        self.is_quick = False
+        """Whether the call that returned last did so at once."""
+        self._returned: deque[_Call] = deque()
         self._is_woken = False
 
-    def take_back(self, call: _Call, outcome: Outcome) -> None:
-        """Take what a call came to, in its thread."""
-        self._returned.append((call, outcome))
+    def take_back(self, call: _Call) -> None:
+        """Take a call that has returned, in its thread, where somebody awaits it."""
+        self._returned.append(call)
         if not self._is_woken:  # else what was appended is there when the loop comes to it: it lowers the flag first
             self._is_woken = True
             with suppress(RuntimeError):  # the loop is closed, and nobody waits any more
@@ -124,22 +129,61 @@ class Home:
     def _settle(self) -> None:
         self._is_woken = False
         while self._returned:
-            call, outcome = self._returned.popleft()
-            call.outcome = outcome
-            if not call.ended.done():  # abandoned
-                call.ended.set_result(outcome)
+            call = self._returned.popleft()
+            if call.ended is not None and not call.ended.done():  # else abandoned
+                call.ended.set_result(None)
 
 
 class _Call:
     """A call that may block. Made on the loop, in the context of the caller."""
 
-    __slots__ = ("context", "ended", "function", "home", "outcome")
+    __slots__ = ("_returned", "context", "ended", "function", "home", "outcome", "seconds")
 
     def __init__(self, home: Home, function: Callable[[], Any]) -> None:
         self.home, self.function = home, function
         self.context = contextvars.copy_context()
-        self.ended: asyncio.Future[Outcome] = home.loop.create_future()
+        self.ended: asyncio.Future[None] | None = None
+        """Where the loop goes on meanwhile: to be done on the loop once it has returned."""
         self.outcome: Outcome | None = None
+        self.seconds = 0.0
+        """How long it took."""
+        self._returned = threading.Lock()
+        self._returned.acquire()
+
+    def make(self) -> None:
+        """Make it, in its thread, and keep what it comes to."""
+        began = time.perf_counter()
+        outcome: Outcome
+        try:
+            outcome = self.context.run(self.function), None
+        except BaseException as raised:  # noqa: BLE001 - it belongs to the caller
+            outcome = None, raised
+        self.seconds = time.perf_counter() - began
+        self.outcome = outcome
+        del outcome
+
+    def hand_over(self) -> None:
+        """Let the caller have the outcome, in the thread of the call; one that is to await it looks for it after that.
+
+        Of the two looks, of the caller at the outcome and of this at the future, one at least comes late enough.
+        """
+        self._returned.release()
+        if self.ended is not None:
+            self.home.take_back(self)
+
+    def at_once(self) -> Outcome | None:
+        """Return what it came to if it returns in a moment, and it is likely that it does."""
+        if self.home.is_quick:
+            self._returned.acquire(timeout=MOMENT_SECONDS)
+        return self.outcome
+
+    async def end(self) -> Outcome:
+        """Return what it comes to, while the loop goes on."""
+        self.ended = self.home.loop.create_future()
+        if self.outcome is None:
+            await self.ended
+        assert self.outcome is not None  # noqa: S101 - it was kept before the future was done
+        return self.outcome
 
 
 class _Hand(threading.Thread):
@@ -156,15 +200,11 @@ class _Hand(threading.Thread):
         goes_on = True
         while goes_on and (call := self.calls.get()) is not None:
             _present.home = call.home
-            result, error = None, None
-            try:
-                result = call.context.run(call.function)
-            except BaseException as raised:  # noqa: BLE001 - it belongs to the caller
-                error = raised
+            call.make()
             _present.home = self.call = None
             goes_on = self._crew.has_back(self)
-            call.home.take_back(call, (result, error))
-            del call, result, error  # nothing of a call lives on in an idle thread
+            call.hand_over()
+            del call  # nothing of a call lives on in an idle thread
 
 
 class _Crew:
@@ -227,7 +267,7 @@ class _Crew:
         self.rest()
         for hand in list(self._busy):
             call = hand.call
-            if call is not None and not call.ended.done():
+            if call is not None and (call.ended is None or not call.ended.done()):
                 hand.join()
         for home in list(self.homes):
             home.turn(TURNS_TO_COMMIT)

@@ -93,6 +93,56 @@ def test_a_place_that_was_lent_is_taken_back():
     assert set(most) == {1}
 
 
+def played(game):
+    """Run a coroutine function on a loop of its own, whose calls returned at once so far."""
+
+    async def play():
+        threads.home_of_loop().is_quick = True
+        return await asyncio.wait_for(game(), 60)
+
+    return asyncio.run(play())
+
+
+def fail():
+    raise LookupError("none")
+
+
+def test_the_loop_waits_a_moment_for_a_call_where_the_one_before_returned_at_once(monkeypatch):
+    async def game():
+        turned = []
+        asyncio.get_running_loop().call_soon(turned.append, 1)
+        assert await threads.in_thread(lambda: 7) == 7
+        with pytest.raises(LookupError, match="none"):
+            await threads.in_thread(fail)
+        return list(turned)
+
+    monkeypatch.setattr(threads, "QUICK_SECONDS", 60)
+    monkeypatch.setattr(threads, "MOMENT_SECONDS", 60)
+    assert played(game) == []
+
+
+def test_the_loop_goes_on_when_the_moment_is_over():
+    async def game():
+        goes_on = threading.Event()
+        asyncio.get_running_loop().call_soon(goes_on.set)
+        return await threads.in_thread(lambda: goes_on.wait(60))
+
+    assert played(game) is True
+
+
+def test_the_loop_waits_for_no_call_where_the_one_before_took_long(monkeypatch):
+    async def game():
+        assert await threads.in_thread(lambda: 7) == 7
+        turned = []
+        asyncio.get_running_loop().call_soon(turned.append, 1)
+        assert await threads.in_thread(lambda: 8) == 8
+        return list(turned)
+
+    monkeypatch.setattr(threads, "QUICK_SECONDS", 0)
+    monkeypatch.setattr(threads, "MOMENT_SECONDS", 60)
+    assert played(game) == [1]
+
+
 ENDING = """
 import sys, threading
 from divebook import Environment, Step, Workflow
