@@ -28,10 +28,11 @@ def spare(bodies: Sequence[Sequence[Body]], payloads: list[bytes]) -> dict[bytes
     """Encode the records of a batch anew where they hold long values twice, or large ones; return the blobs."""
     blobs: dict[bytes, bytes] = {}
     notable = [index for index, payload in enumerate(payloads) if payload is LARGE or len(payload) > NOTABLE]
-    chosen = [_without_repeats(bodies[index]) for index in notable]
-    if len(notable) > 1:
-        chosen = _share(chosen, blobs)
-    for index, body in zip(notable, chosen, strict=True):
+    chosen = {index: _without_repeats(bodies[index]) for index in notable}
+    longer = [index for index in notable if payloads[index] is LARGE or len(payloads[index]) > SHARED_BYTES]
+    if len(longer) > 1:  # the others have no place for a value of that length
+        chosen |= zip(longer, _share([chosen[index] for index in longer], blobs), strict=True)
+    for index, body in chosen.items():
         if body is not bodies[index] and payloads[index] is not LARGE:
             payloads[index] = encode_facts(body)
         if payloads[index] is LARGE or len(payloads[index]) > BLOB_BYTES:
