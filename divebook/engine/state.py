@@ -139,6 +139,10 @@ class OpenStep(NamedTuple):
         """Return it with a new or changed operation, twice for each call."""
         return tuple.__new__(OpenStep, (self[0], self.operations.set(record.operation_id, record), *self[2:]))
 
+    def with_items(self, iterations: Map[int, Any], places: Map[int, int]) -> OpenStep:
+        """Return it with other results of items, and the events that hold the large ones: once for each item."""
+        return tuple.__new__(OpenStep, (*self[:2], iterations, *self[3:8], places))
+
 
 @snapshot
 class PathState(Timed):

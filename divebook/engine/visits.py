@@ -117,7 +117,7 @@ def iteration_failed(draft: Draft, data: catalog.IterationFailed) -> None:
 def _with_item(draft: Draft, opened: OpenStep, data: catalog.IterationCompleted | catalog.IterationFailed) -> OpenStep:
     index, result = data.iteration_index, data.result
     places = placed(opened.iterations_at, index, result, draft.last_sequence)
-    return opened._replace(iterations=opened.iterations.set(index, result), iterations_at=places)
+    return opened.with_items(opened.iterations.set(index, result), places)
 
 
 def state_mutated(draft: Draft, data: catalog.StateMutated) -> None:
