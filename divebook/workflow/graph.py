@@ -22,9 +22,10 @@ def reachable_from(steps: Mapping[str, Step], name: str) -> frozenset[str]:
     waiting = [name]
     while waiting:
         step = steps.get(waiting.pop())
-        targets = set(step.targets) - seen if step else set()
-        seen |= targets
-        waiting.extend(targets)
+        for target in step.targets if step else ():
+            if target not in seen:
+                seen.add(target)
+                waiting.append(target)
     return frozenset(seen)
 
 

@@ -44,7 +44,7 @@ _UNUSED = {step_type: _unused_by(used) for step_type, used in USED.items()}
 def step_problems(step: Step, manner: Manner) -> list[Problem]:
     """Return what is wrong or doubtful about one step; places are relative to the step."""
     problems = [] if step.name.strip() else [Problem("step name cannot be empty", key="Name", place=("Name",))]
-    if manner.is_strict:
+    if manner.is_strict and not _is_whole(step):
         problems += [*_type(step), *_missing(step)]
     if step.each:
         problems += [*(_items(step.each) if manner.is_strict else ()), *_each(step.each)]
@@ -52,7 +52,21 @@ def step_problems(step: Step, manner: Manner) -> list[Problem]:
         problems += _timeout(step.timeout, step.type)
     if step.seconds is not None:
         problems += _seconds(step.seconds)
-    return [*problems, *_ignored(step, "error" if manner.is_strict else "warning")]
+    if step.end or _is_given_more(step):
+        problems += _ignored(step, "error" if manner.is_strict else "warning")
+    return problems
+
+
+def _is_whole(step: Step) -> bool:
+    """Whether the type of a step has the first of what it needs, as that of nearly every step has."""
+    needed = NEEDED.get(step.type)
+    return needed is not None and bool(getattr(step, needed[0][0]))
+
+
+def _is_given_more(step: Step) -> bool:
+    """Whether a step is given settings that its type does not use."""
+    unused = _UNUSED.get(step.type)
+    return unused is not None and unused.values(step) != unused.nothing
 
 
 def is_expression(text: str) -> bool:
@@ -127,8 +141,7 @@ def _is_count(each: Each) -> bool:
 
 def _ignored(step: Step, severity: Severity) -> Iterator[Problem]:
     unused = _UNUSED.get(step.type)
-    given = () if unused is None or unused.values(step) == unused.nothing else unused.fields
-    for field in given:
+    for field in unused.fields if unused else ():
         if getattr(step, field) not in (None, "", {}, ()):
             key = SETTINGS[field]
             message = f"{key} has no effect on a step of type {step.type}"

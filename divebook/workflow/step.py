@@ -204,6 +204,7 @@ class Step(Definition):
         _fill_step(
             self,
             name=name,
+            type=type or "",
             agent=agent or None,
             prompt=prompt,
             script=script,
@@ -225,7 +226,8 @@ class Step(Definition):
             workflow=workflow,
             inputs=json_value(inputs or {}, "inputs"),
         )
-        self._put(type=inferred_type(self) if type is None else type)
+        if type is None:
+            object.__setattr__(self, "type", inferred_type(self))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -271,7 +273,7 @@ def chained(steps: Iterable[Step]) -> tuple[Step, ...]:
     """Return the steps with every undecided one leading to the step after it, unless it ends or is the last."""
     listed = tuple(steps)
     following = [step.name for step in listed[1:]]
-    return tuple(_decided(step, after) for step, after in zip_longest(listed, following))
+    return tuple([_decided(step, after) for step, after in zip_longest(listed, following)])
 
 
 def _decided(step: Step, after: str | None) -> Step:

@@ -75,7 +75,8 @@ class Definition:
         values, fill = _form(type(self)).whole
         made = object.__new__(type(self))
         fill(made, *values(self))
-        made._put(**changes)
+        for name, value in changes.items():
+            object.__setattr__(made, name, value)
         return made
 
     def to_dict(self) -> dict[str, Any]:
