@@ -14,8 +14,8 @@ from divebook.errors import ScriptError, UnopenableValueError
 from divebook.events.recorded import Recorded
 
 _ATOMS = (type(None), bool, int, float, str, bytes)
-_SCALARS = (str, int, float)
-_COLLECTIONS = (Mapping, list, tuple, set, frozenset)
+_NUMBERS, _LISTS, _SETS = (int, float), (list, tuple), (set, frozenset)
+_SCALARS, _COLLECTIONS = (str, *_NUMBERS), (*_LISTS, *_SETS, Mapping)
 _TIMES = (datetime, date, time)
 
 
@@ -113,17 +113,17 @@ def value_text(value: Any) -> str:
 def _json(value: Any) -> str:
     if type(value) is str:  # the most frequent by far
         return encode_basestring(value)
-    if isinstance(value, dict | Mapping):
-        entries = [f"{encode_basestring(_key_text(key))}: {_json(item)}" for key, item in value.items()]
-        return "{" + ", ".join(entries) + "}"
-    if isinstance(value, set | frozenset):
-        return _json(in_order(list(value)))
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join([_json(item) for item in value]) + "]"
     if value is None:
         return "null"
-    if isinstance(value, bool | int | float):
+    if isinstance(value, _NUMBERS):
         return scalar_text(value)
+    if isinstance(value, _LISTS):
+        return "[" + ", ".join([_json(item) for item in value]) + "]"
+    if isinstance(value, Mapping):
+        entries = [f"{encode_basestring(_key_text(key))}: {_json(item)}" for key, item in value.items()]
+        return "{" + ", ".join(entries) + "}"
+    if isinstance(value, _SETS):
+        return _json(in_order(list(value)))
     return encode_basestring(scalar_text(value))
 
 
