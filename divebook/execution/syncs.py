@@ -47,7 +47,7 @@ class Syncs(Generic[J]):
     def __init__(self, store: EventStore) -> None:
         self._store = store
         self._running: weakref.WeakSet[J] = weakref.WeakSet()
-        """The journals of executions that go on, of a store that can be waited for apart."""
+        """The journals of executions that go on and wait for the disk, of a store that can be waited for apart."""
         self._present: _Round[J] | None = None
         self._next: _Round[J] = _Round()
 
@@ -60,9 +60,11 @@ class Syncs(Generic[J]):
         """Return whether these batches are to be written first, and waited for later."""
         if not self._store.syncs_apart:
             return False
+        are_full, usual = False, self._store.durability
         for journal, batch in batches.items():
-            (self._running.add if batch.status == RUNNING else self._running.discard)(journal)
-        are_full = any((batch.durability or self._store.durability) == FULL for batch in batches.values())
+            if (batch.durability or usual) == FULL:
+                are_full = True
+                (self._running.add if batch.status == RUNNING else self._running.discard)(journal)
         return are_full and (self.are_shared or self._present is not None)
 
     def wait_for(self, written: Mapping[J, int], waiting: Iterable[asyncio.Future[None]]) -> None:
