@@ -53,7 +53,7 @@ class _Chance:
 
 
 def make_store(folder: Path) -> Path:
-    """Write a store with a large value, a question that is open, a message and a checkpoint; return the file."""
+    """Write a store with a large value, a packed row, an open question, a message and a checkpoint; return the file."""
     path = folder / "whole.db"
     steps = [
         Step("make", script='"rows " * 20000', store="rows", next=["count"]),
@@ -65,7 +65,8 @@ def make_store(folder: Path) -> Path:
         for _ in range(2):
             waiting = environment.start(Workflow("w", steps)).wait()
             store.post(Message(waiting.id, "signal", "note", {"amount": 5}, "ann", 1))
-        environment.start(Workflow("short", [Step("count", script="1 + 1", store="n")])).wait()
+        short = Workflow("short", [Step("count", script="1 + 1", store="n")], inputs=["text"])
+        environment.start(short, {"text": "word " * 600}).wait()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("VACUUM")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -50,8 +50,9 @@ def encode_all(data: Sequence[Any]) -> list[bytes]:
         lines = [orjson.dumps(each, tag, _OPTIONS) for each in data]
     except TypeError:
         return list(map(encode, data))  # says which, and where
-    if max(map(len, lines)) > MAX_PAYLOAD_BYTES:
-        check_size(max(map(len, lines)))
+    for line in lines:
+        if len(line) > MAX_PAYLOAD_BYTES:
+            check_size(len(line))
     return lines
 
 

@@ -61,35 +61,26 @@ class KnownIds:
                 self._all.add(record.id, len(record.facts))
 
 
-def bounds_of(records: Sequence[Record], lasts: Sequence[str]) -> Bounds:
-    """Return between which ids those of some records lie, whose last ids are known.
+def bounds_of(records: Sequence[Record]) -> Bounds:
+    """Return between which ids those of some records lie, in whatever order.
 
     Raises
     ------
     InvalidEventError
         One of them is there twice.
     """
-    highest = ""
-    for record, last in zip(records, lasts, strict=True):
-        if record.id <= highest:
-            _refuse_twice(records)
-            return min(record.id for record in records), max(lasts)
-        highest = last
-    return records[0].id, highest
+    known, index = _Taken(), 0
+    for record in records:
+        known.refuse(record, index)
+        known.add(record.id, len(record.facts))
+        index += len(record.facts)
+    return min(record.id for record in records), max(map(last_id, records))
 
 
 def last_id(record: Record) -> str:
     """Return the id of a record's last event."""
     width = len(record.facts)
     return record.id if width == 1 else successor(record.id, width - 1)
-
-
-def _refuse_twice(records: Sequence[Record]) -> None:
-    known, index = _Taken(), 0
-    for record in records:
-        known.refuse(record, index)
-        known.add(record.id, len(record.facts))
-        index += len(record.facts)
 
 
 class _Taken:

@@ -91,7 +91,8 @@ class MemoryStore(EventStore):
             log.turn = batch.turn
         elif batch.status not in (None, log.turn.status):
             log.turn = replace(log.turn, status=batch.status)
-        log.questions |= batch.questions
+        if batch.questions:
+            log.questions |= batch.questions
         log.wake_at, log.taken = batch.wake_at, max(log.taken, batch.taken)
         if batch.lease is not None:
             log.token, log.lease = 1, batch.lease

@@ -98,7 +98,7 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
         drafts.types,
         payloads,
         drafts.heads,
-        bounds_of(batch.records, drafts.last_ids),
+        (batch.records[0].id, drafts.last_id) if drafts.ascend else bounds_of(batch.records),
         sum(map(len, payloads)),
         beginning,
         turn,
@@ -118,11 +118,12 @@ class _Drafts:
 
     __slots__ = (
         "are_long",
+        "ascend",
         "batch",
         "bodies",
         "course",
         "heads",
-        "last_ids",
+        "last_id",
         "last_sequence",
         "payloads",
         "types",
@@ -134,14 +135,15 @@ class _Drafts:
         self.bodies: list[list[Body]] = []
         self.payloads: list[bytes] = []
         self.heads: list[bytes] = []
-        self.last_ids: list[str] = []
-        """Those of the last events of the records."""
+        self.last_id, self.ascend = "", True
+        """That of the last event, and whether the ids ascend up to it."""
         self.are_long = False
         """Whether one of them may hold a value that is worth writing otherwise."""
 
     def take(self, record: Record) -> None:
         """Add a record; InvalidEventError if one of its facts is not as it should be, or out of place."""
-        batch, sequence, bodies = self.batch, self.last_sequence + 1, list[Body]()
+        batch, sequence = self.batch, self.last_sequence + 1
+        bodies: list[Body] = []
         try:
             last_id = _check(record, batch.execution_id, sequence)
             kinds = tuple(map(type, record.facts))
@@ -160,7 +162,9 @@ class _Drafts:
         self.types.append(name)
         self.bodies.append(bodies)
         self.payloads.append(payload)
-        self.last_ids.append(last_id)
+        if record.id <= self.last_id:
+            self.ascend = False
+        self.last_id = last_id
         self.last_sequence += len(kinds)
         if len(payload) > NOTABLE or payload is LARGE:
             self.are_long = True

@@ -17,7 +17,7 @@ def records(ids):
 
 
 def bounds(ids):
-    return bounds_of(records(ids), ids)
+    return bounds_of(records(ids))
 
 
 @given(IDS)

@@ -19,6 +19,8 @@ _NOTE = """
 UPDATE executions SET status = ?, ended_at = ?, last_sequence = ?, error = ?, size = ?, wake_at = ?, taken = ?,
   checksum = ?, seal = ? WHERE key = ?
 """
+# What changes with every record. To name a column is to write its indexes anew, whether it changes or not.
+_GROW = "UPDATE executions SET last_sequence = ?, size = ?, checksum = ?, seal = ? WHERE key = ?"
 # As bytes they sort as the texts do; the type is that of the row with the highest one.
 _HIGHEST = """
 SELECT max(id), type, sum(typeof(id) <> 'blob' OR length(id) <> 16) FROM events WHERE place BETWEEN ? AND ?
@@ -53,13 +55,19 @@ class OpenLog:
         """Go on to the end of a batch, by which the large values have `grown`."""
         added, records = self.reach.added + batch.size, self.reach.records + len(batch.records)
         self.reach = Reach(batch.last_sequence, checksum, added, records)
-        if grown or records >= NOTED_EVERY or self._is_changed_by(batch):
-            self.write_row(cursor, batch, grown)
-
-    def _is_changed_by(self, batch: PreparedBatch) -> bool:
         line = self.line
-        turned = batch.turn is not None or batch.status not in (None, line.status)
-        return turned or batch.wake_at != line.wake_at or batch.taken > line.taken
+        is_changed = batch.turn is not None or batch.wake_at != line.wake_at or batch.taken > line.taken
+        if is_changed or batch.status not in (None, line.status):
+            self.write_row(cursor, batch, grown)
+        elif grown or records >= NOTED_EVERY:
+            self._note_growth(cursor, grown)
+
+    def _note_growth(self, cursor: sqlite3.Cursor, grown: int) -> None:
+        """Write how far the log goes in the execution's row."""
+        last, checksum, added, _ = self.reach
+        self.line = line = self.line._replace(last_sequence=last, size=self.line.size + added + grown)
+        self.reach = Reach(last, checksum)
+        cursor.execute(_GROW, (last, line.size, checksum, line.seal(), self.key))
 
     def write_row(self, cursor: sqlite3.Cursor, batch: PreparedBatch, grown: int) -> None:
         """Write the execution's row as it is after a batch."""
