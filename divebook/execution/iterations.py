@@ -64,8 +64,9 @@ class Iterations:
         else:
             await self._run_in_order(run_item)
         self._restore_variable()
-        done = [index for index in range(len(self._items)) if self._opened.iterations[index] != SKIPPED]
-        outcomes = [_unpacked(self._opened.iterations[index]) for index in done]
+        ended = self._opened.iterations
+        done = [index for index in range(len(self._items)) if ended[index] != SKIPPED]
+        outcomes = [_unpacked(ended[index]) for index in done]
         texts = [outcome.text for outcome in outcomes]
         document = self._document([self._items[index] for index in done], texts)
         return Outcome(document, texts if keeps_text else [outcome.value for outcome in outcomes])
@@ -87,7 +88,8 @@ class Iterations:
         After a failure that ends the step no further item or attempt begins, and those under way are let end: what they
         have called, and paid for, is kept for the resumption.
         """
-        left = deque(index for index in range(len(self._items)) if index not in self._opened.iterations)
+        ended = self._opened.iterations
+        left = deque(index for index in range(len(self._items)) if index not in ended)
         suspended: list[Suspended] = []
         failed: list[Exception] = []
 
