@@ -125,7 +125,12 @@ def _of_class(hint: Any, wanted: Any, *exact: type) -> _Check:
 
 
 def _any_of(choices: Sequence[_Check], hint: Any) -> _Check:
+    # Where the type alone does not tell, as of numbers: asked first, for the others would say at length what is wrong.
+    inexact = [choice for choice in choices if not choice.exact]
+
     def fault(value: Any, place: str) -> str | None:
+        if any(choice.fault(value, place) is None for choice in inexact):
+            return None
         found: list[str] = []
         for choice in choices:  # the first that fits is enough: to say what is wrong takes longer than all else
             text = choice.fault(value, place)

@@ -5,6 +5,7 @@ Payloads are kept encoded, as on disk, so that what is read is always a copy and
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -38,9 +39,14 @@ class MemoryStore(EventStore):
     def __init__(self) -> None:
         super().__init__()
         self._logs: dict[str, MemoryLog] = {}
+        self._going: dict[str, MemoryLog] = {}
+        """Those that have not ended, so that the inbox and recovery need not look through the others."""
+        self._numbers = itertools.count()
         self._keys: dict[str, str] = {}
         self._contents: dict[bytes, bytes] = {}
         self._messages: dict[int, tuple[Message, bytes]] = {}
+        self._boxes: dict[str, list[int]] = {}
+        """The messages of each execution."""
         self._places: dict[tuple[str, str, str], int] = {}
         """The message of each execution, kind and key: only the first one is kept."""
         self._last_number = 0
@@ -76,7 +82,9 @@ class MemoryStore(EventStore):
             raise batch.fenced(0)
         if beginning.key is not None and beginning.key in self._keys:
             raise StartKeyTakenError(beginning.key, self._keys[beginning.key])
-        return MemoryLog(beginning, batch.records[0].recorded_at, durability=batch.durability or FULL)
+        return MemoryLog(
+            beginning, batch.records[0].recorded_at, next(self._numbers), durability=batch.durability or FULL
+        )
 
     def _extend(self, log: MemoryLog, batch: PreparedBatch) -> None:
         log.checksums.extend(batch.checksums(log.checksums[-1] if log.checksums else 0))
@@ -99,6 +107,10 @@ class MemoryStore(EventStore):
         if batch.ends:
             log.lease = None
         self._logs[batch.execution_id] = log
+        if log.turn.status in TERMINAL:
+            self._going.pop(batch.execution_id, None)
+        else:
+            self._going[batch.execution_id] = log
         if batch.beginning is not None and batch.beginning.key is not None:
             self._keys[batch.beginning.key] = batch.execution_id
 
@@ -134,13 +146,12 @@ class MemoryStore(EventStore):
             return [self._logs[name].line(name) for name in page]
 
     def _newest(self, names: list[str]) -> list[str]:
-        later_first = names[::-1]  # the sort is stable: of two created at once the later one comes first
-        return sorted(later_first, key=lambda name: self._logs[name].created_at, reverse=True)
+        """Return them newest first; of two created at once the later one comes first."""
+        return sorted(names, key=lambda name: (self._logs[name].created_at, self._logs[name].number), reverse=True)
 
     def _unended(self) -> list[ExecutionRecord]:
         with self._lock:
-            left = [name for name, log in self._logs.items() if log.turn.status not in TERMINAL]
-            return [self._logs[name].line(name) for name in self._newest(left)]
+            return [self._going[name].line(name) for name in self._newest(list(self._going))]
 
     def _orphans(self, moment: Moment) -> list[ExecutionRecord]:
         with self._lock:
@@ -156,10 +167,11 @@ class MemoryStore(EventStore):
 
     def _asking(self, question_id: str | None) -> list[tuple[str, str]]:
         with self._lock:
+            asking = [name for name, log in self._going.items() if any(log.questions.values())]
             return [
-                (record.execution_id, asked)
-                for record in self._unended()
-                for asked in self._logs[record.execution_id].open_questions()
+                (name, asked)
+                for name in self._newest(asking)
+                for asked in self._going[name].open_questions()
                 if question_id in (None, asked)
             ]
 
@@ -179,12 +191,12 @@ class MemoryStore(EventStore):
 
     def _drop(self, execution_id: str) -> None:
         key = self._logs.pop(execution_id).beginning.key
+        self._going.pop(execution_id, None)
         if key is not None:
             del self._keys[key]
-        for message, _ in list(self._messages.values()):
-            if message.execution_id == execution_id:
-                del self._messages[message.number]
-                self._places.pop((execution_id, message.kind, message.key), None)
+        for number in self._boxes.pop(execution_id, ()):
+            message, _ = self._messages.pop(number)
+            self._places.pop((execution_id, message.kind, message.key), None)
 
     # --- leases and checkpoints --------------------------------------------------------------------------------------
 
@@ -252,16 +264,14 @@ class MemoryStore(EventStore):
         self._places[place] = self._last_number
         numbered = replace(message, number=self._last_number)
         self._messages[numbered.number] = (replace(numbered, payload=None), payload)
+        self._boxes.setdefault(message.execution_id, []).append(numbered.number)
         return numbered
 
     def _inbox(self, execution_id: str, after: int) -> list[Message]:
         with self._lock:
             self._find(execution_id)
-            return [
-                replace(message, payload=decode(self.sealing.open(payload)))
-                for message, payload in self._messages.values()
-                if message.execution_id == execution_id and message.number > after
-            ]
+            sent = [self._messages[number] for number in self._boxes.get(execution_id, ()) if number > after]
+            return [replace(message, payload=decode(self.sealing.open(payload))) for message, payload in sent]
 
     def _new_messages(self, after: int) -> list[Message]:
         if after >= self._last_number:
@@ -277,21 +287,19 @@ class MemoryStore(EventStore):
 
     def _untaken(self) -> set[str]:
         with self._lock:
-            messages = [message for message, _ in self._messages.values()]
-            return {message.execution_id for message in messages if self._is_untaken(message)}
+            return {name for name in self._going if self._has_untaken(name)}
 
     def _has_untaken(self, execution_id: str) -> bool:
-        return any(map(self._is_untaken, self._inbox(execution_id, 0)))
+        with self._lock:
+            log = self._find(execution_id)
+            latest = self._boxes.get(execution_id, (0,))[-1]
+            return latest > log.taken and log.turn.status not in TERMINAL
 
     def _last_addressee(self, kind: str, key: str) -> str | None:
         with self._lock:
             messages = [message for message, _ in self._messages.values()]
             found = [message.execution_id for message in messages if (message.kind, message.key) == (kind, key)]
             return found[-1] if found else None
-
-    def _is_untaken(self, message: Message) -> bool:
-        log = self._logs[message.execution_id]
-        return message.number > log.taken and log.turn.status not in TERMINAL
 
     # --- keeping in order --------------------------------------------------------------------------------------------
 
@@ -331,6 +339,8 @@ class MemoryStore(EventStore):
 
     def _close(self) -> None:
         self._logs.clear()
+        self._going.clear()
+        self._boxes.clear()
         self._messages.clear()
 
     def _find(self, execution_id: str) -> MemoryLog:

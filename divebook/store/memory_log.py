@@ -30,6 +30,8 @@ class MemoryLog:
 
     beginning: Beginning
     created_at: int
+    number: int
+    """Of the logs of its store, in the order in which they began."""
     turn: Turn = field(default_factory=lambda: Turn(RUNNING, None, None))
     heads: list[Head] = field(default_factory=list)
     payloads: list[bytes] = field(default_factory=list)
