@@ -86,6 +86,8 @@ async def _values_of(
     if known is not None:
         known.update((id(value), value) for value in found if value is not NOTHING)
     others = [text for text, value in zip(expressions, found, strict=True) if value is NOTHING]
+    if not others:
+        return found
     values = await _evaluated(lambda interpreter: interpreter.evaluate(Context.VALUE, others, names))
     left = iter(values)
     return [next(left) if value is NOTHING else value for value in found]
