@@ -6,7 +6,7 @@ made for them. Loaded when the first frame is made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 from zlib import crc32
@@ -25,7 +25,9 @@ Numbers: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Facts: TypeAlias = Callable[[str, bytes], Sequence[bytes]]
 """Takes a row apart, by its type and its data: the JSON of each of its events."""
 
-_LETTERS = np.frombuffer(b"0123456789abcdefghjkmnpqrstvwxyz", dtype=np.uint8)
+_LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"
+_PAIRS = np.frombuffer("".join(first + second for first in _LETTERS for second in _LETTERS).encode(), dtype=np.uint16)
+"""Two letters stand for ten bits."""
 _PREFIX = np.frombuffer(b"event_", dtype=np.uint8)
 _ID_LETTERS = 26
 _WITHOUT_STEP = frozenset(kind.event_type for kind in ON_NO_STEP)
@@ -119,8 +121,8 @@ class Rows(NamedTuple):
     payloads: Any
 
     @classmethod
-    def of(cls, spliced: Spliced, names: Mapping[int, str]) -> Rows:
-        """Take spliced rows apart.
+    def of(cls, spliced: Spliced, name_of: Callable[[int], str]) -> Rows:
+        """Take spliced rows apart; `name_of` returns the type of a number.
 
         Raises
         ------
@@ -131,7 +133,7 @@ class Rows(NamedTuple):
             lengths = _split(spliced.lengths, ",").cast(pa.int64()).to_numpy()
             rows = cls(
                 _split(spliced.recorded_at, ","),
-                _named(_split(spliced.types, ",").cast(pa.int64()), names),
+                _named(_split(spliced.types, ",").cast(pa.int64()), name_of),
                 _unpacked(spliced.ids),
                 _split(spliced.paths, "\n"),
                 _split(spliced.steps, "\n"),
@@ -161,13 +163,16 @@ class Rows(NamedTuple):
 
         `facts` is asked about what is not plain JSON, or not laid out as rows are now.
         """
-        widths = self.widths
+        widths, at = self.widths, self.recorded_at.cast(pa.int64()).to_numpy()
+        if (widths == 1).all():
+            places = self.paths.dictionary_encode(), self.steps.dictionary_encode()
+            return EventPage(np.arange(first, first + len(at)), at, self.types, *places, self._payloads(widths, facts))
         row = np.repeat(np.arange(len(widths)), widths)
         place = np.arange(len(row)) - np.repeat(np.cumsum(widths) - widths, widths)
         types, steps = self._of_events(row, place)
         return EventPage(
             np.arange(first, first + len(row)),
-            self.recorded_at.cast(pa.int64()).to_numpy()[row],
+            at[row],
             types,
             self.paths.dictionary_encode().take(row),
             steps,
@@ -177,7 +182,6 @@ class Rows(NamedTuple):
     def _payloads(self, widths: Numbers, facts: Facts) -> Any:
         """Return the JSON of each event."""
         is_wide, payloads = widths > 1, self.payloads
-        odd = np.zeros(len(widths), dtype=bool)
         odd = pc.starts_with(payloads, PACKED).to_numpy(zero_copy_only=False)
         if TAGGED in memoryview(content_of(payloads)).tobytes():
             odd = odd | pc.match_substring(payloads, TAGGED).to_numpy(zero_copy_only=False)
@@ -222,9 +226,9 @@ def _split(text: bytes, between: str) -> Any:
     return pc.split_pattern(pa.scalar(text.decode()), between).values
 
 
-def _named(numbers: Any, names: Mapping[int, str]) -> Any:
+def _named(numbers: Any, name_of: Callable[[int], str]) -> Any:
     coded = numbers.dictionary_encode()
-    known = pa.array([names[number] for number in coded.dictionary.to_pylist()], pa.string())
+    known = pa.array([name_of(number) for number in coded.dictionary.to_pylist()], pa.string())
     return pa.DictionaryArray.from_arrays(coded.indices, known)
 
 
@@ -240,13 +244,14 @@ def _unpacked(packed: bytes) -> Any:
     """Return the texts of ids, as `divebook.store.sqlite.compact.unpack_id` does one by one."""
     halves = np.frombuffer(packed, dtype=">u8").astype(np.uint64).reshape(-1, 2)
     high, low = halves[:, 0], halves[:, 1]
-    letters = np.empty((len(halves), len(_PREFIX) + _ID_LETTERS), dtype=np.uint8)
-    letters[:, : len(_PREFIX)] = _PREFIX
-    for place in range(_ID_LETTERS):
-        shift = 5 * (_ID_LETTERS - 1 - place)
+    pairs = np.empty((len(halves), _ID_LETTERS // 2), dtype=np.uint16)
+    for place in range(pairs.shape[1]):
+        shift = 10 * (pairs.shape[1] - 1 - place)
         bits = high >> np.uint64(shift - 64) if shift >= 64 else low >> np.uint64(shift)
-        if 59 < shift < 64:
+        if 54 < shift < 64:
             bits = bits | high << np.uint64(64 - shift)
-        letters[:, len(_PREFIX) + place] = _LETTERS[bits & np.uint64(31)]
+        pairs[:, place] = _PAIRS[bits & np.uint64(1023)]
+    letters = np.empty((len(halves), len(_PREFIX) + _ID_LETTERS), dtype=np.uint8)
+    letters[:, : len(_PREFIX)], letters[:, len(_PREFIX) :] = _PREFIX, pairs.view(np.uint8)
     ids = pa.FixedSizeBinaryArray.from_buffers(pa.binary(letters.shape[1]), len(letters), [None, pa.py_buffer(letters)])
     return ids.cast(pa.binary())

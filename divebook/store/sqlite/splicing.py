@@ -56,7 +56,7 @@ def _rows(connection: sqlite3.Connection, types: EventTypes, log: Log, after: in
     if not count or checked != count or (before is None and first > 1):
         raise MismatchError("rows are missing, or have no checksum")
     spliced = Spliced(count, *texts)
-    rows = Rows.of(spliced, _names(connection, types, spliced.types))
+    rows = Rows.of(spliced, lambda number: _name(connection, types, number))
     widths = rows.widths
     end = first + int(widths.sum()) - 1
     if (least, most) != (places[0], place_of(log.key, end - int(widths[-1]) + 1)) or end < min(last, log.last_sequence):
@@ -69,13 +69,13 @@ def _rows(connection: sqlite3.Connection, types: EventTypes, log: Log, after: in
     return first, rows
 
 
-def _names(connection: sqlite3.Connection, types: EventTypes, numbers: bytes) -> dict[int, str]:
-    """Return the names of the types of some rows; another process may have added some."""
+def _name(connection: sqlite3.Connection, types: EventTypes, number: int) -> str:
+    """Return the name of a type; another process may have added it."""
     from divebook.store.pages import MismatchError
 
     try:
-        return {number: types.name(number, connection) for number in map(int, set(numbers.split(b",")))}
-    except (ValueError, CorruptStoreError) as why:
+        return types.name(number, connection)
+    except CorruptStoreError as why:
         raise MismatchError(str(why)) from why
 
 
