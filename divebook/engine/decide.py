@@ -67,7 +67,7 @@ def decide_path(workflow: Workflow, state: ExecutionState, path_id: str) -> Path
     if path.phase == JOINING:
         return AwaitJoin(path_id)
     if path.phase == BRANCHED:
-        return RecordFacts((Fact(catalog.PathCompleted(path.current_step), path_id),))
+        return _complete(path)
     return _route(workflow, state, path)
 
 
@@ -100,6 +100,8 @@ def _run(workflow: Workflow, state: ExecutionState, path: PathState, step: str) 
 
 def _route(workflow: Workflow, state: ExecutionState, path: PathState) -> PathInstruction:
     edges = workflow.step(path.current_step).edges
+    if not edges:
+        return _complete(path)
     if len(edges) == 1 and edges[0].condition is None:
         return _enter(workflow, state, path, edges[0].step)
     conditions = tuple((edge.condition, edge.step) for edge in edges if edge.condition is not None)
@@ -108,10 +110,14 @@ def _route(workflow: Workflow, state: ExecutionState, path: PathState) -> PathIn
     results = iter(path.routing)
     targets = [edge.step for edge in edges if edge.condition is None or next(results)]
     if not targets:
-        return RecordFacts((Fact(catalog.PathCompleted(path.current_step), path.id),))
+        return _complete(path)
     if len(targets) == 1:
         return _enter(workflow, state, path, targets[0])
     return _branch(workflow, state, path, targets)
+
+
+def _complete(path: PathState) -> RecordFacts:
+    return RecordFacts((Fact(catalog.PathCompleted(path.current_step), path.id),))
 
 
 def _branch(workflow: Workflow, state: ExecutionState, path: PathState, targets: list[str]) -> RecordFacts:

@@ -75,7 +75,7 @@ class Group:
 
     def start(self, work: Coroutine[Any, Any, object], *, is_aside: bool = False) -> None:
         """Run something in a task of its own, unless the block is over; it does not wait for what is `aside`."""
-        scope = anyio.CancelScope()
+        scope = type(self._scope)()  # `anyio.CancelScope` would look for the library of the loop each time
         if self.is_cancelled or not self.is_open:
             scope.cancel()
         task = asyncio.get_running_loop().create_task(_run(scope, work), name="divebook-side-by-side")
