@@ -35,7 +35,6 @@ class Runner:
         self._services = services
         self._recorder = Recorder(journal, chance, services.texts)
         self._group = Group()
-        self._has_joins = any(step.join for step in workflow.steps)
         self._cancel_reason: str | None = None
         self._pause_reason: str | None = None
         self._driven: set[str] = set()
@@ -244,7 +243,7 @@ class Runner:
 
     def _release_joins(self) -> None:
         """Let paths go on that need wait no longer; their tasks ended when they began to wait, so they get new ones."""
-        if not self._has_joins:  # else the state would be folded for every path that ends
+        if not self.workflow.has_joins:  # else the state would be folded for every path that ends
             return
         for record in decide_joins(self.workflow, self.journal.present):
             self.journal.record_all(record.facts)

@@ -143,6 +143,7 @@ class Workflow(Definition):
     _reachable: dict[str, frozenset[str]] = field(init=False, compare=False, repr=False)
     _fingerprint: str = field(init=False, compare=False, repr=False)
     _stored: Mapping[str, Any] | None = field(init=False, compare=False, repr=False)
+    _has_joins: bool | None = field(init=False, compare=False, repr=False)
 
     def __init__(
         self,
@@ -183,7 +184,7 @@ class Workflow(Definition):
 
     def _fill(self, **values: Any) -> None:
         steps = {step.name: step for step in reversed(values["steps"])}
-        self._put(**values, _steps=steps, _reachable={}, _fingerprint="", _stored=None)
+        self._put(**values, _steps=steps, _reachable={}, _fingerprint="", _stored=None, _has_joins=None)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -220,6 +221,13 @@ class Workflow(Definition):
     def start(self) -> Step:
         """The first listed step."""
         return self.steps[0]
+
+    @property
+    def has_joins(self) -> bool:
+        """Whether any step waits for other paths; computed once."""
+        if self._has_joins is None:
+            self._put(_has_joins=any(step.join for step in self.steps))
+        return bool(self._has_joins)
 
     def step(self, name: str) -> Step:
         """Return the step of that name; raises `NotFoundError`."""

@@ -20,6 +20,7 @@ from divebook.events.values import normalize
 Reader: TypeAlias = Callable[[Any], Any]
 
 _ATOMS = frozenset({str, int, float, bool, type(None)})
+_LISTS = (tuple, list)
 
 
 def json_value(value: Any, name: str) -> Any:
@@ -44,7 +45,7 @@ def plain(value: Any) -> Any:
         return value
     if isinstance(value, Definition):
         return value.to_dict()
-    if isinstance(value, tuple | list):
+    if isinstance(value, _LISTS):
         return [plain(item) for item in value]
     if isinstance(value, Mapping):
         return {key: plain(item) for key, item in value.items()}

@@ -126,6 +126,13 @@ def test_what_every_start_writes_is_made_once():
     assert workflow.stored == workflow.to_dict()
 
 
+def test_a_workflow_knows_whether_any_step_waits_for_others():
+    steps = [Step("a", script="1", next=["b", "c"]), Step("b", script="1", next="d"), Step("c", script="1", next="d")]
+    joined = Workflow("w", [*steps, Step("d", script="1", join=True)])
+    assert (joined.has_joins, Workflow.from_dict(joined.to_dict()).has_joins) == (True, True)
+    assert not Workflow("w", [*steps, Step("d", script="1")]).has_joins
+
+
 def test_a_stored_definition_is_not_checked_again():
     stored = {"name": "w", "steps": [{"name": "s", "type": "no longer known", "edges": [{"step": "gone"}]}]}
     assert Workflow.from_dict(stored).start.type == "no longer known"
