@@ -7,70 +7,30 @@ from __future__ import annotations
 
 import argparse
 import logging
-import shutil
-import sqlite3
 import tempfile
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, TypeAlias
 
-from divebook.environment import Environment
+from benchmarks.harm import change_value, cut, flipped, make_store, make_wal
 from divebook.errors import DivebookError
 from divebook.events.codec import event_to_dict
-from divebook.execution.clock import SystemClock
-from divebook.store import EventStore, Message, SqliteStore
-from divebook.store.check import check
-from divebook.workflow.definition import Step, Workflow
+from divebook.store import EventStore, SqliteStore
+from divebook.store.check import CheckReport, check
 
 Values: TypeAlias = dict[tuple[str, ...], Any]
 """What a store says, by what was asked."""
+LISTS = {"asking", "tagged"}
+"""What is said by lists that are kept beside the logs, where it is enough that `check` finds what leads astray."""
+Outcome: TypeAlias = tuple[str, str]
+"""What became of a store, and more about it where that is bad."""
 
-EQUAL, REFUSED, WRONG, RAW = "equal", "refused", "wrong value", "raw error"
-
-
-class _Ticks(SystemClock):
-    """A clock that gives every file the same times."""
-
-    def __init__(self) -> None:
-        self._now = 1_700_000_000_000_000
-
-    def now(self) -> int:
-        """Return the next millisecond."""
-        self._now += 1000
-        return self._now
-
-
-class _Chance:
-    """Chance that gives every file the same ids."""
-
-    def __init__(self) -> None:
-        self.bits = Random(1).getrandbits  # noqa: S311 - seeded
-
-
-def make_store(folder: Path) -> Path:
-    """Write a store with a large value, a packed row, an open question, a message and a checkpoint; return the file."""
-    path = folder / "whole.db"
-    steps = [
-        Step("make", script='"rows " * 20000', store="rows", next=["count"]),
-        Step("count", script="len(state.rows)", store="n", next=["ask"]),
-        Step("ask", ask="Fine?"),
-    ]
-    with SqliteStore(path, durability="relaxed") as store:
-        environment = Environment(store=store, clock=_Ticks(), chance=_Chance())
-        for _ in range(2):
-            waiting = environment.start(Workflow("w", steps)).wait()
-            store.post(Message(waiting.id, "signal", "note", {"amount": 5}, "ann", 1))
-        short = Workflow("short", [Step("count", script="1 + 1", store="n")], inputs=["text"])
-        environment.start(short, {"text": "word " * 600}).wait()
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("VACUUM")
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    return path
+EQUAL, REFUSED, EARLIER, WRONG, RAW = "equal", "refused", "as of before", "wrong value", "raw error"
 
 
 def read_all(store: EventStore, ids: list[str]) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -79,8 +39,13 @@ def read_all(store: EventStore, ids: list[str]) -> Iterator[tuple[tuple[str, ...
         yield ("listed", record.execution_id), asdict(record)
     for lease in _tried(store.leases) or ():
         yield ("lease", lease.execution_id), asdict(lease)
-    for look in (store.orphans, store.asking, store.untaken):
+    for look in (store.orphans, store.untaken):
         _tried(look)
+    for execution_id, question in _tried(store.asking) or ():
+        yield ("asking", execution_id), question
+    for tag in ("a", "b"):
+        for record in _tried(partial(store.records, tag=tag)) or ():
+            yield ("tagged", tag, record.execution_id), True
     for name in ids:
         yield from _read_one(store, name)
 
@@ -115,21 +80,35 @@ class Damage:
             self._sound = dict(read_all(store, self._ids))
             assert check(store).ok, check(store).all_damages()
 
-    def flipped(self, random: Random) -> bytes:
-        """Return the file with one byte changed."""
-        place, mask = random.randrange(len(self.whole)), random.randrange(1, 256)
-        return b"".join((self.whole[:place], bytes([self.whole[place] ^ mask]), self.whole[place + 1 :]))
+    def flipped(self, random: Random) -> Outcome:
+        """Change one byte of the file."""
+        return self.outcome(flipped(self.whole, random))
 
-    def cut(self, random: Random) -> bytes:
-        """Return the file without its end."""
-        return self.whole[: random.randrange(len(self.whole))]
+    def cut(self, random: Random) -> Outcome:
+        """Cut the file off."""
+        return self.outcome(cut(self.whole, random))
 
-    def outcome(self, content: bytes) -> tuple[str, str]:
-        """Return what becomes of a file with that content, and more about it where it is bad."""
+    def changed(self, random: Random) -> Outcome:
+        """Change a value of a row, as SQL has it."""
+        path = self._copied(self.whole)
+        changed = change_value(path, random)
+        outcome, more = self._judged(path)
+        return outcome, f"{changed}: {more}"
+
+    def outcome(self, content: bytes) -> Outcome:
+        """Return what becomes of a file with that content."""
+        return self._judged(self._copied(content))
+
+    def _copied(self, content: bytes, wal: bytes = b"") -> Path:
         path = self._folder / "damaged.db"
         for beside in self._folder.glob("damaged.db*"):
             beside.unlink()
         path.write_bytes(content)
+        if wal:
+            path.with_name("damaged.db-wal").write_bytes(wal)
+        return path
+
+    def _judged(self, path: Path) -> Outcome:
         try:
             return self._read(path)
         except DivebookError:
@@ -137,11 +116,10 @@ class Damage:
         except Exception as error:  # noqa: BLE001 - that is what is looked for
             return RAW, "".join(traceback.format_exception(error))
 
-    def _read(self, path: Path) -> tuple[str, str]:
-        with SqliteStore(path, durability="relaxed") as store:
-            values = dict(read_all(store, self._ids))
-            report = check(store)
+    def _read(self, path: Path) -> Outcome:
+        values, report = _values(path, self._ids)
         wrong = [asked for asked, value in values.items() if self._sound.get(asked) != value]
+        wrong = [asked for asked in wrong if report.ok or asked[0] not in LISTS]
         if wrong:
             return WRONG, str(wrong[0])
         lost = [asked for asked in self._sound if asked not in values and asked[0] != "checkpoint"]
@@ -150,33 +128,84 @@ class Damage:
         return (REFUSED if lost or not report.ok else EQUAL), ""
 
 
-def try_many(seed: int, flips: int, cuts: int) -> tuple[Counter[str], list[str]]:
-    """Damage a store so often; return how often each outcome came, and what was bad."""
-    random, counts, bad = Random(seed), Counter[str](), list[str]()  # noqa: S311 - seeded
-    folder = Path(tempfile.mkdtemp())
-    try:
-        damage = Damage(folder)
-        for make, times in ((damage.flipped, flips), (damage.cut, cuts)):
+class WalDamage(Damage):
+    """A store whose latest commits are in its write-ahead log only, and what becomes of it where that is damaged.
+
+    SQLite ends that log at the first page that does not have its checksum: what comes after is as if it had never been
+    written, and nothing can tell. What is left must be a store as it was after one of its commits.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._files = make_wal(folder)
+        path = self._copied(*self._files)
+        with SqliteStore(path) as store:
+            self._ids = store.ids()
+        self._sound, report = _values(path, self._ids)
+        assert report.ok, report.all_damages()
+
+    def flipped(self, random: Random) -> Outcome:
+        """Change one byte of the log."""
+        return self._judged(self._copied(self._files.main, flipped(self._files.wal, random)))
+
+    def cut(self, random: Random) -> Outcome:
+        """Cut the log off."""
+        return self._judged(self._copied(self._files.main, cut(self._files.wal, random)))
+
+    def _read(self, path: Path) -> Outcome:
+        values, report = _values(path, self._ids)
+        if not report.ok:
+            return WRONG, f"no commit left it like this: {report.all_damages()[0].text}"
+        events = {asked: value for asked, value in values.items() if asked[0] == "event"}
+        wrong = [asked for asked, value in events.items() if self._sound.get(asked) != value]
+        if wrong:
+            return WRONG, str(wrong[0])
+        return (EQUAL if values == self._sound else EARLIER), ""
+
+
+def _values(path: Path, ids: list[str]) -> tuple[Values, CheckReport]:
+    with SqliteStore(path, durability="relaxed") as store:
+        return dict(read_all(store, ids)), check(store)
+
+
+def try_many(
+    seed: int, flips: int, cuts: int, changes: int = 0, wals: int = 0
+) -> tuple[dict[str, Counter[str]], list[str]]:
+    """Damage a store so often, in each way; return how often each outcome came, and what was bad."""
+    random, bad = Random(seed), list[str]()  # noqa: S311 - seeded
+    with tempfile.TemporaryDirectory() as folder:
+        whole, logged = Damage(Path(folder)), WalDamage(Path(folder))
+        ways = {
+            "bytes changed": (whole.flipped, flips),
+            "files cut": (whole.cut, cuts),
+            "values changed": (whole.changed, changes),
+            "bytes of the write-ahead log changed": (logged.flipped, wals),
+            "write-ahead logs cut": (logged.cut, wals),
+        }
+        counts = {way: Counter[str]() for way in ways}
+        for way, (make, times) in ways.items():
             for number in range(times):
-                outcome, more = damage.outcome(make(random))
-                counts[outcome] += 1
+                outcome, more = make(random)
+                counts[way][outcome] += 1
                 if outcome in (WRONG, RAW):
-                    bad.append(f"seed {seed}, {make.__name__} {number}: {outcome}: {more}")
-    finally:
-        shutil.rmtree(folder)
+                    bad.append(f"seed {seed}, {way}, {number}: {outcome}: {more}")
     return counts, bad
 
 
 def main() -> None:
     """Print what became of the files; exit code 1 if a value was wrong or an error not ours."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--flips", type=int, default=2000)
-    parser.add_argument("--cuts", type=int, default=600)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.damage", description=__doc__)
+    parser.add_argument("--flips", type=int, default=2000, help="bytes of the file")
+    parser.add_argument("--cuts", type=int, default=600, help="files without their end")
+    parser.add_argument("--changes", type=int, default=2000, help="values of rows")
+    parser.add_argument("--wals", type=int, default=200, help="bytes of the write-ahead log, and as many cuts of it")
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args()
     logging.getLogger("divebook").setLevel(logging.ERROR)  # it warns of damage, as it should
-    counts, bad = try_many(chosen.seed, chosen.flips, chosen.cuts)
-    print(f"seed {chosen.seed}: {chosen.flips} bytes changed, {chosen.cuts} files cut: {dict(counts)}", *bad, sep="\n")
+    counts, bad = try_many(chosen.seed, chosen.flips, chosen.cuts, chosen.changes, chosen.wals)
+    for way, outcomes in counts.items():
+        print(f"seed {chosen.seed}: {outcomes.total()} {way}: {dict(outcomes)}")
+    print(*bad, sep="\n", end="\n" if bad else "")
     raise SystemExit(1 if bad else 0)
 
 

@@ -14,13 +14,13 @@ from typing import TypeAlias, TypeVar
 
 from divebook.engine.grammar import violations
 from divebook.errors import CorruptStoreError, DivebookError, NewerStoreError, SealedError, StoreError
-from divebook.events.catalog import RUNNING, WAITING
+from divebook.events.catalog import RUNNING, WAITING, ExecutionStarted
 from divebook.events.event import Event, to_microseconds
 from divebook.store.base import EventStore
 from divebook.store.batches import Turn, question_changes, turn_after
 from divebook.store.blobs import embed, references
 from divebook.store.facts import width_of
-from divebook.store.records import ExecutionRecord
+from divebook.store.records import Beginning, ExecutionRecord
 from divebook.store.upkeep import StoredLog, StoredRecord
 
 T = TypeVar("T")
@@ -162,8 +162,11 @@ def _check_values(
     found = list(_check_payloads(store, log, contents, (opened, events)))
     if found or not intact:
         return found
-    line = replace(log.record, error=store.sealing.open_text(log.record.error))
+    error, note = store.sealing.open_text(log.record.error), store.sealing.open_text(log.record.note)
+    line = replace(log.record, error=error, note=note)
     found = [*_check_record(line, events), *_check_blobs(log, opened, contents)]
+    if not log.altered:
+        found += _check_beginning(line, events)
     found = found or [*violations(events), *_check_questions(log, events)]
     return found or ([] if fold is None else list(_check_fold(events, fold)))
 
@@ -263,9 +266,18 @@ def _check_record(record: ExecutionRecord, events: Sequence[Event]) -> Iterator[
     if turns[-1].status == RUNNING and record.status == WAITING:  # which the events do not tell
         said = replace(said, status=RUNNING)
     for name in ("status", "ended_at", "error"):
-        by_record, by_events = getattr(said, name), getattr(turns[-1], name)
-        if by_record != by_events:
-            yield None, f"the record says {name} {by_record!r}, the events say {by_events!r}"
+        yield from _compared(name, getattr(said, name), getattr(turns[-1], name))
+
+
+def _check_beginning(record: ExecutionRecord, events: Sequence[Event]) -> Iterator[Finding]:
+    if isinstance(started := events[0].data, ExecutionStarted):
+        for name, by_events in Beginning.of(started)._asdict().items():
+            yield from _compared(name, getattr(record, name), by_events)
+
+
+def _compared(name: str, by_record: object, by_events: object) -> Iterator[Finding]:
+    if by_record != by_events:
+        yield None, f"the record says {name} {by_record!r}, the events say {by_events!r}"
 
 
 def _check_blobs(log: StoredLog, opened: Sequence[bytes], contents: _Contents) -> Iterator[Finding]:

@@ -6,7 +6,8 @@ from contextlib import closing
 
 import pytest
 
-from benchmarks.damage import EQUAL, REFUSED, Damage, make_store, read_all, try_many
+from benchmarks.damage import EARLIER, EQUAL, REFUSED, Damage, read_all, try_many
+from benchmarks.harm import make_store
 from divebook.errors import CorruptStoreError
 from divebook.store import SqliteStore
 from divebook.store.check import check
@@ -16,10 +17,13 @@ from tests.store.tampering import tamper
 
 
 def test_a_damaged_file_gives_what_was_written_or_an_error_of_ours():
-    counts, bad = try_many(seed=2, flips=150, cuts=60)
+    counts, bad = try_many(seed=2, flips=240, cuts=60, changes=150, wals=20)
     assert not bad
-    assert counts[EQUAL] > 20
-    assert counts[REFUSED] > 20
+    for way in ("bytes changed", "values changed"):
+        assert counts[way][EQUAL] > 5
+        assert counts[way][REFUSED] > 20
+    assert counts["files cut"][REFUSED] > 20
+    assert counts["bytes of the write-ahead log changed"][EARLIER] > 10
 
 
 def flipped(content, place):
