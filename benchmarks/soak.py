@@ -1,8 +1,9 @@
 """``python -m benchmarks.soak [--executions N] [--store PATH]``: many executions of all kinds in one process.
 
 They complete, fail, are tried again, ask, wait for signals, start others, are cancelled and resumed. Meanwhile memory,
-open files, threads and tasks are looked at: what grows with the number of executions is a leak. At the end every log is
-checked. Prints JSON lines; ends with 1 if something grew, or is damaged, or came to another end than it should.
+open files, threads and tasks are looked at: what grows with the number of executions, by the slope of all looks but the
+first ones, is a leak. At the end every log is checked. Prints JSON lines; ends with 1 if something grew, hung, failed,
+is damaged, or came to another end than it should.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from itertools import cycle, islice
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import combinations, cycle, islice
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple, TypeAlias
 
 from divebook import Environment
@@ -33,6 +35,8 @@ PER_EXECUTION, ALLOWANCE = 400, 16_000_000
 """Bytes that memory may grow by for each execution, and at all: a process that works does not stand still."""
 SPARE = 4
 """Files, threads and tasks that may be more than they were."""
+PATIENCE_SECONDS, MOST_FAULTS = 120, 20
+"""How long one execution may take, and after how many that went wrong it is enough."""
 DEFINITIONS = """
 Workflows:
 - {Name: plain, Steps: [{Name: a, Action: one, Store: x}, {Name: b, Action: one, Store: y}, {Name: c, Action: one}]}
@@ -157,37 +161,64 @@ def look(executions: int) -> Look:
 
 
 def grown(looks: list[Look]) -> list[str]:
-    """Return what has grown from the first half of the looks to the last."""
-    half = looks[: (len(looks) + 1) // 2]
-    first, last = half[-1], looks[-1]
-    allowed = ALLOWANCE + PER_EXECUTION * (last.executions - first.executions)
+    """Return what grows with the number of executions, once a process has warmed up."""
+    warm = looks[len(looks) // 4 :]
+    more = warm[-1].executions - warm[0].executions
+    allowed = {"memory": ALLOWANCE + PER_EXECUTION * more, "files": SPARE, "threads": SPARE, "tasks": SPARE}
     found = []
-    if last.memory - max(entry.memory for entry in half) > allowed:
-        found.append(f"memory grew from {first.memory:,} to {last.memory:,} bytes")
-    for name in ("files", "threads", "tasks"):
-        before, after = max(getattr(entry, name) for entry in half), getattr(last, name)
-        if after > before + SPARE:
-            found.append(f"{name} grew from {before} to {after}")
+    for name, most in allowed.items():
+        rise = slope([(seen.executions, getattr(seen, name)) for seen in warm])
+        if rise * more > most:
+            found.append(f"{name} grow by {rise:,.4g} an execution, by {rise * more:,.0f} from {warm[0]} to {warm[-1]}")
     return found
 
 
-async def soak(world: World, executions: int, see: Callable[[Look], object]) -> tuple[Counter[str], list[Look]]:
-    """Run executions of all kinds, so many at once; return how they ended, and what was seen meanwhile."""
-    ends: Counter[str] = Counter()
-    lives = cycle(_ROUND)
-    looks: list[Look] = []
+def slope(points: Sequence[tuple[int, int]]) -> float:
+    """Return how steeply points rise: the median of the slopes of all pairs, which a few odd ones do not change."""
+    pairs = combinations(points, 2)
+    return median([(last[1] - first[1]) / (last[0] - first[0]) for first, last in pairs if last[0] > first[0]] or [0.0])
 
-    async def work(count: int) -> None:
-        for life in islice(lives, count):
-            ends.update(await life(world))
 
-    for part in range(LOOKS):
-        wanted = executions * (part + 1) // LOOKS - ends.total()
-        shares = [wanted // AT_ONCE + (number < wanted % AT_ONCE) for number in range(AT_ONCE)]
-        await asyncio.gather(*map(work, shares))
-        looks.append(look(ends.total()))
-        see(looks[-1])
-    return ends, looks
+class Soaking:
+    """Runs executions of all kinds, so many at once.
+
+    Attributes
+    ----------
+    ends
+        How they ended.
+    looks
+        What was seen meanwhile.
+    faults
+        Lives that hung or raised what they should not.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.ends: Counter[str] = Counter()
+        self.looks: list[Look] = []
+        self.faults: list[str] = []
+        self._lives = cycle(_ROUND)
+
+    async def run(self, executions: int, see: Callable[[Look], object]) -> None:
+        """Run so many, and look now and then."""
+        for part in range(LOOKS):
+            wanted = max(executions * (part + 1) // LOOKS - self.ends.total(), 0)
+            shares = [wanted // AT_ONCE + (number < wanted % AT_ONCE) for number in range(AT_ONCE)]
+            await asyncio.gather(*map(self._work, shares))
+            self.looks.append(look(self.ends.total()))
+            see(self.looks[-1])
+            if len(self.faults) >= MOST_FAULTS:
+                return
+
+    async def _work(self, count: int) -> None:
+        for life in islice(self._lives, count):
+            try:
+                async with asyncio.timeout(PATIENCE_SECONDS):
+                    self.ends.update(await life(self.world))
+            except Exception as error:  # noqa: BLE001 - whatever goes wrong is what is looked for
+                self.faults.append(f"{life.__name__}: {type(error).__name__}: {error}")
+                if len(self.faults) >= MOST_FAULTS:
+                    return
 
 
 def main() -> int:
@@ -206,11 +237,18 @@ def main() -> int:
 def run(store: EventStore, executions: int) -> list[str]:
     """Soak a store, check it, print both; return what is wrong."""
     began = time.monotonic()
-    world = World(store)
-    ends, looks = asyncio.run(soak(world, executions, lambda seen: say("progress", **seen._asdict())))
-    world.environment.close()
+    soaking = Soaking(World(store))
+
+    def see(seen: Look) -> None:
+        seconds = time.monotonic() - began
+        pace = {"seconds": round(seconds), "a_second": round(seen.executions / seconds), "of": executions}
+        say("progress", **seen._asdict(), **pace, faults=len(soaking.faults))
+
+    asyncio.run(soaking.run(executions, see))
+    soaking.world.environment.close()
+    ends, looks = soaking.ends, soaking.looks
     seconds, worked = time.monotonic() - began, time.process_time()
-    found = grown(looks) + [damage.text for damage in check(store).all_damages()]
+    found = soaking.faults + grown(looks) + [damage.text for damage in check(store).all_damages()]
     stored = Counter(record.status for record in store.records())
     if stored != ends:
         found.append(f"the store has {dict(stored)}, and there were {dict(ends)}")
@@ -218,7 +256,8 @@ def run(store: EventStore, executions: int) -> list[str]:
         say("finding", text=text)
     checking = round(time.monotonic() - began - seconds, 1)
     took = {"seconds": round(seconds, 1), "of a processor": round(worked, 1), "checking": checking}
-    say("done", **took, a_second=round(ends.total() / seconds), **ends, found=len(found))
+    per = round(slope([(seen.executions, seen.memory) for seen in looks[len(looks) // 4 :]]))
+    say("done", **took, bytes_an_execution=per, a_second=round(ends.total() / seconds), **ends, found=len(found))
     return found
 
 

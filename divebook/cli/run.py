@@ -194,11 +194,14 @@ def signal(
     quiet: Quiet = False,
 ) -> None:
     """Send a signal to an execution and resume it."""
+    from divebook.engine.waiting import kept_until_taken
     from divebook.workflow.yaml_value import value_typed
 
     given = None if payload is None else value_typed(payload)
 
     def send(environment: Environment) -> Execution:
+        if (text := kept_until_taken(environment.execution(execution_id).state, name)) is not None:
+            note(text)
         return environment.signal(execution_id, name, given, by)
 
     _carry_on(send, file, actions, store, code=code, json=json, quiet=quiet)

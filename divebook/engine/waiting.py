@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from divebook.engine.operations import CHILD_WORKFLOW, SIGNAL_WAIT
 from divebook.engine.state import RUNNING, WAITING, ExecutionState, OperationRecord
+from divebook.errors import did_you_mean
 from divebook.events.event import to_datetime
 from divebook.questions import Question
 from divebook.text.shown import one_line
@@ -36,6 +37,16 @@ def awaited_signals(state: ExecutionState) -> list[AwaitedSignal]:
         if record.signal is not None and record.signal not in state.signals
     }
     return list(found.values())
+
+
+def kept_until_taken(state: ExecutionState, name: str) -> str | None:
+    """Return in words that no step waits for a signal of that name, which may be misspelled; None if one does."""
+    awaited = {signal.name for signal in awaited_signals(state)}
+    if name in awaited or state.is_over:
+        return None
+    waits = f"it waits for {', '.join(map(repr, sorted(awaited)))}" if awaited else "it waits for no signal at present"
+    hint = did_you_mean(name, awaited)
+    return f"no step waits for the signal {name!r}, which is kept until one does; {waits}{f': {hint}' if hint else ''}"
 
 
 def waits_for(state: ExecutionState, questions: Iterable[Question]) -> list[str]:

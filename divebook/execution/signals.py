@@ -2,17 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from contextlib import suppress
+from datetime import timedelta
+from numbers import Real
+from typing import Any, cast
 
 from divebook.engine.operations import SIGNAL_WAIT, TIMER, Place
 from divebook.engine.retries import names_of
 from divebook.engine.state import OperationRecord
+from divebook.errors import StepError
 from divebook.events import catalog
 from divebook.events.codec import checked
 from divebook.execution.once import Once, Wanted
 from divebook.execution.waits import Waits
+from divebook.text.durations import parse_duration
 
 MICROSECONDS = 1_000_000
+
+
+def seconds_of(value: Any, call: str) -> float:
+    """Return a number of seconds as it is.
+
+    Raises
+    ------
+    StepError
+        It is something else.
+    """
+    if type(value) is not bool and isinstance(value, Real) and math.isfinite(value):
+        return cast("float", value)
+    wanted = ""
+    with suppress(ValueError):
+        wanted = f"; write {parse_duration(value):g}" if isinstance(value, str) else ""
+    if isinstance(value, timedelta):
+        wanted = "; write its total_seconds()"
+    raise StepError(f"{call} takes a number of seconds, got {value!r:.60}{wanted}")
 
 
 class Signals:

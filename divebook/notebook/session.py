@@ -15,6 +15,7 @@ from divebook.config import with_documents
 from divebook.config.answers import Answers
 from divebook.config.recovery import Recovered, interrupted, take_up, take_up_by_itself
 from divebook.dialects import OWN, Dialect
+from divebook.engine.waiting import kept_until_taken
 from divebook.environment import Environment
 from divebook.errors import ExecutionError, LeaseHeldError, SetupError
 from divebook.events.catalog import COMPLETED
@@ -289,6 +290,8 @@ class Session:
     ) -> Run:
         """Send a signal; its run goes on if it waited for that."""
         environment = self.over(store)
+        if (text := kept_until_taken(environment.execution(execution_id).state, name)) is not None:
+            tell(text)
         return Run(environment.signal(execution_id, name, payload, by), environment)
 
     def cancel(self, execution_id: str, *, store: str | None = None) -> Run:

@@ -18,6 +18,7 @@ from divebook.execution.groups import Group
 from divebook.execution.iterations import THROUGH, Outcome
 from divebook.execution.raised import as_recorded
 from divebook.execution.schemas import instance_of, schema_of
+from divebook.execution.signals import seconds_of
 from divebook.execution.strands import Suspended
 from divebook.scripting import value_text
 from divebook.steps.call import call
@@ -77,7 +78,7 @@ class WorkflowContext:
     async def sleep(self, seconds: float) -> None:
         """Let time pass; a restart waits only for what is left."""
         self.tasks.require_place("ctx.sleep()")
-        await self._context.sleep(seconds)
+        await self._context.sleep(seconds_of(seconds, "ctx.sleep()"))
 
     async def version(self, change_id: str, min_version: int, max_version: int) -> int:
         """Return which version of a piece of the function this execution follows, so that the function may change.
@@ -181,6 +182,7 @@ class WorkflowContext:
             None came within so many seconds.
         """
         self.tasks.require_place("ctx.wait_signal()")
+        within = None if within is None else seconds_of(within, "within of ctx.wait_signal()")
         with self.tasks:
             return opened(await self._context.signal(name, within))
 

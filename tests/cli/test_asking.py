@@ -151,6 +151,18 @@ def test_a_signal_carries_a_run_on(folder, divebook):
     assert (sent.exit_code, result(sent)["variables"]) == (0, {"payload": {"by": "ann"}})
 
 
+def test_a_signal_that_no_step_waits_for_is_kept_and_said_to_be(folder, divebook):
+    (folder / "wait.yaml").write_text(WAIT)
+    ran = divebook("run", "wait.yaml", "-q", "--json")
+    sent = divebook("signal", result(ran)["id"], "goo")
+    assert sent.exit_code == 3
+    assert (
+        "no step waits for the signal 'goo', which is kept until one does; it waits for 'go': did you mean 'go'?"
+        in (sent.stderr)
+    )
+    assert "no step waits" not in divebook("signal", result(ran)["id"], "go").stderr
+
+
 def test_a_run_that_waits_for_a_signal_names_it_and_the_command_that_sends_it(folder, divebook):
     (folder / "wait.yaml").write_text(WAIT.replace("Signal: go", "Signal: it's on"))
     ran = divebook("run", "wait.yaml", "-q")

@@ -5,6 +5,7 @@
 
 import asyncio
 import gc
+import json
 import threading
 import weakref
 from collections import Counter
@@ -12,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.soak import ALLOWANCE, LIVES, Look, World, grown
+from benchmarks import soak
+from benchmarks.soak import ALLOWANCE, LIVES, Look, World, grown, run
+from benchmarks.soak import LOOKS as SIGHTS
 from divebook.execution.engine_thread import ENGINE
 from divebook.store import SqliteStore
 
@@ -103,4 +106,28 @@ def test_what_grows_is_told_from_what_does_not():
     }
     for name, looks in leaks.items():
         (finding,) = grown(looks)
-        assert finding.startswith(f"{name} grew from ")
+        assert finding.startswith(f"{name} grow by ")
+
+
+def test_one_odd_look_is_no_growth():
+    odd = LOOKS[-1]._replace(memory=90_000_000, files=60, threads=30, tasks=30)
+    assert grown([*LOOKS[:-1], odd]) == []
+
+
+def test_a_short_soak_finds_nothing(tmp_path, capsys):
+    with SqliteStore(tmp_path / "executions.db", durability="relaxed") as store:
+        assert run(store, 42) == []
+    said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["soak"] for line in said] == [*["progress"] * SIGHTS, "done"]
+    assert said[-1]["completed"] + said[-1]["failed"] + said[-1]["cancelled"] >= 42
+
+
+def test_a_life_that_goes_wrong_is_a_finding_and_the_others_go_on(world, monkeypatch):
+    async def broken(world):
+        raise ValueError("as planned")
+
+    monkeypatch.setattr(soak, "_ROUND", [World.plain, broken])
+    soaking = soak.Soaking(world)
+    asyncio.run(soaking.run(10, lambda _: None))
+    assert {*soaking.faults} == {"broken: ValueError: as planned"}
+    assert soaking.ends["completed"] > 0

@@ -1,6 +1,8 @@
 """Signals: kept until taken, in the order of the log, from whatever process they come."""
 
+import math
 import threading
+from datetime import timedelta
 
 import pytest
 
@@ -130,3 +132,27 @@ def test_nobody_takes_signals_of_what_has_ended():
         world.signal(execution.id, "go")
     with pytest.raises(SetupError, match="needs a name"):
         world.signal(execution.id, "")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        ("x", "takes a number of seconds, got 'x'"),
+        ("1m30s", "takes a number of seconds, got '1m30s'; write 90"),
+        (timedelta(seconds=2), "got datetime.timedelta(seconds=2); write its total_seconds()"),
+        (math.nan, "takes a number of seconds, got nan"),
+        (True, "takes a number of seconds, got True"),
+    ],
+)
+def test_what_is_no_number_of_seconds_is_refused_with_what_to_write(seconds, said):
+    @workflow
+    async def sleeper(ctx):
+        await ctx.sleep(seconds)
+
+    @workflow
+    async def waiter(ctx):
+        await ctx.wait_signal("go", within=seconds)
+
+    for name, call in (("sleeper", "ctx.sleep() "), ("waiter", "within of ctx.wait_signal() ")):
+        execution = environment().start(name).wait(20)
+        assert (execution.status, call in execution.error, said in execution.error) == ("failed", True, True)
