@@ -11,7 +11,6 @@ from divebook.events.catalog import StepCompleted
 from divebook.store import MemoryStore, Message, Owner, SqliteStore
 from divebook.store.check import check
 from divebook.store.checksums import of_row
-from divebook.store.sqlite.rows import Line
 from tests.store.large_promises import text
 from tests.store.logs import ONE, START, THREE, TWO, batch, completed, event, execution_id, failed, log, started, step
 from tests.store.tampering import put_right, tamper
@@ -277,45 +276,6 @@ def test_a_damaged_record_hides_no_other(written, caplog):
             store.record(ONE)
         assert [record.execution_id for record in store.records()] == [TWO]
     assert f"the row of execution {ONE} does not have" in caplog.text
-
-
-FORGED = {
-    "id": f"'{execution_id(9)}'",
-    "status": "'failed'",
-    "created_at": "created_at + 1",
-    "ended_at": "ended_at + 1",
-    "last_sequence": "last_sequence - 1",
-    "error": "'x'",
-    "size": "size + 1",
-    "wake_at": "1",
-    "taken": "1",
-    "durability": "'relaxed'",
-    "workflow_name": "'x'",
-    "fingerprint": "'x'",
-    "start_key": "'x'",
-    "origin": "'child'",
-    "parent": "'x'",
-    "tags": """'["x"]'""",
-    "note": "'x'",
-    "notebook": "'x'",
-    "cell": "'x'",
-    "token": "token + 1",
-}
-"""Each column of an execution's row with another value, whose checksum is made to fit."""
-NOT_FOUND = {"wake_at", "taken", "durability", "token"}
-"""What no event says by itself: when it has to be woken, the last message it has taken, how it was to be written, and
-how many leases it had."""
-
-
-@pytest.mark.parametrize("column", FORGED)
-def test_a_row_that_was_forged_with_its_checksum_is_found_where_the_events_say_otherwise(written, column):
-    tamper(written, f"UPDATE executions SET {column} = {FORGED[column]} WHERE id = '{ONE}'")
-    put_right(written)
-    assert found(written).ok == (column in NOT_FOUND)
-
-
-def test_every_column_of_a_row_is_forged():
-    assert {*FORGED} == {*Line._fields, "token"}
 
 
 # --- the grammar of a log
