@@ -42,9 +42,9 @@ FORGED = {
     "token": "token + 1",
 }
 """Each column of an execution's row with another value, whose checksum is made to fit."""
-NOT_FOUND = {"wake_at", "taken", "durability", "token"}
-"""What no event says by itself: when it has to be woken, the last message it has taken, how it was to be written, and
-how many leases it had."""
+NOT_FOUND = {"id", "wake_at", "taken", "durability", "token"}
+"""What no event says by itself: the execution's name (its checkpoint, if it has one, does), when it is to be woken, the
+last message it has taken, how it was to be written, and how many leases it had."""
 
 
 @pytest.mark.parametrize("column", FORGED)
