@@ -62,7 +62,7 @@ async def retried(
     while True:
         failures, delay = _failures(recorder, place, item)
         if failures:
-            with recorder.waits.strands[place.path].before_attempt():
+            with recorder.waits.strands(place.path).before_attempt():
                 await _pause(recorder, place, key, failures, delay)
         try:
             return await make(failures)

@@ -32,7 +32,6 @@ from divebook.workflow.policies import Retry
 from divebook.workflow.step import Step
 
 T = TypeVar("T")
-MICROSECONDS = 1_000_000
 STRAND: ContextVar[str] = ContextVar("divebook_strand", default="")
 """Which of several calls side by side the present code belongs to, and which of those around it; else empty."""
 
@@ -198,7 +197,7 @@ class StepContext:
         """Return the seconds that a call may take, and the error after them: of the call, or of the step around it."""
         whole, name = self.step.timeout, f"step {self.step.name!r}"
         own = math.inf if timeout is None else timeout
-        spent = (self._recorder.journal.clock.now() - self._began_at) / MICROSECONDS
+        spent = self._recorder.journal.seconds_since(self._began_at)
         left = math.inf if whole is None else max(0.0, whole - spent)
         if whole is None or own < left:
             return own, TimedOutError(f"a call of {name}", own)
@@ -245,7 +244,7 @@ class StepContext:
 
     def strands(self) -> Strands:
         """Return the concurrent strands of the step, for code that runs calls side by side."""
-        return self._recorder.waits.strands[self.path]
+        return self._recorder.waits.strands(self.path)
 
     @staticmethod
     def storable(value: Any, path: str) -> Any:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from divebook.bounds import Bounds
 from divebook.engine.ahead import steps_ahead
@@ -167,21 +167,22 @@ class Control:
         return driver
 
     def _drive(
-        self, driver: Driver, lease: Lease, bounds: Mapping[str, Any] | None = None, recovery: int | None = None
+        self, driver: Driver, lease: Lease, resumed: catalog.ExecutionResumed | None = None, *, anew: bool = False
     ) -> None:
-        """Drive an execution on under a lease."""
+        """Drive an execution on under a lease; with `anew` its code is replayed, though it stands still in memory."""
         state = driver.state
-        resumed = catalog.ExecutionResumed(state.status, bounds, recovery)
+        told = resumed or catalog.ExecutionResumed(state.status)
         self._register.enter(driver)
         if ENGINE.is_current():
-            driver.go_on(self._means, resumed, lease, state)
+            driver.go_on(self._means, told, lease, state, anew=anew)
             return
         under_way = Future[None]()
 
         def go_on() -> None:
-            driver.go_on(self._means, resumed, lease, state)
-            # In the next turn, after what it does first: a thread that wakes before would only take its processor.
-            asyncio.get_running_loop().call_soon(under_way.set_result, None)
+            driver.go_on(self._means, told, lease, state, anew=anew)
+            # Two turns later, after what it does first: a thread that wakes before would only take its processor.
+            loop = asyncio.get_running_loop()
+            loop.call_soon(loop.call_soon, under_way.set_result, None)
 
         ENGINE.outcome(go_on, under_way)
 
@@ -209,7 +210,8 @@ class Control:
         with HANDS.taking(self.store, driver.id) as lease:
             driver.under(lease)
             refuse_final(driver, "meanwhile ")
-            self._drive(driver, lease, None if bounds is None else bounds.to_dict(), recovery)
+            told = None if bounds is None else bounds.to_dict()
+            self._drive(driver, lease, catalog.ExecutionResumed(driver.status, told, recovery), anew=True)
         return driver
 
     def _require_means(self, driver: Driver) -> None:
@@ -255,8 +257,10 @@ class Control:
     def _can_go_on(self, state: ExecutionState, *, again: bool) -> bool:
         if state.is_over:
             return again and state.lifecycle not in FINAL
-        is_due = state.wake_at is not None and state.wake_at <= self.clock.now()
-        return state.status != WAITING or is_due or bool(self._waiting_facts(state))
+        if state.status != WAITING or self._waiting_facts(state):
+            return True
+        due = state.wake_at
+        return due is not None and due <= self.clock.now()
 
     def _waiting_facts(self, state: ExecutionState) -> list[Fact]:
         """Return what the inbox holds for an execution that its log has not taken in."""
@@ -379,11 +383,12 @@ class Control:
         self._register.read_all()
         live = self._register.live()
 
-        def leave() -> None:
+        def leave() -> list[Future[None]]:
             for driver in live:
                 driver.leave()
             for alarm in list(self._alarms.values()):
                 alarm.cancel()
+            resting = [driver.standing.let_go() for driver in self._register.known()]
+            return [ENGINE.promise(left.gone()) for left in resting if left is not None]
 
-        ENGINE.call(leave)
-        wait([driver.driving() for driver in live], STOP_SECONDS)
+        wait([*ENGINE.call(leave), *(driver.driving() for driver in live)], STOP_SECONDS)

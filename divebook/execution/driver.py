@@ -18,6 +18,7 @@ from typing import Any
 
 from divebook.engine.evolve import fold_records
 from divebook.engine.inbox import facts_of, questions_of
+from divebook.engine.instructions import Fact
 from divebook.engine.state import ExecutionState
 from divebook.errors import ExecutionError, LeaseHeldError, StoreError
 from divebook.events import catalog
@@ -28,6 +29,7 @@ from divebook.execution.farewell import FAREWELL
 from divebook.execution.journal import Journal
 from divebook.execution.known import KnownExecution, Past
 from divebook.execution.leases import HANDS
+from divebook.execution.resting import Standing
 from divebook.execution.runner import Runner
 from divebook.execution.step_run import Services
 from divebook.execution.store_calls import StoreCalls
@@ -71,6 +73,7 @@ class Driver(KnownExecution):
         self._is_stored, self._written = True, 0
         self._journal: Journal | None = None
         self._runner: Runner | None = None
+        self.standing = Standing(self)
         self._desk: Desk | None = None
         self._future: Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -166,7 +169,8 @@ class Driver(KnownExecution):
         known = self._state if self._is_stored else ExecutionState(self.id)
         if self._is_stored and not known.last_sequence:
             return known
-        return fold_records(self.id, self.store.read_records(self.id, known.last_sequence), known)
+        later = self.store.read_records(self.id, known.last_sequence)
+        return fold_records(self.id, later, known) if later else known
 
     def under(self, lease: Lease) -> ExecutionState:
         """Return the state under a new lease, in which nobody else can write.
@@ -201,29 +205,38 @@ class Driver(KnownExecution):
         held = Lease(self.id, FIRST_TOKEN, Owner.current(), expires_at=0)
         journal = self._open_journal(given, None)
         journal.first_written = begun
-        if at_once:
+        if at_once or opening.key is not None:  # nothing runs of one with a key before it is known to be the first
             journal.record(opening)
-        driving = self._set_going(self._run(given, journal, held, None if at_once else opening), held)
+        driving = self._set_going(self._run(given, journal, held, None if journal.recorded else opening), held)
         if begun is not None:
             driving.add_done_callback(functools.partial(_give_up_beginning, begun))
 
-    def go_on(self, given: Means, resumed: catalog.ExecutionResumed, lease: Lease, state: ExecutionState) -> None:
-        """Drive an execution from now on that the store knows, from the state that was read under the lease."""
+    def go_on(
+        self, given: Means, resumed: catalog.ExecutionResumed, lease: Lease, state: ExecutionState, *, anew: bool
+    ) -> None:
+        """Drive it from now on, from the state that was read under the lease; `anew`: all its code is replayed."""
         self._state, self._is_stored = state, True
-        journal = self._open_journal(given, lease)
-        self._set_going(self._run(given, journal, lease), lease)
-        # After that, so that the end of the turn, when it is written, comes after what it does first.
-        self._record_resumption(given, journal, resumed)
+        if anew:
+            self.standing.let_go()
+        journal, first = self._take_up(given, lease, resumed)
+        self._set_going(self._run(given, journal, lease, first), lease)
 
-    def _record_resumption(self, given: Means, journal: Journal, resumed: catalog.ExecutionResumed) -> None:
+    def _take_up(self, given: Means, lease: Lease, told: catalog.ExecutionResumed) -> tuple[Journal, catalog.Payload]:
+        """Return the log of code that stands still and can go on, else one to replay, and what to record first."""
         code = given.code_of(self.workflow)
-        journal.record(resumed if code == dict(journal.state.code) else replace(resumed, code=code))
+        first = told if code == dict(self._state.code) else replace(told, code=code)
+        self._runner = self.standing.take(self._state, code)
+        if self._runner is None:
+            return self._open_journal(given, lease), first
+        self._journal = self._runner.journal
+        self._journal.go_on(self._present_desk().commit, lease.token)
+        return self._journal, first
 
     def begin_cancellation(self, given: Means, reason: str, lease: Lease, state: ExecutionState) -> None:
         """Record that an execution is cancelled which this process does not drive; `state` as for `go_on`."""
         self._state, self._is_stored = state, True
-        journal = self._open_journal(given, lease)
-        self._set_going(self._record_cancellation(given, journal, reason, lease), lease)
+        self.standing.let_go()
+        self._set_going(self._record_cancellation(given, self._open_journal(given, lease), reason, lease), lease)
 
     def _set_going(self, work: Coroutine[Any, Any, None], held: Lease) -> Future[None]:
         HANDS.drive(held)  # from here on without an await: code that finds the lease finds it driven
@@ -264,20 +277,15 @@ class Driver(KnownExecution):
         elif self._runner is not None and self._pause_reason is not None:
             self._runner.pause(self._pause_reason)
 
-    async def _run(
-        self, given: Means, journal: Journal, held: Lease, opening: catalog.ExecutionStarted | None = None
-    ) -> None:
+    async def _run(self, given: Means, journal: Journal, held: Lease, first: catalog.Payload | None) -> None:
         """Drive it until it has ended or rests, and on if something came while it was coming to rest."""
         STRAND.set("")  # another execution may have started this one, from among its own calls
         CURRENT.set(None)
         try:
-            if opening is not None:
-                journal.record(opening)
-            await self._drive_once(given, journal, held)
+            await self._drive_once(given, journal, held, first)
             while (again := await self._taken_up_again()) is not None:
-                journal = self._open_journal(given, again)
-                self._record_resumption(given, journal, catalog.ExecutionResumed(self._state.status))
-                await self._drive_once(given, journal, again)
+                journal, first = self._take_up(given, again, catalog.ExecutionResumed(self._state.status))
+                await self._drive_once(given, journal, again, first)
         finally:
             self._rest()
         await given.came_to_rest(self)
@@ -285,16 +293,17 @@ class Driver(KnownExecution):
     def _rest(self) -> None:
         self._is_driving, self._cancel_reason, self._pause_reason, self._desk = False, None, None, None
 
-    async def _drive_once(self, given: Means, journal: Journal, held: Lease) -> None:
+    async def _drive_once(self, given: Means, journal: Journal, held: Lease, first: catalog.Payload | None) -> None:
         desk = self._present_desk()
-        self._runner = Runner(journal, self.workflow, given.services, given.chance)
+        runner = self._runner = self._runner or self.standing.begin(self.workflow, journal, given)
         self._pass_on()
         desk.keeper.keep(held)
         try:
-            if self.opening is not None and self.opening.key and not journal.written:
+            await self.standing.gone()
+            if first is None:
                 await journal.durable()  # test_nothing_runs_of_an_execution_whose_key_another_one_has
-            desk.mailroom.admit(self.id, self._runner)
-            await self._runner.run()
+            desk.mailroom.admit(self.id, runner)
+            await runner.run(functools.partial(journal.record_all, () if first is None else (Fact(first),)))
         finally:
             desk.mailroom.dismiss(self.id)
             try:
@@ -302,6 +311,7 @@ class Driver(KnownExecution):
                     await journal.durable()  # what it recorded until it was left
             finally:
                 self._settle(journal)
+                self.standing.keep(runner, is_stored=self._is_stored)
                 await self._give_back(desk, held)
 
     def _settle(self, journal: Journal) -> None:
@@ -360,8 +370,8 @@ class Driver(KnownExecution):
 
     async def _record_cancellation(self, given: Means, journal: Journal, reason: str, held: Lease) -> None:
         try:
-            for path in journal.state.active_paths():
-                journal.record(catalog.PathCancelled(reason), path.id)
+            await self.standing.gone()
+            journal.cancel_paths(reason)
             journal.record(catalog.ExecutionCancelled(reason))
             await journal.durable()
         finally:

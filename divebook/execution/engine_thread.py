@@ -21,6 +21,7 @@ from divebook.errors import ExecutionError
 from divebook.execution.group_commit import GroupCommit
 from divebook.execution.leases import HANDS, LeaseKeeper
 from divebook.execution.mailroom import Mailroom
+from divebook.execution.resting import RESTING
 from divebook.execution.store_calls import StoreCalls
 from divebook.execution.threads import rest
 from divebook.store.base import EventStore
@@ -59,6 +60,7 @@ class EngineThread:
         self._desks: weakref.WeakValueDictionary[int, Desk] = weakref.WeakValueDictionary()
         self._background: set[asyncio.Task[Any]] = set()
         HANDS.clear()
+        RESTING.forget()
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -71,6 +73,7 @@ class EngineThread:
             self._loop = asyncio.new_event_loop()
             self._desks, self._background = weakref.WeakValueDictionary(), set()
             HANDS.clear()
+            RESTING.forget()
             self._thread = threading.Thread(target=self._serve, args=(self._loop,), name="divebook-engine", daemon=True)
             self._thread.start()
             atexit.register(self.stop_if_idle)
@@ -115,6 +118,8 @@ class EngineThread:
             return
 
         async def wind_up() -> None:
+            if unwinding := [asyncio.ensure_future(standing.gone()) for standing in RESTING.let_all_go()]:
+                await asyncio.wait(unwinding, timeout=STOP_SECONDS)
             others = asyncio.all_tasks() - {asyncio.current_task()}
             for task in others:
                 task.cancel()

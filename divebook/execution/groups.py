@@ -90,6 +90,11 @@ class Group:
         for scope, _ in self._tasks.values():
             scope.cancel()
 
+    def cancel_aside(self) -> None:
+        """Cancel the tasks that the block does not wait for, those that are still to begin as well."""
+        for task in self._aside:
+            self._tasks[task][0].cancel()
+
     def _next_end(self) -> asyncio.Future[None]:
         self._left = asyncio.get_running_loop().create_future()
         return self._left

@@ -9,8 +9,9 @@ result it may depend on, are safe before it is made.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from threading import get_ident
 
 import anyio.lowlevel
@@ -22,11 +23,12 @@ from divebook.engine.instructions import Fact
 from divebook.engine.state import ExecutionState
 from divebook.errors import ConnectionLostError, DivebookError, StoreBusyError
 from divebook.events import Event
-from divebook.events.catalog import WAITING, Payload
+from divebook.events.catalog import WAITING, PathCancelled, Payload
 from divebook.events.record import Record
-from divebook.execution.clock import Clock, Ids
+from divebook.execution.clock import MICROSECONDS, Clock, Ids
 from divebook.execution.gathering import Gathering
 from divebook.execution.group_commit import GroupCommit, Standstill
+from divebook.execution.strands import Suspended
 from divebook.execution.weights import is_heavy
 from divebook.store.batches import FIRST_TOKEN, Batch
 from divebook.store.durability import Durability
@@ -78,6 +80,9 @@ class Journal:
         """Whether what waits to be written takes long to write."""
         self.is_left = False
         """Whether what runs on it has been told to stop."""
+        self.is_resting = False
+        """Whether this process drives the execution no more: what its code records all the same is refused."""
+        self._is_held, self._resumed_at = False, 0
         self.first_written: Future[None] | None = None
         """To be done once the first of its events are in the store, from where on messages can be sent to it."""
         self._commit, self._token, self._durability = commit, token, durability
@@ -131,14 +136,18 @@ class Journal:
             An earlier event could not be written.
         CorruptStoreError
             An earlier event does not follow the state.
+        Suspended
+            The execution is at rest.
         """
         now, latest = self.clock.now(), self._latest
         if not latest.join(data, path, step, now):
             self._close()
             if self.error is not None:
                 raise self.error
+            if self.is_resting:
+                raise Suspended
             latest.begin(data, path, step, self.recorded + 1, now)
-            if not self._pending:
+            if not self._pending and not self._is_held:
                 self._commit.schedule(self)
         self.recorded += 1
         self._is_folded = False
@@ -149,6 +158,34 @@ class Journal:
     def moment(self) -> int:
         """When the latest fact was recorded, microseconds since 1970."""
         return self._latest.recorded_at
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Have what the block records written after what it sets going has had its turn, and so together with that.
+
+        (test_an_answer_is_taken_in_with_the_resumption_and_the_call_that_follows_it)
+        """
+        self._is_held = True
+        try:
+            yield
+        finally:
+            self._is_held = False
+            if self.written < self.recorded:
+                self._commit.schedule(self)
+
+    def seconds_since(self, moment: int) -> float:
+        """Return how long ago a moment was, without the time before the last rest: what is replayed began after it."""
+        return (self.clock.now() - max(moment, self._resumed_at)) / MICROSECONDS
+
+    def rest(self) -> None:
+        """Refuse what is recorded from now on; all before that is written."""
+        self._close()
+        self.is_resting = True
+
+    def go_on(self, commit: GroupCommit, token: int) -> None:
+        """Take records again, under a new lease; nobody else has written since it came to rest."""
+        self._commit, self._token, self.is_resting = commit, token, False
+        self._resumed_at = self.clock.now()
 
     def _close(self) -> None:
         """Let nothing more join the latest record: it waits to be written."""
@@ -209,6 +246,11 @@ class Journal:
         """Append several facts."""
         for fact in facts:
             self.record(fact.data, fact.path, fact.step)
+
+    def cancel_paths(self, reason: str) -> None:
+        """Append the end of every path that has not ended."""
+        for path in self.state.active_paths():
+            self.record(PathCancelled(reason), path.id)
 
     async def durable(self) -> None:
         """Return when everything recorded so far is written.

@@ -168,3 +168,8 @@ def trace_of(error: BaseException) -> str | None:
 
 def _is_theirs(path: str) -> bool:
     return not path.startswith(_OWN) and not any(part in Path(path).parts for part in _FOREIGN)
+
+
+def own_trace(error: Exception) -> str | None:
+    """Return where a step's own code raised; what one of its recorded calls raised is in the log already."""
+    return None if isinstance(error, DivebookError) else trace_of(error)

@@ -95,9 +95,13 @@ class Register:
             with suppress(StoreError):
                 driver.read()
 
+    def known(self) -> list[Driver]:
+        """Return the executions that somebody in this process holds on to."""
+        return list(self._known.values())
+
     def live(self) -> list[Driver]:
         """Return the executions that this process drives now."""
-        return [driver for driver in list(self._known.values()) if driver.is_live]
+        return [driver for driver in self.known() if driver.is_live]
 
     def open_questions(self, execution_ids: Iterable[str]) -> Iterable[tuple[str, Question]]:
         """Return what executions ask, without their definitions; one that is damaged hides itself alone."""

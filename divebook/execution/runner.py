@@ -2,11 +2,13 @@
 
 One task per active path. The rules (`engine.decide`) choose; this module only carries out. Step handlers come
 from above as a mapping from step type to coroutine function, so that the runner knows nothing of agents or actions.
+
+Code that may stand still while it waits (`divebook.execution.resting`) runs apart from the code that waits for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 
 from divebook.engine.decide import decide_end, decide_joins, decide_path, decide_start
 from divebook.engine.inbox import facts_of
@@ -14,27 +16,40 @@ from divebook.engine.instructions import AwaitAnswer, AwaitJoin, CancelPaths, Ev
 from divebook.engine.retries import Failure, catching, failure_text
 from divebook.errors import DivebookError
 from divebook.events import catalog
+from divebook.execution.alarms import Alarms
+from divebook.execution.apart import Apart
 from divebook.execution.clock import Chance
 from divebook.execution.groups import Group, after_start
 from divebook.execution.iterations import Outcome
 from divebook.execution.journal import Journal
-from divebook.execution.raised import trace_of
+from divebook.execution.raised import own_trace
 from divebook.execution.recorder import Recorder
 from divebook.execution.step_run import Services, StepRun
 from divebook.execution.strands import GoesOnElsewhere, Strands, Suspended
 from divebook.workflow.definition import Workflow
 
-MICROSECONDS = 1_000_000
-
 
 class Runner:
-    """One execution on its way; made for one `run`."""
+    """One execution on its way.
 
-    def __init__(self, journal: Journal, workflow: Workflow, services: Services, chance: Chance) -> None:
+    Parameters
+    ----------
+    may_stay
+        Whether the code of its one path stays where it waits when `run` returns, for another `run`; else it is let go.
+    """
+
+    def __init__(
+        self, journal: Journal, workflow: Workflow, services: Services, chance: Chance, *, may_stay: bool = False
+    ) -> None:
         self.journal, self.workflow = journal, workflow
         self._services = services
         self._recorder = Recorder(journal, chance, services.texts)
         self._group = Group()
+        self._alarms = Alarms(journal, self._group, self, services.claim_expired)
+        self._recorder.waits.idle = self._note_idle
+        self._apart = Apart() if may_stay else None
+        self._still: Strands | None = None
+        """Strands that stand still."""
         self._cancel_reason: str | None = None
         self._pause_reason: str | None = None
         self._driven: set[str] = set()
@@ -65,36 +80,37 @@ class Runner:
         Return False if this runner has come to its end: the next driver of the execution takes it.
         """
         woken = await self._take_in()
-        if woken is not None:
-            self._wake(woken)
+        for path in woken or ():
+            self.wake(path)
         return woken is not None
 
     async def _take_in(self) -> list[str] | None:
         """Record what lies in the inbox; return the paths that waited for it, or None where it is left there."""
-        if not self._may_take():
+        if not self.may_take():
             return None
         messages = await self._services.inbox(self.journal.execution_id, self.journal.state.taken)
-        if not self._may_take():  # it came to its end meanwhile
+        if not self.may_take():  # it came to its end meanwhile
             return None
         facts = facts_of(self.journal.state, messages)  # another call may have taken some of them meanwhile
         before = self.journal.state.paths
         self.journal.record_all(facts)
         return [path.id for path in self.journal.state.active_paths() if path.woken != before[path.id].woken]
 
-    def _may_take(self) -> bool:
-        return self._group.is_open and not self._group.is_cancelled
+    def may_take(self) -> bool:
+        """Whether what comes is taken in, and paths may go on."""
+        return self._group.is_open and not self._group.is_cancelled and not self.is_resting
 
-    def _wake(self, paths: Iterable[str]) -> None:
-        for path in paths:
-            if path in self._driven:
-                strands = self._recorder.waits.strands.get(path)
-                if strands is not None:
-                    strands.wake()
-            else:
-                self._start(path)
+    def wake(self, path: str) -> None:
+        """Let a path look whether what it waited for has come."""
+        if path in self._driven:
+            self._recorder.waits.strands(path).wake()
+        else:
+            self._start(path)
 
-    async def run(self) -> None:
+    async def run(self, first: Callable[[], object] = lambda: None) -> None:
         """Carry the execution on until it ends or nothing can happen before a question is answered.
+
+        What `first` records is written in one commit with what is done first.
 
         Raises
         ------
@@ -102,27 +118,75 @@ class Runner:
             The log could not be written; what is in the store can be resumed.
         """
         try:
-            async with self._group.running():
+            if self._apart is None:
+                first()
                 await self._run_paths()
+            else:
+                await self._run_apart(self._apart, first)
         except Exception:
             if self.journal.error is not None:  # every path that met it raised it, or what it made of it
                 raise self.journal.error from None
             raise
-        self._end()
+        if not self.is_resting:
+            self._end()
         await self.journal.durable()
 
-    async def _run_paths(self) -> None:
-        if not self.journal.state.paths:
-            self.journal.record_all((decide_start(self.workflow),))
-        self._recorder.waits.deadlines = self._set_alarm
-        for path, deadline in self.journal.state.deadlines():
-            self._set_alarm(path, deadline)
-        if self.journal.written:  # nobody can have sent anything to what the store does not know yet
-            await self._take_in()
-        await self._drive_active()
+    async def _run_apart(self, apart: Apart, first: Callable[[], object]) -> None:
+        if self._still is not None:
+            await apart.pursue(self._go_on(self._still, first))
+        else:
+            apart.begin(self._run_paths())
+            first()  # after that, so that the end of the turn, which writes it, comes later
+            await apart.pursue()
 
-    def _set_alarm(self, path: str, deadline: int) -> None:
-        self._group.start(self._look_again(path, deadline), is_aside=True)
+    async def _run_paths(self) -> None:
+        async with self._group.running():
+            if not self.journal.state.paths:
+                self.journal.record_all((decide_start(self.workflow),))
+            self._recorder.waits.deadlines = self._alarms.set
+            self._alarms.set_all()
+            if self.journal.written:  # nobody can have sent anything to what the store does not know yet
+                await self._take_in()
+            await self._drive_active()
+
+    # --- at rest -----------------------------------------------------------------------------------------------------
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether its code stands where it waits, and the execution may be driven by others."""
+        return self._still is not None
+
+    @property
+    def strands(self) -> int:
+        """How many strands of its code stand still, and can go on."""
+        return self._still.parked if self._still is not None and self._still.is_idle else 0
+
+    def _note_idle(self, strands: Strands) -> None:
+        """Hear that a path has nothing to do before something comes from outside."""
+        if self._apart is None or not self.may_take():
+            strands.let_go()
+            return
+        self._still, strands.are_resting = strands, True
+        self._alarms.stop()
+        self._apart.rest()
+
+    async def _go_on(self, strands: Strands, first: Callable[[], object]) -> None:
+        """Let the code that stands still have what has come meanwhile."""
+        self._still, strands.are_resting = None, False
+        with self.journal.held():
+            first()
+            await self.take()
+        await self._alarms.go_on()
+        if strands.is_idle:
+            self._note_idle(strands)
+
+    def let_go(self) -> Apart | None:
+        """Unwind the code that stands still; return what ends then."""
+        if self._still is not None:
+            self._still.let_go()
+        return self._apart
+
+    # --- paths -------------------------------------------------------------------------------------------------------
 
     async def _drive_active(self) -> None:
         """Drive every active path; a single one needs no task of its own, nor the turn until that runs.
@@ -137,29 +201,12 @@ class Runner:
         for path_id in active:
             self._start(path_id)
 
-    async def _look_again(self, path: str, deadline: int) -> None:
-        """Let a path go on at a certain time, and claim its questions that have no answer by then."""
-        left = deadline - self.journal.clock.now()
-        while left > 0:
-            await self.journal.clock.sleep(left / MICROSECONDS)
-            left = deadline - self.journal.clock.now()
-        if not self._group.is_open:
-            return
-        questions = self.journal.state.pending_interrupts()
-        expired = [found for found in questions if found.expires_us is not None and found.expires_us <= deadline]
-        for question in expired:
-            await self._services.claim_expired(self.journal.execution_id, question.interrupt_id)
-        if expired:
-            await self.take()
-        if self._group.is_open:
-            self._wake((path,))
-
     def _end(self) -> None:
         """Record how the execution ended, after every task has."""
         if self.journal.state.is_over:
             return
         if self._cancel_reason is not None:
-            self._cancel_active(self._cancel_reason)
+            self.journal.cancel_paths(self._cancel_reason)
             self.journal.record(catalog.ExecutionCancelled(self._cancel_reason))
             return
         end = decide_end(self.workflow, self.journal.state)
@@ -167,14 +214,10 @@ class Runner:
             self.journal.record(catalog.ExecutionPaused(self._pause_reason))
             return
         if isinstance(end, CancelPaths):
-            self._cancel_active(end.reason)
+            self.journal.cancel_paths(end.reason)
             end = decide_end(self.workflow, self.journal.state)
         if isinstance(end, RecordFacts):
             self.journal.record_all(end.facts)
-
-    def _cancel_active(self, reason: str) -> None:
-        for path in self.journal.state.active_paths():
-            self.journal.record(catalog.PathCancelled(reason), path.id)
 
     # --- one path --------------------------------------------------------------------------------------------------
 
@@ -278,8 +321,8 @@ class Runner:
                 run.step.type or "unknown", dict(run.step.parameters) or None, instruction.visit
             )
             self.journal.record(started, instruction.path, run.step.name)
-        self._recorder.waits.strands[instruction.path] = Strands()
         while True:
+            self._recorder.waits.enter(instruction.path)
             try:
                 outcome = await run.run()
                 self._recorder.once.require_agreement(instruction.path)
@@ -313,7 +356,7 @@ class Runner:
         index = None if failure.item is None else failure.item.index
         gives_up = policy is None or self.journal.state.stopped is not None or path in self._recorder.once.diverged
         causes = self._recorder.once.failures_behind(path, error) if gives_up else None
-        self.journal.record(catalog.StepFailed(failure.message, causes, index, _own_trace(error)), path, step.name)
+        self.journal.record(catalog.StepFailed(failure.message, causes, index, own_trace(error)), path, step.name)
         if policy is None or gives_up:
             self._fail(path, step.name, failure)
             return False
@@ -349,8 +392,3 @@ class Runner:
         if stops:
             self._stop()
         return stops
-
-
-def _own_trace(error: Exception) -> str | None:
-    """Return where a step's own code raised; what one of its recorded calls raised is in the log already."""
-    return None if isinstance(error, DivebookError) else trace_of(error)

@@ -89,7 +89,7 @@ class StepRun:
         names = {"inputs": journal.state.inputs, "state": self.opened.entry_variables}
         manner = self._workflow.manner
         items = await self._services.evaluate_items(each.items, names, flatten=manner.flattens_items)
-        strands = self._recorder.waits.strands[self._path]
+        strands = self._recorder.waits.strands(self._path)
         iterations = Iterations(journal, self._path, self.step, each, storable(items, "items"), strands=strands)
         return await iterations.run(self._run_item, keeps_text=manner.keeps_text)
 

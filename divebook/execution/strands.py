@@ -1,9 +1,9 @@
 """The concurrent strands of one path: items of a parallel `Each`, calls of a `gather`.
 
-A strand that has to wait for an answer parks where it stands, as long as another strand of its path has something to
-do: the answer then finds it there, and nothing is unwound. When all are parked nothing can happen, and all are let go
-with `Suspended`: the path needs no task while it waits (test_waiting_needs_neither_task_nor_thread,
-test_questions_asked_side_by_side_keep_their_answers_whatever_ended_first).
+A strand that has to wait for an answer parks where it stands: the answer then finds it there, and nothing is unwound.
+When all are parked nothing can happen: they stay as they are, where `divebook.execution.resting` has room for them, or
+are let go with `Suspended`, and what they did is replayed when there is an answer
+(test_questions_asked_side_by_side_keep_their_answers_whatever_ended_first).
 """
 
 from __future__ import annotations
@@ -29,10 +29,19 @@ class GoesOnElsewhere(Suspended):
 
 
 class Strands:
-    """The strands of one path while its step runs; begins with one, the step's own."""
+    """The strands of one path while its step runs; begins with one, the step's own.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    idle
+        Called when all are parked: lets them go, at once or later.
+    """
+
+    def __init__(self, idle: Callable[[Strands], None]) -> None:
         self.running = 1
+        self.are_resting = False
+        """Whether the execution is not driven: what moves all the same is let go."""
+        self._idle, self._may_stay = idle, True
         self._parked: dict[asyncio.Future[bool], Callable[[], bool]] = {}
         self._pauses: set[anyio.CancelScope] = set()
         self._are_ending = False
@@ -81,14 +90,14 @@ class Strands:
                 yield
             finally:
                 left -= 1
-                self.leave()
+                if left:  # else its place is taken by the one that waits for them, which goes on now
+                    self.leave()
 
-        self.running += count
-        self.leave()
+        self.running += max(0, count - 1)
         try:
             yield strand
         finally:
-            self.running += 1 - left  # those that were cancelled before they began
+            self.running -= max(0, left - 1)  # those that were cancelled before they began
 
     async def park(self, is_ready: Callable[[], bool]) -> None:
         """Return when `is_ready`, at once if it is already.
@@ -100,17 +109,16 @@ class Strands:
         """
         if is_ready():
             return
-        self.leave()
-        if self.running <= 0:
-            self.running += 1
-            raise Suspended
         parked = asyncio.get_running_loop().create_future()
         self._parked[parked] = is_ready
+        self.leave()
         try:
             woken = await parked
         except asyncio.CancelledError:
             if self._parked.pop(parked, None) is not None:
                 self.running += 1
+            if self.are_resting:  # a time limit of the code's own; what it does then is replayed
+                raise Suspended from None
             raise
         if not woken:
             raise Suspended
@@ -122,11 +130,33 @@ class Strands:
                 self._release(parked, woken=True)
 
     def leave(self) -> None:
-        """Let a strand end, or rest; those that are parked are let go where it was the last."""
+        """Let a strand end, or rest; where it was the last that was not parked, nothing is left to do."""
         self.running -= 1
-        if self.running <= 0:
-            for parked in list(self._parked):
-                self._release(parked, woken=False)
+        if self.is_idle:
+            if self._may_stay:
+                self._idle(self)
+            else:
+                self.let_go()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether all are parked."""
+        return self.running <= 0 and bool(self._parked)
+
+    @property
+    def parked(self) -> int:
+        """How many are."""
+        return len(self._parked)
+
+    def forbid_staying(self) -> None:
+        """Have them let go when they are idle: there is code that is not counted among them."""
+        self._may_stay = False
+
+    def let_go(self) -> None:
+        """Unwind all that are parked; after that the others do not stay either, since the step is replayed."""
+        self._may_stay = False
+        for parked in list(self._parked):
+            self._release(parked, woken=False)
 
     def _release(self, parked: asyncio.Future[bool], *, woken: bool) -> None:
         del self._parked[parked]

@@ -13,15 +13,27 @@ class Waits:
     """Where the strands of an execution wait, and for how long."""
 
     def __init__(self, journal: Journal) -> None:
-        self.strands: dict[str, Strands] = {}
-        """Of the step that each path is in."""
+        self.idle: Callable[[Strands], None] = Strands.let_go
+        """Takes the strands of a path that has nothing left to do."""
+        self._strands: dict[str, Strands] = {}
+        """Of the step that each path is in, where that has asked for any."""
         self.deadlines: Callable[[str, int], None] | None = None
         """Takes a path that is to be looked at again, and when (microseconds)."""
         self._journal = journal
 
+    def enter(self, path: str) -> None:
+        """Forget the strands of the step that a path was in."""
+        self._strands.pop(path, None)
+
+    def strands(self, path: str) -> Strands:
+        """Return the strands of the step that a path is in."""
+        if path not in self._strands:
+            self._strands[path] = Strands(self.idle)
+        return self._strands[path]
+
     async def until(self, path: str, is_ready: Callable[[], bool]) -> None:
         """Return when `is_ready`, at `look_again` or when something comes; see `Strands.park`."""
-        await self.strands[path].park(is_ready)
+        await self.strands(path).park(is_ready)
 
     def look_again(self, path: str, at: int | None) -> None:
         """Let a path look again at a time, though nothing comes; None for never."""

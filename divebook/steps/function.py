@@ -132,8 +132,9 @@ class WorkflowContext:
     ) -> dict[str, Any]:
         """Ask a person and return the answer in full form: ``text``, ``approved``, ``decision``, ``data``.
 
-        The execution waits without costing anything; once there is an answer the function runs again, and every call
-        before the question is answered from the log.
+        The execution waits, and can be answered from any process. The function goes on where it stands if it is still
+        in memory and its code was not changed; else it runs again, and every call before the question is answered from
+        the log.
 
         Parameters
         ----------

@@ -72,7 +72,9 @@ class Tasks:
         if task not in self._gathered:
             self._strands.running += self._under_way > 0
             self._under_way += 1
-        return task not in self._placing
+        if is_another := task not in self._placing:  # what the function does meanwhile is not known
+            self._strands.forbid_staying()
+        return is_another
 
     def __exit__(self, *_: object) -> None:
         if self._present() not in self._gathered:

@@ -1,6 +1,7 @@
 import pytest
 
 from divebook.execution import store_calls
+from divebook.execution.resting import RESTING
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS
 from tests.execution import worlds
 from tests.store.remote import RemoteStore
@@ -35,6 +36,12 @@ def functions():
     yield
     WORKFLOW_FUNCTIONS.clear()
     WORKFLOW_FUNCTIONS.update(before)
+
+
+@pytest.fixture
+def replayed(monkeypatch):
+    """Have all code that waits unwound and replayed, whatever changed, instead of going on where it stands."""
+    monkeypatch.setattr(RESTING, "most", 0)
 
 
 def pytest_generate_tests(metafunc):

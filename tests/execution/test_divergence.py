@@ -8,6 +8,7 @@ from divebook.errors import DivergenceError
 from divebook.workflow.functions import step, workflow
 from tests.execution.worlds import environment
 
+pytestmark = pytest.mark.usefixtures("replayed")
 PROGRAM, TOLD, PAID = [], [], []
 """The calls that the workflow makes; what came back for each; what was paid."""
 

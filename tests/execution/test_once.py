@@ -8,6 +8,7 @@ from divebook import Environment, Step, Workflow
 from divebook.workflow.functions import step, workflow
 from tests.execution.worlds import Failing, environment
 
+pytestmark = pytest.mark.usefixtures("replayed")
 SOON = 0.01
 CHILD = Workflow("child", [Step("try", action="fail", parameters={"value": "late"})])
 WORLD = {"works": False}
