@@ -69,6 +69,7 @@ class Register:
         return driver
 
     def _past(self, execution_id: str, opening: Sequence[Event]) -> Past:
+        ENGINE.refuse_waiting(self.store)
         try:
             workflow = recorded_workflow(execution_id, self.store, opening)
             return Past(workflow, folded(self.store, execution_id))

@@ -108,6 +108,18 @@ def test_the_engines_own_thread_waits_for_no_server(store):
     assert "every execution would wait for its answer; ask in another one" in outer.wait(20).error
 
 
+def test_the_engines_own_thread_reads_no_log_of_a_server_that_was_only_looked_up(store):
+    done = environment(Workflow("inner", [Step("a", script="1")]), store=store).start("inner").wait(20)
+    looked_up = Environment(store=store).execution(done.id)
+
+    async def look():
+        return looked_up.status
+
+    outer = environment(actions=[Action("look", look)]).start(Workflow("w", [Step("a", action="look", store="status")]))
+    assert "every execution would wait for its answer; ask in another one" in outer.wait(20).error
+    assert looked_up.status == "completed"
+
+
 def test_a_state_is_kept_while_more_is_recorded(store, monkeypatch):
     monkeypatch.setattr("divebook.execution.journal.CHECKPOINT_EVENTS", 5)
     execution = environment(FANNED, store=store, actions=[Calls().action()]).start("w").wait(20)
