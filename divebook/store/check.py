@@ -248,7 +248,7 @@ def _check_payloads(
     opened, events = read
     for stored in log.records:
         try:
-            payload = store.sealing.open_facts(stored.payload)
+            payload = store.sealing.open_packed(stored.payload)
             opened.append(payload)
             events += stored.record(log.record.execution_id, embed(payload, contents.fetch)).events()
         # The last two: JSON that is sound, but of another shape than the payload's.

@@ -30,7 +30,7 @@ class Checkpoints(ABC):
         """
         self._check_open()
         with self._lock:
-            self._put_checkpoint(execution_id, sequence, self.sealing.seal(data))
+            self._put_checkpoint(execution_id, sequence, self.sealing.seal_packed(data))
 
     def drop_checkpoints(self, execution_ids: Sequence[str] | None = None) -> int:
         """Delete the checkpoints of some executions, or of all; return how many."""
@@ -42,7 +42,7 @@ class Checkpoints(ABC):
         """Return the sequence number and the data of the newest checkpoint; None if there is none, or it is damaged."""
         self._check_open()
         found = self._checkpoint(execution_id)
-        return None if found is None else (found[0], self.sealing.open(found[1]))
+        return None if found is None else (found[0], self.sealing.open_packed(found[1]))
 
     def checkpoints(self) -> list[str]:
         """Return the ids of the executions that have a checkpoint, sorted."""

@@ -99,7 +99,7 @@ class Sealing:
     Parameters
     ----------
     packs
-        Whether it is worth while to make the data of records smaller.
+        Whether it is worth while to make the data of records and checkpoints smaller.
     """
 
     def __init__(self, codec: Codec | None = None, *, packs: bool = False) -> None:
@@ -109,13 +109,13 @@ class Sealing:
         """Return the data as they are written."""
         return data if self.codec is None else _MARK + b64encode(self.codec.encrypt(data)) + _END
 
-    def seal_facts(self, data: bytes) -> bytes:
-        """Return the data of a record as they are written."""
+    def seal_packed(self, data: bytes) -> bytes:
+        """Return data that may be long, of a record or a checkpoint, as they are written."""
         packed = pack(data) if self.packs else data
         return packed if self.codec is None else self.seal(packed)
 
-    def open_facts(self, written: bytes) -> bytes:
-        """Return the data of a record as they were before `seal_facts`.
+    def open_packed(self, written: bytes) -> bytes:
+        """Return data as they were before `seal_packed`.
 
         Raises
         ------
@@ -125,8 +125,8 @@ class Sealing:
         return unpack(self.open(written))
 
     def open_whole(self, written: bytes, fetch: Fetch) -> bytes:
-        """Return them with their large values in them; raises as `open_facts` and `embed` do."""
-        return embed(self.open_facts(written), fetch)
+        """Return the data of a record with their large values in them; raises as `open_packed` and `embed` do."""
+        return embed(self.open_packed(written), fetch)
 
     def open(self, data: bytes) -> bytes:
         """Return data as they were before they were sealed, if they were.

@@ -1,4 +1,4 @@
-"""Data of records that are long enough to be worth compressing, as a store that keeps them writes them.
+"""Data of records and checkpoints that are worth compressing, as a store that keeps them writes them.
 
 What is packed begins with a byte that no JSON does. A window of 4 KB makes the start cheap: about 10 microseconds for
 a kilobyte, where zlib's own takes 60.

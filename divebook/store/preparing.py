@@ -85,7 +85,7 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
     blobs = drafts.spared() if drafts.are_long else {}
     beginning = course.beginning
     if drafts.are_long or sealing.codec is not None:
-        payloads = list(map(sealing.seal_facts, payloads))
+        payloads = list(map(sealing.seal_packed, payloads))
     if sealing.codec is not None:
         blobs = {digest: sealing.seal_content(content) for digest, content in blobs.items()}
         turn = turn and replace(turn, error=sealing.seal_text(turn.error))

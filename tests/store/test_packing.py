@@ -110,6 +110,17 @@ def test_what_is_encrypted_is_packed_before(path):
         assert check(store).ok
 
 
+def test_a_checkpoint_is_packed_and_read_as_it_was(path):
+    data = b'{"steps":[' + b",".join(b'"step %d"' % number for number in range(1000)) + b"]}"
+    written(path, "short")
+    with SqliteStore(path) as store:
+        store.put_checkpoint(ONE, 6, data)
+        assert store.checkpoint(ONE) == (6, data)
+        assert check(store).ok
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT length(data) FROM checkpoints").fetchone()[0] < len(data) / 2
+
+
 def test_a_store_that_keeps_nothing_packs_nothing():
     assert DIGITS.encode() in memory_of(records(ONE, DIGITS)).stored_log(ONE).records[-1].payload
 
