@@ -1,10 +1,11 @@
 """One execution's log and its single writer.
 
 `Journal.record` takes a fact, which joins the record before it if it may (`divebook.execution.gathering`). Records are
-folded when somebody asks for the `state`, and handed to the `GroupCommit` of their store, which writes everything that
-all executions have recorded in one turn of the event loop as one transaction. `await journal.durable()` returns when
-all that was recorded so far is on disk; it stands before every call to the outside, so that a call's intent, and every
-result it may depend on, are safe before it is made.
+folded when somebody asks what they lead to, into a draft that becomes a `state` where somebody keeps it, and handed to
+the `GroupCommit` of their store, which writes everything that all executions have recorded in one turn of the event
+loop as one transaction. `await journal.durable()` returns when all that was recorded so far is on disk; it stands
+before every call to the outside, so that a call's intent, and every result it may depend on, are safe before it is
+made.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from threading import get_ident
+from threading import Lock, get_ident
 
 import anyio.lowlevel
 
@@ -39,6 +40,9 @@ CHECKPOINT_EVENTS = 1000
 """Events after which the state is kept as well, so that a reader need not fold the log from its beginning."""
 CHECKPOINT_BYTES = 50
 """Bytes of a checkpoint that take as long to write as an event takes to be read and folded, with a margin of ten."""
+
+MOST_UNSEALED = 64
+"""Records that are kept for a second attempt at folding them, should one of them not follow the state."""
 
 _log = logger(__name__)
 
@@ -86,7 +90,7 @@ class Journal:
         self.first_written: Future[None] | None = None
         """To be done once the first of its events are in the store, from where on messages can be sent to it."""
         self._commit, self._token, self._durability = commit, token, durability
-        self._state, self._home = state, get_ident()
+        self._state, self._home, self._lock = state, get_ident(), Lock()
         self._draft: Draft | None = None
         """The state on its way; None where it is the latest that is whole."""
         self._latest = Gathering(self.execution_id, ids, state.last_us)
@@ -96,8 +100,8 @@ class Journal:
         """Those that it has, and the latest whole state has not."""
         self._is_folded = True
         self._pending: list[Record] = []
-        self._batch: tuple[Batch, ExecutionState] | None = None
-        """What was handed over last, and the state after it."""
+        self._batch: tuple[Batch, ExecutionState | None] | None = None
+        """What was handed over last, and the state after it where that is to be kept."""
         self._is_in_doubt = False
         """Whether what is written next may be in the log already."""
         self._next_checkpoint = _checkpoint_after(state.last_sequence)
@@ -109,13 +113,14 @@ class Journal:
 
     @property
     def state(self) -> ExecutionState:
-        """The fold of everything recorded so far; another thread than the journal's own gets the latest that was made.
+        """The fold of everything recorded so far; in another thread than the journal's own, of what was folded last.
 
-        It is made when somebody asks for it, and before anything is written.
+        It is folded when somebody asks for it, and before anything is written.
         """
-        if get_ident() == self._home:
-            self._seal()
-        return self._state
+        if not self._is_folded and get_ident() == self._home:
+            self._fold()
+        with self._lock:
+            return self._seal()
 
     @property
     def present(self) -> ExecutionState:
@@ -197,12 +202,11 @@ class Journal:
                 self._unfolded.append((record, latest.folded))
             latest.end()
 
-    def _seal(self) -> None:
-        """Bring the state up to what is recorded, for good."""
-        if not self._is_folded:
-            self._fold()
+    def _seal(self) -> ExecutionState:
+        """Make the state whole that the draft has come to; whoever asks for it holds the lock."""
         if self._draft is not None:
             self._state, self._draft, self._unsealed = self._draft.sealed(), None, []
+        return self._state
 
     def _fold(self) -> None:
         """Bring the draft up to what is recorded."""
@@ -211,13 +215,16 @@ class Journal:
             unfolded.append((latest.record(), latest.folded))
             latest.folded = len(latest.facts)
         self._unfolded, self._is_folded = [], True
-        self._unsealed += unfolded
-        if self._draft is None:
-            self._draft = Draft(self._state)
-        try:
-            follow(self._draft, unfolded)
-        except Exception:  # noqa: BLE001 - the second attempt meets it again, and says so
-            self._refuse()
+        with self._lock:
+            if len(self._unsealed) > MOST_UNSEALED:
+                self._seal()
+            self._unsealed += unfolded
+            if self._draft is None:
+                self._draft = Draft(self._state)
+            try:
+                follow(self._draft, unfolded)
+            except Exception:  # noqa: BLE001 - the second attempt meets it again, and says so
+                self._refuse()
 
     def _refuse(self) -> None:
         """Let nothing be written from the first record on that does not follow the state: a fault of the engine."""
@@ -275,10 +282,9 @@ class Journal:
     def take_batch(self, *, is_heavy: bool = False) -> Batch:
         """Hand over what waits to be written; for `GroupCommit`."""
         self._close()
-        self._seal()
+        present = self.present
         owner = Owner.current() if self._token is None and self.written == 0 else None
-        state, pending = self._state, self._pending
-        status = state.status
+        pending, status = self._pending, present.status
         self._pending, self.is_heavy = [], False
         batch = Batch(
             self.execution_id,
@@ -287,15 +293,15 @@ class Journal:
             self._token,
             owner,
             status,
-            state.wake_at if status == WAITING else None,
-            state.taken,
+            present.wake_at if status == WAITING else None,
+            present.taken,
             self._durability,
             is_heavy,
             self._is_in_doubt,
         )
         if owner is not None:
             self._token = FIRST_TOKEN
-        self._batch = batch, state
+        self._batch = batch, self.state if self.recorded >= self._next_checkpoint else None
         return batch
 
     def committed(self, batch: Batch, outcome: Exception | None, *, is_durable: bool = True) -> None:
@@ -332,9 +338,9 @@ class Journal:
 
     def put_checkpoint(self) -> None:
         """Keep the state as of the latest batch. Nothing depends on it: an execution goes on where that fails."""
-        if self._batch is None:
+        state, size = None if self._batch is None else self._batch[1], 0
+        if state is None:
             return
-        state, size = self._batch[1], 0
         try:
             dumped = dump_state(state)
             size = len(dumped)

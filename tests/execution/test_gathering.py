@@ -1,10 +1,11 @@
 """Which facts share a record, and that nobody who reads the log or the state can tell."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from divebook import Each, Step, Workflow
@@ -13,6 +14,7 @@ from divebook.engine.state import ExecutionState
 from divebook.errors import CorruptStoreError
 from divebook.events import catalog
 from divebook.execution import gathering
+from divebook.execution import journal as journals
 from divebook.execution.clock import Ids, SystemChance
 from divebook.execution.gathering import SAME_MOMENT
 from divebook.execution.group_commit import GroupCommit
@@ -184,9 +186,11 @@ def seen(state):
     return {**vars(state), "paths": {path.id: vars(path).copy() for path in state.paths.values()}}
 
 
-@settings(max_examples=30, deadline=None)
-@given(workflows(), st.data())
-def test_whoever_looks_in_between_sees_the_fold_of_all_that_is_recorded(definition, data):
+@pytest.mark.parametrize("most_unsealed", [0, journals.MOST_UNSEALED])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(definition=workflows(), data=st.data())
+def test_whoever_looks_in_between_sees_the_fold_of_all_that_is_recorded(monkeypatch, most_unsealed, definition, data):
+    monkeypatch.setattr(journals, "MOST_UNSEALED", most_unsealed)
     history = environment(actions=ACTIONS).start(definition, {"n": 2}).wait(30).history()
     clock = Clock()
 
@@ -194,14 +198,17 @@ def test_whoever_looks_in_between_sees_the_fold_of_all_that_is_recorded(definiti
         expected = ExecutionState("exec_1")
         journal = Journal(expected, GroupCommit(StoreCalls(MemoryStore())), clock, Ids(clock, SystemChance()))
         handed_out = []
-        for event in history:
-            journal.record(event.data, event.path, event.step)
-            expected = evolve(expected, replace(event, execution_id="exec_1", recorded_at=clock.moment))
-            look = data.draw(st.sampled_from(["not", "at the present", "at the state"]))
-            if look == "at the present":
-                assert seen(journal.present) == seen(expected)
-            elif look == "at the state":
-                handed_out.append((journal.state, expected))
+        with ThreadPoolExecutor(1) as elsewhere:
+            for event in history:
+                journal.record(event.data, event.path, event.step)
+                expected = evolve(expected, replace(event, execution_id="exec_1", recorded_at=clock.moment))
+                look = data.draw(st.sampled_from(["not", "at the present", "at the state", "from elsewhere"]))
+                if look in ("at the present", "from elsewhere"):
+                    assert seen(journal.present) == seen(expected)
+                if look == "from elsewhere":
+                    handed_out.append((elsewhere.submit(lambda: journal.state).result(), expected))
+                elif look == "at the state":
+                    handed_out.append((journal.state, expected))
         return [*handed_out, (journal.state, expected)]
 
     assert all(state == expected for state, expected in asyncio.run(main()))
