@@ -8,14 +8,16 @@ calls counted outside must agree. Prints JSON lines; ends with 1 if anything was
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.reporting import lines_of
 from tests.chaos.chaos import Chaos, Findings, small_disk
+
+say = lines_of("chaos")
 
 
 def main() -> int:
@@ -47,11 +49,6 @@ def progress(store: Path, so_far: Findings) -> None:
     """Print how far it is."""
     size = store.stat().st_size if store.exists() else 0
     say("progress", megabytes=round(size / 1e6, 1), faults=so_far.faults, found=len(so_far.found))
-
-
-def say(what: str, **details: object) -> None:
-    """Print one JSON line."""
-    print(json.dumps({"chaos": what, **details}), flush=True)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ was found.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 import time
@@ -17,7 +16,10 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
+from benchmarks.reporting import lines_of
 from tests.kill.deaths import Point, Uninterrupted, die_at, lives_at_once, moments, points
+
+say = lines_of("kill")
 
 PART = 25
 """Deaths between two lines that say how far it is."""
@@ -51,11 +53,6 @@ def run(folder: Path, count: int, times: int, random: Random) -> int:
     seconds = round(time.monotonic() - began, 1)
     say("done", events=whole.events, calls=whole.counts.total(), **kinds, seconds=seconds, found=len(found))
     return 1 if found else 0
-
-
-def say(what: str, **details: object) -> None:
-    """Print one JSON line."""
-    print(json.dumps({"kill": what, **details}), flush=True)
 
 
 if __name__ == "__main__":

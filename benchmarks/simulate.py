@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import sys
 import time
 from collections import Counter
 
+from benchmarks.reporting import lines_of
 from tests.simulation.simulation import SimulationError, simulate
+
+say = lines_of("simulate")
 
 REPORT_SECONDS = 10.0
 
@@ -43,11 +45,6 @@ def run(first: int, count: int) -> int:
             say("progress", seeds=seed - first + 1, of=count, failed=len(failed), seconds=round(reported - began))
     say("done", seeds=count, failed=failed, seconds=round(time.monotonic() - began, 1), **totals)
     return 1 if failed else 0
-
-
-def say(what: str, **details: object) -> None:
-    """Print one JSON line."""
-    print(json.dumps({"simulate": what, **details}), flush=True)
 
 
 if __name__ == "__main__":

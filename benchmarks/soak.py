@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
-import json
 import sys
 import tempfile
 import threading
@@ -23,12 +22,15 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple, TypeAlias
 
+from benchmarks.reporting import lines_of
 from divebook import Environment
 from divebook.execution.engine_thread import ENGINE
 from divebook.steps.actions import Action
 from divebook.store import EventStore, SqliteStore
 from divebook.store.check import check
 from divebook.workflow.reader import read_definitions
+
+say = lines_of("soak")
 
 AT_ONCE, LOOKS = 16, 20
 PER_EXECUTION, ALLOWANCE = 400, 16_000_000
@@ -259,11 +261,6 @@ def run(store: EventStore, executions: int) -> list[str]:
     per = round(slope([(seen.executions, seen.memory) for seen in looks[len(looks) // 4 :]]))
     say("done", **took, bytes_an_execution=per, a_second=round(ends.total() / seconds), **ends, found=len(found))
     return found
-
-
-def say(what: str, **details: object) -> None:
-    """Print one JSON line."""
-    print(json.dumps({"soak": what, **details}), flush=True)
 
 
 if __name__ == "__main__":
