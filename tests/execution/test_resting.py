@@ -24,10 +24,11 @@ BEGUN, LEFT = [], []
 
 @pytest.fixture(autouse=True)
 def fresh():
+    unwind()  # what other tests have left waiting
     for found in (BEGUN, LEFT):
         found.clear()
     yield
-    ENGINE.call(RESTING.let_all_go)
+    unwind()
 
 
 @step
@@ -55,6 +56,12 @@ def question_of(execution):
 
 def standing():
     return ENGINE.call(lambda: len(RESTING))
+
+
+def unwind():
+    """Let everything go; return once it is gone."""
+    for left in ENGINE.call(RESTING.let_all_go):
+        ENGINE.submit(left.gone()).result(20)
 
 
 def settle():
@@ -227,8 +234,7 @@ def test_nothing_is_recorded_by_code_that_is_let_go():
     world = environment()
     execution = world.start(tidies).wait(20)
     before = len(execution.history())
-    ENGINE.call(RESTING.let_all_go)
-    settle()
+    unwind()
     assert (len(execution.refresh().history()), execution.status) == (before, "waiting")
     assert execution.answer(question_of(execution), "ann").wait(20).outputs == {"result": "ann"}
 
