@@ -12,7 +12,7 @@ from divebook.errors import InterruptError, NotFoundError
 from divebook.execution.engine_thread import ENGINE
 from divebook.steps.actions import Action
 from divebook.workflow.functions import step, workflow
-from tests.execution.worlds import Calls, Gate, environment, event_types, question_of
+from tests.execution.worlds import Calls, Gate, environment, event_types, question_of, unwind
 
 
 def asking(**ask):
@@ -186,6 +186,7 @@ def threads():
 
 
 def test_waiting_needs_neither_task_nor_thread():
+    unwind()
     before = threads()
 
     async def tasks():

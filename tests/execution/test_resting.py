@@ -16,7 +16,7 @@ from divebook.execution.engine_thread import ENGINE
 from divebook.execution.resting import RESTING
 from divebook.store import MemoryStore
 from divebook.workflow.functions import step, workflow
-from tests.execution.worlds import environment
+from tests.execution.worlds import environment, unwind
 
 BEGUN, LEFT = [], []
 """What the functions of these tests did: each run of them, and each end by Suspended or an error."""
@@ -56,12 +56,6 @@ def question_of(execution):
 
 def standing():
     return ENGINE.call(lambda: len(RESTING))
-
-
-def unwind():
-    """Let everything go; return once it is gone."""
-    for left in ENGINE.call(RESTING.let_all_go):
-        ENGINE.submit(left.gone()).result(20)
 
 
 def settle():

@@ -5,6 +5,8 @@ from contextlib import contextmanager, suppress
 
 from divebook import Environment, Step, Workflow
 from divebook.errors import StoreBusyError
+from divebook.execution.engine_thread import ENGINE
+from divebook.execution.resting import RESTING
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
 
@@ -79,6 +81,12 @@ class Busy(MemoryStore):
     def _acquire(self, *given):
         self._refuse()
         return super()._acquire(*given)
+
+
+def unwind():
+    """Let go all code that stands still in this process, as other tests have left it; return once it is gone."""
+    for left in ENGINE.call(RESTING.let_all_go):
+        ENGINE.submit(left.gone()).result(20)
 
 
 @contextmanager
