@@ -12,7 +12,7 @@ from divebook.errors import ExecutionError, StoreError
 from divebook.execution.engine_thread import ENGINE, EngineThread
 from divebook.steps.actions import Action
 from divebook.store import SqliteStore
-from tests.execution.worlds import Gate, environment, run
+from tests.execution.worlds import Gate, environment, run, unwind
 
 AFTER = Workflow("after", [Step("a", script="1", store="one")])
 
@@ -59,6 +59,7 @@ def test_code_that_awaits_a_task_which_exits_fails():
 
 
 def test_a_dead_loop_is_told_to_whoever_waits_and_the_next_one_gets_a_new_loop(caplog):
+    unwind()  # a second engine forgets what stands still in the process, which has only one otherwise
     engine, started = EngineThread(), threading.Event()
 
     async def wait_for_ever():

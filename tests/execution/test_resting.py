@@ -20,6 +20,7 @@ from tests.execution.worlds import environment, unwind
 
 BEGUN, LEFT = [], []
 """What the functions of these tests did: each run of them, and each end by Suspended or an error."""
+TURNS = 50
 
 
 @pytest.fixture(autouse=True)
@@ -59,8 +60,13 @@ def standing():
 
 
 def settle():
-    """Let what was let go unwind."""
-    ENGINE.submit(asyncio.sleep(0.01)).result()
+    """Let what was let go unwind: it takes a few turns of the loop, however long they are."""
+
+    async def turn():
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+
+    ENGINE.submit(turn()).result()
 
 
 def test_an_answer_finds_the_function_where_it_asked():
