@@ -29,7 +29,7 @@ from divebook.execution.farewell import FAREWELL
 from divebook.execution.journal import Journal
 from divebook.execution.known import KnownExecution, Past
 from divebook.execution.leases import HANDS
-from divebook.execution.resting import Standing
+from divebook.execution.resting import AtRest
 from divebook.execution.runner import Runner
 from divebook.execution.step_run import Services
 from divebook.execution.store_calls import StoreCalls
@@ -73,7 +73,7 @@ class Driver(KnownExecution):
         self._is_stored, self._written = True, 0
         self._journal: Journal | None = None
         self._runner: Runner | None = None
-        self.standing = Standing(self)
+        self.standing = AtRest(self)
         self._desk: Desk | None = None
         self._future: Future[None] | None = None
         self._task: asyncio.Task[None] | None = None

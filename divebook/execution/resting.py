@@ -35,25 +35,25 @@ class Resting:
 
     def __init__(self, most: int = MOST) -> None:
         self.most = most
-        self._kept: dict[Standing, Runner] = {}
-        self._lost: list[dict[Standing, Runner]] = []
+        self._kept: dict[AtRest, Runner] = {}
+        self._lost: list[dict[AtRest, Runner]] = []
         """Of a loop that has died, or of the process that this one was forked from: held on to, since Python would
         unwind here what it throws away."""
 
     def __len__(self) -> int:
         return sum(runner.strands for runner in self._kept.values())
 
-    def keep(self, standing: Standing, runner: Runner) -> None:
+    def keep(self, standing: AtRest, runner: Runner) -> None:
         """Keep a runner that rests, and let go those that there is no room for."""
         self._kept[standing] = runner
         while len(self) > self.most:
             next(iter(self._kept)).let_go()
 
-    def take(self, standing: Standing) -> Runner | None:
+    def take(self, standing: AtRest) -> Runner | None:
         """Return what stands still of an execution, and keep it no more."""
         return self._kept.pop(standing, None)
 
-    def let_all_go(self) -> list[Standing]:
+    def let_all_go(self) -> list[AtRest]:
         """Unwind everything; return of what."""
         return [standing for standing in list(self._kept) if standing.let_go()]
 
@@ -79,7 +79,7 @@ class Given(Protocol):
         """Where its random bits come from."""
 
 
-class Standing:
+class AtRest:
     """What stands still of one execution, if anything does.
 
     Parameters
@@ -124,7 +124,7 @@ class Standing:
         self._unwind(runner)
         return None
 
-    def let_go(self) -> Standing | None:
+    def let_go(self) -> AtRest | None:
         """Unwind what stands still; return itself if anything does."""
         runner = RESTING.take(self)
         if runner is None:
