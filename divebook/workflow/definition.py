@@ -21,18 +21,20 @@ from divebook.workflow.graph import check_workflow, reachable_from
 from divebook.workflow.resources import (
     NO_TOOLS,
     AgentDefinition,
-    ApprovalFilterDefinition,
     Config,
     DocumentDefinition,
-    MCPServerDefinition,
     ModelSettings,
-    OAuthDefinition,
     ProviderSettings,
     ScheduleDefinition,
-    TokenStoreDefinition,
-    ToolConfigurationDefinition,
     ToolDefinition,
     TriggerDefinition,
+)
+from divebook.workflow.servers import (
+    ApprovalFilterDefinition,
+    MCPServerDefinition,
+    OAuthDefinition,
+    TokenStoreDefinition,
+    ToolConfigurationDefinition,
 )
 from divebook.workflow.step import Each, Edge, Step, chained, require_step
 from divebook.workflow.stored_form import Definition, arguments, defaults, json_value, require_text

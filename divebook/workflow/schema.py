@@ -9,18 +9,20 @@ from divebook.workflow.definition import Definitions, InputDefinition, OutputDef
 from divebook.workflow.policies import Catch, Retry
 from divebook.workflow.resources import (
     AgentDefinition,
-    ApprovalFilterDefinition,
     Config,
     DocumentDefinition,
-    MCPServerDefinition,
     ModelSettings,
-    OAuthDefinition,
     ProviderSettings,
     ScheduleDefinition,
-    TokenStoreDefinition,
-    ToolConfigurationDefinition,
     ToolDefinition,
     TriggerDefinition,
+)
+from divebook.workflow.servers import (
+    ApprovalFilterDefinition,
+    MCPServerDefinition,
+    OAuthDefinition,
+    TokenStoreDefinition,
+    ToolConfigurationDefinition,
 )
 from divebook.workflow.step import Each, Edge, Step
 from divebook.workflow.table import Key, One, Table
