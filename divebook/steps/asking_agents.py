@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from divebook.agents import Agent
+from divebook.agents.turn import Answer
 from divebook.engine.operations import RunOperation
 from divebook.execution.context import StepContext
 from divebook.workflow.policies import Retry
@@ -18,7 +19,7 @@ async def ask_agent(
     *,
     content: Sequence[Mapping[str, Any]] = (),
     own: Sequence[Mapping[str, Any]] = (),
-) -> str:
+) -> Answer:
     """Return an agent's answer.
 
     Parameters
@@ -31,7 +32,8 @@ async def ask_agent(
     agent = agent.with_model(context.model)
     # A step with a Retry of its own tries the whole step again; both together would multiply the requests.
     operation = context.operation if context.step.retry is not None else _tried_again(context, agent.retry)
-    return await agent.respond(prompt, operation, content=content, context=own, date=context.started_at)
+    text = await agent.respond(prompt, operation, content=content, context=own, date=context.started_at)
+    return Answer(text, text)
 
 
 def _tried_again(context: StepContext, policy: Retry) -> RunOperation:

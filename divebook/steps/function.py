@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NoReturn
 
+from divebook.agents.turn import Answer
 from divebook.errors import ApprovalDeniedError, DefinitionError, NotFoundError, OperationError, Problem, StepError
 from divebook.events import catalog
 from divebook.events.codec import checked
@@ -29,7 +30,7 @@ VERSION_DECISION = "version_decision"
 RANDOM_BITS = 53
 
 
-AskAgent = Callable[[StepContext, str, str], Awaitable[str]]
+AskAgent = Callable[[StepContext, str, str], Awaitable[Answer]]
 """Asks the agent of a name: its answer to a prompt."""
 
 
@@ -273,7 +274,8 @@ class WorkflowContext:
     async def _ask(self, name: str, prompt: str) -> str:
         self.tasks.require_place("ctx.agent().run()")
         with self.tasks:
-            return await self._ask_agent(self._context, name, prompt)
+            answer = await self._ask_agent(self._context, name, prompt)
+        return answer.text
 
     def emit(self, name: str, data: Any = None) -> None:
         """Record an event of the workflow's own, once; `Execution.subscribe`, frames and timelines have it."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from divebook.agents import Agent
+from divebook.agents.turn import Answer
 from divebook.engine.retries import text_of
 from divebook.errors import NotFoundError, StepError
 from divebook.execution.context import StepContext
@@ -38,9 +39,9 @@ class PromptStep:
         (prompt,) = await render_texts([step.prompt or ""], context.names)
         content = await self._content.blocks(step.content, context, agent.name)
         answer = await self._answer(context, agent, prompt, content)
-        return Outcome(answer, answer)
+        return Outcome(answer.text, answer.value)
 
-    async def ask(self, context: StepContext, name: str, prompt: str) -> str:
+    async def ask(self, context: StepContext, name: str, prompt: str) -> Answer:
         """Return the answer of an agent to a workflow function; raises `NotFoundError`."""
         agent = self._find_agent(name)
         if agent is None:
@@ -49,7 +50,7 @@ class PromptStep:
 
     async def _answer(
         self, context: StepContext, agent: Agent, prompt: str, content: Sequence[Mapping[str, Any]]
-    ) -> str:
+    ) -> Answer:
         own_context = await self._content.blocks(agent.definition.context, context, agent.name)
         try:
             return await ask_agent(context, agent, prompt, content=content, own=own_context)

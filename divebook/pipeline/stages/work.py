@@ -81,7 +81,8 @@ class Work:
         agent = self._find_agent(stage.model_role).with_settings(
             temperature=stage.temperature, max_tokens=stage.max_tokens
         )
-        return object_in(await ask_agent(trial, agent, await prompt_of(config, stage.prompt_key, trial.envelope)))
+        answer = await ask_agent(trial, agent, await prompt_of(config, stage.prompt_key, trial.envelope))
+        return object_in(answer.text)
 
     # --- tools -----------------------------------------------------------------------------------------------------
 

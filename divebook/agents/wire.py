@@ -1,0 +1,75 @@
+"""Settings, responses, usage and content in pydantic-ai's form, for agents of one request and for whole turns."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any, cast
+
+from pydantic import TypeAdapter
+from pydantic_ai.messages import BinaryContent, DocumentUrl, ImageUrl, ModelResponse, UserContent
+from pydantic_ai.settings import ModelSettings, ThinkingLevel
+
+from divebook.agents.prices import cost_of
+from divebook.errors import SetupError
+from divebook.workflow.definition import AgentDefinition
+from divebook.workflow.definition import ModelSettings as SettingsDefinition
+
+COST = "cost_nanodollars"
+_RESPONSE = TypeAdapter(ModelResponse)
+
+
+def response_of(recorded: Mapping[str, Any]) -> ModelResponse:
+    """Return a recorded response in pydantic-ai's form."""
+    return _RESPONSE.validate_python({key: value for key, value in recorded.items() if key != COST})
+
+
+def plain_response(response: ModelResponse) -> dict[str, Any]:
+    """Return a response as plain data, without what says nothing."""
+    data: dict[str, Any] = _RESPONSE.dump_python(response, mode="json", exclude_none=True)
+    data["usage"] = {name: value for name, value in data["usage"].items() if value}
+    cost = (response.provider_details or {}).get(COST)
+    data[COST] = cost_of(response) if cost is None else cost
+    return data
+
+
+def usage_of(recorded: Mapping[str, Any]) -> dict[str, int]:
+    """Return what a recorded response says was consumed, as the log counts it."""
+    used = recorded["usage"]
+    names = ("input_tokens", "output_tokens", "cache_write_tokens", "cache_read_tokens")
+    cost = {"cost": recorded[COST]} if recorded.get(COST) else {}
+    return {"requests": 1} | {name: used[name] for name in names if used.get(name)} | cost
+
+
+def settings_of(definition: AgentDefinition) -> ModelSettings:
+    """Return pydantic-ai's settings for an agent."""
+    settings = ModelSettings(timeout=definition.response_timeout, max_retries=0)
+    own = definition.model_settings
+    if own is None:
+        return settings
+    for name in ("temperature", "presence_penalty", "frequency_penalty", "max_tokens", "parallel_tool_calls"):
+        value = getattr(own, name)
+        if value is not None:
+            settings[name] = value
+    return _with_special_settings(settings, own)
+
+
+def _with_special_settings(settings: ModelSettings, own: SettingsDefinition) -> ModelSettings:
+    if own.reasoning_effort:
+        settings["thinking"] = cast("ThinkingLevel", own.reasoning_effort)
+    if own.request_headers:
+        settings["extra_headers"] = {name: ", ".join(values) for name, values in own.request_headers.items()}
+    return settings
+
+
+def user_block(block: Mapping[str, Any]) -> UserContent:
+    """Return a content block in pydantic-ai's form."""
+    kind = block.get("type")
+    if kind == "text":
+        return str(block["text"])
+    source = block.get("source") or {}
+    if kind not in ("image", "document") or source.get("type") not in ("base64", "url"):
+        raise SetupError(f"content block of type {kind!r} is not known; use text, image or document")
+    if source["type"] == "base64":
+        return BinaryContent(base64.b64decode(source["data"]), media_type=source["media_type"])
+    return ImageUrl(source["url"]) if kind == "image" else DocumentUrl(source["url"])
