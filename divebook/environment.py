@@ -39,17 +39,12 @@ from divebook.history.formatter import Formatter, Formatting
 from divebook.holdings import Holdings
 from divebook.scripting import Interpreter, default_interpreter
 from divebook.starting import StartOptions, as_bounds, opening_of
-from divebook.steps.action import ActionStep
 from divebook.steps.actions import Action, built_in_actions
 from divebook.steps.code import roots_of
 from divebook.steps.content import ContentBuilder
 from divebook.steps.evaluation import condition_holds, items_of
-from divebook.steps.function import FunctionStep
-from divebook.steps.interrupt import interrupt_step
-from divebook.steps.prompt import PromptStep
+from divebook.steps.handlers import built_in_handlers
 from divebook.steps.script import ScriptStep
-from divebook.steps.wait import wait_step
-from divebook.steps.workflow import WorkflowStep
 from divebook.store import EventStore, open_store
 from divebook.store.codec import Codec
 from divebook.store.durability import Durability, durability_called
@@ -170,16 +165,14 @@ class Environment(Holdings, Executions):
             self.add_workflow(workflow)
 
     def _make_services(self, interpreter: Interpreter, printer: Callable[[str], None], control: Control) -> Services:
-        prompts = PromptStep(self._agent_for, ContentBuilder(interpreter, self.documents, printer, self.policy))
-        self._handlers |= {
-            "prompt": prompts,
-            "action": ActionStep(self.action),
-            "script": ScriptStep(interpreter, self.documents, printer),
-            "wait": wait_step,
-            "interrupt": interrupt_step,
-            "workflow": WorkflowStep(self._drive_child),
-            "function": FunctionStep(self._drive_child, prompts.ask, self._begin_successor),
-        }
+        self._handlers |= built_in_handlers(
+            self._agent_for,
+            self.action,
+            ContentBuilder(interpreter, self.documents, printer, self.policy),
+            ScriptStep(interpreter, self.documents, printer),
+            drive_child=self._drive_child,
+            begin_successor=self._begin_successor,
+        )
         return Services(
             self._handlers,
             condition_holds,

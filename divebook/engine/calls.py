@@ -8,7 +8,8 @@ from divebook.engine.bounds import MICROSECONDS
 from divebook.engine.changes import SLEEPS, Draft, sleeps
 from divebook.engine.ledger import Ledger
 from divebook.engine.operations import AGENT_RESPONSE, CHILD_WORKFLOW, EVENT_EMITTED, Reserved
-from divebook.engine.state import COMPLETED, FAILED, OpenStep, OperationRecord, Outcome, PathState
+from divebook.engine.records import OpenStep, OperationRecord, Outcome
+from divebook.engine.state import COMPLETED, FAILED, PathState
 from divebook.errors import CorruptStoreError
 from divebook.events import catalog
 

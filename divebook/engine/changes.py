@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from divebook.engine.operations import CHILD_WORKFLOW, SIGNAL_WAIT, TIMER
-from divebook.engine.state import RUNNING, ExecutionState, OpenStep, PathState
+from divebook.engine.records import OpenStep
+from divebook.engine.state import RUNNING, ExecutionState, PathState
 from divebook.errors import CorruptStoreError
 from divebook.events.catalog import PathCompleted, Payload, StepCompleted
 from divebook.events.event import Event

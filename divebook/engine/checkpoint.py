@@ -17,7 +17,8 @@ from immutables import Map
 
 from divebook.bounds import Bounds
 from divebook.engine.places import is_large
-from divebook.engine.state import COMPLETED, ExecutionState, OpenStep, OperationRecord, PathState
+from divebook.engine.records import OpenStep, OperationRecord
+from divebook.engine.state import COMPLETED, ExecutionState, PathState
 from divebook.errors import UNFIT
 from divebook.events.catalog import Payload
 from divebook.events.codec import decode, encode_parts

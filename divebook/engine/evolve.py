@@ -33,9 +33,9 @@ from divebook.engine.paths import (
     path_started,
     path_waiting,
 )
+from divebook.engine.records import EMPTY, OpenStep, OperationRecord
 from divebook.engine.state import (
     CANCELLED,
-    EMPTY,
     ENDED,
     FAILED,
     IN_STEP,
@@ -43,8 +43,6 @@ from divebook.engine.state import (
     PENDING,
     RUNNING,
     ExecutionState,
-    OpenStep,
-    OperationRecord,
     PathState,
 )
 from divebook.engine.visits import (

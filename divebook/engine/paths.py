@@ -7,20 +7,8 @@ from immutables import Map
 from divebook.engine.changes import Draft, is_sleeping
 from divebook.engine.ledger import Ledger
 from divebook.engine.places import moved
-from divebook.engine.state import (
-    BRANCHED,
-    CANCELLED,
-    COMPLETED,
-    EMPTY,
-    ENDED,
-    FAILED,
-    JOINED,
-    JOINING,
-    NO_PLACES,
-    RUNNING,
-    OpenStep,
-    PathState,
-)
+from divebook.engine.records import EMPTY, NO_PLACES, OpenStep
+from divebook.engine.state import BRANCHED, CANCELLED, COMPLETED, ENDED, FAILED, JOINED, JOINING, RUNNING, PathState
 from divebook.events import catalog
 from divebook.events.catalog import Payload
 

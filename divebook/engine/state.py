@@ -10,25 +10,19 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import repeat
-from operator import add
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from immutables import Map
 
 from divebook.bounds import Bounds
 from divebook.engine.ledger import NO_BOUNDS, NOTHING_SPENT, Ledger
 from divebook.engine.lifecycle import TERMINAL
-from divebook.engine.operations import TIMER, Reserved
+from divebook.engine.operations import TIMER
+from divebook.engine.records import EMPTY, NO_PLACES, NO_USAGE, OpenStep, Usage
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, WAITING
 from divebook.events.event import Timed, to_microseconds
 from divebook.questions import Question
 
-EMPTY: Map[str, Any] = Map()
-NO_ITEMS: Map[int, Any] = Map()
-NO_PLACES: Map[Any, int] = Map()
-NO_FAILURES: Map[int | str | None, tuple[int, float]] = Map()
-NO_FAILURE = (0, 0.0)
 NO_REPEATS: Map[str, tuple[str, int]] = Map()
 NO_SIGNALS: Map[str, tuple[Any, ...]] = Map()
 
@@ -41,107 +35,6 @@ if TYPE_CHECKING:  # a draft of a state is changed in place (`divebook.engine.ch
     from dataclasses import dataclass as snapshot
 else:
     snapshot = dataclass(frozen=True)
-
-
-class Usage(NamedTuple):
-    """What model calls have consumed."""
-
-    requests: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_write_tokens: int = 0
-    cache_read_tokens: int = 0
-    cost: int = 0
-    """Nanodollars, as far as the prices are known."""
-
-    def plus(self, more: Mapping[str, int]) -> Usage:
-        """Return the sum with another usage in plain form."""
-        return Usage(*map(add, self, map(more.get, self._fields, repeat(0)))) if more else self
-
-    def to_dict(self) -> dict[str, int]:
-        """Return the parts that are not zero."""
-        return {name: value for name, value in zip(self._fields, self, strict=True) if value}
-
-
-NO_USAGE = Usage()
-
-
-Outcome: TypeAlias = tuple[Any, str | None, tuple[str, ...], Mapping[str, Any] | None]
-"""`result`, `error`, `error_names` and `raised` of an operation."""
-
-
-class OperationRecord(NamedTuple):
-    """What the log says of one operation of a step that is still open."""
-
-    operation_id: str
-    operation_type: str
-    parameters_hash: str | None
-    started_at: int
-    """Microseconds since 1970."""
-    started_sequence: int = 0
-    """The event of its latest beginning, which a question about its outcome belongs to."""
-    ended_sequence: int = 0
-    """The event of its end; 0 while it has none."""
-    status: str = RUNNING
-    result: Any = None
-    error: str | None = None
-    error_names: tuple[str, ...] = ()
-    """The class of the error, and those it derives from."""
-    raised: Mapping[str, Any] | None = None
-    """What makes the same error again."""
-    until: int | None = None
-    """When a timer goes off, or the wait for a signal ends, microseconds since 1970."""
-    signal: str | None = None
-    """Name of the signal that is waited for."""
-    reserved: Reserved | None = None
-    """What it holds of the bounds while it runs."""
-
-    @classmethod
-    def begun(cls, *known: Any) -> OperationRecord:
-        """Return one by its first five fields; a third of the cost of calling the class, as for what follows."""
-        return tuple.__new__(cls, known + _BEGUN)
-
-    def ended(self, sequence: int, status: str, outcome: Outcome) -> OperationRecord:
-        """Return it as it stands after the event of its end."""
-        return tuple.__new__(OperationRecord, (*self[:5], sequence, status, *outcome, self.until, self.signal, None))
-
-
-_BEGUN = tuple(OperationRecord._field_defaults[name] for name in OperationRecord._fields[5:])
-
-
-class OpenStep(NamedTuple):
-    """A step that has begun and not ended."""
-
-    entry_variables: Map[str, Any]
-    """The variables as they stood when it began."""
-    operations: Map[str, OperationRecord] = EMPTY
-    """By operation id."""
-    iterations: Map[int, Any] = NO_ITEMS
-    """Results of the finished items of `Each`, by index."""
-    usage: Usage = NO_USAGE
-    failures: Map[int | str | None, tuple[int, float]] = NO_FAILURES
-    """By item, or by call of a function: attempts that failed and are followed by another, and the seconds between."""
-    step_type: str = ""
-    ended_by: tuple[str, ...] | None = None
-    """Ids of the operations whose failure ended it, where the log says so."""
-    entry_at: Map[str, int] = NO_PLACES
-    iterations_at: Map[int, int] = NO_PLACES
-    """The events that hold the large ones of `entry_variables` and `iterations`."""
-
-    @classmethod
-    def begun(cls, step_type: str, variables: Map[str, Any], places: Map[str, int]) -> OpenStep:
-        """Return one in which nothing has happened; a third of the cost of calling the class."""
-        return tuple.__new__(
-            cls, (variables, EMPTY, NO_ITEMS, NO_USAGE, NO_FAILURES, step_type, None, places, NO_PLACES)
-        )
-
-    def with_operation(self, record: OperationRecord) -> OpenStep:
-        """Return it with a new or changed operation, twice for each call."""
-        return tuple.__new__(OpenStep, (self[0], self.operations.set(record.operation_id, record), *self[2:]))
-
-    def with_items(self, iterations: Map[int, Any], places: Map[int, int]) -> OpenStep:
-        """Return it with other results of items, and the events that hold the large ones: once for each item."""
-        return tuple.__new__(OpenStep, (*self[:2], iterations, *self[3:8], places))
 
 
 @snapshot
@@ -387,8 +280,5 @@ __all__ = [
     "RUNNING",
     "WAITING",
     "ExecutionState",
-    "OpenStep",
-    "OperationRecord",
     "PathState",
-    "Usage",
 ]

@@ -12,7 +12,8 @@ from divebook.bounds import edge_key
 from divebook.engine.changes import Draft, is_sleeping
 from divebook.engine.ledger import NO_BOUNDS, Hop, Ledger
 from divebook.engine.places import placed
-from divebook.engine.state import IN_STEP, READY, ROUTING, OpenStep, PathState
+from divebook.engine.records import OpenStep
+from divebook.engine.state import IN_STEP, READY, ROUTING, PathState
 from divebook.events import catalog
 
 PROMPT = "prompt"

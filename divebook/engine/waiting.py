@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from divebook.engine.operations import CHILD_WORKFLOW, SIGNAL_WAIT
-from divebook.engine.state import RUNNING, WAITING, ExecutionState, OperationRecord
+from divebook.engine.records import OperationRecord
+from divebook.engine.state import RUNNING, WAITING, ExecutionState
 from divebook.errors import did_you_mean
 from divebook.events.event import to_datetime
 from divebook.questions import Question

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from divebook.engine.operations import Place, pause_key
+from divebook.engine.records import NO_FAILURE, OpenStep
 from divebook.engine.retries import Failure, failure_text, retry_delay
-from divebook.engine.state import NO_FAILURE, OpenStep
 from divebook.events import catalog
 from divebook.execution.recorder import Recorder
 from divebook.workflow.policies import Retry

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from divebook.bounds import Bounds
 from divebook.engine.bounds import left_of
 from divebook.engine.operations import CHILD_WORKFLOW, Place, operation_name
+from divebook.engine.records import OperationRecord
 from divebook.engine.retries import names_of
-from divebook.engine.state import COMPLETED, PENDING, RUNNING, ExecutionState, OperationRecord
-from divebook.errors import ExecutionError, ExecutionNotFoundError
+from divebook.engine.state import COMPLETED, PENDING, RUNNING, ExecutionState
+from divebook.errors import ExecutionError, ExecutionNotFoundError, StepError
 from divebook.execution.clock import Chance, Ids
 from divebook.execution.once import Once, Wanted
 from divebook.execution.waits import Waits
@@ -38,6 +39,16 @@ class Child(NamedTuple):
 
 BeginSuccessor: TypeAlias = Callable[[Child], Awaitable[str]]
 """Starts the execution as which another one goes on, once; returns its id."""
+
+
+def successor_of(state: ExecutionState, workflow: str, inputs: Mapping[str, Any]) -> Child:
+    """Return the execution as which another one is to go on; raises StepError if an execution waits for that one."""
+    if state.parent is not None:
+        raise StepError(
+            f"execution {state.execution_id} cannot go on as a new one, since {state.parent} waits for its end; "
+            "let the workflow that is started from outside do so"
+        )
+    return Child("", state.execution_id, workflow, inputs, left_of(state), state.model)
 
 
 class DriveChild(Protocol):

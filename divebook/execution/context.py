@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import functools
-import math
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime
 from typing import Any, NoReturn, TypeVar
 
-from divebook.engine.bounds import left_of
-from divebook.engine.operations import CONTINUE_AS_NEW, RANDOM_GENERATION, TIME_ACCESS, Place, Reserved, StreamedCall
-from divebook.engine.state import OpenStep, Usage
-from divebook.errors import StepError, TimedOutError
+from divebook.engine.operations import CONTINUE_AS_NEW, Place, Reserved, StreamedCall
+from divebook.engine.records import OpenStep, Usage
 from divebook.events import catalog
 from divebook.events.codec import storable
-from divebook.events.event import to_datetime
 from divebook.execution.attempts import has_one_attempt, retried
-from divebook.execution.children import BeginSuccessor, Child, DriveChild
+from divebook.execution.children import BeginSuccessor, DriveChild, successor_of
 from divebook.execution.compute import Slot
 from divebook.execution.executors import Executors
 from divebook.execution.once import Wanted
+from divebook.execution.recorded_chance import recorded_bits, recorded_now
 from divebook.execution.recorder import Call, Recorder
 from divebook.execution.schemas import FITTING
 from divebook.execution.strands import GoesOnElsewhere, Strands
-from divebook.execution.time_limit import within
+from divebook.execution.time_limit import TimeLimit
 from divebook.questions import Question, checked_answer
 from divebook.questions.kinds import KINDS
 from divebook.workflow.definition import Workflow
@@ -80,7 +76,7 @@ class StepContext:
         """Variables that were taken whole, by their ``id``: what the log holds need not be looked through again."""
         self.is_limited = step.timeout is not None
         """Whether the time of its calls is limited."""
-        self._began_at = 0 if step.timeout is None else recorder.journal.clock.now()
+        self._limit = TimeLimit(step, recorder.journal)
 
     @property
     def execution_id(self) -> str:
@@ -180,28 +176,9 @@ class StepContext:
             Parameters or result are not plain data.
         """
         if timeout is not None or self.step.timeout is not None:
-            call, streamed = self._limited(call, timeout), streamed and self._limited(streamed, timeout)
+            call, streamed = self._limit.of(call, timeout), streamed and self._limit.of(streamed, timeout)
         wanted = Wanted.of(self.place(key, attempt), operation_type, parameters, self.known)
         return self._recorder.run(wanted, Call(call, usage, repeatable, reserved, streamed, noted, slot))
-
-    def _limited(self, call: Callable[..., Awaitable[T]], timeout: float | None) -> Callable[..., Awaitable[T]]:
-        """Return the call with a limit to its time."""
-
-        async def limited(*arguments: Any) -> T:
-            seconds, error = self._time_left(timeout)
-            return await within(self._recorder.journal.clock, seconds, functools.partial(call, *arguments), error)
-
-        return limited
-
-    def _time_left(self, timeout: float | None) -> tuple[float, TimedOutError]:
-        """Return the seconds that a call may take, and the error after them: of the call, or of the step around it."""
-        whole, name = self.step.timeout, f"step {self.step.name!r}"
-        own = math.inf if timeout is None else timeout
-        spent = self._recorder.journal.seconds_since(self._began_at)
-        left = math.inf if whole is None else max(0.0, whole - spent)
-        if whole is None or own < left:
-            return own, TimedOutError(f"a call of {name}", own)
-        return left, TimedOutError(name, whole)
 
     def is_known(self, key: str) -> bool:
         """Whether the log has the operation named `key`."""
@@ -356,13 +333,7 @@ class StepContext:
         StepError
             Another execution waits for this one.
         """
-        state = self._recorder.journal.state
-        if state.parent is not None:
-            raise StepError(
-                f"execution {self.execution_id} cannot go on as a new one, since {state.parent} waits for its end; "
-                "let the workflow that is started from outside do so"
-            )
-        successor = Child("", self.execution_id, self.workflow.name, inputs, left_of(state), state.model)
+        successor = successor_of(self._recorder.journal.state, self.workflow.name, inputs)
 
         async def start() -> str:
             return await begin(successor)
@@ -373,25 +344,8 @@ class StepContext:
 
     async def now(self, key: str | None = None) -> datetime:
         """Return the time, recorded, UTC; `key` names the place, where calls are repeated or run side by side."""
-
-        async def read() -> int:
-            return self._recorder.journal.clock.now()
-
-        def noted(value: int) -> catalog.Payload:
-            return catalog.TimeAccessed(to_datetime(value).isoformat(), to_datetime(value).isoformat())
-
-        parameters = {"access_type": "now"}
-        return to_datetime(await self.operation(TIME_ACCESS, parameters, read, key=key, repeatable=True, noted=noted))
+        return await recorded_now(self.operation, self._recorder.journal.clock, key)
 
     async def random_bits(self, count: int, method: str = "bits") -> int:
         """Return that many random bits, recorded; `method` is what they are for: ``bits``, ``float`` or ``seed``."""
-
-        async def draw() -> int:
-            return self._recorder.chance.bits(count)
-
-        def noted(bits: int) -> catalog.Payload:
-            value = bits / float(2**count) if method == "float" else bits
-            return catalog.RandomGenerated(method, value, bits if method == "seed" else None)
-
-        parameters = {"type": "bits", "count": count}
-        return int(await self.operation(RANDOM_GENERATION, parameters, draw, repeatable=True, noted=noted))
+        return await recorded_bits(self.operation, self._recorder.chance, count, method)

@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from divebook.engine.records import NO_FAILURE, OpenStep
 from divebook.engine.retries import Failure, chain_of, failure_text, names_of, told_chain
-from divebook.engine.state import NO_FAILURE, OpenStep
 from divebook.errors import BoundExceededError, DivergenceError, ItemFailedError, StoreError
 from divebook.events import catalog
 from divebook.events.frozen import quickly_made

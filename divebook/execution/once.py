@@ -18,7 +18,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple, NoReturn
 
 from divebook.engine.operations import EVENT_EMITTED, Place, Reserved, operation_name
-from divebook.engine.state import FAILED, PENDING, RUNNING, OperationRecord
+from divebook.engine.records import OperationRecord
+from divebook.engine.state import FAILED, PENDING, RUNNING
 from divebook.errors import DivergenceError, OperationError
 from divebook.events import catalog
 from divebook.events.codec import canonical_hash, checked

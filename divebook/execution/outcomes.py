@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from divebook.engine.operations import Place
-from divebook.engine.state import OperationRecord
+from divebook.engine.records import OperationRecord
 from divebook.events import catalog
 from divebook.execution.once import Once
 from divebook.execution.waits import Waits

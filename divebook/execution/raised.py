@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from divebook.engine.records import OperationRecord
 from divebook.engine.retries import names_of, text_of
-from divebook.engine.state import OperationRecord
 from divebook.errors import DivebookError, OperationError, UnopenableValueError, UnstorableValueError
 from divebook.events.codec import encode, storable
 from divebook.events.recorded import opened

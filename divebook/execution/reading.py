@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from divebook import extensions
-from divebook.engine.state import ExecutionState, PathState, Usage
+from divebook.engine.records import Usage
+from divebook.engine.state import ExecutionState, PathState
 from divebook.events.recorded import opened
 from divebook.history.framed import FramedLog
 from divebook.questions import Question

@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, NamedTuple
 
 from divebook.engine.operations import Reserved, StreamedCall
+from divebook.engine.records import OperationRecord
 from divebook.engine.retries import failure_text, names_of, text_of
-from divebook.engine.state import OperationRecord
 from divebook.events import catalog
 from divebook.events.codec import storable
 from divebook.execution.asking import Asking

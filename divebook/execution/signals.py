@@ -9,8 +9,8 @@ from numbers import Real
 from typing import Any, cast
 
 from divebook.engine.operations import SIGNAL_WAIT, TIMER, Place
+from divebook.engine.records import OperationRecord
 from divebook.engine.retries import names_of
-from divebook.engine.state import OperationRecord
 from divebook.errors import StepError
 from divebook.events import catalog
 from divebook.events.codec import checked

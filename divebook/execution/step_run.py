@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from divebook.engine.inbox import Message
 from divebook.engine.instructions import RunStep
 from divebook.engine.operations import Place
-from divebook.engine.state import OpenStep
+from divebook.engine.records import OpenStep
 from divebook.errors import StepError
 from divebook.events.codec import storable
 from divebook.execution.attempts import has_one_attempt, retried

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import math
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
 
 from divebook.errors import TimedOutError
 from divebook.execution.clock import Clock
+from divebook.execution.journal import Journal
+from divebook.workflow.step import Step
 
 T = TypeVar("T")
 
@@ -34,3 +38,29 @@ async def within(clock: Clock, seconds: float, call: Callable[[], Awaitable[T]],
 async def _ring(clock: Clock, seconds: float, scope: anyio.CancelScope) -> None:
     await clock.sleep(seconds)
     scope.cancel()
+
+
+class TimeLimit:
+    """How long the calls of a step may take: each its own time, and all of them that of the step."""
+
+    def __init__(self, step: Step, journal: Journal) -> None:
+        self._whole, self._name, self._journal = step.timeout, f"step {step.name!r}", journal
+        self._began_at = 0 if step.timeout is None else journal.clock.now()
+
+    def of(self, call: Callable[..., Awaitable[T]], timeout: float | None) -> Callable[..., Awaitable[T]]:
+        """Return the call with a limit to its time."""
+
+        async def limited(*arguments: Any) -> T:
+            seconds, error = self._left(timeout)
+            return await within(self._journal.clock, seconds, functools.partial(call, *arguments), error)
+
+        return limited
+
+    def _left(self, timeout: float | None) -> tuple[float, TimedOutError]:
+        """Return the seconds that a call may take, and the error after them: of the call, or of the step around it."""
+        whole, own = self._whole, math.inf if timeout is None else timeout
+        spent = self._journal.seconds_since(self._began_at)
+        left = math.inf if whole is None else max(0.0, whole - spent)
+        if whole is None or own < left:
+            return own, TimedOutError(f"a call of {self._name}", own)
+        return left, TimedOutError(self._name, whole)

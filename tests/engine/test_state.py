@@ -1,6 +1,7 @@
 """The public form of a path's state."""
 
-from divebook.engine.state import PathState, Usage
+from divebook.engine.records import Usage
+from divebook.engine.state import PathState
 
 RECORD = {
     "id": "test-path-1",
