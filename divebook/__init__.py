@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from divebook.store import MemoryStore, SqliteStore, open_store
     from divebook.workflow.definition import Each, Edge, Step, Workflow
     from divebook.workflow.policies import Catch, Retry
+    from divebook.workflow.tools import ToolFunction, tool
 
 _NAMES = {
     "divebook.agents": "Agent ScriptedModel",
@@ -71,6 +72,7 @@ _NAMES = {
     "divebook.store": "MemoryStore SqliteStore open_store",
     "divebook.workflow.definition": "Each Edge Step Workflow",
     "divebook.workflow.policies": "Catch Retry",
+    "divebook.workflow.tools": "ToolFunction tool",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
@@ -110,6 +112,7 @@ __all__ = [
     "Step",
     "StepContext",
     "TerminalReason",
+    "ToolFunction",
     "Workflow",
     "__version__",
     "action",
@@ -126,6 +129,7 @@ __all__ = [
     "run",
     "runs",
     "show",
+    "tool",
 ]
 
 extensions.extend(extensions.ENVELOPE, "divebook.pipeline.envelope.of_execution:envelope_of")

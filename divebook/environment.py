@@ -52,6 +52,7 @@ from divebook.workflow.code import code_of
 from divebook.workflow.definition import Definitions, Workflow
 from divebook.workflow.inputs import bind_inputs
 from divebook.workflow.settings import require_name
+from divebook.workflow.tools import ToolFunction
 
 _USERS: weakref.WeakKeyDictionary[EventStore, weakref.WeakSet[Environment]] = weakref.WeakKeyDictionary()
 """The open environments over each store: `open_store` shares files."""
@@ -66,7 +67,7 @@ class Environment(Holdings, Executions):
         Shown to people.
     store
         Where events rest: a store, or a place for `open_store`; by default ``.divebook/executions.db``.
-    agents, workflows, actions
+    agents, workflows, actions, tools
         What it begins with; names must not repeat.
     documents
         What document actions read and write.
@@ -117,6 +118,7 @@ class Environment(Holdings, Executions):
         agents: Iterable[Agent] = (),
         workflows: Iterable[Workflow] = (),
         actions: Iterable[Action] = (),
+        tools: Iterable[ToolFunction | Callable[..., Any]] = (),
         documents: DocumentRepository | None = None,
         documents_dir: str | os.PathLike[str] | None = None,
         printer: Callable[[str], None] = print,
@@ -163,6 +165,8 @@ class Environment(Holdings, Executions):
             self.add_agent(agent)
         for workflow in workflows:
             self.add_workflow(workflow)
+        for tool in tools:
+            self.add_tool(tool)
 
     def _make_services(self, interpreter: Interpreter, printer: Callable[[str], None], control: Control) -> Services:
         self._handlers |= built_in_handlers(

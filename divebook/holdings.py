@@ -1,9 +1,10 @@
-"""What an environment holds: agents, workflows, actions, and who carries out which type of step."""
+"""What an environment holds: agents, workflows, actions, tools, and who carries out which type of step."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace as replaced
+from typing import Any
 
 from divebook.agents import Agent
 from divebook.agents.models import is_known_provider
@@ -27,12 +28,13 @@ from divebook.workflow.merge import merge
 from divebook.workflow.references import missing_agents
 from divebook.workflow.settings import check_default_workflow, check_providers, with_defaults
 from divebook.workflow.step import STEP_TYPES
+from divebook.workflow.tools import REGISTERED_TOOLS, ToolFunction, tool_of
 
 _log = logger(__name__)
 
 
 class Holdings:
-    """Agents, workflows, actions and types of step by name; `divebook.Environment` runs them."""
+    """Agents, workflows, actions, tools and types of step by name; `divebook.Environment` runs them."""
 
     def __init__(
         self,
@@ -47,6 +49,7 @@ class Holdings:
         self._agents: dict[str, Agent] = {}
         self._workflows: dict[str, Workflow] = {}
         self._actions, self._own_actions = built_in, own_actions
+        self._tools: dict[str, ToolFunction] = {}
         self._handlers: dict[str, Handler] = {}
         self._checks: dict[str, Callable[[Workflow], None]] = {}
 
@@ -83,6 +86,19 @@ class Holdings:
         raise NotFoundError("action", name, self.actions, f'action "{name}" not found')
 
     @property
+    def tools(self) -> dict[str, ToolFunction]:
+        """Every tool agents may name: made with `@tool`, given to this environment; later ones win."""
+        return {**REGISTERED_TOOLS, **self._tools}
+
+    def tools_for(self, definition: AgentDefinition) -> list[ToolFunction]:
+        """Return the tools that an agent names, in its order; raises `NotFoundError`."""
+        known = self.tools
+        for name in definition.tools:
+            if name not in known:
+                raise NotFoundError("tool", name, known, f"unknown tool: {name}")
+        return [known[name] for name in dict.fromkeys(definition.tools)]
+
+    @property
     def default_agent(self) -> Agent | None:
         """The agent of prompt steps that name none: the first supervisor, else the first agent."""
         supervisors = [agent for agent in self._agents.values() if agent.is_supervisor]
@@ -117,6 +133,13 @@ class Holdings:
         self._agents[agent.name] = agent
         others = [other for other in self._defined.agents if other.name != agent.name]
         self._defined = replaced(self._defined, agents=tuple(others))  # so that settings do not make it anew
+
+    def add_tool(self, tool: ToolFunction | Callable[..., Any], *, replace: bool = False) -> None:
+        """Take a tool in; a taken name is an error unless `replace` is set."""
+        made = tool_of(tool)
+        if made.name in self._tools and not replace:
+            raise AlreadyRegisteredError("tool", made.name)
+        self._tools[made.name] = made
 
     def add_workflow(self, workflow: Workflow, *, replace: bool = False) -> None:
         """Take a workflow in; executions that are already running keep the one they were started with."""

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, settings
 from divebook.steps.actions import REGISTERED
 from divebook.store.registry import _stores
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS
+from divebook.workflow.tools import REGISTERED_TOOLS
 
 # How long examples take says how busy the machine is, and nothing of what is tested.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -44,7 +45,7 @@ def logs(caplog):
 
 _MADE_AT_IMPORT = {}
 """By module of tests, what its decorators registered when it was imported: contents for each of `_REGISTRIES`."""
-_REGISTRIES = (WORKFLOW_FUNCTIONS, REGISTERED)
+_REGISTRIES = (WORKFLOW_FUNCTIONS, REGISTERED, REGISTERED_TOOLS)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -66,7 +67,7 @@ def pytest_make_collect_report(collector):
 def _functions_of_this_test(request):
     """Forget the workflows and actions that a test, or an example of the documentation, has made by decorators."""
     before = [dict(registry) for registry in _REGISTRIES]
-    own = _MADE_AT_IMPORT.get(request.node.nodeid.partition("::")[0], ({}, {}))
+    own = _MADE_AT_IMPORT.get(request.node.nodeid.partition("::")[0], [{} for _ in _REGISTRIES])
     for registry, made in zip(_REGISTRIES, own, strict=True):
         registry.update(made)
     yield

@@ -64,6 +64,10 @@ class Redactor:
             elif not isinstance(inner, _BARE):
                 self.learn(inner)
 
+    def know(self, secret: str) -> None:
+        """Take note of one secret: it is hidden wherever it occurs from then on."""
+        self._keep(secret)
+
     def _keep_all(self, value: Any) -> None:
         if isinstance(value, str):
             self._keep(value)

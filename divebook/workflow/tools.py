@@ -1,0 +1,231 @@
+"""Tools: functions that agents may call, with what their callers must know of them.
+
+``@tool`` marks a function as one and leaves it as it is. What is known of a tool (`ToolFunction`) is data: agents make
+what a model sees of it, the policy of approvals reads its hints, and what calls it is `divebook.steps.call`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, TypeVar, overload
+
+from divebook.errors import DefinitionError, Problem
+from divebook.workflow.code import source_of
+from divebook.workflow.functions import UserFunction
+from divebook.workflow.policies import Retry
+from divebook.workflow.resources import CONFIRMATION_MODES
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+MOST = 60_000
+"""Characters of a result that a model gets, where its tool says nothing else."""
+IF_NOT_READ_ONLY, IF_DESTRUCTIVE = CONFIRMATION_MODES[1:3]
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+_MADE = "__divebook_tool__"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolHints:
+    """What a tool says it does to the world; None is unknown."""
+
+    read_only: bool | None = None
+    """It changes nothing."""
+    destructive: bool | None = None
+    """What it changes may be lost."""
+    idempotent: bool | None = None
+    """Calling it twice with the same arguments does no more than calling it once."""
+    open_world: bool | None = None
+    """It reaches beyond this machine."""
+
+    def to_dict(self) -> dict[str, bool]:
+        """Return what is known."""
+        said = {name: getattr(self, name) for name in ("read_only", "destructive", "idempotent", "open_world")}
+        return {name: value for name, value in said.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFunction(UserFunction):
+    """A function that agents may call.
+
+    Examples
+    --------
+    >>> def search(query: str) -> list[str]:
+    ...     return []
+    >>> ToolFunction("search", search, "Find passages.", hints=ToolHints(read_only=True)).hints.to_dict()
+    {'read_only': True}
+    """
+
+    hints: ToolHints = field(default_factory=ToolHints)
+    schema: Mapping[str, Any] | None = None
+    """JSON schema of its arguments; None takes it from the signature and the docstring."""
+    most: int = MOST
+    """Characters of a result that the model gets: its head and its tail. The log has the whole."""
+    limit: int | None = None
+    """How often it may be called in one turn."""
+    concurrency: int | None = None
+    """How many of its calls may run at once in this process."""
+    inline: bool = False
+    """Not recorded itself: what it does inside is."""
+    confirmation: str = IF_DESTRUCTIVE
+    """The mode that decides where no rule of approvals does."""
+    kind: ClassVar[str] = "tool"
+
+    def __post_init__(self) -> None:
+        UserFunction.__post_init__(self)
+        if not _NAME.fullmatch(self.name):
+            hint = "letters, digits, _ - and . only, at most 64, not beginning with a digit: @tool(name=...)"
+            raise DefinitionError([Problem(f"{self.name!r} cannot be the name of a tool", key="name", hint=hint)])
+        for option, least in (("most", 100), ("limit", 1), ("concurrency", 1)):
+            given = getattr(self, option)
+            if given is not None and (not isinstance(given, int) or isinstance(given, bool) or given < least):
+                message = f"{option} of {self.label} must be a whole number from {least}, not {given!r}"
+                raise DefinitionError([Problem(message, key=option, hint="leave it out for the default")])
+        if self.schema is None:
+            self._require_names()
+
+    def _require_names(self) -> None:
+        """Raise unless each argument can be given by its name, as models give them."""
+        for parameter in inspect.signature(self.function).parameters.values():
+            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
+                message = f"parameter {parameter.name!r} of {self.label} has no name for a model"
+                raise DefinitionError([Problem(message, hint="write it as an ordinary parameter")])
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether it may simply be called again when it is not known if a call took effect."""
+        return bool(self.idempotent or self.hints.idempotent or self.hints.read_only or self.takes.key)
+
+
+def tool_of(given: Any) -> ToolFunction:
+    """Return what is known of a function that is given as a tool: what ``@tool`` or else its signature says.
+
+    Raises
+    ------
+    DefinitionError
+        It cannot be a tool: it has no name, or takes arguments that have none.
+    """
+    if isinstance(given, ToolFunction):
+        return given
+    if not callable(given):
+        hint = "give a function, or the name of a tool as a text"
+        raise DefinitionError([Problem(f"a tool is a function, not {given!r}", hint=hint)])
+    said: ToolFunction | None = getattr(given, _MADE, None)
+    if said is not None:
+        return said if said.function is given else replace(said, function=given)  # a method found through an instance
+    if not hasattr(given, "__name__"):  # an object that can be called
+        return ToolFunction(type(given).__name__, given.__call__, inspect.getdoc(given) or "")
+    return ToolFunction(given.__name__, given, inspect.getdoc(given) or "")
+
+
+@overload
+def tool(name: F) -> F: ...
+@overload
+def tool(
+    name: str | None = None,
+    *,
+    description: str | None = None,
+    read_only: bool | None = None,
+    destructive: bool | None = None,
+    idempotent: bool | None = None,
+    open_world: bool | None = None,
+    approval: bool = False,
+    retry: Retry | int | None = None,
+    timeout: float | None = None,
+    executor: Any = None,
+    most: int = MOST,
+    limit: int | None = None,
+    concurrency: int | None = None,
+) -> Callable[[F], F]: ...
+def tool(
+    name: Any = None,
+    *,
+    description: str | None = None,
+    read_only: bool | None = None,
+    destructive: bool | None = None,
+    idempotent: bool | None = None,
+    open_world: bool | None = None,
+    approval: bool = False,
+    retry: Retry | int | None = None,
+    timeout: float | None = None,
+    executor: Any = None,
+    most: int = MOST,
+    limit: int | None = None,
+    concurrency: int | None = None,
+) -> Any:
+    """Make a function a tool of every environment of this process; a later one of the same name replaces it.
+
+    A model sees its name, its arguments as the signature says them, and what the docstring says of it and of each
+    (numpy, Google or Sphinx style). Agents name it in ``Tools``, or are given it: ``Agent("a", tools=[search])``. The
+    function stays what it was.
+
+    Parameters
+    ----------
+    name
+        By default the function's.
+    description
+        By default the docstring's.
+    read_only
+        It changes nothing, so that it need not be asked about and may be called again.
+    destructive
+        What it changes may be lost: a person is asked first, unless a rule says otherwise.
+    idempotent
+        Calling it twice does no more than calling it once: it is then simply called again where a process died during
+        the call. For any other a person is asked.
+    open_world
+        It reaches beyond this machine.
+    approval
+        A person must approve every call first, and may change its arguments.
+    retry
+        Try a call that failed again.
+    timeout
+        Seconds that a call may take.
+    executor
+        Where an ordinary function runs, as for ``@step``.
+    most
+        Characters of a result that the model gets: half of them its head, half its tail. The log has the whole.
+    limit
+        How often it may be called in one turn; then the model hears that it is used up.
+    concurrency
+        How many of its calls may run at once in this process.
+
+    Examples
+    --------
+    >>> @tool(read_only=True)
+    ... def double(n: int) -> int:
+    ...     "Return twice a number."
+    ...     return 2 * n
+    >>> double(4), tool_of(double).hints.to_dict()
+    (8, {'read_only': True})
+    """
+    hints = ToolHints(read_only, destructive, idempotent, open_world)
+    policy = None if retry is None else Retry.of(retry)
+
+    def decorate(function: F) -> F:
+        own = function.__name__ if name is function or name is None else name
+        made = ToolFunction(
+            own,
+            function,
+            description if description is not None else inspect.getdoc(function) or "",
+            approval=approval,
+            retry=policy,
+            timeout=timeout,
+            executor=executor,
+            hints=hints,
+            most=most,
+            limit=limit,
+            concurrency=concurrency,
+        )
+        if "." not in function.__qualname__.rpartition("<locals>.")[2]:  # a method needs its object
+            REGISTERED_TOOLS[made.name] = made
+        setattr(function, _MADE, made)
+        source_of(function)
+        return function
+
+    return decorate(name) if callable(name) else decorate
+
+
+REGISTERED_TOOLS: dict[str, ToolFunction] = {}
+"""Tools made with `@tool`, by name."""

@@ -1,0 +1,125 @@
+"""What can be a tool, and what is known of it."""
+
+import functools
+
+import pytest
+
+from divebook import Agent, Environment, ToolFunction, tool
+from divebook.errors import AlreadyRegisteredError, DefinitionError, NotFoundError
+from divebook.store import MemoryStore
+from divebook.workflow.definition import AgentDefinition
+from divebook.workflow.policies import Retry
+from divebook.workflow.tools import REGISTERED_TOOLS, ToolHints, tool_of
+
+
+def double(n: int) -> int:
+    """Return twice a number."""
+    return 2 * n
+
+
+def test_a_tool_stays_the_function_that_it_was_and_is_known_by_its_name():
+    made = tool(double)
+    assert (made is double, double(2)) == (True, 4)
+    known = REGISTERED_TOOLS["double"]
+    assert (known.function, known.description, known.label) == (double, "Return twice a number.", 'tool "double"')
+
+
+def test_what_is_said_of_a_tool_is_kept():
+    @tool("twice", description="Two of it.", destructive=True, retry=3, timeout=2.5, most=500, limit=4, concurrency=2)
+    def other(n: int) -> int:
+        return 2 * n
+
+    known = tool_of(other)
+    assert (known.name, known.description) == ("twice", "Two of it.")
+    assert (known.hints, known.retry, known.timeout) == (ToolHints(destructive=True), Retry(3), 2.5)
+    assert (known.most, known.limit, known.concurrency) == (500, 4, 2)
+
+
+@pytest.mark.parametrize(
+    ("said", "repeatable"),
+    [({}, False), ({"read_only": True}, True), ({"idempotent": True}, True), ({"destructive": True}, False)],
+)
+def test_a_tool_may_be_called_again_if_that_does_no_more(said, repeatable):
+    @tool(**said)
+    def act() -> None: ...
+
+    assert tool_of(act).is_repeatable is repeatable
+
+
+class Shelf:
+    """Books."""
+
+    @tool(limit=2)
+    def find(self, title: str) -> str:
+        return f"{title} of {self!r}"
+
+    def __call__(self, title: str) -> str:
+        return title
+
+    def __repr__(self):
+        return "shelf"
+
+
+def test_a_method_is_called_on_its_own_object():
+    found = tool_of(Shelf().find)
+    assert (found.function("it"), found.limit) == ("it of shelf", 2)
+
+
+def test_an_object_that_can_be_called_has_the_name_of_its_class():
+    found = tool_of(Shelf())
+    assert (found.name, found.description, found.function("it")) == ("Shelf", "Books.", "it")
+
+
+def rest(*things): ...
+
+
+def only(a, /): ...
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (lambda n: n, "'<lambda>' cannot be the name of a tool .*at most 64"),
+        (functools.partial(double, 1), "parameter 'args' of tool \"partial\" has no name"),
+        (rest, "parameter 'things' of tool \"rest\" has no name for a model"),
+        (only, "parameter 'a' of tool \"only\" has no name"),
+        (3, "a tool is a function, not 3"),
+    ],
+)
+def test_what_cannot_be_a_tool_is_refused_with_what_to_do(given, says):
+    with pytest.raises(DefinitionError, match=says):
+        tool_of(given)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"most": 5}, {"limit": 0}, {"concurrency": True}, {"limit": 1.5}, {"timeout": -1}, {"name": "a b"}]
+)
+def test_wrong_options_are_refused_and_named(wrong):
+    with pytest.raises(DefinitionError, match=rf"{'a b' if 'name' in wrong else next(iter(wrong))}"):
+        tool(**wrong)(double)
+
+
+def test_an_environment_knows_its_own_tools_and_those_of_the_process():
+    tool(double)
+    own = ToolFunction("double", lambda n: 3 * n, schema={"type": "object"})
+    environment = Environment(store=MemoryStore(), tools=[rest_free])
+    assert set(environment.tools) == {"double", "rest_free"}
+    environment.add_tool(own)
+    assert environment.tools["double"] is own
+    with pytest.raises(AlreadyRegisteredError, match="tool already registered: double"):
+        environment.add_tool(double)
+    environment.add_tool(double, replace=True)
+    assert environment.tools["double"].function is double
+
+
+def rest_free(text: str) -> str:
+    """Return a text."""
+    return text
+
+
+def test_an_agent_gets_the_tools_that_it_names_in_its_order():
+    environment = Environment(store=MemoryStore(), tools=[double, rest_free], agents=[Agent("a")])
+    found = environment.tools_for(AgentDefinition("a", tools=("rest_free", "double", "rest_free")))
+    assert [one.name for one in found] == ["rest_free", "double"]
+    with pytest.raises(NotFoundError, match=r"unknown tool: duoble.*double"):
+        environment.tools_for(AgentDefinition("a", tools=("duoble",)))
