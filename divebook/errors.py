@@ -45,6 +45,7 @@
         ├── NeedsPersonError       it was resumed automatically several times and made no progress
         ├── ResumeError            an envelope cannot go on through its pipeline
         ├── OperationError         a recorded operation failed
+        ├── ServerError            an MCP server cannot be reached, or does not keep to the protocol
         ├── OutcomeUnknownError    raise it from an action that cannot tell whether it took effect
         ├── InterruptError         an answer does not fit its question, or comes second
         ├── KeptError              an answer is kept, and its execution cannot go on in this process
@@ -536,6 +537,14 @@ class OperationError(ExecutionError):
 
 class NeedsPersonError(ExecutionError):
     """An execution was resumed automatically several times, and interrupted each time before it made progress."""
+
+
+class ServerError(ExecutionError):
+    """An MCP server cannot be reached, does not keep to the protocol, or does not have what is asked of it."""
+
+    def __init__(self, operation: str, server: str, cause: str) -> None:
+        self.operation, self.server, self.cause = operation, server, cause
+        super().__init__(f"MCP {operation} failed for server {server}: {cause}")
 
 
 class OutcomeUnknownError(ExecutionError):
