@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
-from divebook.config.fetch import Page, check_address, fetch
 from divebook.config.files import named_files
+from divebook.documents.fetching import Page, check_address, fetch
 from divebook.documents.policy import Policy
 from divebook.documents.repository import DocumentRepository
 from divebook.errors import SetupError

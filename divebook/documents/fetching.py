@@ -1,4 +1,4 @@
-"""Pages for content entries: fetched once, while definitions are made ready, from where the policy allows it.
+"""Pages of the web, for content entries and for the tool ``fetch``: from where the policy allows it, within limits.
 
 A name is looked up once, every address found for it is checked, and one of these is connected to: what a name server
 says the next time does not matter. Each redirection is checked like the first address.
@@ -6,12 +6,13 @@ says the next time does not matter. Each redirection is checked like the first a
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import socket
-import time
+import threading
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from typing import IO, Any
+from typing import IO, Any, NamedTuple, Self
 from urllib.error import URLError
 from urllib.parse import urlsplit
 from urllib.request import (
@@ -28,10 +29,21 @@ from divebook.documents.policy import Policy
 from divebook.errors import SetupError
 
 MAX_BYTES = 500 * 1024
-MAX_BINARY = 10_000_000
-TIMEOUT, LONGEST = 15.0, 60.0
-"""Seconds without any answer, and in all."""
 TEXTUAL = ("text/", "application/json", "application/xml", "application/yaml", "application/javascript")
+
+
+class Limits(NamedTuple):
+    """What one fetching may take."""
+
+    bytes: int = 10_000_000
+    silence: float = 15.0
+    """Seconds without any answer."""
+    seconds: float = 60.0
+    """Seconds in all."""
+    redirections: int = 5
+
+
+LIMITS = Limits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +53,8 @@ class Page:
     media_type: str
     body: bytes
     charset: str = "utf-8"
+    address: str = ""
+    """Where it was found at last, redirections followed."""
 
     def text(self, url: str) -> str:
         """Return it as text; raises `SetupError` if it is none, or too long."""
@@ -54,17 +68,18 @@ class Page:
             raise SetupError(f"content of {url} is not {self.charset} text: {error}") from error
 
 
-def fetch(url: str, policy: Policy) -> Page:
+def fetch(url: str, policy: Policy, limits: Limits = LIMITS) -> Page:
     """Return the page at `url`; raises `SetupError` if it cannot or may not be fetched."""
     try:
         check_address(url, policy)
         request = Request(url, headers={"User-Agent": "divebook"})  # noqa: S310 - check_address lets only http through
-        with _opener(policy).open(request, timeout=TIMEOUT) as response:
-            return Page(
-                response.headers.get_content_type(),
-                _body(url, response),
-                response.headers.get_content_charset() or "utf-8",
-            )
+        with (
+            _Deadline(url, limits.seconds) as deadline,
+            _opener(policy, limits, deadline).open(request, timeout=limits.silence) as response,
+        ):
+            told = response.headers
+            body = _body(url, response, limits.bytes)
+            return Page(told.get_content_type(), body, told.get_content_charset() or "utf-8", response.geturl())
     except (URLError, HTTPException, OSError, ValueError) as error:
         raise SetupError(f"failed to fetch {url}: {error}") from error
 
@@ -80,29 +95,69 @@ def check_address(url: str, policy: Policy) -> None:
     policy.host(parts.hostname)
 
 
-def _body(url: str, response: Any) -> bytes:
-    """Return what a server sends, within a time in all and a size."""
-    until, parts, count = time.monotonic() + LONGEST, [], 0
+def _body(url: str, response: Any, most: int) -> bytes:
+    """Return what a server sends, within a size."""
+    parts, count = [], 0
     while part := response.read1(65536):
         parts.append(part)
         count += len(part)
-        if count > MAX_BINARY:
-            raise SetupError(f"content of {url} has more than {MAX_BINARY} bytes: save the part that matters to a file")
-        if time.monotonic() > until:
-            raise SetupError(f"failed to fetch {url}: it took more than {LONGEST:.0f} s; save it to a file")
+        if count > most:
+            raise SetupError(f"content of {url} has more than {most} bytes: save the part that matters to a file")
     return b"".join(parts)
+
+
+class _Deadline:
+    """Ends the connections of one fetching when its time is over, whatever they are at: a header may come slowly too.
+
+    Shown by test_a_server_that_never_comes_to_its_end_is_left.
+    """
+
+    def __init__(self, url: str, seconds: float) -> None:
+        self._url, self._seconds, self._is_over = url, seconds, False
+        self._connections: list[socket.socket] = []
+        self._lock = threading.Lock()
+        self._timer = threading.Timer(max(0.0, seconds), self._end)
+        self._timer.daemon = True
+
+    def watch(self, connection: socket.socket) -> None:
+        """End a connection, too, when the time is over."""
+        with self._lock:
+            self._connections.append(connection.dup())  # TLS takes the connection itself away from who made it
+        if self._is_over:
+            self._end()
+
+    def _end(self) -> None:
+        with self._lock:
+            self._is_over = True
+            for connection in self._connections:
+                with contextlib.suppress(OSError):  # it has ended already
+                    connection.shutdown(socket.SHUT_RDWR)
+
+    def __enter__(self) -> Self:
+        self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+        with self._lock:
+            for connection in self._connections:
+                connection.close()
+            self._connections.clear()
+        if self._is_over:
+            raise SetupError(f"failed to fetch {self._url}: it took more than {self._seconds:g} s; save it to a file")
 
 
 # --- connecting ------------------------------------------------------------------------------------------------------
 
 
-def _opener(policy: Policy) -> OpenerDirector:
-    return build_opener(ProxyHandler(), _Web(policy), _Redirects(policy))
+def _opener(policy: Policy, limits: Limits, deadline: _Deadline) -> OpenerDirector:
+    return build_opener(ProxyHandler(), _Web(policy, deadline), _Redirects(policy, limits.redirections))
 
 
 class _Redirects(HTTPRedirectHandler):
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, most: int) -> None:
         self._policy = policy
+        vars(self)["max_redirections"] = most  # of the class, says its type
 
     def redirect_request(  # noqa: PLR0917 - urllib calls it so
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str
@@ -112,27 +167,32 @@ class _Redirects(HTTPRedirectHandler):
 
 
 class _Web(HTTPSHandler, HTTPHandler):
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, deadline: _Deadline) -> None:
         super().__init__()
-        self._policy = policy
+        self._policy, self._deadline = policy, deadline
 
     def http_open(self, req: Request) -> HTTPResponse:
-        return self.do_open(_connecting(HTTPConnection, req, self._policy), req)
+        return self.do_open(self._connecting(HTTPConnection, req), req)
 
     def https_open(self, req: Request) -> HTTPResponse:
-        return self.do_open(_connecting(HTTPSConnection, req, self._policy), req)
+        return self.do_open(self._connecting(HTTPSConnection, req), req)
 
+    def _connecting(self, kind: type[HTTPConnection], request: Request) -> Any:
+        """Return what makes a connection to checked addresses only; a proxy, which the person chose, is trusted."""
+        is_by_proxy = request.has_proxy() or getattr(request, "_tunnel_host", None) is not None
+        connect = socket.create_connection if is_by_proxy else functools.partial(_connect, self._policy)
 
-def _connecting(kind: type[HTTPConnection], request: Request, policy: Policy) -> Any:
-    """Return what makes a connection to checked addresses only; a proxy, which the person chose, is trusted."""
+        def watched(*given: Any) -> socket.socket:
+            connection = connect(*given)
+            self._deadline.watch(connection)
+            return connection
 
-    def make(host: str, **options: Any) -> HTTPConnection:
-        connection = kind(host, **options)
-        if not request.has_proxy() and getattr(request, "_tunnel_host", None) is None:
-            connection._create_connection = functools.partial(_connect, policy)  # type: ignore[attr-defined]  # noqa: SLF001 - http.client's only seam for it
-        return connection
+        def make(host: str, **options: Any) -> HTTPConnection:
+            connection = kind(host, **options)
+            connection._create_connection = watched  # type: ignore[attr-defined]  # noqa: SLF001 - http.client's only seam for it
+            return connection
 
-    return make
+        return make
 
 
 def _connect(

@@ -1,14 +1,14 @@
 """Pages are fetched from where the policy allows it: looked up once, each redirection checked, within time and size."""
 
+import contextlib
 import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from divebook.config import fetch as fetching
-from divebook.config.fetch import Page, fetch
 from divebook.documents import Policy
+from divebook.documents.fetching import Limits, Page, fetch
 from divebook.errors import SetupError
 
 OPEN = Policy("addresses")
@@ -52,7 +52,7 @@ class NoSecondHost(Policy):
 
 
 def test_a_page_comes_with_what_the_response_says_of_it(server):
-    assert fetch(server.url + "/", OPEN) == Page("text/plain", b"caf\xe9", "latin-1")
+    assert fetch(server.url + "/", OPEN) == Page("text/plain", b"caf\xe9", "latin-1", server.url + "/")
 
 
 def test_this_machine_is_not_asked_unless_that_is_allowed(server):
@@ -87,17 +87,46 @@ def test_each_redirection_is_checked(server, target):
 
 def test_a_redirection_within_what_is_allowed_is_followed(server):
     server.answers["/away"] = (302, {"Location": "/"}, b"")
-    assert fetch(server.url + "/away", NoSecondHost()).body == b"caf\xe9"
+    found = fetch(server.url + "/away", NoSecondHost())
+    assert (found.body, found.address) == (b"caf\xe9", server.url + "/")
 
 
-def test_what_never_ends_is_given_up(server, monkeypatch):
+@pytest.mark.parametrize(("most", "is_followed"), [(3, True), (2, False)])
+def test_only_so_many_redirections_are_followed(server, most, is_followed):
+    for number in range(3):
+        server.answers[f"/{number}"] = (302, {"Location": f"/{number - 1}" if number else "/"}, b"")
+    with contextlib.nullcontext() if is_followed else pytest.raises(SetupError, match="failed to fetch"):
+        fetch(server.url + "/2", NoSecondHost(), Limits(redirections=most))
+    assert ("/" in server.asked) is is_followed
+
+
+def test_what_is_too_long_is_given_up(server):
     server.answers["/big"] = (200, {}, b"x" * 50_000)
-    monkeypatch.setattr(fetching, "MAX_BINARY", 40_000)
     with pytest.raises(SetupError, match="more than 40000 bytes"):
-        fetch(server.url + "/big", OPEN)
-    monkeypatch.setattr(fetching, "LONGEST", -1.0)
-    with pytest.raises(SetupError, match="it took more than"):
-        fetch(server.url + "/", OPEN)
+        fetch(server.url + "/big", OPEN, Limits(bytes=40_000))
+
+
+@pytest.mark.parametrize(
+    "begins", [b"", b"HTTP/1.1 200 OK\r\nX-A: b\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab"]
+)
+def test_a_server_that_never_comes_to_its_end_is_left(begins):
+    left = threading.Event()
+
+    def serve():
+        connection, _ = listener.accept()
+        with connection:
+            connection.sendall(begins)
+            while connection.recv(4096):
+                pass  # until the other side has ended it
+            left.set()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with pytest.raises(SetupError, match=r"it took more than 0\.05 s"):
+            fetch(f"http://127.0.0.1:{listener.getsockname()[1]}/", OPEN, Limits(silence=600.0, seconds=0.05))
+        thread.join()
+    assert left.is_set()
 
 
 @pytest.mark.parametrize(
