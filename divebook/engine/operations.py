@@ -133,6 +133,22 @@ class Reserved(NamedTuple):
         return {name: value for name, value in (("tokens", self.tokens), ("cost", self.cost)) if value}
 
 
+class Slot(Protocol):
+    """The right to have a call under way where only so many can be; held from before it is recorded until it returns.
+
+    So a call that waits for a slot has not begun: neither its time limit runs, nor can it be of unknown outcome.
+    """
+
+    async def __aenter__(self) -> object:
+        """Wait until it may begin."""
+
+    async def __aexit__(self, *_: object) -> None:
+        """Let the next call have it, if that has not been done."""
+
+    def release(self) -> None:
+        """Let the next call have it; once is the same as twice."""
+
+
 class RunOperation(Protocol):
     """How code inside a step makes a non-deterministic call: recorded once, answered from the log ever after."""
 
@@ -147,5 +163,6 @@ class RunOperation(Protocol):
         repeatable: bool = False,
         reserved: Reserved | None = None,
         streamed: StreamedCall | None = None,
+        slot: Slot | None = None,
     ) -> Any:
         """Return the recorded result, or make the call and record what it returns."""

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 import anyio
 
+from divebook.engine.operations import Slot
 from divebook.execution.threads import in_thread
 
 
@@ -35,11 +36,8 @@ class Task(NamedTuple):
     """Whether its execution was cancelled."""
 
 
-class Slot:
-    """The right to have a call under way where only so many can be; held from before it is recorded until it returns.
-
-    So a call that waits for a slot has not begun: neither its time limit runs, nor can it be of unknown outcome.
-    """
+class LimitedSlot:
+    """A slot where a fixed number of calls can be under way."""
 
     def __init__(self, places: anyio.CapacityLimiter) -> None:
         self._places = places

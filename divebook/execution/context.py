@@ -7,13 +7,12 @@ from contextvars import ContextVar
 from datetime import datetime
 from typing import Any, NoReturn, TypeVar
 
-from divebook.engine.operations import CONTINUE_AS_NEW, Place, Reserved, StreamedCall
+from divebook.engine.operations import CONTINUE_AS_NEW, Place, Reserved, Slot, StreamedCall
 from divebook.engine.records import OpenStep, Usage
 from divebook.events import catalog
 from divebook.events.codec import storable
 from divebook.execution.attempts import has_one_attempt, retried
 from divebook.execution.children import BeginSuccessor, DriveChild, successor_of
-from divebook.execution.compute import Slot
 from divebook.execution.executors import Executors
 from divebook.execution.once import Wanted
 from divebook.execution.recorded_chance import recorded_bits, recorded_now

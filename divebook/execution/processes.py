@@ -25,7 +25,7 @@ from typing import Any
 import anyio
 
 from divebook.errors import ExecutionError, OutcomeUnknownError
-from divebook.execution.compute import Slot, Task
+from divebook.execution.compute import LimitedSlot, Task
 from divebook.execution.shipping import ship, unship
 from divebook.execution.threads import in_thread
 from divebook.execution.worker import CALL, ENDED, LOGGED, PRINTED, START, Wire
@@ -52,12 +52,12 @@ class Processes:
         """Ends its processes; also when the pool is forgotten."""
         self.close.atexit = False  # they end with this process, whose last calls are waited for then
 
-    def slot(self) -> Slot:
+    def slot(self) -> LimitedSlot:
         """Return what a call must hold while it is under way: only as many begin as have a process."""
         loop = asyncio.get_running_loop()
         if self._places is None or self._places[0] is not loop:
             self._places = loop, anyio.CapacityLimiter(self.size)
-        return Slot(self._places[1])
+        return LimitedSlot(self._places[1])
 
     async def run(self, task: Task) -> Any:
         """Return the result.

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, NamedTuple
 
-from divebook.engine.operations import Reserved, StreamedCall
+from divebook.engine.operations import Reserved, Slot, StreamedCall
 from divebook.engine.records import OperationRecord
 from divebook.engine.retries import failure_text, names_of, text_of
 from divebook.events import catalog
@@ -19,7 +19,6 @@ from divebook.execution.asking import Asking
 from divebook.execution.breaking_off import leaves_outcome_unknown
 from divebook.execution.children import Children
 from divebook.execution.clock import Chance
-from divebook.execution.compute import Slot
 from divebook.execution.containment import contained
 from divebook.execution.journal import Journal
 from divebook.execution.once import Once, Wanted

@@ -12,10 +12,10 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from divebook.engine.operations import ACTION_EXECUTION, STEP_EXECUTION
+from divebook.engine.operations import ACTION_EXECUTION, STEP_EXECUTION, Slot
 from divebook.errors import StepError
 from divebook.events.recorded import opened
-from divebook.execution.compute import THREADS, Compute, Slot, Task
+from divebook.execution.compute import THREADS, Compute, Task
 from divebook.execution.context import StepContext
 from divebook.execution.engine_thread import ENGINE
 from divebook.steps.approval import approved
