@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+
+from divebook.agents.script import Round, ScriptedReply, WrittenReply, rounds_of
 
 SCRIPTED = "scripted"
 """The model name that stands for it in definitions."""
@@ -14,16 +18,26 @@ SCRIPTED = "scripted"
 class ScriptedModel:
     """Answers with the given replies in turn; the last one repeats.
 
-    Without replies it says that it is scripted and how to get a real model.
+    A reply is a text, or says what a model with tools does: calls them, returns data, thinks, or fails
+    (`divebook.agents.script`). Without replies it says that it is scripted and how to get a real model.
+
+    An agent that only writes texts takes the next reply for each request of this process. The turn of an agent with
+    tools begins at the first reply, and each request takes the one after those that the turn has had: the log tells
+    how many they are, so that a turn goes on at its place in any process. Texts alone are always taken one by one.
 
     Examples
     --------
     >>> model = ScriptedModel(["first", "second"])
     >>> [model.reply("any prompt") for _ in range(3)]
     ['first', 'second', 'second']
+
+    Two calls side by side, one request that fails and is made again, and the answer:
+
+    >>> search = [{"call": {"search": {"query": "owls"}}}, {"call": {"search": {"query": "larks"}}}]
+    >>> model = ScriptedModel([search, {"error": "overloaded", "status": 503}, {"output": {"birds": 2}}])
     """
 
-    replies: Sequence[str] = ()
+    replies: Sequence[WrittenReply] = ()
     usage: Mapping[str, int] = field(default_factory=dict)
     """Tokens each reply claims to have consumed: ``input_tokens``, ``output_tokens``."""
     price: float = 0.0
@@ -34,9 +48,16 @@ class ScriptedModel:
     """Awaited between the words of a reply that somebody watches being written: ``lambda: asyncio.sleep(0.05)``."""
     calls: int = 0
     """Requests answered so far."""
+    turns: Sequence[Sequence[WrittenReply]] = ()
+    """In place of replies: those of the first turn, of the second, and so on; the last one repeats."""
+
+    def __post_init__(self) -> None:
+        self._failed: Counter[tuple[int | None, int]] = Counter()
+        self._numbers: dict[str, int] = {}
+        self._rounds = [] if self.is_texts else [rounds_of(replies) for replies in self.turns or (self.replies,)]
 
     def reply(self, prompt: str) -> str:
-        """Return the next reply.
+        """Return the next reply of a script of texts.
 
         Raises
         ------
@@ -47,8 +68,62 @@ class ScriptedModel:
         if self.error is not None:
             raise RuntimeError(self.error)
         if self.replies:
-            return self.replies[min(self.calls, len(self.replies)) - 1]
+            return str(self.replies[min(self.calls, len(self.replies)) - 1])
         return _unscripted_reply(prompt)
+
+    @cached_property
+    def is_texts(self) -> bool:
+        """Whether its replies are texts and nothing else."""
+        return not self.turns and all(isinstance(reply, str) for reply in self.replies)
+
+    def turn(self, run_id: str, number: int | None = None) -> int:
+        """Return the number of a turn, from 0 in the order in which turns begin.
+
+        Parameters
+        ----------
+        run_id
+            What its messages are marked with.
+        number
+            What it was in the process in which the turn began.
+        """
+        if run_id not in self._numbers:
+            self._numbers[run_id] = len(self._numbers) if number is None else number
+        return self._numbers[run_id]
+
+    def answer(self, prompt: str, run_id: str | None, answered: int) -> ScriptedReply:
+        """Return the reply to a request.
+
+        Parameters
+        ----------
+        run_id
+            What the messages of a turn are marked with; None for a request that belongs to none.
+        answered
+            How many requests the turn has had answers to.
+        """
+        if self.is_texts:
+            return ScriptedReply(say=self.reply(prompt))
+        if self.error is not None:
+            self.calls += 1
+            return ScriptedReply(error=self.error)
+        if run_id is None:
+            turn, place, rounds = None, self.calls - self._failed.total(), self._single()
+        else:
+            turn, place = self.turn(run_id), answered
+            rounds = self._rounds[min(turn, len(self._rounds) - 1)]
+        self.calls += 1
+        return self._next(turn, place, rounds) if rounds else ScriptedReply(say=_unscripted_reply(prompt))
+
+    def _next(self, turn: int | None, place: int, rounds: Sequence[Round]) -> ScriptedReply:
+        found = rounds[min(place, len(rounds) - 1)]
+        failed = self._failed[turn, place]
+        if found.reply is not None and (place >= len(rounds) or failed >= len(found.failures)):
+            return found.reply
+        self._failed[turn, place] += 1
+        return found.failures[min(failed, len(found.failures) - 1)]
+
+    def _single(self) -> list[Round]:
+        """Return what comes one after the other where every request is a turn of its own."""
+        return [rounds[0] for rounds in self._rounds if rounds] if self.turns else self._rounds[0]
 
 
 def words(text: str) -> list[str]:

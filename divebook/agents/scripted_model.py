@@ -1,31 +1,66 @@
-"""A scripted model in the form of those of pydantic-ai."""
+"""A scripted model in pydantic-ai's form: what the library's loop and the one request of a plain agent both ask."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from typing import Any, TypeAlias
 
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, UserPromptPart
+from pydantic_ai import exceptions
+from pydantic_ai.exceptions import ModelHTTPError
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelResponse,
+    ModelResponsePart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    UserPromptPart,
+)
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import RequestUsage
 
+from divebook.agents.script import ScriptedReply
 from divebook.agents.scripted import SCRIPTED, ScriptedModel, words
 from divebook.agents.wire import COST
 from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.operations import Reserved, Write
 
+_Category: TypeAlias = (
+    exceptions.ModelRequestRejectedError
+    | exceptions.ModelQuotaExceededError
+    | exceptions.ModelRateLimitError
+    | exceptions.ModelUnavailableError
+    | exceptions.ModelServerError
+)
+_CATEGORIES: Mapping[int, type[_Category]] = {
+    400: exceptions.ModelRequestRejectedError,
+    401: exceptions.ModelAuthenticationError,
+    402: exceptions.ModelQuotaExceededError,
+    403: exceptions.ModelAuthenticationError,
+    404: exceptions.ModelNotFoundError,
+    429: exceptions.ModelRateLimitError,
+    503: exceptions.ModelUnavailableError,
+    529: exceptions.ModelOverloadedError,
+}
+"""What an HTTP status of a provider means, as the models of pydantic-ai say it."""
+
 
 class ScriptedFunction(FunctionModel):
-    """A scripted model in pydantic-ai's form; it claims the tokens its script says and no estimate."""
+    """A scripted model; it claims the tokens its script says and no estimate."""
 
     def __init__(self, script: ScriptedModel) -> None:
-        async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-            return ModelResponse(parts=[TextPart(script.reply(_last_prompt(messages)))])
+        async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+            reply = script.answer(_last_prompt(messages), *_position(messages))
+            if reply.error is not None:
+                raise _failure(reply)
+            return ModelResponse(parts=list(_parts(reply, info, len(_responses(messages)) + 1)))
 
         super().__init__(answer, model_name=SCRIPTED)
-        self._script = script
+        self.script = script
 
     async def request(
         self,
@@ -35,8 +70,8 @@ class ScriptedFunction(FunctionModel):
     ) -> ModelResponse:
         """Answer from the script."""
         response = await super().request(messages, model_settings, model_request_parameters)
-        response.usage = _claimed(self._script)
-        response.provider_details = {COST: int(Decimal(str(self._script.price)) * NANODOLLARS)}
+        response.usage = _claimed(self.script)
+        response.provider_details = {COST: int(Decimal(str(self.script.price)) * NANODOLLARS)}
         return response
 
     async def stream(
@@ -49,16 +84,69 @@ class ScriptedFunction(FunctionModel):
         """Answer from the script, word by word."""
         response = await self.request(messages, model_settings, model_request_parameters)
         for place, word in enumerate(words(response.text or "")):
-            if place and self._script.pace is not None:
-                await self._script.pace()
+            if place and self.script.pace is not None:
+                await self.script.pace()
             write(word)
         return response
 
     @property
     def reserved(self) -> Reserved:
         """What its next answer consumes."""
-        tokens = sum(self._script.usage.get(name, 0) for name in ("input_tokens", "output_tokens"))
-        return Reserved(tokens, int(Decimal(str(self._script.price)) * NANODOLLARS))
+        tokens = sum(self.script.usage.get(name, 0) for name in ("input_tokens", "output_tokens"))
+        return Reserved(tokens, int(Decimal(str(self.script.price)) * NANODOLLARS))
+
+
+def _position(messages: Sequence[ModelMessage]) -> tuple[str | None, int]:
+    """Return the turn that a request belongs to, and how many answers that has had."""
+    run_id = messages[-1].run_id
+    return run_id, 0 if run_id is None else sum(message.run_id == run_id for message in _responses(messages))
+
+
+def _responses(messages: Sequence[ModelMessage]) -> list[ModelResponse]:
+    return [message for message in messages if isinstance(message, ModelResponse)]
+
+
+def _parts(reply: ScriptedReply, info: AgentInfo, number: int) -> list[ModelResponsePart]:
+    """Return a reply in pydantic-ai's form.
+
+    Parameters
+    ----------
+    number
+        Of the response among all that the messages have; makes the ids of its calls.
+    """
+    parts: list[ModelResponsePart] = [ThinkingPart(reply.think)] if reply.think else []
+    parts += [TextPart(reply.say)] if reply.say else []
+    parts += [
+        ToolCallPart(call.tool, call.arguments, tool_call_id=f"call-{number}-{index}")
+        for index, call in enumerate(reply.calls, 1)
+    ]
+    for output in reply.output:
+        parts.append(_output(output, info, f"output-{number}"))
+    return parts or [TextPart("")]
+
+
+def _output(output: Any, info: AgentInfo, tool_call_id: str) -> ModelResponsePart:
+    """Return the structured answer as the agent asks for it: a call of its output tool, or JSON."""
+    if not info.output_tools:
+        return TextPart(json.dumps(output, ensure_ascii=False))
+    tool = info.output_tools[0]
+    wrapped = tool.outer_typed_dict_key
+    given = output if wrapped is None or isinstance(output, Mapping) else {wrapped: output}
+    return ToolCallPart(tool.name, given, tool_call_id=tool_call_id)
+
+
+def _failure(reply: ScriptedReply) -> Exception:
+    """Return the error that a request fails with: a provider's, where the script says its status."""
+    if reply.status is None:
+        return RuntimeError(reply.error)
+    category = _CATEGORIES.get(reply.status, exceptions.ModelServerError if reply.status >= 500 else None)
+    return ModelHTTPError.for_category(
+        category,
+        status_code=reply.status,
+        model_name=SCRIPTED,
+        body={"message": reply.error},
+        retry_after=reply.retry_after,
+    )
 
 
 def _claimed(script: ScriptedModel) -> RequestUsage:

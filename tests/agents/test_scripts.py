@@ -1,0 +1,135 @@
+"""What a script says a model does: calls, data, thoughts and failures, each at its place in the turn."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+from pydantic_ai import Agent as ModelAgent
+from pydantic_ai.exceptions import ModelRateLimitError
+from pydantic_ai.messages import ModelResponse, TextPart, ThinkingPart, ToolCallPart
+
+from divebook import Agent, ScriptedModel, Step, Workflow
+from divebook.agents.script import ScriptedReply
+from divebook.agents.scripted_model import ScriptedFunction
+from divebook.errors import SetupError
+from tests.execution.worlds import environment, run
+
+ASK = Workflow("w", [Step("ask", prompt="Ask", store="r")])
+OWLS_AND_LARKS = [{"call": {"search": {"query": "owls"}}}, {"call": {"search": {"query": "larks"}}}]
+
+
+class Birds(BaseModel):
+    """What is found."""
+
+    birds: int
+
+
+def search(query: str = "") -> str:
+    return query.upper()
+
+
+def turn(script, output: Any = str, tools=(search,), **options):
+    """Run a turn of an agent of the library; return its output and what the model said."""
+    agent = ModelAgent(ScriptedFunction(script), tools=tools, output_type=output)
+    result = asyncio.run(agent.run("go", **options))
+    return result.output, [m.parts for m in result.all_messages() if isinstance(m, ModelResponse)]
+
+
+def test_calls_side_by_side_thoughts_and_data_come_in_their_order():
+    script = ScriptedModel(
+        [OWLS_AND_LARKS, {"think": "Hm.", "say": "Once more.", "call": "search"}, {"output": {"birds": 2}}]
+    )
+    output, said = turn(script, Birds)
+    assert output == Birds(birds=2)
+    assert [[type(part) for part in parts] for parts in said] == [
+        [ToolCallPart, ToolCallPart],
+        [ThinkingPart, TextPart, ToolCallPart],
+        [ToolCallPart],
+    ]
+    assert [(part.tool_name, part.args, part.tool_call_id) for part in said[0]] == [
+        ("search", {"query": "owls"}, "call-1-1"),
+        ("search", {"query": "larks"}, "call-1-2"),
+    ]
+
+
+def test_every_turn_begins_at_the_first_reply_and_ids_stay_apart_in_a_conversation():
+    script = ScriptedModel([{"call": "search"}, "done"])
+    agent = ModelAgent(ScriptedFunction(script), tools=[search])
+    first = asyncio.run(agent.run("go"))
+    second = asyncio.run(agent.run("go on", message_history=first.all_messages()))
+    assert (first.output, second.output) == ("done", "done")
+    calls = [part for m in second.all_messages() for part in m.parts if isinstance(part, ToolCallPart)]
+    assert [call.tool_call_id for call in calls] == ["call-1-1", "call-3-1"]
+
+
+def test_turns_have_replies_of_their_own_and_the_last_repeats():
+    script = ScriptedModel(turns=[[{"call": "search"}, "one"], ["two"]])
+    assert [turn(script)[0] for _ in range(3)] == ["one", "two", "two"]
+
+
+def test_a_turn_keeps_its_number_in_another_process():
+    assert turn(ScriptedModel(turns=[["one"], ["two"]]), run_id="a")[0] == "one"
+    again = ScriptedModel(turns=[["one"], ["two"]])
+    assert again.turn("b", 1) == 1
+    assert turn(again, run_id="b")[0] == "two"
+
+
+def test_data_of_any_form_is_what_the_agent_asks_for():
+    assert turn(ScriptedModel([{"output": [1, 2]}]), list[int])[0] == [1, 2]
+    assert turn(ScriptedModel([{"output": {"a": 1}}]), str)[0] == '{"a": 1}'
+
+
+def test_a_failure_comes_once_and_the_request_is_made_again():
+    script = ScriptedModel([{"error": "busy", "status": 503}, {"error": "slow down", "status": 429}, "well"])
+    execution = run(ASK, agents=[Agent("a", model=script)])
+    assert execution.variables == {"r": "well"}
+    retried = [event.data.error for event in execution.history() if event.event_type == "step_retried"]
+    assert ["503" in retried[0], "429" in retried[1]] == [True, True]
+
+
+def test_a_failure_says_what_a_provider_says():
+    agent = ModelAgent(ScriptedFunction(ScriptedModel([{"error": "slow", "status": 429, "retry_after": 7}])))
+    with pytest.raises(ModelRateLimitError) as caught:
+        asyncio.run(agent.run("go"))
+    assert (caught.value.retry_after, caught.value.body) == (7, {"message": "slow"})
+
+
+def test_a_script_that_ends_with_a_failure_fails_again_and_again():
+    script = ScriptedModel(["fine", {"error": "gone"}])
+    world = environment(agents=[Agent("a", model=script)])
+    ends = [world.start(ASK).wait(20).error for _ in range(3)]
+    assert ends == [None, *['step "ask": agent response operation failed: gone'] * 2]
+
+
+def test_an_agent_without_tools_takes_one_reply_after_the_other():
+    script = ScriptedModel(["first", {"think": "Hm.", "say": "second"}, "third"])
+    world = environment(agents=[Agent("a", model=script)])
+    assert [world.start(ASK).wait(20).variables["r"] for _ in range(4)] == ["first", "second", "third", "third"]
+    assert script.calls == 4
+
+
+@pytest.mark.parametrize(
+    ("written", "advice"),
+    [
+        (5, "a reply of a script cannot be 5; write a text, {call:"),
+        ({}, "cannot be {}"),
+        ([], "calls side by side"),
+        ({"cal": "search"}, "has no 'cal'; did you mean 'call'"),
+        ({"call": 5}, "`call` of a script cannot be 5"),
+        ({"say": 5}, "`say` of a script must be a text, not 5"),
+        ({"error": "x", "say": "y"}, "make two replies of it"),
+        ({"error": "x", "retry_after": 2}, "needs a `status` such as 429"),
+        ({"say": "x", "status": 429}, "only a reply with `error` has 'status'"),
+        ([{"call": "a"}, {"output": 1}], "calls side by side"),
+    ],
+)
+def test_a_reply_of_another_form_is_refused_with_what_to_write(written, advice):
+    with pytest.raises(SetupError) as caught:
+        ScriptedReply.read(written)
+    assert advice in str(caught.value)
+
+
+def test_a_script_is_read_when_it_is_given():
+    with pytest.raises(SetupError, match="has no 'cal'"):
+        ScriptedModel(["fine", {"cal": "search"}])
