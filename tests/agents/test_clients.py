@@ -1,6 +1,7 @@
 """One client per provider, and what a request may take."""
 
 import importlib.util
+import sys
 import threading
 from dataclasses import replace
 from weakref import WeakSet
@@ -104,7 +105,9 @@ def test_a_hanging_server_costs_one_response_timeout(serve):
 
 
 def test_a_missing_library_is_named_with_the_command_that_installs_it(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "anthropic", None)
+    monkeypatch.setitem(sys.modules, "anthropic", None)
+    for loaded in ("pydantic_ai.providers.anthropic", "pydantic_ai.models.anthropic"):  # by another test
+        monkeypatch.delitem(sys.modules, loaded, raising=False)
     step = Step("ask", prompt="hi")
     environment = Environment(store="memory:", agents=[Agent("a", model="anthropic:x")])
     execution = environment.start(Workflow("w", [step])).wait(PATIENCE)
