@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 from divebook.engine.bounds import MICROSECONDS
 from divebook.engine.changes import SLEEPS, Draft, sleeps
+from divebook.engine.held import held_by, without_held
 from divebook.engine.ledger import Ledger
-from divebook.engine.operations import AGENT_RESPONSE, CHILD_WORKFLOW, EVENT_EMITTED, Reserved
+from divebook.engine.operations import AGENT_RESPONSE, CHILD_WORKFLOW, ENCLOSING, EVENT_EMITTED, Reserved
 from divebook.engine.records import OpenStep, OperationRecord, Outcome
 from divebook.engine.state import COMPLETED, FAILED, PathState
 from divebook.errors import CorruptStoreError
@@ -27,6 +28,8 @@ def operation_started(draft: Draft, data: catalog.OperationStarted) -> None:
         record = record._replace(reserved=held)
         earlier = opened.operations.get(data.operation_id)
         draft.ledger = _asking_a_model(draft, path, earlier, data).holding(held)
+    if data.within is not None or data.setting_hash is not None or kind in ENCLOSING:
+        record, opened = held_by(opened, record, data)
     if kind not in SLEEPS:
         path.open = opened.with_operation(record)
         return
@@ -93,6 +96,8 @@ def _ended(
     if begun.reserved is not None:
         draft.ledger = draft.ledger.holding(begun.reserved, -1)
     ended = begun.ended(draft.last_sequence, status, outcome)
+    if begun.holds and status == COMPLETED:
+        opened, ended = without_held(opened, begun), ended._replace(holds=())
     if begun.operation_type not in SLEEPS:
         path.open = opened.with_operation(ended)
         return begun

@@ -23,7 +23,7 @@ from divebook.engine.calls import event_emitted, operation_completed, operation_
 from divebook.engine.changes import Draft, is_sleeping
 from divebook.engine.ledger import NO_BOUNDS, Ledger
 from divebook.engine.lifecycle import STATUS_AFTER
-from divebook.engine.operations import CHILD_WORKFLOW
+from divebook.engine.operations import CHILD_WORKFLOW, ENCLOSING
 from divebook.engine.paths import (
     path_branched,
     path_cancelled,
@@ -34,6 +34,7 @@ from divebook.engine.paths import (
     path_waiting,
 )
 from divebook.engine.records import EMPTY, OpenStep, OperationRecord
+from divebook.engine.standing import rule_added, rule_revoked
 from divebook.engine.state import (
     CANCELLED,
     ENDED,
@@ -203,16 +204,18 @@ def _without_failures(path: PathState, opened: OpenStep) -> Map[str, OperationRe
     """Return the operations of a step that has ended without those to be carried out again."""
     kept = opened.operations
     for record in _ending_failures(path, opened):
-        is_child = record.operation_type == CHILD_WORKFLOW  # which is resumed, not started a second time
+        # A child is resumed, not started a second time, and a turn keeps what it holds.
+        is_kept = record.operation_type == CHILD_WORKFLOW or record.operation_type in ENCLOSING
         again = record._replace(status=PENDING)
-        kept = kept.set(record.operation_id, again) if is_child else kept.delete(record.operation_id)
+        kept = kept.set(record.operation_id, again) if is_kept else kept.delete(record.operation_id)
     return kept
 
 
 def _ending_failures(path: PathState, opened: OpenStep) -> list[OperationRecord]:
-    """Return the failures that ended a step: all of them, but a function may have caught some and gone on."""
-    failed = [record for record in opened.operations.values() if record.status == FAILED]
-    if opened.step_type != FUNCTION:
+    """Return the failures that ended a step: all of them, but a function, or an agent, may have gone on after some."""
+    records = opened.operations.values()
+    failed = [record for record in records if record.status == FAILED]
+    if opened.step_type != FUNCTION and not any(record.operation_type in ENCLOSING for record in records):
         return failed
     if opened.ended_by is not None:
         return [record for record in failed if record.operation_id in opened.ended_by]
@@ -285,5 +288,7 @@ _CHANGES: dict[type, Callable[[Draft, Any], None]] = {
     catalog.InterruptResolved: interrupt_resolved,
     catalog.InterruptExpired: interrupt_expired,
     catalog.SignalReceived: signal_received,
+    catalog.ApprovalRuleAdded: rule_added,
+    catalog.ApprovalRuleRevoked: rule_revoked,
     catalog.StateMutated: state_mutated,
 }

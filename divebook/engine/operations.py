@@ -31,13 +31,30 @@ CONTINUE_AS_NEW = "continue_as_new"
 """Starts the execution as which this one goes on."""
 CHILD_WORKFLOW = "child_workflow"
 """Runs another workflow as an execution of its own, whose end comes as a signal with the id of that execution."""
+AGENT_TURN = "agent_turn"
+"""An agent at work until its answer: it holds the requests to its model and the calls of its tools."""
+TOOL_CALL = "tool_call"
+TOOL_DISCOVERY = "tool_discovery"
+"""Asks a server for its tools."""
+CACHED_RESPONSE = "cached_response"
+"""An answer of a model that was kept, and costs nothing."""
+AGENT_STEP = "agent_step"
+"""What a capability of an agent does, as compaction."""
+
+ENCLOSING = frozenset({AGENT_TURN})
+"""Operations that hold others: begun once, entered again after a restart, and never under way by themselves."""
 
 NAMED_BY = {
     ACTION_EXECUTION: "action_name",
     AGENT_RESPONSE: "agent",
+    AGENT_STEP: "agent",
+    AGENT_TURN: "agent",
+    CACHED_RESPONSE: "agent",
     CHILD_WORKFLOW: "workflow",
     DOCUMENT_READ: "path",
     SIGNAL_WAIT: "signal",
+    TOOL_CALL: "tool",
+    TOOL_DISCOVERY: "server",
     "step_execution": "step",
     "version_decision": "change_id",
 }
@@ -147,6 +164,15 @@ class Slot(Protocol):
 
     def release(self) -> None:
         """Let the next call have it; once is the same as twice."""
+
+
+class Setting(NamedTuple):
+    """What a call is made with that is kept and never compared."""
+
+    told: Mapping[str, Any]
+    """What of it differs from the call before."""
+    digest: str
+    """16 hexadecimal digits over all of it."""
 
 
 class RunOperation(Protocol):

@@ -71,6 +71,11 @@ class OperationRecord(NamedTuple):
     """Name of the signal that is waited for."""
     reserved: Reserved | None = None
     """What it holds of the bounds while it runs."""
+    setting_hash: str | None = None
+    within: str | None = None
+    """Id of the operation that holds it."""
+    holds: tuple[str, ...] = ()
+    """Ids of the operations that it holds, while it has not completed."""
 
     @classmethod
     def begun(cls, *known: Any) -> OperationRecord:
@@ -79,7 +84,9 @@ class OperationRecord(NamedTuple):
 
     def ended(self, sequence: int, status: str, outcome: Outcome) -> OperationRecord:
         """Return it as it stands after the event of its end."""
-        return tuple.__new__(OperationRecord, (*self[:5], sequence, status, *outcome, self.until, self.signal, None))
+        return tuple.__new__(
+            OperationRecord, (*self[:5], sequence, status, *outcome, self.until, self.signal, None, *self[14:])
+        )
 
 
 _BEGUN = tuple(OperationRecord._field_defaults[name] for name in OperationRecord._fields[5:])

@@ -19,12 +19,14 @@ from divebook.engine.ledger import NO_BOUNDS, NOTHING_SPENT, Ledger
 from divebook.engine.lifecycle import TERMINAL
 from divebook.engine.operations import TIMER
 from divebook.engine.records import EMPTY, NO_PLACES, NO_USAGE, OpenStep, Usage
+from divebook.engine.rules import StandingRule
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, WAITING
 from divebook.events.event import Timed, to_microseconds
 from divebook.questions import Question
 
 NO_REPEATS: Map[str, tuple[str, int]] = Map()
 NO_SIGNALS: Map[str, tuple[Any, ...]] = Map()
+NO_RULES: Map[str, StandingRule] = Map()
 
 READY, IN_STEP, ROUTING, BRANCHED = "ready", "in_step", "routing", "branched"
 JOINING, JOINED, ENDED = "joining", "joined", "ended"
@@ -201,6 +203,8 @@ class ExecutionState(Timed):
     """Payloads of the signals that no step has taken yet, by name, oldest first."""
     taken: int = 0
     """Number of the last message from the inbox that stands in the log."""
+    rules: Map[str, StandingRule] = NO_RULES
+    """What people have approved for calls to come, and not revoked, by id."""
 
     @property
     def status(self) -> str:

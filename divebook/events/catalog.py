@@ -412,6 +412,12 @@ class OperationStarted(Payload):
     """What it may consume at most, counted as spent until it has ended: ``tokens``, ``cost`` in nanodollars."""
     name: str | None = None
     """What is called: the action, agent, function, workflow or signal."""
+    setting: Mapping[str, Any] | None = None
+    """What the call is made with and is kept for readers only, never compared: what differs from the request before."""
+    setting_hash: str | None = None
+    """Digest of the whole setting."""
+    within: str | None = None
+    """Id of the operation that holds this one."""
 
 
 @_event("operation_completed", "operation_id", "operation_type")
@@ -501,7 +507,7 @@ class InterruptRaised(Payload):
     schema: Mapping[str, Any] | None = None
     """JSON schema of the value that is asked for."""
     operation_id: str | None = None
-    """The operation that waits, if it is one."""
+    """The operation that waits, if it is one: a call of unknown outcome, or the turn of an agent."""
     expires_at: int | None = None
     """Microseconds since 1970; without it the question never expires."""
     default: Mapping[str, Any] | None = None
@@ -595,6 +601,39 @@ class EventEmitted(Payload):
     operation_id: str | None = None
     """Of its place in a workflow function, which asks for it again whenever it runs again."""
     parameters_hash: str | None = None
+
+
+@_event("approval_rule_added", "rule_id", "outcome", "tool")
+@dataclass(frozen=True, slots=True)
+class ApprovalRuleAdded(Payload):
+    """A person made a rule for calls to come."""
+
+    rule_id: str = ""
+    outcome: str = ""
+    tool: str = ""
+    """Name of the tool, action or step."""
+    kind: str | None = None
+    """``action`` or ``step``; without it, ``tool``."""
+    agent: str | None = None
+    server: str | None = None
+    arguments: Mapping[str, Any] | None = None
+    """What the arguments must be, by name."""
+    scope: str | None = None
+    """``run`` or ``always``."""
+    expires_at: int | None = None
+    """Microseconds since 1970."""
+    question: str | None = None
+    """Id of the question whose answer made it."""
+    by: str | None = None
+
+
+@_event("approval_rule_revoked", "rule_id")
+@dataclass(frozen=True, slots=True)
+class ApprovalRuleRevoked(Payload):
+    """A rule for calls to come holds no more."""
+
+    rule_id: str = ""
+    by: str | None = None
 
 
 @_event("signal_received", "signal_type")

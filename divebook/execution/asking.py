@@ -53,6 +53,7 @@ class Asking:
             asked.message,
             normalize(asked.data, "data"),
             normalize(asked.schema, "schema"),
+            asked.operation_id,
             expires_at=expires_at,
             default=asked.default,
             optional=asked.optional or None,

@@ -7,12 +7,13 @@ from contextvars import ContextVar
 from datetime import datetime
 from typing import Any, NoReturn, TypeVar
 
-from divebook.engine.operations import CONTINUE_AS_NEW, Place, Reserved, Slot, StreamedCall
-from divebook.engine.records import OpenStep, Usage
+from divebook.engine.operations import CONTINUE_AS_NEW, Place, Reserved, Setting, Slot, StreamedCall
+from divebook.engine.records import OpenStep, OperationRecord, Usage
 from divebook.events import catalog
 from divebook.events.codec import storable
 from divebook.execution.attempts import has_one_attempt, retried
 from divebook.execution.children import BeginSuccessor, DriveChild, successor_of
+from divebook.execution.enclosing import Body
 from divebook.execution.executors import Executors
 from divebook.execution.once import Wanted
 from divebook.execution.recorded_chance import recorded_bits, recorded_now
@@ -132,6 +133,8 @@ class StepContext:
         timeout: float | None = None,
         noted: Callable[[Any], catalog.Payload] | None = None,
         slot: Slot | None = None,
+        setting: Setting | None = None,
+        within: str | None = None,
     ) -> Coroutine[Any, Any, Any]:
         """Make a call that is not deterministic: recorded once, answered from the log ever after; it is to be awaited.
 
@@ -164,6 +167,10 @@ class StepContext:
             Makes an event of the result that is recorded beside the operation, for readers.
         slot
             What the call must hold before it begins, where only so many can be under way.
+        setting
+            What the call is made with that is kept for readers, and not compared.
+        within
+            Id of the operation that holds it; see `enclosing`.
 
         Raises
         ------
@@ -177,11 +184,52 @@ class StepContext:
         if timeout is not None or self.step.timeout is not None:
             call, streamed = self._limit.of(call, timeout), streamed and self._limit.of(streamed, timeout)
         wanted = Wanted.of(self.place(key, attempt), operation_type, parameters, self.known)
-        return self._recorder.run(wanted, Call(call, usage, repeatable, reserved, streamed, noted, slot))
+        return self._recorder.run(
+            wanted, Call(call, usage, repeatable, reserved, streamed, noted, slot, setting, within)
+        )
 
-    def is_known(self, key: str) -> bool:
-        """Whether the log has the operation named `key`."""
-        return self.place(key).operation_id in self._opened.operations
+    def enclosing(
+        self,
+        operation_type: str,
+        parameters: Mapping[str, Any],
+        body: Body,
+        *,
+        key: str,
+        setting: Setting | None = None,
+        within: str | None = None,
+    ) -> Coroutine[Any, Any, Any]:
+        """Do something that makes calls of its own, as one operation: once it has ended, its result is taken.
+
+        Until then a process that takes the execution up enters it again, and finds what it did. It is never under way
+        by itself. Its calls must be made `within` it, and have ended when it ends.
+
+        Parameters
+        ----------
+        operation_type
+            One of `divebook.engine.operations.ENCLOSING`.
+        body
+            Does it; is given the id of the operation.
+        parameters, key, setting, within
+            As for `operation`.
+
+        Raises
+        ------
+        OperationError
+            The body raised, now or when it was recorded.
+        DivergenceError
+            The log has another operation at this place.
+        """
+        return self._recorder.enclosing(
+            Wanted.of(self.place(key), operation_type, parameters, self.known), body, setting, within
+        )
+
+    def record_of(self, key: str) -> OperationRecord | None:
+        """Return what the log has of the operation named `key`, if anything."""
+        return self._opened.operations.get(self.place(key).operation_id)
+
+    async def setting_of(self, key: str) -> Mapping[str, Any]:
+        """Return the setting that the log keeps with the operation named `key`; it has one."""
+        return await self._recorder.once.setting_of(self._opened.operations[self.place(key).operation_id])
 
     def has_history_ahead(self) -> bool:
         """Whether the log holds operations of this step that its code has not asked for again yet."""
@@ -273,6 +321,7 @@ class StepContext:
         has_default: bool = False,
         optional: bool | None = None,
         key: str | None = None,
+        within: str | None = None,
     ) -> Question:
         """Ask a person, and return the question with its answer; the step waits for it without costing anything.
 
@@ -292,23 +341,17 @@ class StepContext:
             Whether an empty answer will do; by default that depends on the kind.
         key
             Name of the question within the step, where questions are asked side by side.
+        within
+            Id of the operation that waits for the answer, if one does; see `enclosing`.
 
         Raises
         ------
         InterruptExpiredError
             The question expired without an answer, and has no default.
         """
-        asked = Question(
-            "default",  # what errors call it: only its default can be wrong before the log gives it an id
-            kind,
-            question,
-            self.path,
-            self.step.name,
-            message=message,
-            data=data,
-            schema=schema,
-            optional=KINDS[kind].optional if optional is None else optional,
-        )
+        asked = Question("default", kind, question, self.path, self.step.name, message, data, schema, within)
+        # "default" is what errors call it: only its default can be wrong before the log gives it an id.
+        asked = asked._replace(optional=KINDS[kind].optional if optional is None else optional)
         if has_default or default is not None:
             asked = asked._replace(default=checked_answer(asked, default, FITTING, 0))
         return await self._recorder.asking.ask(self.place(key), asked, expires_in)

@@ -17,9 +17,9 @@ from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, 
 from dataclasses import replace
 from typing import Any, NamedTuple, NoReturn
 
-from divebook.engine.operations import EVENT_EMITTED, Place, Reserved, operation_name
+from divebook.engine.operations import EVENT_EMITTED, Place, Reserved, Setting, operation_name
 from divebook.engine.records import OperationRecord
-from divebook.engine.state import FAILED, PENDING, RUNNING
+from divebook.engine.state import COMPLETED, FAILED, PENDING, RUNNING
 from divebook.errors import DivergenceError, OperationError
 from divebook.events import catalog
 from divebook.events.codec import canonical_hash, checked
@@ -191,16 +191,22 @@ class Once:
         assert isinstance(data, catalog.OperationStarted)  # noqa: S101 - that is what `started_sequence` counts
         return data.operation_type, data.parameters or {}
 
+    async def setting_of(self, record: OperationRecord) -> Mapping[str, Any]:
+        """Return what an operation was made with, as far as the event of its beginning says so."""
+        data = (await self.journal.event(record.started_sequence)).data
+        return getattr(data, "setting", None) or {}
+
     def has_history_ahead(self, place: Place) -> bool:
         """Whether the log holds operations or questions of this step that its code has not asked for again yet."""
         state = self.journal.state
         opened = state.paths[place.path].open
-        if opened is not None and not self._met.issuperset(opened.operations):
+        records: Mapping[str, OperationRecord] = {} if opened is None else opened.operations
+        if any(key not in self._met and not _is_over(records, found.within) for key, found in records.items()):
             return True
         if place.visit > 1:  # the questions of earlier visits cannot be told from those of this one
             return False
-        asked = (key for key, found in state.interrupts.items() if (found.path, found.step) == place[:2])
-        return not self._met.issuperset(asked)
+        asked = ((key, found) for key, found in state.interrupts.items() if (found.path, found.step) == place[:2])
+        return any(key not in self._met and not _is_over(records, found.operation_id) for key, found in asked)
 
     def failures_behind(self, path: str, error: BaseException) -> list[str]:
         """Return the ids of the operations whose failure became an error that has ended a step.
@@ -213,7 +219,13 @@ class Once:
 
     # --- recording -------------------------------------------------------------------------------------------------
 
-    def begin(self, wanted: Wanted, reserved: Reserved | None = None) -> OperationRecord:
+    def begin(
+        self,
+        wanted: Wanted,
+        reserved: Reserved | None = None,
+        setting: Setting | None = None,
+        within: str | None = None,
+    ) -> OperationRecord:
         """Record that the operation begins; what it may consume counts as spent until it has ended."""
         place, operation_id, operation_type, parameters, digest = wanted
         started = catalog.OperationStarted(
@@ -225,6 +237,9 @@ class Once:
             place.key,
             None if reserved is None else reserved.to_dict() or None,
             operation_name(operation_type, parameters),
+            None if setting is None else normalize(setting.told, "setting"),
+            None if setting is None else setting.digest,
+            within,
         )
         self.journal.record(started, place.path, place.step)
         return OperationRecord.begun(operation_id, operation_type, digest, self.journal.moment, self.journal.recorded)
@@ -299,6 +314,11 @@ class Once:
 
 def _differs(record: OperationRecord, wanted: Wanted) -> bool:
     return record.operation_type != wanted.operation_type or record.parameters_hash not in (None, wanted.digest)
+
+
+def _is_over(records: Mapping[str, OperationRecord], holder: str | None) -> bool:
+    """Return whether what holds an operation or question has ended: its code does not ask for that again."""
+    return holder is not None and (holder not in records or records[holder].status in (COMPLETED, FAILED))
 
 
 def _links(error: BaseException) -> Iterator[BaseException]:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, NamedTuple
 
-from divebook.engine.operations import Reserved, Slot, StreamedCall
+from divebook.engine.operations import Reserved, Setting, Slot, StreamedCall
 from divebook.engine.records import OperationRecord
 from divebook.engine.retries import failure_text, names_of, text_of
 from divebook.events import catalog
@@ -20,6 +20,7 @@ from divebook.execution.breaking_off import leaves_outcome_unknown
 from divebook.execution.children import Children
 from divebook.execution.clock import Chance
 from divebook.execution.containment import contained
+from divebook.execution.enclosing import Body, entered
 from divebook.execution.journal import Journal
 from divebook.execution.once import Once, Wanted
 from divebook.execution.outcomes import UnknownOutcomes
@@ -45,6 +46,10 @@ class Call(NamedTuple):
     """What the log is to say besides, in the words of the catalogue, once the call has returned."""
     slot: Slot | None = None
     """What it must hold before it begins."""
+    setting: Setting | None = None
+    """What it is made with that is only kept."""
+    within: str | None = None
+    """Id of the operation that holds it."""
 
 
 class Recorder:
@@ -100,7 +105,7 @@ class Recorder:
             raise Suspended
         self._under_way += not call.repeatable
         try:
-            record = self.once.begin(wanted, call.reserved)
+            record = self.once.begin(wanted, call.reserved, call.setting, call.within)
             await self.journal.durable()
             started_at = self.journal.clock.now()
             try:
@@ -119,6 +124,20 @@ class Recorder:
             if not call.repeatable:
                 self._end()
         return result
+
+    def enclosing(
+        self, wanted: Wanted, body: Body, setting: Setting | None = None, within: str | None = None
+    ) -> Coroutine[Any, Any, Any]:
+        """Return what awaits the recorded result of an operation that holds others; see `StepContext.enclosing`."""
+
+        async def carry_out(record: OperationRecord | None) -> Any:
+            if record is None:
+                if self._at_rest is not None:
+                    raise Suspended
+                record = self.once.begin(wanted, None, setting, within)
+            return await entered(self.once, self.loop, wanted, record, body)
+
+        return self.once.run(wanted, carry_out)
 
     def _streamed(
         self, record: OperationRecord, make: Callable[[], Awaitable[Any]], streamed: StreamedCall

@@ -28,6 +28,37 @@ class GoesOnElsewhere(Suspended):
         self.successor, self.reason, self.inputs = successor, reason, inputs
 
 
+class UnderWay:
+    """The calls that one strand waits for and does nothing else meanwhile: the first of them takes its place.
+
+    Each further one is a strand more. A call that is itself such a strand, since it waits for calls of its own, has an
+    `UnderWay` of its own.
+    """
+
+    def __init__(self, strands: Strands) -> None:
+        self._strands, self._count = strands, 0
+
+    def begin(self) -> None:
+        """Count one more."""
+        self._strands.running += self._count > 0
+        self._count += 1
+
+    def end(self) -> None:
+        """Count one less; the last one gives its place back."""
+        self._count -= 1
+        if self._count:
+            self._strands.leave()
+
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """Surround one."""
+        self.begin()
+        try:
+            yield
+        finally:
+            self.end()
+
+
 class Strands:
     """The strands of one path while its step runs; begins with one, the step's own.
 

@@ -101,7 +101,7 @@ class WorkflowContext:
         """
         checked(catalog.VersionDecision(change_id, max_version, min_version, max_version))
         key = f"version-{change_id}"
-        passed = not self._context.is_known(key) and self._context.has_history_ahead()
+        passed = self._context.record_of(key) is None and self._context.has_history_ahead()
 
         async def decide() -> int:
             return min_version if passed else max_version

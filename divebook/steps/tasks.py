@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from divebook.errors import StepError
-from divebook.execution.strands import Strands
+from divebook.execution.strands import Strands, UnderWay
 
 ADVICE = (
     "is made in a task of its own, so that its place in the log would depend on speed; "
@@ -33,7 +33,7 @@ class Tasks:
         self._gathered: set[asyncio.Task[object] | None] = set()
         """Those of `ctx.gather`, which are strands already."""
         self._others: set[asyncio.Task[object]] = set()
-        self._under_way = 0
+        self._under_way = UnderWay(strands)
 
     def require_place(self, what: str, name: str = "") -> None:
         """Raise StepError unless the present task may give a call its place."""
@@ -70,17 +70,14 @@ class Tasks:
         """Return whether the present task is one of the function's own making."""
         task = self._present()
         if task not in self._gathered:
-            self._strands.running += self._under_way > 0
-            self._under_way += 1
+            self._under_way.begin()
         if is_another := task not in self._placing:  # what the function does meanwhile is not known
             self._strands.forbid_staying()
         return is_another
 
     def __exit__(self, *_: object) -> None:
         if self._present() not in self._gathered:
-            self._under_way -= 1
-            if self._under_way:
-                self._strands.leave()
+            self._under_way.end()
 
     async def stop(self) -> None:
         """Cancel what the function began and did not wait for."""

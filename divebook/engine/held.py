@@ -1,0 +1,37 @@
+"""Operations that others hold: a turn of an agent holds its requests and calls, and lets go of them when it completes.
+
+Replay takes the result of a turn that has completed and asks for nothing inside it, so that a state need not keep that,
+nor would the log be ahead of the code for ever because of it.
+"""
+
+from __future__ import annotations
+
+from divebook.engine.operations import ENCLOSING
+from divebook.engine.records import OpenStep, OperationRecord
+from divebook.events import catalog
+from divebook.events.catalog import RUNNING
+
+
+def held_by(
+    opened: OpenStep, record: OperationRecord, data: catalog.OperationStarted
+) -> tuple[OperationRecord, OpenStep]:
+    """Return an operation that begins with what its event says of its place among others, and the step around it."""
+    earlier = opened.operations.get(record.operation_id)
+    holds = () if earlier is None or record.operation_type not in ENCLOSING else earlier.holds
+    record = record._replace(setting_hash=data.setting_hash, within=data.within, holds=holds)
+    outer = None if data.within is None else opened.operations.get(data.within)
+    if outer is not None and record.operation_id not in outer.holds:
+        opened = opened.with_operation(outer._replace(holds=(*outer.holds, record.operation_id)))
+    return record, opened
+
+
+def without_held(opened: OpenStep, outer: OperationRecord) -> OpenStep:
+    """Return a step without what an operation has held; what of it is still under way stays until it has ended."""
+    operations = opened.operations
+    left = list(outer.holds)
+    while left:
+        record = operations.get(left.pop())
+        if record is not None and record.status != RUNNING:
+            left += record.holds
+            operations = operations.delete(record.operation_id)
+    return opened._replace(operations=operations)

@@ -1,0 +1,90 @@
+"""Operations that hold others: begun once, entered again wherever a process ended, and taken whole once they ended."""
+
+import pytest
+
+from divebook import Agent, Environment, ScriptedModel, Step, Workflow
+from divebook.engine.operations import AGENT_TURN, TOOL_CALL, Setting
+from divebook.events import catalog
+from divebook.execution.iterations import Outcome
+from divebook.store import MemoryStore
+from tests.execution.worlds import event_types
+
+TURN = Workflow("turn", [Step("turn", prompt="Judge", store="said")])
+
+
+class Turn:
+    """Prompt steps with one operation that holds as many calls as it is told, a question after the first."""
+
+    def __init__(self, calls=3, *, asks=False, fails=0):
+        self.calls, self.asks, self.fails = calls, asks, fails
+        self.made, self.entered = [], 0
+
+    async def __call__(self, context):
+        async def body(holder):
+            self.entered += 1
+            return [await self._call(context, number, holder) for number in range(self.calls)]
+
+        parameters = {"agent": "critic", "prompt": "Judge"}
+        found = await context.enclosing(AGENT_TURN, parameters, body, key="turn", setting=Setting({"model": "a"}, "0a"))
+        return Outcome("+".join(found), found)
+
+    async def _call(self, context, number, holder):
+        async def make():
+            self.made.append(number)
+            if number == self.calls - 1 and self.fails:
+                self.fails -= 1
+                raise ValueError("no paper left")
+            return f"page {number}"
+
+        if self.asks and number == 1:
+            await context.interrupt("confirmation", "Read on?", key="ask", within=holder)
+        parameters = {"tool": "read", "arguments": {"page": number}}
+        return await context.operation(TOOL_CALL, parameters, make, key=f"tool-{number}", within=holder)
+
+
+def world_of(turn, store=None):
+    environment = Environment(store=store or MemoryStore(), workflows=[TURN])
+    environment.add_step_type("prompt", turn)
+    environment.add_agent(Agent("critic", model=ScriptedModel([])))
+    return environment
+
+
+def started(execution):
+    return [event.data for event in execution.history() if isinstance(event.data, catalog.OperationStarted)]
+
+
+def test_an_operation_holds_others_and_is_over_once_it_has_what_they_came_to():
+    turn = Turn()
+    execution = world_of(turn).start(TURN).wait(20)
+    assert execution.variables == {"said": ["page 0", "page 1", "page 2"]}
+    outer, *inner = started(execution)
+    assert (outer.name, outer.setting, outer.setting_hash, outer.within) == ("critic", {"model": "a"}, "0a", None)
+    assert {data.within for data in inner} == {outer.operation_id}
+    assert event_types(execution).count("operation_completed") == 4
+
+
+@pytest.mark.usefixtures("replayed")
+def test_another_process_enters_it_again_and_makes_no_call_a_second_time():
+    turn, later = Turn(asks=True), Turn(asks=True)
+    store = MemoryStore()
+    execution = world_of(turn, store).start(TURN).wait(20)
+    (question,) = execution.interrupts
+    assert question.operation_id == started(execution)[0].operation_id
+    done = world_of(later, store)
+    done.answer(question.id, "yes", execution.id)
+    found = done.execution(execution.id).wait(20)
+    assert found.status == "completed", found.error
+    assert (turn.made, later.made, later.entered) == ([0], [1, 2], 1)
+    assert [data.operation_type for data in started(found)].count(AGENT_TURN) == 1
+
+
+def test_a_resumption_makes_again_only_the_call_that_failed():
+    turn = Turn(fails=1)
+    world = world_of(turn)
+    execution = world.start(TURN).wait(20)
+    assert execution.status == "failed"
+    assert "no paper left" in execution.error
+    again = world.resume(execution.id).wait(20)
+    assert again.status == "completed", again.error
+    assert turn.made == [0, 1, 2, 2]
+    assert again.variables == {"said": ["page 0", "page 1", "page 2"]}
