@@ -1,14 +1,16 @@
-// Bundles the front end and reports sizes: the widgets into divebook/widgets/static, one entry for each anywidget, and the
-// JupyterLab extension, which is one script with its style inside, into labextension.
+// Bundles the front end and reports sizes: the widgets into divebook/widgets/static, one entry for each anywidget, the
+// JupyterLab extension, which is one script with its style inside, into labextension, and into both the parts of views
+// that are loaded when a run first needs them.
 
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
-import { build } from "esbuild";
+import { build, transform } from "esbuild";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const python = join(here, "..", "divebook");
+const folder = join(here, "labextension");
 const LIMIT = 100_000; // bytes that travel with each widget, or are loaded with each page; style included
 
 const common = { absWorkingDir: here, bundle: true, minify: true, target: "es2022", charset: "utf8", legalComments: "none" };
@@ -22,8 +24,22 @@ async function widgets() {
   }
 }
 
+async function parts() {
+  const style = { name: "style", setup: ({ onLoad }) => onLoad({ filter: /\.css$/ }, minified) };
+  for (const name of ["graph"]) {
+    const made = join(python, "widgets", "static", `${name}.js`);
+    await build({ ...common, entryPoints: [`src/${name}/index.ts`], outfile: made, format: "esm", plugins: [style] });
+    copyFileSync(made, join(folder, "static", `${name}.js`));
+    report(name, [made]);
+  }
+}
+
+async function minified({ path }) {
+  const { code } = await transform(readFileSync(path, "utf8"), { loader: "css", minify: true });
+  return { contents: code, loader: "text" };
+}
+
 async function labextension() {
-  const folder = join(here, "labextension");
   const entry = join(folder, "static", "remoteEntry.js");
   const style = { name: "inline:style", setup };
   await build({ ...common, entryPoints: ["src/lab/index.ts"], outfile: entry, format: "iife", plugins: [style], loader: { ".css": "empty" } });
@@ -71,3 +87,4 @@ function report(name, files) {
 
 await widgets();
 await labextension();
+await parts();

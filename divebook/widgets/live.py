@@ -13,9 +13,9 @@ from typing import Any
 import traitlets
 
 from divebook.widgets.feed import Feed
-from divebook.widgets.following import FollowingView
+from divebook.widgets.following import FollowingView, built
 from divebook.widgets.intents import Handlers
-from divebook.widgets.protocol import Delta, Header, QuestionView
+from divebook.widgets.protocol import Bundle, Delta, Header, QuestionView
 from divebook.widgets.publisher import Publisher
 
 MAX_PENDING = 20
@@ -52,6 +52,10 @@ class LiveView(FollowingView):
     def _look_up(self, request: Mapping[str, Any]) -> None:
         feed = self._feed
         match request:
+            case {"type": "bundle", "view": view, "name": name}:
+                self._reply(
+                    lambda: Bundle(type="bundle", view=view, name=name, script=built(f"{name}.js")), urgent=True
+                )
             case {"type": "range", "view": view, "first": first, "stop": stop}:
                 self._reply(lambda: feed.history(view, first, stop), urgent=False)
             case {"type": "detail", "view": view, "id": index}:

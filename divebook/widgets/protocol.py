@@ -7,6 +7,7 @@ A view says `Hello` until it is welcomed, and names the last event it knows of. 
 that are older than what fits come by `Range`. From then on `Delta` brings what changed, with the numbers of the events
 it was made of: a view that finds a gap says `Hello` again. What a person wants carries an id, is sent again until it
 is acknowledged, and is done once. From time to time a view says that it is still `Alive`: tabs close without a word.
+What only some runs need of the front end does not travel with every widget: a view asks for it by `BundleQuery`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ Micros: TypeAlias = int
 """Microseconds since 1970."""
 Durability: TypeAlias = Literal["durable", "relaxed", "memory"]
 Command: TypeAlias = Literal["pause", "resume", "cancel"]
+BundleName: TypeAlias = Literal["graph"]
+"""A part of the front end that only some runs need."""
 
 
 class SpanBlock(TypedDict):
@@ -222,6 +225,16 @@ class Detail(TypedDict):
     """Why there are none."""
 
 
+class Bundle(TypedDict):
+    """Answer to `BundleQuery`."""
+
+    type: Literal["bundle"]
+    view: str
+    name: BundleName
+    script: str
+    """An ECMAScript module."""
+
+
 class Ack(TypedDict):
     """What became of an intent."""
 
@@ -324,6 +337,14 @@ class DetailRequest(TypedDict):
     id: int
 
 
+class BundleQuery(TypedDict):
+    """A view asks for a part of the front end that it needs by now."""
+
+    type: Literal["bundle"]
+    view: str
+    name: BundleName
+
+
 class Answer(TypedDict):
     """A person answers a question."""
 
@@ -341,10 +362,10 @@ class Steering(TypedDict):
     command: Command
 
 
-ToBrowser: TypeAlias = Welcome | Delta | RangeAnswer | Detail | Ack
+ToBrowser: TypeAlias = Welcome | Delta | RangeAnswer | Detail | Bundle | Ack
 InboxToBrowser: TypeAlias = Inbox | InboxDelta | Ack
 OfferToBrowser: TypeAlias = Offer | Ack
-ToKernel: TypeAlias = Hello | Alive | Bye | Range | DetailRequest | Answer | Steering
+ToKernel: TypeAlias = Hello | Alive | Bye | Range | DetailRequest | BundleQuery | Answer | Steering
 
 
 # --- stepping through a log ----------------------------------------------------------------------------------------

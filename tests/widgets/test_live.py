@@ -74,6 +74,13 @@ def test_a_view_that_says_hello_is_welcomed(page):
     assert (welcome["view"], welcome["total"]) == ("v1", 2)
 
 
+def test_a_part_of_the_front_end_is_sent_on_demand_just_as_it_is(page, monkeypatch):
+    monkeypatch.setattr(live, "built", lambda name: f"/* {name} */")
+    page.wait_for("snapshot")
+    page.say(type="bundle", view="v1", name="graph")
+    assert page.wait_for("bundle") == {"type": "bundle", "view": "v1", "name": "graph", "script": "/* graph.js */"}
+
+
 def test_spans_and_details_are_sent_on_demand(page):
     page.wait_for("snapshot")
     page.say(type="range", view="v1", first=0, stop=1)

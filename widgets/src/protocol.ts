@@ -13,6 +13,9 @@ export type Durability = "durable" | "relaxed" | "memory";
 
 export type Command = "pause" | "resume" | "cancel";
 
+/** A part of the front end that only some runs need. */
+export type BundleName = "graph";
+
 /** Spans by columns of equal length; texts are positions in `names`, which belongs to this block alone. */
 export interface SpanBlock {
   /** The first is the empty text. */
@@ -197,6 +200,15 @@ export interface Detail {
   error: string;
 }
 
+/** Answer to `BundleQuery`. */
+export interface Bundle {
+  type: "bundle";
+  view: string;
+  name: BundleName;
+  /** An ECMAScript module. */
+  script: string;
+}
+
 /** What became of an intent. */
 export interface Ack {
   type: "ack";
@@ -286,6 +298,13 @@ export interface DetailRequest {
   id: number;
 }
 
+/** A view asks for a part of the front end that it needs by now. */
+export interface BundleQuery {
+  type: "bundle";
+  view: string;
+  name: BundleName;
+}
+
 /** A person answers a question. */
 export interface Answer {
   type: "answer";
@@ -301,13 +320,13 @@ export interface Steering {
   command: Command;
 }
 
-export type ToBrowser = Welcome | Delta | RangeAnswer | Detail | Ack;
+export type ToBrowser = Welcome | Delta | RangeAnswer | Detail | Bundle | Ack;
 
 export type InboxToBrowser = Inbox | InboxDelta | Ack;
 
 export type OfferToBrowser = Offer | Ack;
 
-export type ToKernel = Hello | Alive | Bye | Range | DetailRequest | Answer | Steering;
+export type ToKernel = Hello | Alive | Bye | Range | DetailRequest | BundleQuery | Answer | Steering;
 
 /** Events by columns of equal length, without gaps; texts are positions in `names`, which belongs to this block. */
 export interface EventBlock {

@@ -1,6 +1,5 @@
 // The workflow as a picture that shows where its execution stands; a step that is chosen filters the timeline.
 
-import "./graph.css";
 import type { Graph } from "../protocol";
 import { h, setText, type View } from "../shared/dom";
 import { button, newId, ownKeys, setAttribute } from "../shared/element";

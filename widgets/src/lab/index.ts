@@ -5,6 +5,7 @@ import type { Languages, LuminoWidget, LuminoWidgetClass, MimeModel, Tracker } f
 import { MIME } from "./decode";
 import { savedRun } from "./view";
 import type { View } from "../shared/dom";
+import type { Load } from "../shared/later";
 import style from "inline:style";
 
 const RANK = 40; // HTML has 50: JupyterLab prefers what is lower
@@ -13,6 +14,10 @@ type Shared = Record<string, Record<string, { get: () => Promise<() => unknown> 
 type Container = { init: (scope: Shared) => void; get: (name: string) => Promise<() => unknown> };
 
 let scope: Shared = {};
+const address = (document.currentScript as HTMLScriptElement | null)?.src ?? ""; // only known while the script runs
+
+/** Gets a part of the front end that lies beside this script. */
+const load: Load = (name) => import(/* @vite-ignore */ new URL(`${name}.js`, address).href);
 
 async function shared<T>(name: string): Promise<T> {
   const versions = Object.values(scope[name] ?? {});
@@ -45,7 +50,7 @@ function rendererClass(base: LuminoWidgetClass): LuminoWidgetClass {
     #view: View | null = null;
 
     async renderModel({ data }: MimeModel): Promise<void> {
-      const view = await savedRun(data[MIME], data["text/plain"]);
+      const view = await savedRun(data[MIME], data["text/plain"], load);
       this.#view?.destroy();
       this.#view = view;
       this.node.replaceChildren(view.element);

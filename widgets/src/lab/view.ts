@@ -2,10 +2,10 @@
 
 import type { Ack, Detail, QuestionView as Question, Recording, PackedRun } from "../protocol";
 import { h, longText, type View } from "../shared/dom";
+import { later, type Load } from "../shared/later";
 import { Model } from "../shared/model";
 import { oneLine } from "../shared/text";
 import { valueText } from "../shared/values";
-import { workflow } from "../live/workflow";
 import { answerText } from "../prompt/kinds";
 import { Replay } from "../replay/replay";
 import { timeline } from "../timeline";
@@ -21,24 +21,24 @@ const MOST_VALUE = 4_000;
 const OPEN_BELOW = 1_500;
 
 /** Shows what a notebook holds of a run; what cannot be shown is said, with the plain text beside it. */
-export async function savedRun(data: unknown, plain: unknown): Promise<View> {
+export async function savedRun(data: unknown, plain: unknown, load: Load): Promise<View> {
   try {
     const saved = checkSaved(data);
     const recording = await decode(saved);
-    return TERMINAL.includes(saved.status) ? opened(saved, recording) : folded(saved, recording);
+    return TERMINAL.includes(saved.status) ? opened(saved, recording, load) : folded(saved, recording, load);
   } catch (error) {
     return refused(data, error instanceof Error ? error.message : String(error), typeof plain === "string" ? plain : "");
   }
 }
 
 /** A run that had not ended when it was saved: the live view, if there is one, stands above it. */
-function folded(saved: PackedRun, recording: Recording): View {
+function folded(saved: PackedRun, recording: Recording, load: Load): View {
   let view: View | null = null;
   const told = `${oneLine(saved.workflow, 80)}: ${oneLine(saved.status, 20)} when its cell ended`;
   const element = h("details", { class: "divebook db-saved db-folded" }, h("summary", {}, told), h("p", { class: "db-origin" }, ...goingOn(saved)));
   element.addEventListener("toggle", () => {
     if (view !== null) return;
-    view = opened(saved, recording);
+    view = opened(saved, recording, load);
     element.append(view.element);
   });
   return { element, destroy: () => { view?.destroy(); } };
@@ -52,7 +52,7 @@ function refused(data: unknown, why: string, plain: string): View {
   return { element, destroy: () => undefined };
 }
 
-function opened(saved: PackedRun, recording: Recording): View {
+function opened(saved: PackedRun, recording: Recording, load: Load): View {
   const model = new Model();
   const host = new RecordedHost(recording);
   const root = h("div", { class: "divebook db-root db-saved", "data-lm-suppress-shortcuts": "true" });
@@ -62,7 +62,8 @@ function opened(saved: PackedRun, recording: Recording): View {
     detail: (id: number, receive: (detail: Detail) => void): void => { void details(host, recording.members[rows.get(id) ?? -1] ?? [], id).then(receive); },
   };
   const step = stepping(host);
-  const views: View[] = [header(model, connection), results(host), answers(recording.questions), workflow(model), timeline(root, model, connection), step];
+  const workflow = later(model, () => model.graph.steps.length > 1, () => load("graph"));
+  const views: View[] = [header(model, connection), results(host), answers(recording.questions), workflow, timeline(root, model, connection), step];
   const [top, ...rest] = views.map((view) => view.element);
   root.append(top ?? "", h("p", { class: "db-origin" }, origin(saved, recording), ...goingOn(saved)), ...rest);
   model.setConnected("connected");

@@ -1,17 +1,18 @@
 // The conversation about one execution: what is new, older spans page by page, and the events of a span.
 
-import type { Ack, Command, Delta, Detail, RangeAnswer, Welcome } from "../protocol";
+import type { Ack, Bundle, BundleName, Command, Delta, Detail, RangeAnswer, Welcome } from "../protocol";
 import { Channel, freshId, type Wire } from "./channel";
 import type { Model } from "./model";
 
 const PAGE = 5_000;
 
-type Told = Welcome | Delta | RangeAnswer | Detail;
+type Told = Welcome | Delta | RangeAnswer | Detail | Bundle;
 type AnswerDetail = (detail: Detail) => void;
 
 /** Keeps a model up to date, and brings a person's wishes to the kernel. */
 export class Connection extends Channel<Told> {
   readonly #details = new Map<number, AnswerDetail>();
+  readonly #bundles = new Map<BundleName, (script: string) => void>();
   readonly #model: Model;
 
   constructor(wire: Wire<Told>, model: Model) {
@@ -30,6 +31,14 @@ export class Connection extends Channel<Told> {
     this.send({ type: "detail", view: this.view, id });
   }
 
+  /** Asks for a part of the front end, again with each welcome until it is here. */
+  bundle(name: BundleName): Promise<string> {
+    return new Promise((resolve) => {
+      this.#bundles.set(name, resolve);
+      this.#askForBundle(name);
+    });
+  }
+
   protected override take(message: Told): void {
     const model = this.#model;
     if (message.type === "delta") {
@@ -43,6 +52,7 @@ export class Connection extends Channel<Told> {
         model.welcome(message);
         this.greeted();
         this.#askForOlder();
+        for (const name of this.#bundles.keys()) this.#askForBundle(name);
         return;
       case "history":
         model.history(message);
@@ -51,7 +61,15 @@ export class Connection extends Channel<Told> {
       case "detail":
         this.#details.get(message.id)?.(message);
         this.#details.delete(message.id);
+        return;
+      case "bundle":
+        this.#bundles.get(message.name)?.(message.script);
+        this.#bundles.delete(message.name);
     }
+  }
+
+  #askForBundle(name: BundleName): void {
+    this.send({ type: "bundle", view: this.view, name });
   }
 
   #askForOlder(): void {

@@ -8,6 +8,7 @@ import { savedRun } from "../../src/lab/view";
 import fixture from "./saved.json";
 
 const saved: PackedRun = fixture.saved;
+const load = (): Promise<unknown> => import("../../src/graph");
 const states = fixture.states as unknown as StateView[];
 
 async function repacked(change: (recording: Recording) => void): Promise<PackedRun> {
@@ -83,7 +84,7 @@ test("markup stays text, and nothing of it runs", async () => {
     recording.base.variables = { [hostile]: hostile };
     recording.spans.names = recording.spans.names.map((text) => (text === "each" ? hostile : text));
   });
-  const view = await savedRun({ ...damaged, store: hostile, next: hostile }, "");
+  const view = await savedRun({ ...damaged, store: hostile, next: hostile }, "", load);
   document.body.append(view.element);
   await vi.waitFor(() => { expect(view.element.querySelector(".db-results")?.textContent).toContain("<img"); });
   expect(view.element.querySelectorAll("img, script")).toHaveLength(0);
@@ -93,13 +94,13 @@ test("markup stays text, and nothing of it runs", async () => {
 });
 
 test("what cannot be shown is said, with the plain text", async () => {
-  const view = await savedRun({ ...saved, recording: "" }, "w: completed\u202e");
+  const view = await savedRun({ ...saved, recording: "" }, "w: completed\u202e", load);
   expect(view.element.textContent).toContain("it was too large to be saved. Its log was in memory:.");
   expect(view.element.textContent).toContain("w: completed\\u202e");
 });
 
 test("the log is stepped through from its end, once it is unfolded", async () => {
-  const view = await savedRun(saved, "");
+  const view = await savedRun(saved, "", load);
   document.body.append(view.element);
   const fold = view.element.querySelector<HTMLDetailsElement>(".db-stepping");
   expect(fold?.querySelector(".divebook-replay")).toBeNull();
@@ -109,7 +110,7 @@ test("the log is stepped through from its end, once it is unfolded", async () =>
 });
 
 test("a run that had not ended takes one line until it is unfolded", async () => {
-  const view = await savedRun({ ...saved, status: "waiting", next: "%dive show exec_1" }, "");
+  const view = await savedRun({ ...saved, status: "waiting", next: "%dive show exec_1" }, "", load);
   expect(view.element.textContent).toBe("w: waiting when its cell ended To look again or go on: %dive show exec_1");
   view.element.dispatchEvent(new Event("toggle"));
   expect(view.element.querySelector(".db-timeline")).not.toBeNull();

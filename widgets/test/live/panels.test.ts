@@ -3,7 +3,7 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { Graph } from "../../src/protocol";
 import { questions } from "../../src/live/questions";
-import { workflow } from "../../src/live/workflow";
+import { workflow } from "../../src/graph/workflow";
 import type { Connection } from "../../src/shared/connection";
 import type { View } from "../../src/shared/dom";
 import { Model } from "../../src/shared/model";

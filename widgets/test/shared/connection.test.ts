@@ -148,3 +148,16 @@ test("a kernel that is gone is noticed although nobody does anything, and its re
   vi.advanceTimersByTime(10_000);
   expect(kernel.types()[0]).toBe("hello");
 });
+
+test("a part of the front end is asked for again with each welcome until it is here", async () => {
+  greet();
+  const script = connection.bundle("graph");
+  kernel.lose();
+  greet();
+  expect(kernel.types().filter((type) => type === "bundle")).toHaveLength(2);
+  kernel.say({ type: "bundle", view: kernel.view(), name: "graph", script: "export default 1" });
+  expect(await script).toBe("export default 1");
+  kernel.lose();
+  greet();
+  expect(kernel.types().filter((type) => type === "bundle")).toHaveLength(2);
+});

@@ -1,7 +1,7 @@
 // The execution's workflow within the live view: a step that is chosen there filters the timeline.
 
-import { GraphView } from "../graph/graph";
-import { Tally } from "../graph/lit";
+import { GraphView } from "./graph";
+import { Tally } from "./lit";
 import { h, type View } from "../shared/dom";
 import type { Change, Model } from "../shared/model";
 import type { Spans } from "../shared/spans";
