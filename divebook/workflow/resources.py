@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from divebook.workflow import kinds
+from divebook.workflow.approvals import CONFIRMATION_MODES
 from divebook.workflow.content import ContentEntry
 from divebook.workflow.policies import Retry
 from divebook.workflow.stored_form import Definition
@@ -14,7 +15,6 @@ from divebook.workflow.table import Key
 
 DEFAULT_RESPONSE_TIMEOUT = 600.0
 DEFAULT_TOOL_ITERATIONS = 16
-CONFIRMATION_MODES = ("always", "if-not-read-only", "if-destructive", "never")
 LOG_LEVELS = ("debug", "info", "warn", "error")
 DURABILITIES = ("full", "relaxed")
 RECOVERIES = ("ask", "auto", "off")

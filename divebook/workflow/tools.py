@@ -13,16 +13,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeVar, overload
 
 from divebook.errors import DefinitionError, Problem
+from divebook.workflow.approvals import IF_DESTRUCTIVE
 from divebook.workflow.code import source_of
 from divebook.workflow.functions import UserFunction
 from divebook.workflow.policies import Retry
-from divebook.workflow.resources import CONFIRMATION_MODES
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 MOST = 60_000
 """Characters of a result that a model gets, where its tool says nothing else."""
-IF_NOT_READ_ONLY, IF_DESTRUCTIVE = CONFIRMATION_MODES[1:3]
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _MADE = "__divebook_tool__"
 

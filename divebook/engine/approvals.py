@@ -1,0 +1,163 @@
+"""What becomes of a call of a tool: it is allowed, denied, or a person is asked. The only place that decides.
+
+Of all rules that match the strictest holds, in whatever order they stand; where none does, the mode. What a person
+allowed on a card turns asking into allowing, and never denying. A call that the log has is never judged again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from divebook.engine.argument_patterns import is_allowed_by, is_met_by
+from divebook.workflow.approvals import (
+    ALLOW,
+    ALWAYS,
+    ASK,
+    DESTRUCTIVE,
+    IF_DESTRUCTIVE,
+    IF_NOT_READ_ONLY,
+    OUTCOMES,
+    READ_ONLY,
+    UNKNOWN,
+    ApprovalRule,
+    Approvals,
+)
+from divebook.workflow.tools import ToolHints
+
+TOOL = "tool"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call that is about to be made, as its tool has validated it."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+    agent: str = ""
+    """Who calls; empty where no agent does."""
+    server: str = ""
+    """The MCP server of the tool, if it has one."""
+    hints: ToolHints = field(default_factory=ToolHints)
+    """What the tool says of itself; of a server that is not trusted only what makes it stricter."""
+    asks: bool = False
+    """Whether the tool itself wants a person's yes (``approval=True``)."""
+    mode: str = IF_NOT_READ_ONLY
+    """The mode that holds where neither a rule nor the table's own modes decide."""
+    kind: str = TOOL
+    """What is called: ``tool``, ``action`` or ``step``."""
+
+
+class Standing(Protocol):
+    """A rule that a person made when a call was approved; it allows exactly what was shown then."""
+
+    @property
+    def rule_id(self) -> str:
+        """Its name."""
+
+    @property
+    def kind(self) -> str:
+        """What it is about: ``tool``, ``action`` or ``step``."""
+
+    @property
+    def tool(self) -> str:
+        """The name of what may be called."""
+
+    @property
+    def agent(self) -> str | None:
+        """Who may call it."""
+
+    @property
+    def server(self) -> str | None:
+        """The MCP server it belongs to."""
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """What each argument must be, as in `ApprovalRule`."""
+
+    @property
+    def expires_us(self) -> int | None:
+        """When it ceases to hold, microseconds since 1970; None for never."""
+
+
+class Verdict(NamedTuple):
+    """What becomes of a call."""
+
+    outcome: str
+    """``allow``, ``ask`` or ``deny``."""
+    rule: str
+    """What decided, for people and the log: a rule in words, a mode, or the id of a standing rule."""
+    reason: str = ""
+    """Why, if the rule says it."""
+
+
+def verdict_of(table: Approvals, standing: Iterable[Standing], call: ToolCall, now_us: int) -> Verdict:
+    """Return what becomes of a call now."""
+    found = _strictest(table, call, now_us)
+    if found.outcome != ASK:
+        return found
+    allowing = (rule for rule in standing if _holds(rule.expires_us, now_us) and _is_covered(rule, call))
+    rule = next(allowing, None)
+    return found if rule is None else Verdict(ALLOW, rule.rule_id)
+
+
+def _strictest(table: Approvals, call: ToolCall, now_us: int) -> Verdict:
+    matching = (rule for rule in table.rules if _holds(rule.expires_us, now_us) and _matches(rule, call))
+    found = [Verdict(rule.outcome, rule.in_words, rule.reason) for rule in matching]
+    if call.asks:
+        found.append(Verdict(ASK, f"approval of {call.tool}"))
+    if found:
+        return max(found, key=lambda verdict: OUTCOMES.index(verdict.outcome))
+    mode = table.servers.get(call.server) or table.mode or call.mode
+    return Verdict(ASK if asks(mode, call.hints) else ALLOW, mode)
+
+
+def asks(mode: str, hints: ToolHints | None) -> bool:
+    """Return whether a mode asks about a tool with these hints; where no tool is known, only ``always`` does."""
+    if mode == ALWAYS or hints is None:
+        return mode == ALWAYS
+    if mode == IF_NOT_READ_ONLY:
+        return hints.read_only is not True or hints.destructive is True
+    return mode == IF_DESTRUCTIVE and hints.destructive is True
+
+
+def _holds(expires_us: int | None, now_us: int) -> bool:
+    return expires_us is None or now_us < expires_us
+
+
+def _matches(rule: ApprovalRule, call: ToolCall) -> bool:
+    """Return whether a rule is about a call: one that allows must name it, of any other it is enough that it could."""
+    fits = is_allowed_by if rule.outcome == ALLOW else is_met_by
+    named = ((rule.tool, call.tool), (rule.agent, call.agent), (rule.server, call.server))
+    if not all(pattern is None or (name and fits(pattern, name)) for pattern, name in named):
+        return False
+    return _has_effect(rule, call.hints) and _takes(rule, call.arguments)
+
+
+def _has_effect(rule: ApprovalRule, hints: ToolHints) -> bool:
+    said = {
+        None: True,
+        READ_ONLY: hints.read_only is True and (rule.outcome != ALLOW or hints.destructive is not True),
+        DESTRUCTIVE: hints.destructive is True,
+        UNKNOWN: hints.read_only is not True and hints.destructive is not True,
+    }
+    return said[rule.when]
+
+
+def _takes(rule: ApprovalRule, arguments: Mapping[str, Any]) -> bool:
+    if rule.arguments is None:
+        return True
+    if rule.outcome == ALLOW:
+        return _are_exactly(rule.arguments, arguments)
+    return all(name in arguments and is_met_by(wanted, arguments[name]) for name, wanted in rule.arguments.items())
+
+
+def _are_exactly(wanted: Mapping[str, Any], arguments: Mapping[str, Any]) -> bool:
+    """Return whether the arguments are those that are wanted, and no more."""
+    return wanted.keys() == arguments.keys() and all(is_allowed_by(wanted[name], arguments[name]) for name in wanted)
+
+
+def _is_covered(rule: Standing, call: ToolCall) -> bool:
+    names = (rule.kind, rule.tool, rule.agent or "", rule.server or "")
+    return names == (call.kind, call.tool, call.agent, call.server) and _are_exactly(rule.arguments, call.arguments)

@@ -1,0 +1,232 @@
+"""Whether a value is what a rule of approvals says: read narrowly where the rule allows, widely where it does not.
+
+A value of a rule is a text, in which ``*`` stands for any characters but ``/`` and ``**`` for any; or any other value,
+which stands for itself; or ``{equals: value}``, for a text with ``*`` in it that stands for itself.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+EQUALS = "equals"
+LONGEST = 10_000
+"""Characters of the longest text that a pattern allows."""
+_FORMS: Final = frozenset("./\\:@#?%* ")
+"""Characters that give texts, paths and addresses their form; what only resembles them may be read as them."""
+_UNSEEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+"""Categories of characters that nobody sees."""
+_TRUE, _FALSE = frozenset({"true", "1", "yes", "y", "on", "t"}), frozenset({"false", "0", "no", "n", "off", "f"})
+_MOST_LAYERS = 4
+_BY_NUMBER = re.compile(r"(?:%[0-9a-fA-F]{2})+")
+_ADDRESS = re.compile(r"([a-z][a-z0-9+.-]*://)(?:[^/?#]*@)?([^/?#@]*?)\.?(?::[0-9]*)?([/?#].*)?")
+"""An address: how it is reached, the name of its host without user, last dot and port, and the rest."""
+
+
+def exactly(value: Any) -> Any:
+    """Return what a rule says where it means this value and no other.
+
+    >>> exactly("a.txt"), exactly("*.txt")
+    ('a.txt', {'equals': '*.txt'})
+    """
+    return {EQUALS: value} if _is_pattern(value) or _is_exact(value) else value
+
+
+def _is_pattern(wanted: Any) -> bool:
+    return isinstance(wanted, str) and "*" in wanted
+
+
+def _is_exact(wanted: Any) -> bool:
+    return isinstance(wanted, Mapping) and set(wanted) == {EQUALS}
+
+
+def is_allowed_by(wanted: Any, value: Any) -> bool:
+    """Return whether a rule that allows names this value: type, capitals and unicode form count.
+
+    A text that could be read in two ways matches no pattern: one with ``..`` in it, with characters that nobody sees,
+    with a backslash, with a space at an end, or not in its composed unicode form.
+    """
+    if _is_exact(wanted):
+        return _is_same(wanted[EQUALS], value)
+    if not _is_pattern(wanted):
+        return _is_same(wanted, value)
+    if not isinstance(value, str) or (seen := _plainly(value)) is None:
+        return False
+    parts = _parts(wanted)
+    return _fits(parts, value) and (seen == value or _fits(parts, seen))
+
+
+def _is_same(wanted: Any, value: Any) -> bool:
+    """Return whether two values are equal, and of the same types all through: ``1`` is neither ``True`` nor ``1.0``."""
+    if isinstance(wanted, Mapping) and isinstance(value, Mapping):
+        return wanted.keys() == value.keys() and all(_is_same(wanted[key], value[key]) for key in wanted)
+    if isinstance(wanted, list | tuple) and isinstance(value, list | tuple):
+        return len(wanted) == len(value) and all(map(_is_same, wanted, value))
+    return type(wanted) is type(value) and bool(wanted == value)
+
+
+def _plainly(text: str) -> str | None:
+    """Return a text without percent signs for characters; None if it could be read in other ways as well."""
+    seen = None if len(text) > LONGEST else _unquoted(text)
+    if seen is None or text != text.strip() or not unicodedata.is_normalized("NFC", seen):
+        return None
+    if "\\" in seen or any(map(_is_doubtful, seen)):
+        return None
+    return None if any(part and not part.strip(". ") for part in seen.split("/")) else seen
+
+
+def _unquoted(text: str) -> str | None:
+    """Return a text without percent signs for characters, in however many layers; None if there is no end of them."""
+    for _ in range(_MOST_LAYERS):
+        found = _once_unquoted(text)
+        if found == text:
+            return text
+        text = found
+    return None
+
+
+def _once_unquoted(text: str) -> str:
+    return _BY_NUMBER.sub(lambda found: bytes.fromhex(found[0].replace("%", "")).decode("utf-8", "replace"), text)
+
+
+def _is_doubtful(character: str) -> bool:
+    """Return whether nobody sees a character, or it may be read as one that gives texts their form."""
+    if character.isascii():
+        return not character.isprintable()
+    return _is_unseen(character) or bool(_FORMS & set(unicodedata.normalize("NFKC", character)))
+
+
+_ANY, _IN_PART, _IN_HOST = object(), object(), object()
+_Part: TypeAlias = object
+"""A character, or one of the three above: any characters, those of one part of a path, those of a host's name."""
+
+
+def _parts(pattern: str) -> list[_Part]:
+    """Return the characters and wildcards of a pattern; in the host of an address ``*`` stands for its letters only."""
+    scheme, colon, rest = pattern.partition("://")
+    if not colon:
+        return _wildcards(pattern, _ANY, _IN_PART)
+    host, slash, path = rest.partition("/")
+    within = _wildcards(host, _IN_HOST, _IN_HOST) if slash or host.strip("*") else _wildcards(host, _ANY, _IN_HOST)
+    return [*_wildcards(scheme, _IN_HOST, _IN_HOST), *colon, *within, *slash, *_wildcards(path, _ANY, _IN_PART)]
+
+
+def _wildcards(pattern: str, double: _Part, single: _Part) -> list[_Part]:
+    found: list[_Part] = []
+    for index, piece in enumerate(pattern.split("**")):
+        found += [double] if index else []
+        found += [single if character == "*" else character for character in piece]
+    return found
+
+
+def _takes(part: _Part, character: str) -> bool:
+    if part is _IN_PART:
+        return character != "/"
+    if part is _IN_HOST:
+        return character.isascii() and (character.isalnum() or character in "-.")
+    return part is _ANY or part == character
+
+
+def _fits(parts: list[_Part], text: str) -> bool:
+    """Return whether the whole text is what the parts stand for; many wildcards take no longer than few."""
+    reached = _with_skipped(parts, {0})
+    for character in text:
+        passed = {at for at in reached if at < len(parts) and _takes(parts[at], character)}
+        reached = _with_skipped(parts, {at if _is_wild(parts[at]) else at + 1 for at in passed})
+        if not reached:
+            return False
+    return len(parts) in reached
+
+
+def _with_skipped(parts: list[_Part], reached: set[int]) -> set[int]:
+    """Return the places that are reached as well since a wildcard may stand for nothing."""
+    found = set(reached)
+    while reached := {at + 1 for at in reached if at < len(parts) and _is_wild(parts[at])} - found:
+        found |= reached
+    return found
+
+
+def _is_wild(part: _Part) -> bool:
+    return part is _ANY or part is _IN_PART or part is _IN_HOST
+
+
+def is_met_by(wanted: Any, value: Any) -> bool:
+    """Return whether a rule that asks or denies is about this value, in any way in which it could be meant."""
+    wanted = wanted[EQUALS] if (is_exact := _is_exact(wanted)) else wanted
+    if isinstance(wanted, Mapping):
+        return isinstance(value, Mapping) and all(key in value and is_met_by(wanted[key], value[key]) for key in wanted)
+    if isinstance(wanted, list | tuple):
+        return all(is_met_by(item, value) for item in wanted)
+    if isinstance(value, list | tuple):
+        return any(is_met_by(wanted, item) for item in value)
+    if wanted is None or value is None or isinstance(value, Mapping):
+        return wanted is value
+    if isinstance(wanted, bool):
+        return _worded(value) in (_TRUE if wanted else _FALSE)
+    pieces = [_worded(wanted)] if is_exact else _worded(wanted).split("*")
+    return any(_is_made_of(pieces, reading) for reading in _readings(value, _worded(wanted)))
+
+
+def _worded(value: Any, between: str = " ") -> str:
+    """Return a value as a text without regard to capitals, unicode form, what nobody sees, and spaces around it.
+
+    `between` stands for ends of lines and tabs, which some readers take for spaces and others leave out.
+    """
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", str(value)).casefold())
+    spaced = (between if c.isspace() and c != " " else c for c in folded)
+    return "".join(c for c in spaced if not c or not _is_unseen(c)).strip()
+
+
+def _is_unseen(character: str) -> bool:
+    return unicodedata.category(character) in _UNSEEN
+
+
+def _readings(value: Any, wanted: str) -> Iterator[str]:
+    """Return the ways in which a value can be read: as it stands, without quotes, as a path, as an address."""
+    for text in {_worded(value): None, _worded(value, ""): None}:
+        yield text
+        plain = _worded(_unquoted(text) or _once_unquoted(text), "").strip("'\"` ")
+        yield plain
+        yield from _paths(plain, wanted)
+        yield from _addresses(plain)
+
+
+def _paths(text: str, wanted: str) -> Iterator[str]:
+    """Return a text as a path without detours; one from somewhere else may end in what is wanted."""
+    path = posixpath.normpath("/".join(part.strip() for part in text.replace("\\", "/").split("/")))
+    yield path
+    if path.startswith("../"):
+        yield "/" + path.replace("../", "")
+    if path.startswith(("/", "~")) and not wanted.startswith(("/", "~", "*")):
+        folders = path.split("/")
+        yield from ("/".join(folders[at:]) for at in range(1, len(folders)))
+
+
+def _addresses(text: str) -> Iterator[str]:
+    """Return an address without the user, port and last dot of its host, which lead to the same place."""
+    found = _ADDRESS.fullmatch(text.replace("\\", "/"))
+    if found is not None:
+        scheme, host, rest = found.groups("")
+        path, mark, query = rest.partition("?")
+        yield f"{scheme}{host}{posixpath.normpath(path) if path else ''}{mark}{query}"
+
+
+def _is_made_of(pieces: list[str], text: str) -> bool:
+    """Return whether the text consists of the pieces with anything between them."""
+    if len(pieces) == 1:
+        return text == pieces[0]
+    first, *inner, last = pieces
+    if not (text.startswith(first) and text.endswith(last) and len(text) >= len(first) + len(last)):
+        return False
+    at, end = len(first), len(text) - len(last)
+    for piece in inner:
+        at = text.find(piece, at, end)
+        if at < 0:
+            return False
+        at += len(piece)
+    return True
