@@ -25,9 +25,9 @@ from pydantic_ai.usage import RequestUsage
 
 from divebook.agents.script import ScriptedReply
 from divebook.agents.scripted import SCRIPTED, ScriptedModel, words
-from divebook.agents.wire import COST
 from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.operations import Reserved, Write
+from divebook.history.spans import COST
 
 _Category: TypeAlias = (
     exceptions.ModelRequestRejectedError

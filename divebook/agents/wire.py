@@ -12,10 +12,10 @@ from pydantic_ai.settings import ModelSettings, ThinkingLevel
 
 from divebook.agents.prices import cost_of
 from divebook.errors import SetupError
+from divebook.history.spans import COST
 from divebook.workflow.definition import AgentDefinition
 from divebook.workflow.definition import ModelSettings as SettingsDefinition
 
-COST = "cost_nanodollars"
 _RESPONSE = TypeAdapter(ModelResponse)
 
 

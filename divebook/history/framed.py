@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from divebook import extensions
 from divebook.events import Event
+from divebook.history.messages import CallMessage
+from divebook.history.requests import RequestView, conversation_in, requests_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,6 +60,19 @@ class FramedLog(Framed):
     @abstractmethod
     def _log(self) -> Iterable[Event]:
         """Return the events, oldest first."""
+
+    @property
+    def requests(self) -> list[RequestView]:
+        """Every request that its agents made of their models, oldest first: what was sent, with what, what came back.
+
+        ``requests[0].messages`` is exactly what the model got, in pydantic-ai's JSON form.
+        """
+        return requests_of(self._log())
+
+    @property
+    def conversation(self) -> list[CallMessage]:
+        """What was said to its agents, by them and by their tools, each thing once."""
+        return conversation_in(self.requests)
 
     def _frame(self, kind: str) -> pd.DataFrame:
         made: pd.DataFrame = extensions.extension(extensions.FRAMES)(kind, self._log())

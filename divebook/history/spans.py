@@ -17,6 +17,8 @@ from divebook.engine.operations import AGENT_RESPONSE, TIMER, is_pause
 from divebook.events import Event, catalog
 from divebook.events.event import Timed
 
+COST = "cost_nanodollars"
+"""In the recorded response of a model: its price."""
 Kind: TypeAlias = Literal["step", "item", "operation", "event"]
 
 
@@ -52,7 +54,13 @@ class Span(Timed):
     """The item of `Each`, of an item and of the operations in it."""
     item_key: str | None = None
     """The same in the mapping that `Each` goes through, where it is one."""
+    key: str | int | None = None
+    """Of an operation: its place within the step."""
+    within: str | None = None
+    """Id of the operation that holds it: the turn of an agent that made it."""
     parameters: Mapping[str, Any] | None = None
+    setting: Mapping[str, Any] | None = None
+    """Of a request of a turn: what it is made with, as far as that is not as in the request before."""
     result: Any = None
     agent: str | None = None
     model: str | None = None
@@ -257,7 +265,8 @@ class Spans:
         span.iteration, span.operation_id, span.parameters = data.iteration_index, data.operation_id, data.parameters
         span.called, span.is_pause = data.name, is_pause(data.operation_type, data.key)
         given = data.parameters or {}
-        span.agent, span.model = given.get("agent"), given.get("model")
+        span.key, span.within, span.setting = data.key, data.within, data.setting
+        span.agent, span.model = given.get("agent"), (data.setting or given).get("model")
         if step is not None and step.model is None and span.type == AGENT_RESPONSE:
             step.agent, step.model = span.agent, span.model
         item = None if data.iteration_index is None else self._items.get((event.path, data.iteration_index))
@@ -289,7 +298,7 @@ class Spans:
         """Count what a call consumed as its own, and as its step's and its item's."""
         if not usage:
             return
-        known = call.result.get("cost_nanodollars") if isinstance(call.result, dict) else None
+        known = call.result.get(COST) if isinstance(call.result, dict) else None
         call.usage = dict(usage) if known is None else {"cost": known, **usage}  # a price of nothing is known as well
         item = None if call.iteration is None else self._items.get((call.path, call.iteration))
         for around in (self._steps.get(call.path), item):
