@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import orjson
 
 from divebook.errors import CorruptStoreError, InvalidEventError, NewerStoreError, UnstorableValueError
+from divebook.events.by_hash import ByHash
 from divebook.events.catalog import PAYLOADS, Payload
 from divebook.events.event import Event, to_microseconds, validate
 from divebook.events.plain import Said, compiled
@@ -44,10 +45,10 @@ def encode(data: Any, path: str = "data") -> bytes:
     return _encoded(data, path, _OPTIONS)
 
 
-def encode_all(data: Sequence[Any]) -> list[bytes]:
-    """Encode several things as `encode` does."""
+def encode_all(data: Sequence[Any], tagged: Callable[[Any], Any] = tag) -> list[bytes]:
+    """Encode several things as `encode` does; `tagged` is to do with values that JSON lacks what `tag` does."""
     try:
-        lines = [orjson.dumps(each, tag, _OPTIONS) for each in data]
+        lines = [orjson.dumps(each, tagged, _OPTIONS) for each in data]
     except TypeError:
         return list(map(encode, data))  # says which, and where
     for line in lines:
@@ -98,8 +99,8 @@ def _dumped(data: Any, path: str, option: int, default: Callable[[Any], Any]) ->
         raise UnstorableValueError(_locate_surrogate(data, path) or path, str(error)) from None
 
 
-def _encoded(data: Any, path: str, option: int) -> bytes:
-    encoded = _dumped(data, path, option, tag)
+def _encoded(data: Any, path: str, option: int, tagged: Callable[[Any], Any] = tag) -> bytes:
+    encoded = _dumped(data, path, option, tagged)
     if len(encoded) > MAX_PAYLOAD_BYTES:
         check_size(len(encoded), path)
     return encoded
@@ -167,9 +168,35 @@ def _not_too_deep(value: Any, raw: bytes | str) -> Any:
     return value
 
 
-def canonical_hash(data: Any, path: str = "data") -> str:
-    """SHA-256 (hexadecimal) of normalized data, the same for every order of keys; refuses what `encode` refuses."""
-    return hashlib.sha256(_encoded(data, path, _OPTIONS | orjson.OPT_SORT_KEYS)).hexdigest()
+def canonical_hash(data: Any, path: str = "data", *, whole: bool = False) -> str:
+    """SHA-256 (hexadecimal) of normalized data, the same for every order of keys; refuses what `encode` refuses.
+
+    What is kept by its hash counts by that; by all that it holds if the `whole` is meant.
+    """
+    return hashlib.sha256(_encoded(data, path, _OPTIONS | orjson.OPT_SORT_KEYS, tag if whole else _hashed)).hexdigest()
+
+
+def _hashed(value: Any) -> Any:
+    return {TAG: ByHash.tag, "value": digest_of(value)} if type(value) is ByHash else tag(value)
+
+
+def by_hash(value: Any, path: str = "value") -> ByHash:
+    """Return a value as the log keeps it once, under its hash; raises `UnstorableValueError`."""
+    found = ByHash(normalize(value, path))
+    content_of(found, path)
+    return found
+
+
+def content_of(kept: ByHash, path: str = "value") -> bytes:
+    """Return what is kept: the value as JSON."""
+    if kept.content is None:
+        kept.content = encode(kept.value, path)
+    return kept.content
+
+
+def digest_of(kept: ByHash) -> str:
+    """Return the hash under which a value is kept, hexadecimal."""
+    return hashlib.sha256(content_of(kept)).hexdigest()
 
 
 def decode_payload(event_type: str, raw: bytes | str) -> Payload:

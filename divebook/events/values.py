@@ -19,6 +19,7 @@ from typing import Any, TypeAlias, TypeVar
 from divebook.errors import UnstorableValueError
 from divebook.events.arrow import LIBRARIES, Arrow, ForeignScalar, record_foreign
 from divebook.events.bulk import MANY, collector_resting
+from divebook.events.by_hash import ByHash
 from divebook.events.classes import Instance, Member, record_instance
 from divebook.events.recorded import CONTAINERS, TAG, BigInt, Container, NonFinite, Recorded, TaggedDict
 
@@ -279,6 +280,7 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "enum": _member,
     "arrow": _arrow,
     "scalar": _foreign,
+    ByHash.tag: lambda value: ByHash(untag(value)),
     **{name: _container(name) for name in CONTAINERS},
 }
 

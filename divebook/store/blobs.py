@@ -15,7 +15,8 @@ from hashlib import sha256
 from typing import Any, TypeAlias
 
 from divebook.errors import CorruptStoreError
-from divebook.events.codec import check_size, encode
+from divebook.events.by_hash import ByHash
+from divebook.events.codec import check_size, content_of, encode
 from divebook.events.recorded import TAG, Recorded, TaggedDict
 
 BLOB_BYTES = 64 * 1024
@@ -108,6 +109,16 @@ def reference(content: bytes, blobs: dict[bytes, bytes]) -> dict[str, Any]:
     digest = sha256(content).digest()
     blobs[digest] = content
     return {TAG: "blob", "value": [digest.hex(), len(content)]}
+
+
+def by_reference(value: Any, blobs: dict[bytes, bytes]) -> Any:
+    """Return plain data with references in place of the values that are kept by their hash, however short."""
+    kind = type(value)
+    if kind is ByHash:
+        return {TAG: ByHash.tag, "value": reference(content_of(value), blobs)}
+    if kind is dict:
+        return {key: by_reference(item, blobs) for key, item in value.items()}
+    return [by_reference(item, blobs) for item in value] if kind is list else value
 
 
 def references(payload: bytes) -> list[bytes]:

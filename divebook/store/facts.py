@@ -9,14 +9,14 @@ user's own data cannot look like that (`divebook.store.blobs`).
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from divebook.errors import CorruptStoreError, InvalidEventError
 from divebook.events.catalog import Payload
 from divebook.events.codec import TAGGED, decode_payload, encode, encode_all, parse, payload_from
 from divebook.events.recorded import ATOMS, TAG, Recorded
-from divebook.events.values import untag
+from divebook.events.values import tag, untag
 
 Body: TypeAlias = dict[str, Any]
 """What one fact says, as plain data (`Payload.to_data`)."""
@@ -45,9 +45,9 @@ def width_of(record_type: str) -> int:
     return record_type.count(JOINT) + 1
 
 
-def encode_facts(bodies: Sequence[Body]) -> bytes:
-    """Return the data of a record."""
-    return joined(encode_all(bodies))
+def encode_facts(bodies: Sequence[Body], tagged: Callable[[Any], Any] = tag) -> bytes:
+    """Return the data of a record; `tagged` as for `encode_all`."""
+    return joined(encode_all(bodies, tagged))
 
 
 def joined(lines: Sequence[bytes]) -> bytes:

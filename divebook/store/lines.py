@@ -33,7 +33,7 @@ class Chain:
 
     def after(self, record: Mapping[str, Any]) -> str:
         """Return the hash of the line that comes next, and go on from there."""
-        self._last = canonical_hash({**record, HASH: self._last})[:_DIGITS]
+        self._last = canonical_hash({**record, HASH: self._last}, whole=True)[:_DIGITS]
         return self._last
 
 

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from divebook.engine.lifecycle import STATUS_AFTER, STATUSES, TERMINAL, check_may_follow
 from divebook.errors import InvalidEventError, NotFoundError, UnstorableValueError
+from divebook.events.by_hash import ByHash
 from divebook.events.catalog import ExecutionStarted, Payload
 from divebook.events.codec import SOUND, encode
 from divebook.events.event import check_placed
 from divebook.events.record import Record
+from divebook.events.values import tag
 from divebook.store.batches import (
     FIRST_TOKEN,
     QUESTIONS,
@@ -25,7 +28,7 @@ from divebook.store.batches import (
     question_changes,
     turn_after,
 )
-from divebook.store.blobs import is_large
+from divebook.store.blobs import by_reference, is_large
 from divebook.store.checksums import head
 from divebook.store.codec import Sealing
 from divebook.store.durability import durability_called
@@ -82,7 +85,7 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
         drafts.take(record)
     course, payloads = drafts.course, drafts.payloads
     turn, status = _standing(batch, course.turn)
-    blobs = drafts.spared() if drafts.are_long else {}
+    blobs = drafts.kept | drafts.spared() if drafts.are_long else drafts.kept
     beginning = course.beginning
     if drafts.are_long or sealing.codec is not None:
         payloads = list(map(sealing.seal_packed, payloads))
@@ -122,7 +125,9 @@ class _Drafts:
         "batch",
         "bodies",
         "course",
+        "has_met",
         "heads",
+        "kept",
         "last_id",
         "last_sequence",
         "payloads",
@@ -139,6 +144,10 @@ class _Drafts:
         """That of the last event, and whether the ids ascend up to it."""
         self.are_long = False
         """Whether one of them may hold a value that is worth writing otherwise."""
+        self.kept: dict[bytes, bytes] = {}
+        """The contents of what is kept by its hash."""
+        self.has_met = False
+        """Whether the present record has any of that."""
 
     def take(self, record: Record) -> None:
         """Add a record; InvalidEventError if one of its facts is not as it should be, or out of place."""
@@ -153,7 +162,7 @@ class _Drafts:
                     _check_beginning(fact, is_first=sequence == 1 and not bodies)
                 bodies.append(SOUND[type(fact)](fact))
             name = type_of(kinds)
-            payload = LARGE if batch.is_heavy and any(map(is_large, bodies)) else encode_facts(bodies)
+            bodies, payload = self._encoded(bodies)
             self.heads.append(head(record.recorded_at, name, record.id, record.path, record.step))
         except (InvalidEventError, UnstorableValueError, UnicodeEncodeError) as error:
             raise invalid(sequence - batch.expected_sequence - 1 + _wrong_one(record, bodies), error) from error
@@ -168,6 +177,21 @@ class _Drafts:
         self.last_sequence += len(kinds)
         if len(payload) > NOTABLE or payload is LARGE:
             self.are_long = True
+
+    def _encoded(self, bodies: list[Body]) -> tuple[list[Body], bytes]:
+        """Return the facts of a record, with references to what is kept by its hash, and as they are encoded."""
+        if self.batch.is_heavy and any(map(is_large, bodies)):
+            return by_reference(bodies, self.kept), LARGE
+        self.has_met = False
+        payload = encode_facts(bodies, self._tagged)
+        return (by_reference(bodies, self.kept) if self.has_met else bodies), payload
+
+    def _tagged(self, value: Any) -> Any:
+        """Do what `tag` does, which is asked of few values, and note those that are kept by their hash."""
+        if type(value) is not ByHash:
+            return tag(value)
+        self.has_met = True
+        return by_reference(value, self.kept)
 
     def _follow(self, record: Record) -> None:
         if self.course is _NO_COURSE:

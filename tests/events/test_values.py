@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from divebook.errors import UnstorableValueError
-from divebook.events.codec import MAX_PAYLOAD_BYTES, canonical_hash, decode, encode, storable
+from divebook.events.codec import MAX_PAYLOAD_BYTES, by_hash, canonical_hash, decode, digest_of, encode, storable
 from divebook.events.values import normalize
 
 
@@ -89,3 +89,17 @@ def test_a_huge_value_is_refused_with_a_way_out():
 def test_the_hash_does_not_depend_on_the_order_of_keys():
     assert canonical_hash({"a": 1, "b": [1, 2]}) == canonical_hash({"b": [1, 2], "a": 1})
     assert canonical_hash({"a": 1}) != canonical_hash({"a": "1"})
+
+
+def test_the_hash_of_what_is_kept_by_its_hash_is_that_of_its_content():
+    kept = by_hash({"tools": [1, {"$type": "x"}, b"\x00"]})
+    again = decode(encode({"a": kept}))["a"]
+    assert (again, digest_of(again)) == (kept, digest_of(kept))
+    assert again.open() == {"tools": [1, {"$type": "x"}, b"\x00"]}
+    assert canonical_hash({"a": kept}) == canonical_hash({"a": again}) != canonical_hash({"a": by_hash({"tools": []})})
+    assert str(kept) == "dict of 1, kept by its hash"
+
+
+def test_what_cannot_be_kept_by_its_hash_is_refused_with_its_place():
+    with pytest.raises(UnstorableValueError, match=r"tools\.a"):
+        by_hash({"a": object()}, "tools")

@@ -2,7 +2,15 @@
 
 import random
 
-from divebook.events.catalog import ExecutionStarted, Mutation, OperationCompleted, StateMutated, StepCompleted
+from divebook.events.catalog import (
+    ExecutionStarted,
+    Mutation,
+    OperationCompleted,
+    OperationStarted,
+    StateMutated,
+    StepCompleted,
+)
+from divebook.events.codec import by_hash
 from divebook.events.values import normalize
 from divebook.store.check import check
 from tests.store.logs import ONE, TWO, batch, event, log
@@ -116,3 +124,31 @@ class LargePromises:
         store.append(TWO, [*log(1, TWO), done(2, text(100_000, 2), TWO)], 0)
         assert sorted(blob.used for blob in store.blobs(without=[ONE])) == [False, True]
         assert sorted(blob.used for blob in store.blobs()) == [True, True]
+
+    def test_what_is_kept_by_its_hash_is_stored_once_however_short_and_in_however_many_logs(self, store):
+        kept, other = by_hash({"tools": [{"name": "read"}]}), by_hash(["x"])
+        for name in (ONE, TWO):
+            told = {"a": kept, "b": [kept, other], "n": 1}
+            operation = event(2, OperationStarted("op", "x", {"c": kept}, setting=told), name)
+            events = [*log(1, name), operation, event(3, OperationCompleted("op", "x", 1, {"d": kept}), name)]
+            store.append(name, events, 0)
+            assert store.read(name) == events
+        assert len(store.blobs()) == 2
+        assert store.read(ONE)[1].data.setting["a"].open() == {"tools": [{"name": "read"}]}
+        assert check(store).ok
+
+    def test_what_is_kept_by_its_hash_beside_large_values_survives(self, store):
+        held = {"large": text(200_000), "kept": by_hash({"b": 1, "a": [text(2000)]}), "same": text(2000)}
+        events = [*log(1), event(2, OperationCompleted("op", "x", 1, held)), event(3, StepCompleted(text(2000)))]
+        store.append(ONE, events, 0)
+        assert store.read(ONE) == events
+        assert list(store.read(ONE)[1].data.result["kept"].value) == ["b", "a"]
+
+    def test_what_is_kept_by_its_hash_goes_with_the_last_execution_that_has_it(self, store):
+        for name in (ONE, TWO):
+            store.append(name, [*log(1, name), event(2, OperationCompleted("op", "x", 1, by_hash("short")), name)], 0)
+        store.delete(ONE)
+        assert store.drop_blobs() == 0
+        assert store.read(TWO)[1].data.result.value == "short"
+        store.delete(TWO)
+        assert store.drop_blobs() == 1

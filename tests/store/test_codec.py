@@ -5,6 +5,7 @@ import pytest
 from divebook import Environment, Step, Workflow
 from divebook.errors import SealedError, SetupError
 from divebook.events import catalog
+from divebook.events.codec import by_hash
 from divebook.store import MemoryStore, Message, SqliteStore, open_store
 from divebook.store.check import check
 from divebook.store.codec import KEY_VARIABLE, UNREADABLE, FernetCodec
@@ -42,6 +43,16 @@ def test_what_is_sealed_is_read_back(store):
     assert (store.record(ONE).error, store.record(ONE).note) == (SECRET, SECRET)
     assert store.records() == [store.record(ONE)]
     assert check(store).all_damages() == []
+
+
+def test_what_is_kept_by_its_hash_is_sealed_as_well(tmp_path):
+    told = event(2, catalog.OperationCompleted("op", "x", 1, by_hash({"said": SECRET})))
+    with SqliteStore(tmp_path / "x.db") as store:
+        store.sealing.codec = FernetCodec(KEY)
+        store.append(ONE, [*log(1), told], 0)
+        assert store.read(ONE)[1] == told
+        assert len(store.blobs()) == 1
+    assert all(SECRET.encode() not in file.read_bytes() for file in tmp_path.iterdir())
 
 
 def test_nothing_of_it_lies_in_the_file(tmp_path):

@@ -12,7 +12,7 @@ from benchmarks.exports import REFUSED, try_many
 from divebook._version import __version__
 from divebook.errors import InvalidEventError, NewerStoreError, SetupError, StoreError
 from divebook.events import catalog
-from divebook.events.codec import encode_line
+from divebook.events.codec import by_hash, encode_line
 from divebook.events.values import normalize
 from divebook.store import MemoryStore
 from divebook.store.jsonl import caveats, export, import_, read, read_sound
@@ -41,6 +41,18 @@ def exported(store, execution_id=ONE):
 
 def read_lines(lines):
     return read(io.BytesIO(b"\n".join(lines)))
+
+
+def test_what_is_kept_by_its_hash_stands_whole_in_an_export_and_once_where_it_is_imported():
+    schema = {"b": 1, "a": ["x" * 50]}
+    events = [*log(1), event(2, catalog.OperationCompleted("op", "x", 1, by_hash(schema))), completed(3)]
+    with MemoryStore() as here, MemoryStore() as there:
+        here.append(ONE, events, 0)
+        lines = exported(here)
+        assert json.loads(lines[2])["data"]["result"] == {"$type": "by_hash", "value": schema}
+        import_(io.BytesIO(b"\n".join(lines)), there)
+        assert there.read(ONE) == events
+        assert [blob.digest for blob in there.blobs()] == [blob.digest for blob in here.blobs()]
 
 
 def test_an_export_has_a_header_an_event_a_line_and_an_end(store):
