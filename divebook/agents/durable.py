@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from typing import Any
 
 import anyio
@@ -31,7 +30,7 @@ from divebook.agents.scripted import ScriptedModel
 from divebook.agents.scripted_model import ScriptedFunction
 from divebook.agents.streaming import stream_response
 from divebook.agents.wire import plain_response, response_of, settings_of, usage_of, user_block
-from divebook.engine.operations import AGENT_RESPONSE, Reserved, RunOperation, Write
+from divebook.engine.operations import AGENT_RESPONSE, RunOperation, Write
 from divebook.errors import StepError
 from divebook.history.messages import request_messages
 from divebook.workflow.definition import AgentDefinition
@@ -63,12 +62,8 @@ class RecordedModel(WrapperModel):
             return plain_response(await self._in_time(request))
 
         async def streamed(write: Write) -> dict[str, Any]:
-            ask = (
-                self.wrapped.stream
-                if isinstance(self.wrapped, ScriptedFunction)
-                else partial(stream_response, self.wrapped)
-            )
-            return plain_response(await self._in_time(ask(messages, model_settings, model_request_parameters, write)))
+            request = stream_response(self.wrapped, messages, model_settings, model_request_parameters, write)
+            return plain_response(await self._in_time(request))
 
         recorded = await self._operation(
             AGENT_RESPONSE,
@@ -76,7 +71,7 @@ class RecordedModel(WrapperModel):
             call,
             usage=usage_of,
             repeatable=True,
-            reserved=self._reserved(messages, model_settings),
+            reserved=estimate(self.wrapped, messages, model_settings, model_request_parameters),
             streamed=streamed,
         )
         return response_of(recorded)
@@ -88,11 +83,6 @@ class RecordedModel(WrapperModel):
         raise TimeoutError(
             f"the response was not complete after {self._seconds:g} seconds; to allow more, raise ResponseTimeout"
         )
-
-    def _reserved(self, messages: list[ModelMessage], settings: ModelSettings | None) -> Reserved:
-        if isinstance(self.wrapped, ScriptedFunction):
-            return self.wrapped.reserved
-        return estimate(self.wrapped, messages, settings)
 
 
 @dataclass(frozen=True, slots=True)

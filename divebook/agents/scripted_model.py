@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, TypeAlias
 
@@ -26,7 +26,7 @@ from pydantic_ai.usage import RequestUsage
 from divebook.agents.script import ScriptedReply
 from divebook.agents.scripted import SCRIPTED, ScriptedModel, words
 from divebook.engine.bounds import NANODOLLARS
-from divebook.engine.operations import Reserved, Write
+from divebook.engine.operations import TEXT, THINKING, Reserved, Write, arguments_part
 from divebook.history.spans import COST
 
 _Category: TypeAlias = (
@@ -83,10 +83,10 @@ class ScriptedFunction(FunctionModel):
     ) -> ModelResponse:
         """Answer from the script, word by word."""
         response = await self.request(messages, model_settings, model_request_parameters)
-        for place, word in enumerate(words(response.text or "")):
+        for place, (word, part) in enumerate(_pieces(response)):
             if place and self.script.pace is not None:
                 await self.script.pace()
-            write(word)
+            write(word, part)
         return response
 
     @property
@@ -94,6 +94,24 @@ class ScriptedFunction(FunctionModel):
         """What its next answer consumes."""
         tokens = sum(self.script.usage.get(name, 0) for name in ("input_tokens", "output_tokens"))
         return Reserved(tokens, int(Decimal(str(self.script.price)) * NANODOLLARS))
+
+
+def _pieces(response: ModelResponse) -> Iterator[tuple[str, str]]:
+    """Return the words of a response, each with the part it belongs to."""
+    for part in response.parts:
+        match part:
+            case TextPart(content=text):
+                yield from ((word, TEXT) for word in words(text))
+            case ThinkingPart(content=text):
+                yield from ((word, THINKING) for word in words(text))
+            case ToolCallPart():
+                named = arguments_part(part.tool_name, part.tool_call_id)
+                yield from ((word, named) for word in words(written_arguments(part)))
+
+
+def written_arguments(call: ToolCallPart) -> str:
+    """Return the arguments of a call as its model wrote them."""
+    return call.args if isinstance(call.args, str) else call.args_as_json_str() if call.args else ""
 
 
 def _position(messages: Sequence[ModelMessage]) -> tuple[str | None, int]:

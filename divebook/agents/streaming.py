@@ -1,4 +1,4 @@
-"""Model requests whose text is handed on while it is written; the response is the same as that of a plain request."""
+"""Model requests whose answer is handed on while it is written; the response is the same as that of a plain request."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ from pydantic_ai.messages import (
     PartStartEvent,
     TextPart,
     TextPartDelta,
+    ThinkingPart,
+    ThinkingPartDelta,
+    ToolCallPart,
+    ToolCallPartDelta,
 )
 from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
 from pydantic_ai.models.fallback import FallbackModel
@@ -20,7 +24,8 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
 
-from divebook.engine.operations import Write
+from divebook.agents.scripted_model import ScriptedFunction, written_arguments
+from divebook.engine.operations import TEXT, THINKING, Write, arguments_part
 
 REFUSALS = (400, 422)
 """HTTP statuses of providers that do not stream this model, or not to this account."""
@@ -33,21 +38,24 @@ async def stream_response(
     parameters: ModelRequestParameters,
     write: Write,
 ) -> ModelResponse:
-    """Make a request and hand on its text as it arrives; a model that cannot stream is asked plainly.
+    """Make a request and hand on what it writes as it arrives; a model that cannot stream is asked plainly.
 
     Raises
     ------
     ModelAPIError
         The stream ended before the response was complete.
     """
+    if isinstance(model, ScriptedFunction):
+        return await model.stream(messages, settings, parameters, write)
     async with AsyncExitStack() as stack:
         stream = await _opened(stack, model, messages, settings, parameters)
         if stream is None:
             return await model.request(messages, settings, parameters)
+        pieces = _Pieces()
         async for event in stream:
-            text = _text_of(event)
+            text, part = pieces.of(event)
             if text:
-                write(text)
+                write(text, part)
         response = stream.get()
     if response.state == "incomplete":
         raise ModelAPIError(model.model_name, "the stream ended before the response was complete")
@@ -83,9 +91,25 @@ def _may_stream(model: Model) -> bool:
     return not isinstance(model, FunctionModel) or model.stream_function is not None
 
 
-def _text_of(event: ModelResponseStreamEvent) -> str:
-    """Return the piece of the answer that an event brings; thoughts and tool calls are none."""
-    match event:
-        case PartStartEvent(part=TextPart(content=text)) | PartDeltaEvent(delta=TextPartDelta(content_delta=text)):
-            return text
-    return ""
+class _Pieces:
+    """Reads the pieces of an answer off the events of its stream."""
+
+    def __init__(self) -> None:
+        self._calls: dict[int, str] = {}
+        """Names of the parts that hold arguments, by the number that the stream has for them."""
+
+    def of(self, event: ModelResponseStreamEvent) -> tuple[str, str]:
+        """Return what an event adds, and to which part; an empty text for what nobody watches."""
+        match event:
+            case PartStartEvent(part=TextPart(content=text)) | PartDeltaEvent(delta=TextPartDelta(content_delta=text)):
+                return text, TEXT
+            case PartStartEvent(part=ThinkingPart(content=text)):
+                return text, THINKING
+            case PartDeltaEvent(delta=ThinkingPartDelta(content_delta=str(text))):
+                return text, THINKING
+            case PartStartEvent(index=number, part=ToolCallPart() as call):
+                self._calls[number] = arguments_part(call.tool_name, call.tool_call_id)
+                return written_arguments(call), self._calls[number]
+            case PartDeltaEvent(index=number, delta=ToolCallPartDelta(args_delta=str(text))) if number in self._calls:
+                return text, self._calls[number]
+        return "", TEXT

@@ -91,8 +91,26 @@ def is_pause(operation_type: str, key: str | int | None) -> bool:
     return operation_type == TIMER and isinstance(key, str) and _PAUSE.fullmatch(key) is not None
 
 
-Write: TypeAlias = Callable[[str], None]
-"""Takes the next piece of a text that is being written."""
+TEXT, THINKING = "text", "thinking"
+"""Parts of what a model writes; what it writes as arguments of a call is a part of its own, see `arguments_part`."""
+
+
+def arguments_part(tool: str, call: str) -> str:
+    """Return the name of the part that holds the arguments of a call, by its tool and its id.
+
+    >>> arguments_part("search", "call_7")
+    'arguments:search:call_7'
+    """
+    return f"arguments:{tool}:{call}"
+
+
+class Write(Protocol):
+    """Takes the next piece of what is being written."""
+
+    def __call__(self, text: str, part: str = TEXT) -> None:
+        """Take a piece of the answer's text, or of another part of it."""
+
+
 StreamedCall: TypeAlias = Callable[[Write], Awaitable[Any]]
 """Makes a call and hands on its text as it arrives; returns what the plain call returns."""
 

@@ -149,8 +149,10 @@ class Execution(ReadExecution):
 
         return self.store.subscribe(only_mine)
 
-    def subscribe_text(self, listener: TextListener) -> Callable[[], None]:
+    def subscribe_text(self, listener: TextListener, *, parts: bool = False) -> Callable[[], None]:
         """Call `listener` with what models write, as it arrives; call the result to stop.
+
+        With `parts` it hears their thoughts and the arguments of their calls as well: see `TextDelta.part`.
 
         Models are asked to stream only while somebody listens. The pieces are for showing: the log has the whole text
         once it is complete. The listener is called on the engine's thread and must be quick; one that raises gets
@@ -167,7 +169,7 @@ class Execution(ReadExecution):
         6 'are '
         10 'red'
         """
-        return self._control.texts.subscribe(self.id, listener)
+        return self._control.texts.subscribe(self.id, listener, parts=parts)
 
     @property
     def standing(self) -> str:

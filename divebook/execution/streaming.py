@@ -1,4 +1,4 @@
-"""The text that models are writing now: handed to listeners as it arrives, never recorded.
+"""What models are writing now, text, thoughts and arguments: handed to listeners as it arrives, never recorded.
 
 The log learns a text when it is complete. Until then its pieces are only for showing, and nothing may depend on them:
 a listener that fails is dropped, and a call that is made again begins its text anew.
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
-from divebook.engine.operations import StreamedCall
+from divebook.engine.operations import TEXT, StreamedCall
 from divebook.text.logs import logger
 
 _log = logger(__name__)
@@ -23,11 +23,21 @@ class TextDelta(NamedTuple):
     operation_id: str
     """The call that writes it, as the log names it."""
     at: int
-    """How many characters of the text come before; at 0 it begins, also where an earlier attempt had begun it."""
+    """How many characters of the part come before; at 0 it begins, also where an earlier attempt had begun it."""
     text: str
+    part: str = TEXT
+    """``text``, ``thinking``, or ``arguments:<tool>:<id of the call>``, which is JSON in the making."""
 
 
 TextListener: TypeAlias = Callable[[TextDelta], object]
+
+
+class _Entry(NamedTuple):
+    """Who listens, and to what."""
+
+    listener: TextListener
+    to_parts: bool
+    """Whether it hears thoughts and arguments of calls too."""
 
 
 @dataclass(slots=True)
@@ -42,18 +52,25 @@ class TextStreams:
     def __init__(self) -> None:
         self.always = False
         """Whether models stream before anyone listens: a listener that comes soon after gets a text from its start."""
-        self._listeners: dict[str, tuple[tuple[TextListener], ...]] = {}
-        self._texts: dict[str, dict[str, _Text]] = {}
-        """By execution and operation."""
+        self._listeners: dict[str, tuple[_Entry, ...]] = {}
+        self._texts: dict[str, dict[str, dict[str, _Text]]] = {}
+        """By execution, operation and part."""
         self._lock = threading.RLock()
 
-    def subscribe(self, execution_id: str, listener: TextListener) -> Callable[[], None]:
-        """Tell a listener what models write in an execution; call what is returned to stop it."""
-        entry = (listener,)  # a tuple of its own, so that one listener added twice is two things to remove
+    def subscribe(self, execution_id: str, listener: TextListener, *, parts: bool = False) -> Callable[[], None]:
+        """Tell a listener what models write in an execution; call what is returned to stop it.
+
+        Parameters
+        ----------
+        parts
+            Whether it hears thoughts and arguments of calls too, and not only the text.
+        """
+        entry = _Entry(listener, parts)  # of its own, so that one listener added twice is two things to remove
         with self._lock:
             self._listeners[execution_id] = (*self._listeners.get(execution_id, ()), entry)
-            for operation_id, text in self._texts.get(execution_id, {}).items():
-                self._tell(execution_id, entry, TextDelta(operation_id, 0, "".join(text.pieces)))
+            for operation_id, written in self._texts.get(execution_id, {}).items():
+                for part, text in written.items():
+                    self._tell(execution_id, entry, TextDelta(operation_id, 0, "".join(text.pieces), part))
         return lambda: self._remove(execution_id, entry)
 
     def is_heard(self, execution_id: str) -> bool:
@@ -62,15 +79,16 @@ class TextStreams:
 
     async def hand_on(self, execution_id: str, operation_id: str, call: StreamedCall) -> Any:
         """Make a call, hand what it writes meanwhile to the listeners, and return its result."""
-        text = _Text()
+        written: dict[str, _Text] = {}
         with self._lock:
-            self._texts.setdefault(execution_id, {})[operation_id] = text
+            self._texts.setdefault(execution_id, {})[operation_id] = written
 
-        def write(piece: str) -> None:
+        def write(text: str, part: str = TEXT) -> None:
             with self._lock:
-                delta = TextDelta(operation_id, text.length, piece)
-                text.length += len(piece)
-                text.pieces.append(piece)
+                so_far = written.setdefault(part, _Text())
+                delta = TextDelta(operation_id, so_far.length, text, part)
+                so_far.length += len(text)
+                so_far.pieces.append(text)
                 for entry in self._listeners.get(execution_id, ()):
                     self._tell(execution_id, entry, delta)
 
@@ -79,16 +97,16 @@ class TextStreams:
         finally:
             self._forget(execution_id, operation_id)
 
-    def _tell(self, execution_id: str, entry: tuple[TextListener], delta: TextDelta) -> None:
-        if not delta.text:
+    def _tell(self, execution_id: str, entry: _Entry, delta: TextDelta) -> None:
+        if not delta.text or (delta.part != TEXT and not entry.to_parts):
             return
         try:
-            entry[0](delta)
+            entry.listener(delta)
         except Exception:  # noqa: BLE001 - the run must not depend on who looks at it
             _log.exception("a listener to the text of %s failed, and gets no more of it", execution_id)
             self._remove(execution_id, entry)
 
-    def _remove(self, execution_id: str, entry: tuple[TextListener]) -> None:
+    def _remove(self, execution_id: str, entry: _Entry) -> None:
         with self._lock:
             left = tuple(known for known in self._listeners.pop(execution_id, ()) if known is not entry)
             if left:

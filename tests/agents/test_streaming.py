@@ -9,7 +9,7 @@ import pytest
 from pydantic_ai.messages import ModelResponse, TextPart
 from pydantic_ai.models import Model
 from pydantic_ai.models.fallback import FallbackModel
-from pydantic_ai.models.function import DeltaThinkingPart, FunctionModel
+from pydantic_ai.models.function import DeltaThinkingPart, DeltaToolCall, FunctionModel
 from pydantic_ai.models.wrapper import WrapperModel
 
 from divebook import Agent, ScriptedModel, Step, Workflow
@@ -211,6 +211,50 @@ def test_a_function_that_answers_as_a_whole_is_asked_plainly(wrap):
 
     execution, deltas = heard(wrap(FunctionModel(answer)))
     assert (execution.variables, deltas) == ({"poem": "Roses"}, [])
+
+
+def test_thoughts_and_arguments_are_parts_of_their_own_for_those_who_want_them():
+    calls = {1: DeltaToolCall("search", '{"query": ', tool_call_id="c1")}, {1: DeltaToolCall(json_args='"owls"}')}
+    poet = Poet({0: DeltaThinkingPart(content="Birds")}, {0: DeltaThinkingPart(content="?")}, *calls, "Well")
+    texts, parts = [], []
+    execution = environment(agents=[Agent("poet", model=poet.model)]).create(ASK)
+    execution.subscribe_text(texts.append)
+    execution.subscribe_text(parts.append, parts=True)
+    execution.start().wait(PATIENCE)
+    assert [(delta.part, delta.at, delta.text) for delta in parts] == [
+        ("thinking", 0, "Birds"),
+        ("thinking", 5, "?"),
+        ("arguments:search:c1", 0, '{"query": '),
+        ("arguments:search:c1", 10, '"owls"}'),
+        ("text", 0, "Well"),
+    ]
+    assert [delta.text for delta in texts] == ["Well"]
+
+
+def test_who_comes_late_hears_each_part_from_its_start(held):
+    poet = Poet({0: DeltaThinkingPart(content="Birds?")}, "Well", between=held)
+    late, execution = [], environment(agents=[Agent("poet", model=poet.model)]).create(ASK)
+    execution.subscribe_text(lambda _: None)
+    execution.start()
+    assert held.reached.wait(PATIENCE)
+    execution.subscribe_text(late.append, parts=True)
+    held.opened.set()
+    execution.wait(PATIENCE)
+    assert [(delta.part, delta.at, delta.text) for delta in late] == [("thinking", 0, "Birds?"), ("text", 0, "Well")]
+
+
+def test_a_script_is_heard_in_its_parts():
+    script = ScriptedModel([{"think": "Birds? ", "call": {"search": {"q": "a b"}}, "say": "Well"}])
+    execution = environment(agents=[Agent("poet", model=script)]).create(ASK)
+    parts = []
+    execution.subscribe_text(parts.append, parts=True)
+    execution.start().wait(PATIENCE)
+    assert [(delta.part, delta.text) for delta in parts] == [
+        ("thinking", "Birds? "),
+        ("text", "Well"),
+        ("arguments:search:call-1-1", '{"q":"a '),
+        ("arguments:search:call-1-1", 'b"}'),
+    ]
 
 
 def test_a_model_that_cannot_stream_is_asked_plainly():
