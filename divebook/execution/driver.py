@@ -225,7 +225,7 @@ class Driver(KnownExecution):
         """Return the log of code that stands still and can go on, else one to replay, and what to record first."""
         code = given.code_of(self.workflow)
         first = told if code == dict(self._state.code) else replace(told, code=code)
-        self._runner = self.standing.take(self._state, code)
+        self._runner = self.standing.take(self._state, code, given)
         if self._runner is None:
             return self._open_journal(given, lease), first
         self._journal = self._runner.journal

@@ -8,6 +8,7 @@ for it, the code is let go with `Suspended` and what it did is replayed. Both re
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -79,6 +80,15 @@ class Given(Protocol):
         """Where its random bits come from."""
 
 
+def _made_of(workflow: Workflow, given: Given) -> tuple[object, object]:
+    """Return the function and the agent of the one step of a workflow; None and None where its code stays nowhere."""
+    if len(workflow.steps) != 1:
+        return None, None
+    step = workflow.start
+    function = WORKFLOW_FUNCTIONS.get(workflow.name) if step.type == FUNCTION else None
+    return function, given.services.hands_of(step)
+
+
 class AtRest:
     """What stands still of one execution, if anything does.
 
@@ -90,14 +100,17 @@ class AtRest:
 
     def __init__(self, owner: object) -> None:
         self._owner = owner
-        self._function: tuple[str, object] = ("", None)
-        """Name and function of the workflow, if it is one, when its code began."""
+        self._made_of: tuple[object, object] = (None, None)
+        """The function and the agent of its one step, when its code began."""
         self._unwinding: list[Apart] = []
 
     def begin(self, workflow: Workflow, journal: Journal, given: Given) -> Runner:
-        """Return a runner, whose code may stand still later if it is a function: of other steps few are replayed."""
-        self._function = workflow.name, WORKFLOW_FUNCTIONS.get(workflow.name)
-        may_stay = RESTING.most > 0 and len(workflow.steps) == 1 and workflow.start.type == FUNCTION
+        """Return a runner, whose code may stand still later if it is a function, or one agent at work.
+
+        Of other steps few are replayed.
+        """
+        self._made_of = _made_of(workflow, given)
+        may_stay = RESTING.most > 0 and any(part is not None for part in self._made_of)
         return Runner(journal, workflow, given.services, given.chance, may_stay=may_stay)
 
     def keep(self, runner: Runner, *, is_stored: bool) -> None:
@@ -108,18 +121,18 @@ class AtRest:
         else:
             self._unwind(runner)
 
-    def take(self, state: ExecutionState, code: Mapping[str, str]) -> Runner | None:
+    def take(self, state: ExecutionState, code: Mapping[str, str], given: Given) -> Runner | None:
         """Return the runner that can go on from a state with the functions of these digests; if none can, let it go.
 
-        Where a function was defined anew the new one is meant, whatever it says
+        Where a function was defined anew, or an agent, the new one is meant, whatever it says
         (test_a_function_that_was_defined_anew_is_replayed).
         """
         runner = RESTING.take(self)
         if runner is None:
             return None
-        name, function = self._function
         is_as_left = runner.strands and runner.journal.state is state
-        if is_as_left and function is WORKFLOW_FUNCTIONS.get(name) and code == dict(state.code):
+        is_same = all(map(operator.is_, self._made_of, _made_of(runner.workflow, given)))
+        if is_as_left and is_same and code == dict(state.code):
             return runner
         self._unwind(runner)
         return None

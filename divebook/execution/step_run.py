@@ -20,7 +20,7 @@ from divebook.execution.iterations import Iterations, Outcome
 from divebook.execution.recorder import Recorder
 from divebook.execution.streaming import TextStreams
 from divebook.workflow.definition import Workflow
-from divebook.workflow.step import Each
+from divebook.workflow.step import Each, Step
 
 EXTENSIONS = ("wait", "workflow", "function", "stage")
 """Types of step that the dialect ``dive`` does not know."""
@@ -52,6 +52,14 @@ class Services:
     """Who hears what models write."""
     executors: Executors = field(default_factory=Executors)
     """Where the functions of actions and steps run."""
+
+    def hands_of(self, step: Step) -> object | None:
+        """Return the agent that makes calls of its own in a step, and tries each of them again by itself, if one does.
+
+        A handler with a method of this name knows.
+        """
+        known: Callable[[Step], object | None] | None = getattr(self.handlers.get(step.type), "hands_of", None)
+        return None if known is None else known(step)
 
 
 class StepRun:
@@ -102,10 +110,13 @@ class StepRun:
 
     def _run_item(self, index: int | None, item: Any) -> Awaitable[Outcome]:
         """Carry out one item, or the whole step without `Each`, as often as its policy says."""
-        if has_one_attempt(self._recorder, self._path, self.step.retry):
+        policy = self.step.retry
+        if policy is not None and self._services.hands_of(self.step) is not None:
+            policy = None  # it holds for each call of the agent: another attempt at all of them would repeat some
+        if has_one_attempt(self._recorder, self._path, policy):
             return self._attempt(index, item, 0)
         place = Place(self._path, self.step.name, self._visit, index, "step")
-        return retried(self._recorder, place, self.step.retry, lambda failures: self._attempt(index, item, failures))
+        return retried(self._recorder, place, policy, lambda failures: self._attempt(index, item, failures))
 
     def _attempt(self, index: int | None, item: Any, failures: int) -> Awaitable[Outcome]:
         each = self.step.each

@@ -2,12 +2,12 @@
 
 import pytest
 
-from divebook import Agent, Environment, ScriptedModel, Step, Workflow
+from divebook import Agent, Environment, Retry, ScriptedModel, Step, Workflow
 from divebook.engine.operations import AGENT_TURN, TOOL_CALL, Setting
 from divebook.events import catalog
 from divebook.execution.iterations import Outcome
 from divebook.store import MemoryStore
-from tests.execution.worlds import event_types
+from tests.execution.worlds import event_types, question_of
 
 TURN = Workflow("turn", [Step("turn", prompt="Judge", store="said")])
 
@@ -18,6 +18,9 @@ class Turn:
     def __init__(self, calls=3, *, asks=False, fails=0):
         self.calls, self.asks, self.fails = calls, asks, fails
         self.made, self.entered = [], 0
+
+    def hands_of(self, step):
+        return self
 
     async def __call__(self, context):
         async def body(holder):
@@ -42,8 +45,8 @@ class Turn:
         return await context.operation(TOOL_CALL, parameters, make, key=f"tool-{number}", within=holder)
 
 
-def world_of(turn, store=None):
-    environment = Environment(store=store or MemoryStore(), workflows=[TURN])
+def world_of(turn, store=None, workflow=TURN):
+    environment = Environment(store=store or MemoryStore(), workflows=[workflow])
     environment.add_step_type("prompt", turn)
     environment.add_agent(Agent("critic", model=ScriptedModel([])))
     return environment
@@ -88,3 +91,28 @@ def test_a_resumption_makes_again_only_the_call_that_failed():
     assert again.status == "completed", again.error
     assert turn.made == [0, 1, 2, 2]
     assert again.variables == {"said": ["page 0", "page 1", "page 2"]}
+
+
+def test_an_answer_finds_one_agent_at_work_where_it_asked():
+    turn = Turn(asks=True)
+    execution = world_of(turn).start(TURN).wait(20)
+    done = execution.answer(question_of(execution).id, "yes").wait(20)
+    assert done.status == "completed", done.error
+    assert (turn.made, turn.entered) == ([0, 1, 2], 1)
+
+
+def test_what_stands_still_of_an_agent_that_was_made_anew_is_replayed():
+    turn, anew = Turn(asks=True), Turn(asks=True)
+    world = world_of(turn)
+    execution = world.start(TURN).wait(20)
+    world.add_step_type("prompt", anew)
+    done = execution.answer(question_of(execution).id, "yes").wait(20)
+    assert done.status == "completed", done.error
+    assert (turn.made, anew.made, anew.entered) == ([0], [1, 2], 1)
+
+
+def test_a_retry_of_the_step_never_repeats_the_calls_of_an_agent():
+    turn = Turn(fails=1)
+    tried = Workflow("turn", [Step("turn", prompt="Judge", store="said", retry=Retry(3, seconds=0))])
+    execution = world_of(turn, workflow=tried).start(tried).wait(20)
+    assert (execution.status, turn.made) == ("failed", [0, 1, 2])
