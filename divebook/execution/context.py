@@ -135,6 +135,7 @@ class StepContext:
         slot: Slot | None = None,
         setting: Setting | None = None,
         within: str | None = None,
+        done: Callable[[Any], Any] | None = None,
     ) -> Coroutine[Any, Any, Any]:
         """Make a call that is not deterministic: recorded once, answered from the log ever after; it is to be awaited.
 
@@ -171,6 +172,8 @@ class StepContext:
             What the call is made with that is kept for readers, and not compared.
         within
             Id of the operation that holds it; see `enclosing`.
+        done
+            Makes of what a person says that a call of unknown outcome has returned what it would have returned.
 
         Raises
         ------
@@ -185,7 +188,7 @@ class StepContext:
             call, streamed = self._limit.of(call, timeout), streamed and self._limit.of(streamed, timeout)
         wanted = Wanted.of(self.place(key, attempt), operation_type, parameters, self.known)
         return self._recorder.run(
-            wanted, Call(call, usage, repeatable, reserved, streamed, noted, slot, setting, within)
+            wanted, Call(call, usage, repeatable, reserved, streamed, noted, slot, setting, within, done)
         )
 
     def enclosing(

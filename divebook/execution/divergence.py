@@ -37,14 +37,14 @@ def kind_diverged(place: Place, recorded: str, wanted: str) -> DivergenceError:
 def operation_text(operation_type: str, parameters: Mapping[str, Any]) -> str:
     """Return an operation in a few words: ``action_execution 'pay' with {"amount":5}``."""
     name = operation_name(operation_type, parameters)
-    shown = _shown(parameters.get("arguments", parameters.get("params", parameters)))
+    shown = in_short(parameters.get("arguments", parameters.get("params", parameters)))
     return f"{operation_type}{f' {name!r}' if name else ''} with {shown}"
 
 
 def question_text(question: Question) -> str:
     """Return a question in a few words."""
-    data = f" about {_shown(question.data)}" if question.data else ""
-    return f"the {question.kind} {_shown(question.question)}{data}"
+    data = f" about {in_short(question.data)}" if question.data else ""
+    return f"the {question.kind} {in_short(question.question)}{data}"
 
 
 def _changes(where: str, before: Any, now: Any) -> Iterator[str]:
@@ -56,8 +56,8 @@ def _changes(where: str, before: Any, now: Any) -> Iterator[str]:
     elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
         for index, (old, new) in enumerate(zip(before, now, strict=True)):
             yield from _changes(f"{where}[{index}]", old, new)
-    elif _shown(before, None) != _shown(now, None):
-        yield f"{where} was {_shown(before)}, is {_shown(now)}"
+    elif in_short(before, None) != in_short(now, None):
+        yield f"{where} was {in_short(before)}, is {in_short(now)}"
 
 
 def _at_most(changes: Sequence[str]) -> Sequence[str]:
@@ -65,7 +65,8 @@ def _at_most(changes: Sequence[str]) -> Sequence[str]:
     return changes if more <= 0 else [*changes[:MOST_CHANGES], f"and {more} more"]
 
 
-def _shown(value: Any, limit: int | None = MOST_CHARACTERS) -> str:
+def in_short(value: Any, limit: int | None = MOST_CHARACTERS) -> str:
+    """Return a value as people read it, cut off at a limit."""
     if value is NOTHING:
         return "not there"
     text = encode_shown(value).decode(errors="replace")

@@ -7,11 +7,14 @@ To make it again could pay twice, to fail it could lose a payment, so neither is
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from divebook.engine.operations import Place
+from divebook.engine.operations import TOOL_CALL, Place
 from divebook.engine.records import OperationRecord
 from divebook.events import catalog
+from divebook.events.codec import storable
+from divebook.execution.divergence import in_short
 from divebook.execution.once import Once
 from divebook.execution.waits import Waits
 from divebook.questions.kinds import DONE, FAIL, OUTCOME_UNKNOWN, RETRY
@@ -31,8 +34,17 @@ class UnknownOutcomes:
     def __init__(self, once: Once, waits: Waits) -> None:
         self._once, self._waits = once, waits
 
-    async def settle(self, place: Place, record: OperationRecord, parameters: Any, cause: str | None) -> Settled:
+    async def settle(
+        self,
+        place: Place,
+        record: OperationRecord,
+        parameters: Any,
+        cause: str | None,
+        done: Callable[[Any], Any] | None = None,
+    ) -> Settled:
         """Return what a person says of a call that began and has no outcome in the log; `cause` is why, if known.
+
+        `done` makes of what that person gives as its result what the call would have returned.
 
         Raises
         ------
@@ -53,13 +65,15 @@ class UnknownOutcomes:
             error = response.get("error") or "its outcome is unknown, and a person called it failed"
             raise self._once.fail(place, record, error, since=now)
         result = response.get("result")
+        if done is not None:
+            result = storable(done(result), "result")
         self._once.complete(place, record, result, since=now)
         return Settled(again=False, result=result)
 
     def _ask(self, place: Place, record: OperationRecord, question_id: str, parameters: Any, cause: str | None) -> None:
         why = "" if cause is None else f" ({cause})"
         question = (
-            f"It is not known whether {record.operation_type} of step {place.step!r} took effect: it began and has no "
+            f"It is not known whether {_call_text(record, parameters, place)} took effect: it began and has no "
             f"recorded outcome{why}. Look, then answer retry, done (with its result) or fail"
         )
         data = {"parameters": parameters, "choices": [RETRY, DONE, FAIL]}
@@ -67,3 +81,11 @@ class UnknownOutcomes:
             question_id, OUTCOME_UNKNOWN, question, data=data, operation_id=record.operation_id
         )
         self._once.record(place, raised)
+
+
+def _call_text(record: OperationRecord, parameters: Any, place: Place) -> str:
+    """Return a call in words; of a tool, which people do not know by its step, also what it was called with."""
+    if record.operation_type != TOOL_CALL:
+        return f"{record.operation_type} of step {place.step!r}"
+    called = f"the call of the tool {parameters.get('tool')!r} with {in_short(parameters.get('arguments'))}"
+    return f"{called} by {parameters['agent']!r}" if parameters.get("agent") else called

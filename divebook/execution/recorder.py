@@ -50,6 +50,8 @@ class Call(NamedTuple):
     """What it is made with that is only kept."""
     within: str | None = None
     """Id of the operation that holds it."""
+    done: Callable[[Any], Any] | None = None
+    """Makes of what a person says it has returned what it would have returned."""
 
 
 class Recorder:
@@ -88,7 +90,7 @@ class Recorder:
 
     async def _settled(self, wanted: Wanted, call: Call, record: OperationRecord, cause: str | None = None) -> Any:
         """Return the result that a person gave for a call that may have taken effect, or make it again."""
-        settled = await self._unknown.settle(wanted.place, record, wanted.parameters, cause)
+        settled = await self._unknown.settle(wanted.place, record, wanted.parameters, cause, call.done)
         return await self._begun(wanted, call) if settled.again else settled.result
 
     def _begun(self, wanted: Wanted, call: Call) -> Coroutine[Any, Any, Any]:

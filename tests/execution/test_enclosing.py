@@ -15,8 +15,8 @@ TURN = Workflow("turn", [Step("turn", prompt="Judge", store="said")])
 class Turn:
     """Prompt steps with one operation that holds as many calls as it is told, a question after the first."""
 
-    def __init__(self, calls=3, *, asks=False, fails=0):
-        self.calls, self.asks, self.fails = calls, asks, fails
+    def __init__(self, calls=3, *, asks=False, fails=0, error=ValueError):
+        self.calls, self.asks, self.fails, self.error = calls, asks, fails, error
         self.made, self.entered = [], 0
 
     def hands_of(self, step):
@@ -36,13 +36,14 @@ class Turn:
             self.made.append(number)
             if number == self.calls - 1 and self.fails:
                 self.fails -= 1
-                raise ValueError("no paper left")
+                raise self.error("no paper left")
             return f"page {number}"
 
         if self.asks and number == 1:
             await context.interrupt("confirmation", "Read on?", key="ask", within=holder)
-        parameters = {"tool": "read", "arguments": {"page": number}}
-        return await context.operation(TOOL_CALL, parameters, make, key=f"tool-{number}", within=holder)
+        parameters = {"agent": "critic", "tool": "read", "arguments": {"page": number}}
+        key = f"tool-{number}"
+        return await context.operation(TOOL_CALL, parameters, make, key=key, within=holder, done="page {}".format)
 
 
 def world_of(turn, store=None, workflow=TURN):
@@ -116,3 +117,14 @@ def test_a_retry_of_the_step_never_repeats_the_calls_of_an_agent():
     tried = Workflow("turn", [Step("turn", prompt="Judge", store="said", retry=Retry(3, seconds=0))])
     execution = world_of(turn, workflow=tried).start(tried).wait(20)
     assert (execution.status, turn.made) == ("failed", [0, 1, 2])
+
+
+def test_a_person_hears_which_tool_is_of_unknown_outcome_and_says_what_it_gave():
+    turn = Turn(fails=1, error=ConnectionResetError)
+    execution = world_of(turn).start(TURN).wait(20)
+    question = question_of(execution)
+    asked = "It is not known whether the call of the tool 'read' with {\"page\":2} by 'critic' took effect"
+    assert question.question.startswith(asked)
+    done = execution.answer(question.id, {"choice": "done", "result": 7}).wait(20)
+    assert done.variables == {"said": ["page 0", "page 1", "page 7"]}
+    assert turn.made == [0, 1, 2]
