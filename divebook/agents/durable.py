@@ -25,6 +25,7 @@ from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
 
 from divebook.agents.clients import CLIENTS
+from divebook.agents.limits import TURNSTILES
 from divebook.agents.prices import estimate
 from divebook.agents.scripted import ScriptedModel
 from divebook.agents.scripted_model import ScriptedFunction
@@ -73,6 +74,7 @@ class RecordedModel(WrapperModel):
             repeatable=True,
             reserved=estimate(self.wrapped, messages, model_settings, model_request_parameters),
             streamed=streamed,
+            slot=TURNSTILES.slot(self.wrapped),
         )
         return response_of(recorded)
 

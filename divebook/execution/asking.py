@@ -61,6 +61,10 @@ class Asking:
         self._once.record(place, checked(raised))
         self._waits.look_again(place.path, expires_at)
 
+    def is_within_bounds(self, reserved: Reserved) -> bool:
+        """Whether the bounds of the execution allow a model call that may consume so much."""
+        return call_bound(self._once.journal.state, reserved) is None
+
     async def within_bounds(self, place: Place, reserved: Reserved) -> None:
         """Return when the bounds of the execution allow a model call that may consume so much.
 

@@ -97,8 +97,12 @@ class Recorder:
         return self._begin(wanted, call) if call.slot is None else self._in_slot(wanted, call, call.slot)
 
     async def _in_slot(self, wanted: Wanted, call: Call, slot: Slot) -> Any:
-        async with slot:
-            return await self._begin(wanted, call)
+        while True:
+            if call.reserved is not None:  # who waits for a person holds no slot meanwhile
+                await self.asking.within_bounds(wanted.place, call.reserved)
+            async with slot:
+                if call.reserved is None or self.asking.is_within_bounds(call.reserved):
+                    return await self._begin(wanted, call)
 
     async def _begin(self, wanted: Wanted, call: Call) -> Any:
         if call.reserved is not None:

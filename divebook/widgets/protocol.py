@@ -87,7 +87,10 @@ class Header(TypedDict):
     commands: list[Command]
     """What can be asked for now."""
     waits: str
-    """What it waits for: the disk, signals and the commands that send them; questions stand beside it."""
+    """What it waits for: the disk, signals and the commands that send them; questions stand beside it.
+
+    Of a live one also how many requests the providers of models take at once.
+    """
 
 
 class QuestionView(TypedDict):

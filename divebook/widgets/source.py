@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
 
+from divebook.agents.limits import TURNSTILES
 from divebook.engine.bounds import NANODOLLARS, spent_of
 from divebook.engine.state import ExecutionState
 from divebook.engine.waiting import awaited_signals
@@ -99,11 +100,13 @@ def header_of(execution: Execution) -> Header:
 
 
 def waits_of(execution: Execution) -> str:
-    """Return what holds an execution up, which signals it waits for, and what to type in order to send them."""
+    """Return what holds an execution up, its providers included, and what to type for the signals that it waits for."""
     held_up = execution.held_up
     signals = [] if execution.state.is_over else awaited_signals(execution.state)
     waits = [f"waits for {awaited}: {in_notebook('signal', [execution.id, awaited.name])}" for awaited in signals]
-    return "; ".join(waits if held_up is None else [held_up, *waits])
+    asks_models = execution.is_live and execution.state.ledger.llm_calls
+    limits = [str(standing) for standing in TURNSTILES.standings()] if asks_models else []
+    return "; ".join([*([] if held_up is None else [held_up]), *limits, *waits])
 
 
 def durability_of(execution: Execution) -> Durability:

@@ -8,9 +8,10 @@ from weakref import WeakSet
 
 import pytest
 
-from divebook import Agent, Each, Environment, Step, Workflow
+from divebook import Agent, Each, Environment, ScriptedModel, Step, Workflow
 from divebook.agents.agent import MODEL_RETRY
 from divebook.agents.clients import CLIENTS
+from divebook.agents.limits import FIRST, TURNSTILES, Turnstile
 from divebook.analysis.frames import operations_frame
 from divebook.execution.engine_thread import ENGINE
 from divebook.workflow.definition import AgentDefinition
@@ -94,6 +95,30 @@ def test_clients_are_closed_with_the_last_environment(serve, monkeypatch):
     assert server.open
     other.close()
     assert server.left_alone.wait(PATIENCE)
+
+
+def test_what_a_provider_says_to_one_execution_holds_for_all(serve):
+    server = serve({0: Mood(429, after=0.01)})
+    first, second = labelling(1, parallel=1), labelling(40, parallel=40)
+    assert first.start("label").wait(PATIENCE).status == "completed"
+    assert second.start("label").wait(PATIENCE).status == "completed"
+    (turnstile,) = [found for place, found in TURNSTILES._known.items() if place[2].startswith(server.url)]
+    assert server.most_open <= turnstile.limit < FIRST
+    assert str(turnstile.standing).startswith(f"openai:gpt-4o-mini: 0 of {turnstile.limit} at once")
+
+
+def test_a_request_that_waits_for_a_person_keeps_no_other_one_waiting(monkeypatch):
+    turnstile = Turnstile("m")
+    turnstile.limit = 1
+    monkeypatch.setattr(TURNSTILES, "slot", lambda _: turnstile.slot())
+    ask = Workflow("ask", [Step("ask", prompt="Go", store="r")])
+    environment = Environment(store="memory:", agents=[Agent("a", model=ScriptedModel(["well"]))])
+    bounded = environment.start(ask, bounds={"max_llm_calls": 0})
+    (question,) = bounded.wait(PATIENCE).interrupts
+    assert turnstile.under_way == 0
+    assert environment.start(ask).wait(PATIENCE).variables == {"r": "well"}
+    bounded.answer(question.interrupt_id, 1)
+    assert bounded.wait(PATIENCE).variables == {"r": "well"}
 
 
 def test_a_hanging_server_costs_one_response_timeout(serve):

@@ -2,6 +2,8 @@
 
 from decimal import Decimal
 
+from divebook import Agent, ScriptedModel
+from divebook.agents.limits import TURNSTILES, Turnstile
 from divebook.bounds import Bounds
 from divebook.questions import Question
 from divebook.store import MemoryStore
@@ -42,6 +44,19 @@ def test_the_header_says_what_holds_an_execution_up():
     with held_up() as execution:
         assert header_of(execution)["waits"].startswith("waiting for the disk since 0 s: the disk is full")
     assert header_of(execution)["waits"] == ""
+
+
+def test_the_header_of_a_live_execution_says_how_many_requests_a_provider_takes(monkeypatch):
+    turnstile = Turnstile("openai:gpt-6")
+    turnstile.under_way = 14
+    monkeypatch.setattr(TURNSTILES, "_known", {(0, "openai", "http://there", "", "gpt-6"): turnstile})
+    gate = Gate()
+    world = environment(actions=[gate.action()], agents=[Agent("a", model=ScriptedModel(["well"]))])
+    execution = world.start(Workflow("w", [Step("ask", prompt="Go"), Step("wait", action="gate")]))
+    assert gate.reached.wait(20)
+    assert header_of(execution)["waits"] == "openai:gpt-6: 14 of 20 at once"
+    gate.opened.set()
+    assert header_of(execution.wait(20))["waits"] == ""
 
 
 def test_how_durable_a_store_is(tmp_path):

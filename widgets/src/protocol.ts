@@ -75,7 +75,7 @@ export interface Header {
   durability: Durability;
   /** What can be asked for now. */
   commands: Command[];
-  /** What it waits for: the disk, signals and the commands that send them; questions stand beside it. */
+  /** What it waits for: the disk, signals and the commands that send them; questions stand beside it. Of a live one also how many requests the providers of models take at once. */
   waits: string;
 }
 
