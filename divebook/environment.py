@@ -176,6 +176,7 @@ class Environment(Holdings, Executions):
             ScriptStep(interpreter, self.documents, printer),
             drive_child=self._drive_child,
             begin_successor=self._begin_successor,
+            offers=self,
         )
         return Services(
             self._handlers,

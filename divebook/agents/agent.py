@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -18,11 +18,14 @@ from divebook.errors import SetupError, TemplateError
 from divebook.scripting import render_template
 from divebook.workflow.definition import AgentDefinition, ModelSettings
 from divebook.workflow.policies import Retry
+from divebook.workflow.tools import ToolFunction, tool_of
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
-DURABLE = "divebook.agents.durable"
+    from divebook.agents.turn import TurnContext
+
+DURABLE, LOOP = "divebook.agents.durable", "divebook.agents.loop"
 MODEL_RETRY = Retry(
     seconds=0.5,
     max_seconds=8.0,
@@ -45,6 +48,8 @@ class Agent:
         definition says; without any, the offline scripted model.
     default_provider, default_model
         Used where the definition is silent.
+    tools
+        Functions that it may call, or names of tools of its environment, beside those of its definition.
 
     Examples
     --------
@@ -60,6 +65,7 @@ class Agent:
         model: Model | ScriptedModel | str | None = None,
         default_provider: str = "",
         default_model: str = "",
+        tools: Iterable[ToolFunction | Callable[..., Any] | str] = (),
     ) -> None:
         self.definition = AgentDefinition(definition) if isinstance(definition, str) else definition
         named = model if isinstance(model, str) else None
@@ -68,6 +74,11 @@ class Agent:
         self._model: Model | ScriptedModel | str = self._name if model is None or named else model
         if self._model == SCRIPTED:
             self._model = ScriptedModel()
+        given = list(tools)
+        self.tools = tuple(tool_of(tool) for tool in given if not isinstance(tool, str))
+        """Those that it was given, beside those that its definition names."""
+        if names := tuple(tool for tool in given if isinstance(tool, str)):
+            self.definition = replace(self.definition, tools=(*self.definition.tools, *names))
 
     def __repr__(self) -> str:
         return f"<Agent {self.name!r}: {self.model_name}>"
@@ -90,6 +101,11 @@ class Agent:
         return self._model if isinstance(self._model, str) else self._model.model_id
 
     @property
+    def model(self) -> Model | ScriptedModel | str:
+        """What it asks: a model of pydantic-ai, one with a script, or the name of a model."""
+        return self._model
+
+    @property
     def retry(self) -> Retry:
         """How a request to its model is tried again: its own policy, else `MODEL_RETRY`."""
         return self.definition.retry or MODEL_RETRY
@@ -109,9 +125,14 @@ class Agent:
         """Whether its answers come from a script."""
         return isinstance(self._model, ScriptedModel)
 
+    @property
+    def has_hands(self) -> bool:
+        """Whether it may do more than answer: then what it does is a turn of requests and calls."""
+        return bool(self.tools or self.definition.tools)
+
     def with_model(self, name: str | None) -> Agent:
         """Return this agent with another model, ``provider:model`` or ``scripted``; None leaves it its own."""
-        return self if name is None else Agent(self.definition, model=name)
+        return self if name is None else Agent(self.definition, model=name, tools=self.tools)
 
     def with_settings(self, *, temperature: float | None = None, max_tokens: int | None = None) -> Agent:
         """Return this agent with other settings of its model; None leaves one as it is."""
@@ -120,7 +141,7 @@ class Agent:
         if not changed:
             return self
         settings = replace(self.definition.model_settings or ModelSettings(), **changed)  # type: ignore[arg-type]
-        return Agent(replace(self.definition, model_settings=settings), model=self._model)
+        return Agent(replace(self.definition, model_settings=settings), model=self._model, tools=self.tools)
 
     def instructions(self, date: datetime | None) -> str:
         """Return the system prompt; `date` is what a date-aware agent takes for today."""
@@ -162,10 +183,29 @@ class Agent:
         date
             What to take for today.
         """
-        durable = sys.modules.get(DURABLE)
-        if durable is None:
-            # pydantic-ai takes half a second to load: in a thread, so that other paths go on meanwhile
-            durable = await anyio.to_thread.run_sync(importlib.import_module, DURABLE)
+        durable = await _loaded(DURABLE)
         message = durable.Request(prompt, content, context, self.instructions(date))
         answer: str = await durable.respond(self.definition, self._model, self.model_name, message, operation)
         return answer
+
+    async def turn(
+        self,
+        prompt: str,
+        turn_context: TurnContext,
+        tools: Sequence[ToolFunction],
+        *,
+        content: Sequence[Mapping[str, Any]] = (),
+        context: Sequence[Mapping[str, Any]] = (),
+    ) -> dict[str, Any]:
+        """Answer a prompt with requests and calls of `tools` that `turn_context` records; return the turn's result."""
+        loop, durable = await _loaded(LOOP), await _loaded(DURABLE)
+        message = durable.Request(prompt, content, context, self.instructions(turn_context.started_at))
+        result: dict[str, Any] = await loop.run_turn(self, message, turn_context, [*tools, *self.tools])
+        return result
+
+
+async def _loaded(name: str) -> Any:
+    """Return a module that needs pydantic-ai, which takes half a second to load."""
+    found = sys.modules.get(name)
+    # in a thread, so that other paths go on meanwhile
+    return await anyio.to_thread.run_sync(importlib.import_module, name) if found is None else found

@@ -7,11 +7,10 @@ An agent without tools needs one request and no loop, which would cost more time
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-import anyio
 from pydantic_ai.direct import model_request
 from pydantic_ai.messages import (
     ModelMessage,
@@ -30,7 +29,7 @@ from divebook.agents.prices import estimate
 from divebook.agents.scripted import ScriptedModel
 from divebook.agents.scripted_model import ScriptedFunction
 from divebook.agents.streaming import stream_response
-from divebook.agents.wire import plain_response, response_of, settings_of, usage_of, user_block
+from divebook.agents.wire import in_time, plain_response, response_of, settings_of, usage_of, user_block
 from divebook.engine.operations import AGENT_RESPONSE, RunOperation, Write
 from divebook.errors import StepError
 from divebook.history.messages import request_messages
@@ -60,11 +59,11 @@ class RecordedModel(WrapperModel):
 
         async def call() -> dict[str, Any]:
             request = self.wrapped.request(messages, model_settings, model_request_parameters)
-            return plain_response(await self._in_time(request))
+            return plain_response(await in_time(request, self._seconds))
 
         async def streamed(write: Write) -> dict[str, Any]:
             request = stream_response(self.wrapped, messages, model_settings, model_request_parameters, write)
-            return plain_response(await self._in_time(request))
+            return plain_response(await in_time(request, self._seconds))
 
         recorded = await self._operation(
             AGENT_RESPONSE,
@@ -77,14 +76,6 @@ class RecordedModel(WrapperModel):
             slot=TURNSTILES.slot(self.wrapped),
         )
         return response_of(recorded)
-
-    async def _in_time(self, request: Awaitable[ModelResponse]) -> ModelResponse:
-        """Return the response, or raise TimeoutError; a provider's own timeout holds for each piece by itself."""
-        with anyio.move_on_after(self._seconds):
-            return await request
-        raise TimeoutError(
-            f"the response was not complete after {self._seconds:g} seconds; to allow more, raise ResponseTimeout"
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +116,7 @@ async def respond(
         The model answered without any text.
     """
     parameters = {"agent": definition.name, "prompt": "", "model": model_name, **message.to_dict()}
-    recorded = RecordedModel(await _resolved(model), operation, parameters, definition.response_timeout)
+    recorded = RecordedModel(await resolved(model), operation, parameters, definition.response_timeout)
     answer = await model_request(recorded, message.messages(), model_settings=settings_of(definition), instrument=False)
     if not answer.text:
         raise StepError(
@@ -135,7 +126,8 @@ async def respond(
     return answer.text
 
 
-async def _resolved(model: Model | ScriptedModel | str) -> Model:
+async def resolved(model: Model | ScriptedModel | str) -> Model:
+    """Return a model in pydantic-ai's form."""
     if isinstance(model, ScriptedModel):
         return ScriptedFunction(model)
     return await CLIENTS.model(model) if isinstance(model, str) else model

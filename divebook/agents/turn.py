@@ -6,15 +6,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from divebook.engine.operations import Reserved, StreamedCall
+    from divebook.engine.operations import Reserved, Setting, StreamedCall
     from divebook.questions import Question
+    from divebook.workflow.definition import AgentDefinition
     from divebook.workflow.policies import Retry
+    from divebook.workflow.tools import ToolFunction
 
 
 class Answer(NamedTuple):
@@ -25,6 +27,13 @@ class Answer(NamedTuple):
     """The text again, or the recorded form of its structured output."""
 
 
+class Offers(Protocol):
+    """What an environment gives to agents."""
+
+    def tools_for(self, definition: AgentDefinition) -> Sequence[ToolFunction]:
+        """Return the tools that an agent names."""
+
+
 class TurnContext(Protocol):
     """What one turn of an agent asks of the engine.
 
@@ -32,10 +41,18 @@ class TurnContext(Protocol):
     """
 
     prefix: str
-    execution_id: str
-    agent_model: str | None
-    """The model of all agents of the execution, in place of their own."""
-    started_at: datetime | None
+
+    @property
+    def execution_id(self) -> str:
+        """The execution it belongs to."""
+
+    @property
+    def run_id(self) -> str:
+        """Names the turn, the same whenever it runs again; no other of the execution has it."""
+
+    @property
+    def started_at(self) -> datetime | None:
+        """When the execution began, UTC: a time that replay need not ask for."""
 
     async def operation(
         self,
@@ -44,25 +61,31 @@ class TurnContext(Protocol):
         call: Callable[[], Awaitable[Any]],
         *,
         key: str,
-        setting: Mapping[str, Any] | None = None,
+        setting: Setting | None = None,
         usage: Callable[[Any], Mapping[str, int]] | None = None,
         repeatable: bool = False,
         reserved: Reserved | None = None,
         streamed: StreamedCall | None = None,
-        limit: float | None = None,
-        slot: AbstractAsyncContextManager[object] | None = None,
         retry: Retry | None = None,
     ) -> Any:
-        """Make a call once, its attempts within `limit` seconds each; `setting` is kept and not compared."""
+        """Make a call once, as often as `retry` says; `setting` is kept and not compared."""
 
-    def recorded_type(self, key: str) -> str | None:
-        """Return the type of an operation that the log has, else None."""
+    async def call(
+        self,
+        tool: ToolFunction,
+        arguments: Mapping[str, Any],
+        parameters: Mapping[str, Any],
+        call: Callable[[], Awaitable[Any]],
+        *,
+        key: str,
+    ) -> Any:
+        """Make a call of a tool once: with its own retries, time limit and place among those that run at once.
 
-    def recorded_setting(self, key: str) -> str | None:
-        """Return the hash of the setting with which a recorded operation began."""
+        `parameters` is what the log says of it, `call` makes it, and calls `invoke` somewhere inside.
+        """
 
-    async def recorded_settings(self, key: str) -> Mapping[str, Any]:
-        """Return the setting of a recorded operation; it is read from the log, so only where the hashes differ."""
+    async def invoke(self, tool: ToolFunction, arguments: Mapping[str, Any], *, key: str) -> Any:
+        """Call the function itself, unrecorded, where its executor is; its idempotency key is made of `key`."""
 
     async def question(
         self,
@@ -78,22 +101,5 @@ class TurnContext(Protocol):
     ) -> Question:
         """Ask a person; return the question with its answer."""
 
-    async def signal(self, name: str, within: float | None = None) -> Any:
-        """Wait for a signal and return its payload."""
-
-    async def now(self, key: str) -> datetime:
-        """Return the time, recorded."""
-
     def calling(self) -> AbstractContextManager[None]:
         """Surround a call that is under way: a strand of the step, which rests when all of them are parked."""
-
-    async def enclosed(
-        self,
-        kind: str,
-        parameters: Mapping[str, Any],
-        body: Callable[[str], Awaitable[Any]],
-        *,
-        key: str,
-        setting: Mapping[str, Any] | None = None,
-    ) -> Any:
-        """Carry out an operation that holds others: `body` gets its id, and what it returns is the result."""

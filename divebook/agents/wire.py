@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
-from typing import Any, cast
+from collections.abc import Awaitable, Mapping
+from typing import Any, TypeVar, cast
 
+import anyio
 from pydantic import TypeAdapter
 from pydantic_ai.messages import BinaryContent, DocumentUrl, ImageUrl, ModelResponse, UserContent
 from pydantic_ai.settings import ModelSettings, ThinkingLevel
@@ -16,7 +17,15 @@ from divebook.history.spans import COST
 from divebook.workflow.definition import AgentDefinition
 from divebook.workflow.definition import ModelSettings as SettingsDefinition
 
+T = TypeVar("T")
 _RESPONSE = TypeAdapter(ModelResponse)
+
+
+async def in_time(request: Awaitable[T], seconds: float) -> T:
+    """Return the response, or raise TimeoutError; a provider's own timeout holds for each piece by itself."""
+    with anyio.move_on_after(seconds):
+        return await request
+    raise TimeoutError(f"the response was not complete after {seconds:g} seconds; to allow more, raise ResponseTimeout")
 
 
 def response_of(recorded: Mapping[str, Any]) -> ModelResponse:

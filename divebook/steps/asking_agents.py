@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from divebook.agents import Agent
-from divebook.agents.turn import Answer
+from divebook.agents.turn import Answer, Offers
 from divebook.engine.operations import RunOperation
 from divebook.execution.context import StepContext
+from divebook.steps.turns import take_turn
 from divebook.workflow.policies import Retry
 
 
@@ -19,6 +20,8 @@ async def ask_agent(
     *,
     content: Sequence[Mapping[str, Any]] = (),
     own: Sequence[Mapping[str, Any]] = (),
+    offers: Offers,
+    prefix: str = "",
 ) -> Answer:
     """Return an agent's answer.
 
@@ -28,8 +31,14 @@ async def ask_agent(
         Blocks that come before the prompt.
     own
         Blocks of the agent's own `Context`, which make an extra message in front of everything.
+    offers
+        What the environment gives to agents.
+    prefix
+        What stands in front of the keys of a turn, where a step has several.
     """
     agent = agent.with_model(context.model)
+    if agent.has_hands:
+        return await take_turn(context, agent, prompt, offers, content=content, own=own, prefix=prefix)
     # A step with a Retry of its own tries the whole step again; both together would multiply the requests.
     operation = context.operation if context.step.retry is not None else _tried_again(context, agent.retry)
     text = await agent.respond(prompt, operation, content=content, context=own, date=context.started_at)

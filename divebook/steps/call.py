@@ -79,7 +79,7 @@ async def call(
         return context.operation(
             operation_type,
             parameters,
-            invoked if kept is None and slot is None else functools.partial(_made, invoked, kept, slot),
+            invoked if kept is None and slot is None else functools.partial(made_in_slot, invoked, slot, kept),
             key=name,
             repeatable=function.is_repeatable,
             attempt=failures,
@@ -91,7 +91,10 @@ async def call(
     return await context.retried(name, policy, attempt)
 
 
-async def _made(invoked: Callable[[], Awaitable[Any]], kept: Callable[[Any], Any] | None, slot: Slot | None) -> Any:
+async def made_in_slot(
+    invoked: Callable[[], Awaitable[Any]], slot: Slot | None, kept: Callable[[Any], Any] | None = None
+) -> Any:
+    """Make a call, and give its slot back as soon as it has returned."""
     try:
         result = await invoked()
     finally:

@@ -30,8 +30,8 @@ VERSION_DECISION = "version_decision"
 RANDOM_BITS = 53
 
 
-AskAgent = Callable[[StepContext, str, str], Awaitable[Answer]]
-"""Asks the agent of a name: its answer to a prompt."""
+AskAgent = Callable[[StepContext, str, str, str], Awaitable[Answer]]
+"""Asks the agent of a name: its answer to a prompt; last comes what stands in front of the keys of its turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,8 +273,9 @@ class WorkflowContext:
 
     async def _ask(self, name: str, prompt: str) -> str:
         self.tasks.require_place("ctx.agent().run()")
+        prefix = f"{self._next_key('agent')}/"
         with self.tasks:
-            answer = await self._ask_agent(self._context, name, prompt)
+            answer = await self._ask_agent(self._context, name, prompt, prefix)
         return answer.text
 
     def emit(self, name: str, data: Any = None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from divebook.agents import Agent
+from divebook.agents.turn import Offers
 from divebook.execution.children import BeginSuccessor, DriveChild
 from divebook.execution.step_run import Handler
 from divebook.steps.action import ActionStep
@@ -26,9 +27,10 @@ def built_in_handlers(
     *,
     drive_child: DriveChild,
     begin_successor: BeginSuccessor,
+    offers: Offers,
 ) -> dict[str, Handler]:
     """Return what carries out each type of step, by type."""
-    prompts = PromptStep(find_agent, content)
+    prompts = PromptStep(find_agent, content, offers)
     return {
         "prompt": prompts,
         "action": ActionStep(find_action),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from divebook.agents import Agent
-from divebook.agents.turn import Answer
+from divebook.agents.turn import Answer, Offers
 from divebook.engine.retries import text_of
 from divebook.errors import NotFoundError, StepError
 from divebook.execution.context import StepContext
@@ -14,6 +14,7 @@ from divebook.execution.iterations import Outcome
 from divebook.steps.asking_agents import ask_agent
 from divebook.steps.content import ContentBuilder
 from divebook.steps.evaluation import render_texts
+from divebook.workflow.step import Step
 
 
 class PromptStep:
@@ -25,10 +26,14 @@ class PromptStep:
         Gives the agent of a name, or the default agent for None; None where there is none at all.
     content
         Turns content entries into blocks.
+    offers
+        What the environment gives to agents.
     """
 
-    def __init__(self, find_agent: Callable[[str | None], Agent | None], content: ContentBuilder) -> None:
-        self._find_agent, self._content = find_agent, content
+    def __init__(
+        self, find_agent: Callable[[str | None], Agent | None], content: ContentBuilder, offers: Offers
+    ) -> None:
+        self._find_agent, self._content, self._offers = find_agent, content, offers
 
     async def __call__(self, context: StepContext) -> Outcome:
         """Ask the agent; its answer is the step's value and output."""
@@ -41,18 +46,28 @@ class PromptStep:
         answer = await self._answer(context, agent, prompt, content)
         return Outcome(answer.text, answer.value)
 
-    async def ask(self, context: StepContext, name: str, prompt: str) -> Answer:
+    def hands_of(self, step: Step) -> Agent | None:
+        """Return the agent of a step if it may call tools: what it does are calls of its own, each tried by itself."""
+        try:
+            agent = self._find_agent(step.agent)
+        except NotFoundError:
+            return None  # which the step says when it runs
+        return agent if agent is not None and agent.has_hands else None
+
+    async def ask(self, context: StepContext, name: str, prompt: str, prefix: str) -> Answer:
         """Return the answer of an agent to a workflow function; raises `NotFoundError`."""
         agent = self._find_agent(name)
         if agent is None:
             raise NotFoundError("agent", name)
-        return await self._answer(context, agent, prompt, ())
+        return await self._answer(context, agent, prompt, (), prefix)
 
     async def _answer(
-        self, context: StepContext, agent: Agent, prompt: str, content: Sequence[Mapping[str, Any]]
+        self, context: StepContext, agent: Agent, prompt: str, content: Sequence[Mapping[str, Any]], prefix: str = ""
     ) -> Answer:
         own_context = await self._content.blocks(agent.definition.context, context, agent.name)
         try:
-            return await ask_agent(context, agent, prompt, content=content, own=own_context)
+            return await ask_agent(
+                context, agent, prompt, content=content, own=own_context, offers=self._offers, prefix=prefix
+            )
         except Exception as error:
             raise StepError(f"agent response operation failed: {text_of(error)}") from error

@@ -86,7 +86,7 @@ class StageStep:
 
 def add_stages(environment: Environment) -> StageStep:
     """Let an environment carry out the steps that pipelines become; return what does."""
-    handler = StageStep(Work(environment.agent, lambda: environment.actions))
+    handler = StageStep(Work(environment.agent, lambda: environment.actions, environment))
     environment.add_step_type(STAGE, handler, handler.check)
     return handler
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from divebook.agents import Agent
+from divebook.agents.turn import Offers
 from divebook.engine.retries import text_of
 from divebook.errors import (
     BoundExceededError,
@@ -40,10 +41,14 @@ class Work:
         Gives the agent of a name.
     actions
         The actions that tools are.
+    offers
+        What the environment gives to agents.
     """
 
-    def __init__(self, find_agent: Callable[[str], Agent], actions: Callable[[], Mapping[str, Action]]):
-        self._find_agent, self._actions = find_agent, actions
+    def __init__(
+        self, find_agent: Callable[[str], Agent], actions: Callable[[], Mapping[str, Action]], offers: Offers
+    ) -> None:
+        self._find_agent, self._actions, self._offers = find_agent, actions, offers
 
     async def do(self, trial: Trial, config: PipelineConfig, functions: StageFunctions) -> dict[str, Any]:
         """Return the output of a stage; model calls are counted in the trial, also those that fail."""
@@ -81,7 +86,8 @@ class Work:
         agent = self._find_agent(stage.model_role).with_settings(
             temperature=stage.temperature, max_tokens=stage.max_tokens
         )
-        answer = await ask_agent(trial, agent, await prompt_of(config, stage.prompt_key, trial.envelope))
+        prompt = await prompt_of(config, stage.prompt_key, trial.envelope)
+        answer = await ask_agent(trial, agent, prompt, offers=self._offers, prefix=f"{stage.name}/")
         return object_in(answer.text)
 
     # --- tools -----------------------------------------------------------------------------------------------------

@@ -1,0 +1,209 @@
+"""What pydantic-ai asks of an engine, as operations of a turn: requests to models, calls of tools, and the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from pydantic import TypeAdapter
+from pydantic_ai.durable_exec import (
+    BoundDurableOperation,
+    CapabilityOperationId,
+    DurableOperation,
+    ModelCompactMessagesId,
+    ModelRequestParams,
+    ToolsetCallToolParams,
+    ToolsetGetInstructionsId,
+    ToolsetGetToolsId,
+    ToolsetValidateToolArgumentsId,
+    durable_unit_scope,
+    record_durable_unit,
+)
+from pydantic_ai.exceptions import ToolFailed
+from pydantic_ai.messages import ModelMessage, ModelResponse
+from pydantic_ai.models import Model, ModelRequestParameters
+from pydantic_ai.models.wrapper import WrapperModel
+from pydantic_ai.settings import ModelSettings
+
+from divebook.agents.present import CALL, INSIDE, TURN, WRITE, AgentTurn, present
+from divebook.agents.prices import estimate
+from divebook.agents.streaming import stream_response
+from divebook.agents.wire import in_time, plain_response, response_of, usage_of
+from divebook.engine.operations import AGENT_RESPONSE, AGENT_STEP, TOOL_CALL, TOOL_DISCOVERY, Write
+from divebook.errors import UnstorableValueError
+from divebook.events.recorded import opened
+
+KINDS = frozenset(
+    {
+        "tool_return",
+        "tool_content_result",
+        "approval_required",
+        "call_deferred",
+        "model_retry",
+        "tool_failed",
+        "validation_error",
+        "run_cancelled",
+    }
+)
+"""How pydantic-ai marks what a tool call came to."""
+
+_ANY = TypeAdapter[Any](Any)
+
+
+class _Bound(BoundDurableOperation[Any, Any, Any]):
+    """Carries out operations of a kind, each once for its place in the turn."""
+
+    def __init__(self, operation: DurableOperation[Any, Any, Any]) -> None:
+        self._operation, self._executed = operation, False
+
+    @property
+    def operation(self) -> DurableOperation[Any, Any, Any]:
+        """What it carries out."""
+        return self._operation
+
+    async def _made(self, params: Any, name: str) -> Any:
+        """Carry it out; an agent that runs inside is part of it, and can ask nobody."""
+        tokens = TURN.set(None), INSIDE.set(name)
+        try:
+            with durable_unit_scope():
+                return await self._operation.handler(params)
+        finally:
+            TURN.reset(tokens[0])
+            INSIDE.reset(tokens[1])
+
+
+class BoundRequest(_Bound):
+    """A request to a model."""
+
+    async def __call__(self, params: ModelRequestParams, *, config: object | None = None) -> ModelResponse:
+        """Return the recorded response, or make the request."""
+        del config
+        turn = _required()
+        model = cast("Model[Any]", params.run_context.model)
+        told = turn.record.describe(
+            params.messages, params.model_settings, params.model_request_parameters, params.model_id or turn.model
+        )
+        executed = False
+
+        async def call() -> dict[str, Any]:
+            nonlocal executed
+            executed = True
+            return plain_response(await in_time(self._made(params, told.key), turn.seconds))
+
+        async def streamed(write: Write) -> dict[str, Any]:
+            token = WRITE.set(write)
+            try:
+                return await call()
+            finally:
+                WRITE.reset(token)
+
+        with turn.context.calling():
+            recorded = await turn.context.operation(
+                AGENT_RESPONSE,
+                told.parameters,
+                call,
+                key=told.key,
+                setting=told.setting,
+                usage=usage_of,
+                repeatable=True,
+                reserved=estimate(model, params.messages, params.model_settings, params.model_request_parameters),
+                streamed=streamed,
+                retry=turn.retry,
+            )
+        record_durable_unit(executed=executed)
+        response = response_of(opened(recorded))
+        turn.record.answered(told.number, response)
+        return response
+
+
+class BoundCall(_Bound):
+    """A call of a tool."""
+
+    async def __call__(self, params: ToolsetCallToolParams, *, config: object | None = None) -> Any:
+        """Return the recorded result, in pydantic-ai's form, or make the call."""
+        turn, place = _required(), CALL.get()
+        assert place is not None  # noqa: S101 - the guard around all tools has set it
+        executed = False
+
+        async def call() -> Any:
+            nonlocal executed
+            executed = True
+            return self._operation.result_codec.dump(await self._made(params, f"tool {params.name}"))
+
+        arguments = _plain(params.tool_args)
+        asked = {"agent": turn.record.agent, "tool": params.name, "arguments": arguments}
+        own = turn.tools.get(params.name)
+        try:
+            if own is not None:
+                recorded = await turn.context.call(own, params.tool_args, asked, call, key=place.key)
+            else:
+                repeatable = bool(isinstance(config, Mapping) and config.get("idempotent"))
+                recorded = await turn.context.operation(TOOL_CALL, asked, call, key=place.key, repeatable=repeatable)
+        except UnstorableValueError as error:  # a model wrote arguments that no log can hold, and may try others
+            raise ToolFailed(f"the call of {params.name} was not made: {error}") from error
+        record_durable_unit(executed=executed)
+        payload = opened(recorded)
+        if not (isinstance(payload, Mapping) and payload.get("kind") in KINDS):
+            payload = {"result": payload, "kind": "tool_return"}  # a person said what the call came to
+        turn.record.called(params.ctx.tool_call_id or params.name, params.name, payload)
+        return self._operation.result_codec.load(payload)
+
+
+class BoundStep(_Bound):
+    """Anything else: what a server of tools offers, what a capability does."""
+
+    async def __call__(self, params: Any, *, config: object | None = None) -> Any:
+        """Return the recorded result, or carry it out."""
+        del config
+        turn = _required()
+        kind, name, asked = self._described(params)
+        key = turn.key(name)
+
+        async def call() -> Any:
+            return self._operation.result_codec.dump(await self._made(params, name))
+
+        with turn.context.calling():
+            recorded = await turn.context.operation(kind, asked, call, key=key, repeatable=kind == TOOL_DISCOVERY)
+        return self._operation.result_codec.load(opened(recorded))
+
+    def _described(self, params: Any) -> tuple[str, str, dict[str, Any]]:
+        """Return the type, the name and the parameters of the operation; pydantic-ai may add kinds of its own."""
+        match self._operation.operation_id:
+            case ToolsetGetToolsId(toolset_id=toolset) | ToolsetGetInstructionsId(toolset_id=toolset) as found:
+                what = "tools" if isinstance(found, ToolsetGetToolsId) else "instructions"
+                return TOOL_DISCOVERY, f"{what}-{toolset}", {"server": toolset}
+            case ToolsetValidateToolArgumentsId():
+                asked = {"tool": params.name, "arguments": _plain(params.tool_args)}
+                return AGENT_STEP, f"check-{params.ctx.tool_call_id}", asked
+            case CapabilityOperationId(capability_id=capability, operation=operation):
+                asked = {"arguments": _plain(getattr(params, "arguments", None))}
+                return AGENT_STEP, f"{capability}.{operation}", {"operation": f"{capability}.{operation}", **asked}
+            case ModelCompactMessagesId():
+                return AGENT_STEP, "compact", {"operation": "compact"}
+            case other:
+                return AGENT_STEP, type(other).__name__, {"operation": type(other).__name__}
+
+
+class StreamedModel(WrapperModel):
+    """Hands on the text of a response while it is written."""
+
+    async def request(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+    ) -> ModelResponse:
+        """Make the request, streamed to whoever listens."""
+        write = WRITE.get()
+        assert write is not None  # noqa: S101 - else it is not put around the model
+        return await stream_response(self.wrapped, messages, model_settings, model_request_parameters, write)
+
+
+def _plain(value: Any) -> Any:
+    return _ANY.dump_python(value, mode="json", fallback=repr)
+
+
+def _required() -> AgentTurn:
+    turn = present()
+    assert turn is not None  # noqa: S101 - `in_durable_context` says so
+    return turn

@@ -1,0 +1,83 @@
+"""The turn that runs: which one it is, where its operations belong, and which call of it is under way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from divebook.history.requests import call_name
+
+if TYPE_CHECKING:
+    from divebook.agents.requests import RequestRecord
+    from divebook.agents.turn import TurnContext
+    from divebook.engine.operations import Write
+    from divebook.workflow.policies import Retry
+    from divebook.workflow.tools import ToolFunction
+
+
+class CallPlace(NamedTuple):
+    """A call of a tool: where it belongs in the log."""
+
+    turn: AgentTurn
+    name: str
+    """``<n>-<id>``: the number of the request that asked for it, and the model's name for it."""
+
+    @property
+    def key(self) -> str:
+        """Name of its operation."""
+        return f"tool-{self.name}"
+
+
+@dataclass
+class AgentTurn:
+    """One run of an agent inside a step."""
+
+    context: TurnContext
+    record: RequestRecord
+    model: str
+    """The model of its agent."""
+    retry: Retry
+    """How a request to its model is tried again."""
+    seconds: float
+    """How long a request may take."""
+    tools: Mapping[str, ToolFunction] = field(default_factory=dict)
+    """Those that are functions of ours, by name."""
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    owner: object = None
+    """The capability whose run this is."""
+    _counts: Counter[str] = field(default_factory=Counter)
+
+    def call(self, tool_call_id: str) -> CallPlace:
+        """Return where the next call of that id belongs; a model may lie and give one id to two calls."""
+        return CallPlace(self, self.key(f"{self.record.requests}-{call_name(tool_call_id)}", "~"))
+
+    def key(self, name: str, mark: str = "#") -> str:
+        """Return the name of an operation, which is numbered where it is met more than once."""
+        self._counts[name] += 1
+        number = self._counts[name]
+        return name if number == 1 else f"{name}{mark}{number}"
+
+
+TURN: ContextVar[AgentTurn | None] = ContextVar("divebook_turn", default=None)
+"""The turn that the present code belongs to; None inside a recorded call, which is one thing whatever it does."""
+CALL: ContextVar[CallPlace | None] = ContextVar("divebook_tool_call", default=None)
+"""The tool call that the present code belongs to."""
+INSIDE: ContextVar[str | None] = ContextVar("divebook_inside_call", default=None)
+"""What the recorded call that the present code belongs to is called."""
+WRITE: ContextVar[Write | None] = ContextVar("divebook_write", default=None)
+"""Takes the text of the request that is under way, if somebody listens."""
+
+
+def present() -> AgentTurn | None:
+    """Return the turn whose loop is the one that runs: a thread of a tool has its context, and another loop."""
+    turn = TURN.get()
+    if turn is None:
+        return None
+    try:
+        return turn if asyncio.get_running_loop() is turn.loop else None
+    except RuntimeError:  # a thread without a loop
+        return None

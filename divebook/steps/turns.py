@@ -1,0 +1,211 @@
+"""A turn of an agent with tools, inside a step: one operation that holds those of its requests and calls."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import Any, TypeVar
+
+from divebook.agents import Agent, ScriptedModel
+from divebook.agents.turn import Answer, Offers
+from divebook.engine.operations import AGENT_TURN, TOOL_CALL, Reserved, Setting, StreamedCall
+from divebook.events.codec import canonical_hash
+from divebook.execution.compute import Compute
+from divebook.execution.context import StepContext
+from divebook.execution.once import HASH_DIGITS
+from divebook.execution.strands import Suspended, UnderWay
+from divebook.questions import Question
+from divebook.scripting import value_text
+from divebook.steps.call import compute_for, invoke, made_in_slot
+from divebook.workflow.policies import Retry
+from divebook.workflow.tools import ToolFunction
+
+T = TypeVar("T")
+TURN = "turn"
+"""Key of a turn, after its prefix."""
+
+
+async def take_turn(
+    context: StepContext,
+    agent: Agent,
+    prompt: str,
+    offers: Offers,
+    *,
+    content: Sequence[Mapping[str, Any]] = (),
+    own: Sequence[Mapping[str, Any]] = (),
+    prefix: str = "",
+) -> Answer:
+    """Return what an agent with tools answers; `prefix` stands in front of all keys of the turn."""
+    asked = {"agent": agent.name, "prompt": prompt, "content": content, "context": own}
+    parameters = {name: value for name, value in asked.items() if value or name in ("agent", "prompt")}
+    key = f"{prefix}{TURN}"
+    made_with = await _made_with(context, agent, key)
+    setting = Setting(made_with, canonical_hash(made_with)[:HASH_DIGITS])
+
+    async def body(turn: str) -> dict[str, Any]:
+        means = StepTurn(context, prefix, turn)
+        try:
+            return await agent.turn(prompt, means, offers.tools_for(agent.definition), content=content, context=own)
+        finally:
+            means.require_going_on()
+
+    result = await context.enclosing(AGENT_TURN, parameters, body, key=key, setting=setting)
+    return Answer(value_text(result["output"]), result["output"])
+
+
+async def _made_with(context: StepContext, agent: Agent, key: str) -> dict[str, Any]:
+    """Return what a turn is made with; one that follows a script keeps its place in it, whatever process goes on."""
+    made_with: dict[str, Any] = {"model": agent.model_name}
+    if isinstance(agent.model, ScriptedModel) and not agent.model.is_texts:
+        known = await context.setting_of(key) if context.record_of(key) is not None else {}
+        made_with["script"] = agent.model.turn(run_id_of(context, key), known.get("script"))
+    return made_with
+
+
+def run_id_of(context: StepContext, key: str) -> str:
+    """Return the name of a turn, the same whenever it runs again, and another in each execution."""
+    return f"{context.execution_id}/{context.place(key, 0).idempotency_key[:12]}"
+
+
+class StepTurn:
+    """What a turn asks of the engine, in a step.
+
+    Parameters
+    ----------
+    prefix
+        Stands in front of the key of each of its operations.
+    turn
+        Id of the operation that holds them.
+    """
+
+    def __init__(self, context: StepContext, prefix: str, turn: str) -> None:
+        self.prefix = prefix
+        self._context, self._turn = context, turn
+        self._under_way = UnderWay(context.strands())
+        self._unwinding: Suspended | None = None
+        self.run_id = run_id_of(context, f"{prefix}{TURN}")
+
+    @property
+    def execution_id(self) -> str:
+        """The execution it belongs to."""
+        return self._context.execution_id
+
+    @property
+    def started_at(self) -> datetime | None:
+        """When the execution began."""
+        return self._context.started_at
+
+    def calling(self) -> AbstractContextManager[None]:
+        """Surround a call that is under way."""
+        return self._under_way.call()
+
+    def require_going_on(self) -> None:
+        """Raise what unwinds the step, whatever a hook of the agent has made of it."""
+        if self._unwinding is not None:
+            raise self._unwinding
+
+    async def operation(
+        self,
+        kind: str,
+        parameters: Mapping[str, Any],
+        call: Callable[[], Awaitable[Any]],
+        *,
+        key: str,
+        setting: Setting | None = None,
+        usage: Callable[[Any], Mapping[str, int]] | None = None,
+        repeatable: bool = False,
+        reserved: Reserved | None = None,
+        streamed: StreamedCall | None = None,
+        retry: Retry | None = None,
+    ) -> Any:
+        """Make a call once, as often as `retry` says, or the step's own policy."""
+        name = self.prefix + key
+
+        def attempt(failures: int) -> Awaitable[Any]:
+            return self._context.operation(
+                kind,
+                parameters,
+                call,
+                key=name,
+                usage=usage,
+                repeatable=repeatable,
+                attempt=failures,
+                reserved=reserved,
+                streamed=streamed,
+                setting=setting,
+                within=self._turn,
+            )
+
+        return await self._going_on(self._context.retried(name, self._context.step.retry or retry, attempt))
+
+    async def call(
+        self,
+        tool: ToolFunction,
+        arguments: Mapping[str, Any],
+        parameters: Mapping[str, Any],
+        call: Callable[[], Awaitable[Any]],
+        *,
+        key: str,
+    ) -> Any:
+        """Make a call of a tool once."""
+        name, compute = self.prefix + key, self._compute(tool, arguments)
+
+        def attempt(failures: int) -> Awaitable[Any]:
+            slot = compute.slot()
+            return self._context.operation(
+                TOOL_CALL,
+                parameters,
+                functools.partial(made_in_slot, call, slot),
+                key=name,
+                repeatable=tool.is_repeatable,
+                attempt=failures,
+                timeout=tool.timeout,
+                slot=slot,
+                within=self._turn,
+            )
+
+        return await self._going_on(self._context.retried(name, self._context.step.retry or tool.retry, attempt))
+
+    async def invoke(self, tool: ToolFunction, arguments: Mapping[str, Any], *, key: str) -> Any:
+        """Call the function itself, where its executor is."""
+        compute = self._compute(tool, arguments)
+        return await invoke(self._context, tool, arguments, self.prefix + key, compute)
+
+    def _compute(self, tool: ToolFunction, arguments: Mapping[str, Any]) -> Compute:
+        return compute_for(self._context, tool, arguments)
+
+    async def question(
+        self,
+        kind: str,
+        text: str,
+        *,
+        key: str,
+        data: Mapping[str, Any] | None = None,
+        schema: Mapping[str, Any] | None = None,
+        message: str | None = None,
+        expires_in: float | None = None,
+        default: Any = None,
+    ) -> Question:
+        """Ask a person."""
+        asked = self._context.interrupt(
+            kind,
+            text,
+            message=message,
+            data=data,
+            schema=schema,
+            expires_in=expires_in,
+            default=default,
+            key=self.prefix + key,
+            within=self._turn,
+        )
+        return await self._going_on(asked)
+
+    async def _going_on(self, call: Awaitable[T]) -> T:
+        """Await a call, and note whether it unwinds the step."""
+        try:
+            return await call
+        except Suspended as stopped:
+            self._unwinding = stopped
+            raise
