@@ -1,5 +1,6 @@
 """What the log keeps of the requests of a turn: only what is new, and all of it."""
 
+import asyncio
 import copy
 import random
 from dataclasses import replace
@@ -132,7 +133,7 @@ def turn(calls, *, tools=1, text="x", **options):
             return f"{text} {limit}"
 
         agent.tool_plain(tool, name=f"tool_{number}")
-    agent.run_sync("go", capabilities=[NotedTools(noted)], usage_limits=UsageLimits(request_limit=None))
+    asyncio.run(agent.run("go", capabilities=[NotedTools(noted)], usage_limits=UsageLimits(request_limit=None)))
     return noted
 
 
