@@ -26,10 +26,10 @@ from divebook.events.codec import checked, storable
 from divebook.execution.clock import Chance, Clock, Ids
 from divebook.execution.driver import Driver
 from divebook.execution.register import Register
-from divebook.execution.schemas import FITTING
 from divebook.questions import Question, checked_answer
 from divebook.questions.kinds import PENDING
 from divebook.questions.wording import EXPIRED_ALREADY, address_of, already_answered
+from divebook.workflow.json_schemas import FITTING
 
 
 class Answering:

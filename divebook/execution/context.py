@@ -18,12 +18,12 @@ from divebook.execution.executors import Executors
 from divebook.execution.once import Wanted
 from divebook.execution.recorded_chance import recorded_bits, recorded_now
 from divebook.execution.recorder import Call, Recorder
-from divebook.execution.schemas import FITTING
 from divebook.execution.strands import GoesOnElsewhere, Strands
 from divebook.execution.time_limit import TimeLimit
 from divebook.questions import Question, checked_answer
 from divebook.questions.kinds import KINDS
 from divebook.workflow.definition import Workflow
+from divebook.workflow.json_schemas import FITTING
 from divebook.workflow.policies import Retry
 from divebook.workflow.step import Step
 

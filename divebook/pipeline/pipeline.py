@@ -21,7 +21,6 @@ from divebook.events import catalog
 from divebook.events.event import to_microseconds
 from divebook.execution.clock import SystemClock
 from divebook.execution.execution import Execution
-from divebook.execution.schemas import FITTING
 from divebook.pipeline.compiled import DETACHED, ENVELOPE, RESPONSE, SLOTS, compiled
 from divebook.pipeline.config import PipelineConfig, RunMode
 from divebook.pipeline.envelope import Envelope, InterruptResponse
@@ -38,6 +37,7 @@ from divebook.questions import checked_answer
 from divebook.questions.kinds import CONFIRMATION
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
+from divebook.workflow.json_schemas import FITTING
 
 Response = InterruptResponse | Mapping[str, Any] | str | bool | int
 

@@ -18,13 +18,13 @@ from divebook.execution.context import STRAND, StepContext
 from divebook.execution.groups import Group
 from divebook.execution.iterations import THROUGH, Outcome
 from divebook.execution.raised import as_recorded
-from divebook.execution.schemas import instance_of, schema_of
 from divebook.execution.signals import seconds_of
 from divebook.execution.strands import Suspended
 from divebook.scripting import value_text
 from divebook.steps.call import call
 from divebook.steps.tasks import Tasks
 from divebook.workflow.functions import CURRENT, RESULT, WORKFLOW_FUNCTIONS, StepFunction
+from divebook.workflow.json_schemas import instance_of, schema_of
 
 VERSION_DECISION = "version_decision"
 RANDOM_BITS = 53

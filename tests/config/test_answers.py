@@ -4,8 +4,8 @@ import pytest
 
 from divebook.config.answers import answers_from
 from divebook.errors import InputError
-from divebook.execution.schemas import FITTING
 from divebook.questions import Question, Typed
+from divebook.workflow.json_schemas import FITTING
 
 
 def question(schema=None, kind="clarification"):

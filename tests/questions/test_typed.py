@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from divebook.config.answers import answers_from, typed_answer
 from divebook.errors import InterruptError
-from divebook.execution.schemas import FITTING
 from divebook.notebook.arguments import parse, split
 from divebook.questions import Question, checked_answer
 from divebook.questions.kinds import DEFINABLE, KINDS
 from divebook.questions.wording import example_answer, wanted_answer
 from divebook.text.commands import in_notebook, in_shell
+from divebook.workflow.json_schemas import FITTING
 
 NUMBERS = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 CHOICE, LIST, TEXT = {"enum": ["1.10", 2]}, {"type": "array", "items": NUMBERS}, {"type": "string"}

@@ -22,7 +22,6 @@ from divebook.execution.journal import Journal
 from divebook.execution.leases import LeaseKeeper
 from divebook.execution.recovery import next_attempt
 from divebook.execution.runner import Runner
-from divebook.execution.schemas import FITTING
 from divebook.execution.step_run import Handler, Services
 from divebook.execution.store_calls import StoreCalls
 from divebook.questions import Question, checked_answer
@@ -33,6 +32,7 @@ from divebook.store.follow import follow
 from divebook.store.leases import LEASE_SECONDS, Lease
 from divebook.store.owner import Owner
 from divebook.workflow.definition import Workflow
+from divebook.workflow.json_schemas import FITTING
 from tests.simulation.audit import Audit
 from tests.simulation.disk import CommitFault, SimulatedDisk
 from tests.simulation.machine import Machine, StuckError, VirtualLoop
