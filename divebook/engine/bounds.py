@@ -96,7 +96,7 @@ def call_bound(state: ExecutionState, reserved: Reserved) -> Exhausted | None:
     Calls that have begun and not ended count with what they have reserved, so that calls side by side never overshoot.
     """
     bounds, ledger, usage = state.bounds, state.ledger, state.usage
-    if bounds.max_llm_calls is not None and ledger.llm_calls >= bounds.max_llm_calls:
+    if bounds.max_llm_calls is not None and ledger.llm_calls + ledger.reserved_calls >= bounds.max_llm_calls:
         return Exhausted("max_llm_calls", bounds.max_llm_calls, ledger.llm_calls)
     if bounds.max_tokens is not None:
         used, held = usage.input_tokens + usage.output_tokens, ledger.reserved_tokens
@@ -141,15 +141,45 @@ def spent_of(state: ExecutionState) -> list[Spent]:
 def left_of(state: ExecutionState) -> Bounds:
     """Return what an execution may still spend, for one that it starts; edges and repeats are its own affair."""
     bounds, ledger, used = state.bounds, state.ledger, state.usage
+    calls = ledger.llm_calls + ledger.reserved_calls
     tokens = used.input_tokens + used.output_tokens + ledger.reserved_tokens
     cost, seconds = dollars(used.cost + ledger.reserved_cost), state.running_us / MICROSECONDS
     return Bounds(
-        max_llm_calls=None if bounds.max_llm_calls is None else max(0, bounds.max_llm_calls - ledger.llm_calls),
+        max_llm_calls=None if bounds.max_llm_calls is None else max(0, bounds.max_llm_calls - calls),
         max_agent_hops=bounds.max_agent_hops,
         max_tokens=None if bounds.max_tokens is None else max(0, bounds.max_tokens - tokens),
         max_cost=None if bounds.max_cost is None else max(Decimal(0), bounds.max_cost - cost),
         max_seconds=None if bounds.max_seconds is None else max(0.0, bounds.max_seconds - seconds),
         on_exhausted=bounds.on_exhausted,
+    )
+
+
+def share_of(state: ExecutionState, count: int) -> Bounds:
+    """Return what one of so many executions that begin side by side may spend of what is left."""
+    left = left_of(state)
+    cost = None if left.max_cost is None else dollars(-(-int(left.max_cost * NANODOLLARS) // count))
+    return replace(
+        left,
+        max_llm_calls=None if left.max_llm_calls is None else -(-left.max_llm_calls // count),
+        max_tokens=None if left.max_tokens is None else -(-left.max_tokens // count),
+        max_cost=cost,
+    )
+
+
+def reserved_for(given: Bounds) -> Reserved:
+    """Return what an execution holds back of its own bounds for one that may spend so much."""
+    cost = int((given.max_cost or 0) * NANODOLLARS)
+    return Reserved(given.max_tokens or 0, cost, calls=given.max_llm_calls or 0)
+
+
+def given_with(state: ExecutionState, reserved: Reserved | None) -> Bounds:
+    """Return what an execution may spend for which so much is held back already."""
+    left, held = left_of(state), reserved or Reserved()
+    return replace(
+        left,
+        max_llm_calls=None if left.max_llm_calls is None else held.calls,
+        max_tokens=None if left.max_tokens is None else held.tokens,
+        max_cost=None if left.max_cost is None else dollars(held.cost),
     )
 
 

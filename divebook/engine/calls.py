@@ -14,6 +14,7 @@ from divebook.engine.state import COMPLETED, FAILED, PathState
 from divebook.errors import CorruptStoreError
 from divebook.events import catalog
 
+_RESERVES = frozenset({AGENT_RESPONSE, CHILD_WORKFLOW})
 LONGEST_SECONDS = 1000 * 365 * 86400.0
 """A timer that is set for longer counts as this long, since dates end with the year 9999."""
 
@@ -23,11 +24,11 @@ def operation_started(draft: Draft, data: catalog.OperationStarted) -> None:
     path, opened = draft.open_step(data)
     kind = data.operation_type
     record = OperationRecord.begun(data.operation_id, kind, data.parameters_hash, draft.moment, draft.last_sequence)
-    if kind == AGENT_RESPONSE:
-        held = Reserved(data.reserved.get("tokens", 0), data.reserved.get("cost", 0)) if data.reserved else None
+    if kind in _RESERVES:
+        held, earlier = Reserved.of(data.reserved), opened.operations.get(data.operation_id)
+        ledger = draft.ledger.holding(None if earlier is None else earlier.reserved, -1).holding(held)
         record = record._replace(reserved=held)
-        earlier = opened.operations.get(data.operation_id)
-        draft.ledger = _asking_a_model(draft, path, earlier, data).holding(held)
+        draft.ledger = _asking_a_model(ledger, path, data) if kind == AGENT_RESPONSE else ledger
     if data.within is not None or data.setting_hash is not None or kind in ENCLOSING:
         record, opened = held_by(opened, record, data)
     if kind not in SLEEPS:
@@ -37,11 +38,8 @@ def operation_started(draft: Draft, data: catalog.OperationStarted) -> None:
     _put_sleeping(draft, path, opened, record._replace(until=until, signal=signal))
 
 
-def _asking_a_model(
-    draft: Draft, path: PathState, earlier: OperationRecord | None, data: catalog.OperationStarted
-) -> Ledger:
+def _asking_a_model(ledger: Ledger, path: PathState, data: catalog.OperationStarted) -> Ledger:
     """Return the ledger once a model call has begun, perhaps for the second time."""
-    ledger = draft.ledger.holding(None if earlier is None else earlier.reserved, -1)
     ledger = ledger._replace(llm_calls=ledger.llm_calls + 1)
     if path.hop is None:
         return ledger

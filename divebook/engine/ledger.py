@@ -43,6 +43,8 @@ class Ledger(NamedTuple):
     reserved_tokens: int = 0
     reserved_cost: int = 0
     """What the calls that run may still consume; cost in nanodollars."""
+    reserved_calls: int = 0
+    """What the executions that it started, and that run, may still ask of models."""
     edges: Map[str, int] = NO_EDGES
     """Passages by ``"from->to"``, of the edges that have a bound."""
     history: Map[int, Hop] = NO_HOPS
@@ -59,6 +61,7 @@ class Ledger(NamedTuple):
         return self._replace(
             reserved_tokens=self.reserved_tokens + sign * reserved.tokens,
             reserved_cost=self.reserved_cost + sign * reserved.cost,
+            reserved_calls=self.reserved_calls + sign * reserved.calls,
         )
 
     def with_child(self, child: str, calls: int) -> Ledger:

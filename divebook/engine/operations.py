@@ -155,17 +155,25 @@ def _digest(place: Place) -> str:
 
 
 class Reserved(NamedTuple):
-    """The most that a model call may consume."""
+    """The most that a call may consume: one to a model, or an execution that another one starts."""
 
     tokens: int = 0
     cost: int = 0
     """Nanodollars."""
     is_priced: bool = True
     """Whether a price is known."""
+    calls: int = 0
+    """Model calls of an execution that another one starts; a call to a model counts when it begins."""
 
     def to_dict(self) -> dict[str, int]:
         """Return what is not zero, as the log holds it."""
-        return {name: value for name, value in (("tokens", self.tokens), ("cost", self.cost)) if value}
+        told = ("tokens", self.tokens), ("cost", self.cost), ("calls", self.calls)
+        return {name: value for name, value in told if value}
+
+    @staticmethod
+    def of(told: Mapping[str, int] | None) -> Reserved | None:
+        """Return it as the log holds it."""
+        return Reserved(told.get("tokens", 0), told.get("cost", 0), calls=told.get("calls", 0)) if told else None
 
 
 class Slot(Protocol):

@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from divebook.bounds import Bounds
-from divebook.engine.bounds import left_of
+from divebook.engine.bounds import given_with, left_of, reserved_for, share_of
 from divebook.engine.operations import CHILD_WORKFLOW, Place, operation_name
 from divebook.engine.records import OperationRecord
 from divebook.engine.retries import names_of
-from divebook.engine.state import COMPLETED, PENDING, RUNNING, ExecutionState
+from divebook.engine.state import COMPLETED, JOINING, PENDING, RUNNING, ExecutionState
 from divebook.errors import ExecutionError, ExecutionNotFoundError, StepError
 from divebook.execution.clock import Chance, Ids
 from divebook.execution.once import Once, Wanted
@@ -107,13 +107,27 @@ class Children:
 
         async def carry_out(record: OperationRecord | None) -> Any:
             journal = self._once.journal
-            asked = Child(child_id, journal.execution_id, workflow, inputs, left_of(journal.state), journal.state.model)
-            begun = record or self._once.begin(wanted)
+            if record is None:
+                bounds = share_of(journal.state, self._side_by_side())
+                begun = self._once.begin(wanted, reserved_for(bounds))
+            else:
+                bounds, begun = given_with(journal.state, record.reserved), record
+            asked = Child(child_id, journal.execution_id, workflow, inputs, bounds, journal.state.model)
             await journal.durable()
             ended = await self._ended(place.path, asked, drive, is_new=record is None)
             return self._taken(place, begun, ended)
 
         return await self._once.run(wanted, carry_out)
+
+    def _side_by_side(self) -> int:
+        """Return how many strands may spend of what is left, the present one among them: those without a child.
+
+        So the sum of what children may spend that run at a time is never more than what was left
+        (test_children_side_by_side_never_overshoot).
+        """
+        state = self._once.journal.state
+        strands = sum(self._waits.count(path.id) for path in state.active_paths() if path.phase != JOINING)
+        return max(1, strands - len(running_children(state)))
 
     def _wanted(self, place: Place, workflow: str, inputs: Mapping[str, Any]) -> Wanted:
         """Return the operation with the id of its child: the recorded one, also of a child that failed."""

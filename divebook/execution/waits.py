@@ -31,6 +31,11 @@ class Waits:
             self._strands[path] = Strands(self.idle)
         return self._strands[path]
 
+    def count(self, path: str) -> int:
+        """Return how many strands a path has; one, where its step has asked for none."""
+        found = self._strands.get(path)
+        return 1 if found is None else found.running + found.parked
+
     async def until(self, path: str, is_ready: Callable[[], bool]) -> None:
         """Return when `is_ready`, at `look_again` or when something comes; see `Strands.park`."""
         await self.strands(path).park(is_ready)

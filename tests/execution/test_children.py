@@ -2,7 +2,7 @@
 
 import pytest
 
-from divebook import Agent, Environment, ScriptedModel, Step, Workflow
+from divebook import Agent, Each, Environment, ScriptedModel, Step, Workflow
 from divebook.errors import NotFoundError
 from divebook.store.owner import Owner
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS, step, workflow
@@ -192,6 +192,42 @@ def test_what_a_child_consumes_counts_in_the_bounds_of_its_parent():
     assert (asked.status, question.data["limit"], script.calls) == ("waiting", 2, 7)
     world.answer(question.interrupt_id, 10, asking).wait(20)
     assert (asked.wait(20).status, asked.envelope.token_count) == ("completed", 15)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "calls"), [({"max_llm_calls": 7}, 7), ({"max_tokens": 37}, 5), ({"max_cost": "3.7"}, 4)]
+)
+def test_children_side_by_side_never_overshoot(bounds, calls):
+    @workflow("crowd")
+    async def crowd(ctx):
+        return len(await ctx.gather(*(ctx.run("chats") for _ in range(4)), return_exceptions=True))
+
+    chats = Workflow("chats", [Step("talk", prompt="hello", each=Each(list(range(5)), parallel=5))])
+    script = ScriptedModel(["hi"], usage={"input_tokens": 5}, price=0.5)
+    world = environment(chats, agents=[Agent("ann", model=script)])
+    parent = world.start(crowd, bounds={**bounds, "on_exhausted": "fail"}).wait(20)
+    begun = [child.state.bounds for child in children_of(world, parent)]
+    assert (parent.status, len(begun), script.calls) == ("completed", 4, calls)
+    (name,) = bounds
+    shares = [float(getattr(found, name)) for found in begun]
+    assert sum(shares) == pytest.approx(float(bounds[name]))
+    assert max(shares) - min(shares) <= 1
+    ledger = parent.state.ledger
+    assert (ledger.reserved_tokens, ledger.reserved_cost, ledger.reserved_calls) == (0, 0, 0)
+
+
+def test_what_a_child_did_not_spend_is_free_for_the_next_one():
+    @workflow("in_turn")
+    async def in_turn(ctx):
+        await ctx.gather(ctx.run("talks"), ctx.run("talks"))
+        return [(await ctx.run("talks"))["said"], (await ctx.run("talks"))["said"]]
+
+    world = environment(TALKS, agents=[Agent("ann", model=ScriptedModel(["hi"]))])
+    done = world.start(in_turn, bounds={"max_llm_calls": 5, "on_exhausted": "fail"}).wait(20)
+    assert (done.status, [child.state.bounds.max_llm_calls for child in children_of(world, done)]) == (
+        "completed",
+        [3, 2, 3, 2],
+    )
 
 
 def test_a_process_that_finds_no_parent_definition_leaves_it_recoverable(parent_of_asks):
