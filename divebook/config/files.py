@@ -5,16 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from divebook.documents.globs import alternatives, has_wildcards
 from divebook.documents.policy import Policy
 from divebook.errors import SetupError
-
-WILDCARDS = frozenset("*?[{")
-MAX_ALTERNATIVES = 1000
-
-
-def has_wildcards(path: str) -> bool:
-    """Whether `path` is a pattern."""
-    return not WILDCARDS.isdisjoint(path)
 
 
 def named_files(path: str, base_path: Path, policy: Policy) -> list[Path]:
@@ -32,23 +25,6 @@ def named_files(path: str, base_path: Path, policy: Policy) -> list[Path]:
     for file in found:
         policy.file(file, base_path)
     return sorted(found)
-
-
-def alternatives(pattern: str) -> list[str]:
-    """Return the patterns that ``{a,b}`` groups stand for, innermost groups first."""
-    waiting, done = [pattern], []
-    while waiting:
-        text = waiting.pop()
-        group = re.search(r"\{([^{}]*)\}", text)
-        if group is None:
-            done.append(text)
-        else:
-            waiting += [text[: group.start()] + choice + text[group.end() :] for choice in group[1].split(",")]
-        if len(waiting) + len(done) > MAX_ALTERNATIVES:
-            raise SetupError(
-                f"pattern {pattern!r} stands for more than {MAX_ALTERNATIVES} patterns; name fewer alternatives"
-            )
-    return done
 
 
 def _matching(pattern: str, base_path: Path, policy: Policy) -> list[Path]:

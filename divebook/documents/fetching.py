@@ -56,12 +56,12 @@ class Page:
     address: str = ""
     """Where it was found at last, redirections followed."""
 
-    def text(self, url: str) -> str:
+    def text(self, url: str, most: int = MAX_BYTES) -> str:
         """Return it as text; raises `SetupError` if it is none, or too long."""
         if not self.media_type.startswith(TEXTUAL) and not self.media_type.endswith(("+json", "+xml")):
             raise SetupError(f"content of {url} is {self.media_type}: use a text, image or pdf, or a local file")
-        if len(self.body) > MAX_BYTES:
-            raise SetupError(f"content of {url} has more than {MAX_BYTES} bytes: save the part that matters to a file")
+        if len(self.body) > most:
+            raise SetupError(f"content of {url} has more than {most} bytes: save the part that matters to a file")
         try:
             return self.body.decode(self.charset)
         except (UnicodeDecodeError, LookupError) as error:

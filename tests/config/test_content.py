@@ -6,9 +6,9 @@ import os
 import pytest
 
 from divebook.config.content import Sources, build_content, resolve_content
-from divebook.config.files import alternatives, has_wildcards
 from divebook.documents import Policy
 from divebook.documents.fetching import MAX_BYTES, Page
+from divebook.documents.globs import alternatives, has_wildcards
 from divebook.errors import DefinitionError, SetupError
 from divebook.workflow.content import ContentEntry
 from divebook.workflow.definition import Workflow

@@ -12,8 +12,8 @@ from typing import Any
 
 from divebook.agents import Agent, ScriptedModel
 from divebook.config import Sources, build_content, load, merge
-from divebook.config.files import has_wildcards
 from divebook.documents.fetching import Page
+from divebook.documents.globs import has_wildcards
 from divebook.engine.operations import Place
 from divebook.environment import Environment
 from divebook.errors import DivebookError

@@ -140,9 +140,9 @@ def test_what_an_event_requires_is_found_by_leaving_it_out(write, key, wrong):
 
 
 def test_cases_that_cannot_be_run_are_named_with_the_reason(write):
-    path = write([case("a", "workflow"), case("b", "tool"), case("c", "resume"), case("d", "tool")])
+    path = write([case("a", "workflow"), case("b", "retry"), case("c", "resume"), case("d", "retry")])
     assert not_run(left_out(path)) == [
-        "not run, tool: agents have no tools yet: b, d",
+        "not run, retry: Retry is a key of steps here, and says itself which errors are tried again: b, d",
         "not run, resume: what is given or expected is prose: c",
     ]
     assert not_run(left_out(path, ["resume"])) == ["not run, resume: what is given or expected is prose: c"]

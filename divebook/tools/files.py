@@ -1,0 +1,116 @@
+"""Tools of files in a folder: ``read_file``, ``write_file`` and ``list_directory``; see `editor` for the fourth."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from divebook.tools.folder import Folder, kind_of, text_of, write_text
+from divebook.tools.reach import READS, WRITES, Reach, coming, failed
+from divebook.workflow.tools import ToolFunction
+
+
+def file_reader(reach: Reach, *, max_size: int = 102_400) -> ToolFunction:
+    """Return the tool that reads a file of at most `max_size` bytes."""
+    folder = Folder(reach)
+
+    def read_file(path: str) -> str:
+        """Read a text file and return what it holds.
+
+        Parameters
+        ----------
+        path
+            Path of the file, relative to the working folder.
+        """
+        found = _file(folder, path)
+        size = found.stat().st_size
+        if size > max_size:
+            raise failed(f"File {path} is too large ({size} bytes): at most {max_size} bytes can be read")
+        return text_of(found, path)
+
+    return coming(read_file, READS)
+
+
+def file_writer(reach: Reach, *, allow_list: Sequence[str] = (), deny_list: Sequence[str] = ()) -> ToolFunction:
+    """Return the tool that writes files, of those that the lists leave it; `deny_list` comes first."""
+    folder = Folder(reach, allow_list, deny_list)
+
+    def write_file(path: str, content: str) -> str:
+        """Write a text file whole, replacing what was there; folders are made.
+
+        Parameters
+        ----------
+        path
+            Path of the file, relative to the working folder.
+        content
+            All that the file is to hold.
+        """
+        found = folder.find(path)
+        if kind_of(found) not in ("file", "nothing"):
+            raise failed(f"{path} is not a file")
+        write_text(found, content, path)
+        return f"Successfully wrote {len(content.encode())} bytes to {path}"
+
+    return coming(write_file, WRITES)
+
+
+def directory_lister(
+    reach: Reach,
+    *,
+    default_path: str = ".",
+    max_entries: int = 100,
+    root_directory: str = "",
+    allow_list: Sequence[str] = (),
+    deny_list: Sequence[str] = (),
+) -> ToolFunction:
+    """Return the tool that lists folders, of those that the lists leave it; `deny_list` comes first."""
+    folder = Folder(reach, allow_list, deny_list, root_directory)
+
+    def list_directory(path: str = default_path) -> dict[str, Any]:
+        """List what a folder holds.
+
+        Parameters
+        ----------
+        path
+            Path of the folder, relative to the working folder.
+        """
+        found = folder.find(path)
+        if kind_of(found) != "folder":
+            raise failed(f"Directory not found: {path}")
+        try:
+            names = sorted(entry.name for entry in os.scandir(found))
+        except OSError as error:
+            raise failed(f"Directory {path} cannot be listed: {error.strerror}") from error
+        visible = [found / name for name in names if not folder.is_denied(found / name)]
+        listed: dict[str, Any] = {"entries": [_entry(folder, entry) for entry in visible[:max_entries]]}
+        if len(visible) > max_entries:
+            listed["note"] = f"limited to {max_entries} entries of {len(visible)}"
+        return listed
+
+    return coming(list_directory, READS)
+
+
+def _file(folder: Folder, path: str) -> Path:
+    found = folder.find(path)
+    if kind_of(found) == "nothing":
+        raise failed(f"File not found: {path}")
+    if kind_of(found) != "file":
+        raise failed(f"{path} is not a file")
+    return found
+
+
+def _entry(folder: Folder, path: Path) -> dict[str, Any]:
+    found = path.lstat()
+    return {
+        "name": path.name,
+        "path": folder.shown(path),
+        "size": found.st_size,
+        "is_dir": path.is_dir(),
+        "mode": stat.filemode(found.st_mode),
+        "mod_time": datetime.fromtimestamp(found.st_mtime, UTC).isoformat(timespec="seconds"),
+        "extension": path.suffix,
+    }

@@ -1,0 +1,138 @@
+"""Tools of the environment's documents: read, list, search and write them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from divebook.errors import DivebookError
+from divebook.tools.reach import READS, WRITES, Reach, coming, failed
+from divebook.workflow.tools import ToolFunction
+
+_LONGEST = 1_000_000
+"""Characters of a document that is searched."""
+_SHOWN = 300
+"""Characters of a line that was found."""
+
+
+def document_reader(reach: Reach) -> ToolFunction:
+    """Return the tool that reads documents."""
+
+    def read_document(path: str, first_line: int = 1, lines: int | None = None) -> str:
+        """Read a document.
+
+        Parameters
+        ----------
+        path
+            Its path, or the name that it is known by.
+        first_line
+            The line to begin at.
+        lines
+            How many lines to read; by default all.
+        """
+        text = _text(reach, path)
+        if first_line <= 1 and lines is None:
+            return text
+        found = text.splitlines(keepends=True)[max(0, first_line - 1) :]
+        return "".join(found if lines is None else found[: max(0, lines)])
+
+    return coming(read_document, READS)
+
+
+def document_lister(reach: Reach, *, max_entries: int = 200) -> ToolFunction:
+    """Return the tool that lists documents."""
+
+    def list_documents(folder: str = "", recursive: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002 - a model gives it by name
+        """List the paths of documents.
+
+        Parameters
+        ----------
+        folder
+            Only those below this one.
+        recursive
+            Whether those in folders inside it are listed as well.
+        """
+        found = _paths(reach, folder, recursive=recursive)
+        more = {"note": f"limited to {max_entries} of {len(found)}"} if len(found) > max_entries else {}
+        return {"paths": found[:max_entries], **more}
+
+    return coming(list_documents, READS)
+
+
+def document_searcher(reach: Reach, *, max_matches: int = 50) -> ToolFunction:
+    """Return the tool that finds lines of documents."""
+
+    def search_documents(words: str, folder: str = "") -> dict[str, Any]:
+        """Find the lines of documents in which all of some words occur, in any order and capitals.
+
+        Parameters
+        ----------
+        words
+            The words, with spaces between them.
+        folder
+            Only documents below this one.
+        """
+        wanted = words.casefold().split()
+        if not wanted:
+            raise failed("no words were given: name at least one")
+        found: list[dict[str, Any]] = []
+        for path in _paths(reach, folder, recursive=True):
+            found += _lines_with(wanted, path, reach)
+            if len(found) > max_matches:
+                return {"matches": found[:max_matches], "note": f"limited to {max_matches}: use more words"}
+        return {"matches": found}
+
+    return coming(search_documents, READS)
+
+
+def document_writer(reach: Reach) -> ToolFunction:
+    """Return the tool that writes documents."""
+
+    def write_document(path: str, content: str) -> str:
+        """Write a document whole, replacing what was there.
+
+        Parameters
+        ----------
+        path
+            Its path, or the name that it is known by.
+        content
+            All that the document is to hold.
+        """
+        try:
+            written = reach.documents.put(path, content)
+        except (DivebookError, OSError, UnicodeError) as error:
+            raise failed(f"document {path} cannot be written: {error}") from error
+        return f"Successfully wrote {len(content)} characters to {written.path}"
+
+    return coming(write_document, WRITES)
+
+
+def _text(reach: Reach, path: str) -> str:
+    try:
+        return reach.documents.get(path).content
+    except (DivebookError, OSError, UnicodeError) as error:
+        raise failed(f"document {path} cannot be read: {error}") from error
+
+
+def _paths(reach: Reach, folder: str, *, recursive: bool) -> list[str]:
+    try:
+        return [path for path in reach.documents.list(folder, recursive=recursive) if not _is_hidden(path)]
+    except (DivebookError, OSError) as error:
+        raise failed(f"documents of {folder!r} cannot be listed: {error}") from error
+
+
+def _is_hidden(path: str) -> bool:
+    return any(part.startswith(".") for part in path.split("/"))
+
+
+def _lines_with(wanted: list[str], path: str, reach: Reach) -> list[dict[str, Any]]:
+    """Return the lines of a document that hold all words; one that is no text, or very long, has none."""
+    try:
+        text = reach.documents.get(path).content
+    except (DivebookError, OSError, UnicodeError):
+        return []
+    folded = ((number, line, line.casefold()) for number, line in enumerate(text[:_LONGEST].splitlines(), start=1))
+    return [
+        {"path": path, "line": number, "text": line.strip()[:_SHOWN]}
+        for number, line, low in folded
+        if all(word in low for word in wanted)
+    ]
