@@ -154,7 +154,7 @@ class Environment(Holdings, Executions):
             self._closers += [notices.close, self.store.subscribe(notices)]
         self._clock, self._chance = clock or SystemClock(), chance or SystemChance()
         built_in = built_in_actions(place, printer, lambda: to_datetime(self._clock.now()))
-        super().__init__(name, place, built_in, {action.name: action for action in actions})
+        super().__init__(name, place, self.policy, built_in, {action.name: action for action in actions})
         self._executors = Executors(executor, executors)
         services = functools.partial(self._make_services, interpreter or default_interpreter(), printer)
         self._control = Control(self.store, services, self._check, self.code_of, clock=self._clock, chance=self._chance)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace as replaced
+from pathlib import Path
 from typing import Any
 
 from divebook.agents import Agent
 from divebook.agents.models import is_known_provider
 from divebook.agents.scripted import SCRIPTED
-from divebook.documents import DocumentRepository
+from divebook.dialects import OWN
+from divebook.documents import DocumentRepository, Policy
 from divebook.errors import (
     AlreadyRegisteredError,
     DefinitionError,
@@ -22,12 +24,15 @@ from divebook.steps.actions import REGISTERED, Action
 from divebook.steps.function import require_function
 from divebook.steps.syntax import syntax_problems
 from divebook.text.logs import logger
+from divebook.tools.declared import declared
+from divebook.tools.offered import ABSENT, OFFERED
+from divebook.tools.reach import Reach
 from divebook.workflow.definition import AgentDefinition, Config, Definitions, Workflow
 from divebook.workflow.functions import FUNCTION, WORKFLOW_FUNCTIONS
 from divebook.workflow.merge import merge
 from divebook.workflow.references import missing_agents
 from divebook.workflow.settings import check_default_workflow, check_providers, with_defaults
-from divebook.workflow.step import STEP_TYPES
+from divebook.workflow.step import STEP_TYPES, Step
 from divebook.workflow.tools import REGISTERED_TOOLS, ToolFunction, tool_of
 
 _log = logger(__name__)
@@ -40,6 +45,7 @@ class Holdings:
         self,
         name: str,
         documents: DocumentRepository,
+        policy: Policy,
         built_in: Mapping[str, Action],
         own_actions: Mapping[str, Action],
     ) -> None:
@@ -50,6 +56,7 @@ class Holdings:
         self._workflows: dict[str, Workflow] = {}
         self._actions, self._own_actions = built_in, own_actions
         self._tools: dict[str, ToolFunction] = {}
+        self._reach = Reach(documents, policy, getattr(documents, "root", Path()))
         self._handlers: dict[str, Handler] = {}
         self._checks: dict[str, Callable[[Workflow], None]] = {}
 
@@ -87,16 +94,46 @@ class Holdings:
 
     @property
     def tools(self) -> dict[str, ToolFunction]:
-        """Every tool agents may name: made with `@tool`, given to this environment; later ones win."""
+        """Every tool that was made with `@tool` or given to this environment; later ones win.
+
+        Those that come with divebook are made for each agent that names them: `divebook.tools.offered`.
+        """
         return {**REGISTERED_TOOLS, **self._tools}
 
     def tools_for(self, definition: AgentDefinition) -> list[ToolFunction]:
-        """Return the tools that an agent names, in its order; raises `NotFoundError`."""
-        known = self.tools
-        for name in definition.tools:
-            if name not in known:
-                raise NotFoundError("tool", name, known, f"unknown tool: {name}")
-        return [known[name] for name in dict.fromkeys(definition.tools)]
+        """Return the tools that an agent names, in its order.
+
+        Raises
+        ------
+        NotFoundError, SetupError
+            There is no such tool, it is switched off, or an option does not fit.
+        """
+        found = {name: self._tool(name, definition) for name in definition.tools}
+        return [tool for tool in found.values() if tool is not None]
+
+    def _tool(self, name: str, definition: AgentDefinition) -> ToolFunction | None:
+        known, said = self.tools, {tool.name: tool for tool in self._defined.tools}
+        config = definition.tool_config.get(name, {})
+        if not isinstance(config, Mapping):
+            raise SetupError(f"ToolConfig of agent {definition.name}: {name} holds {config!r}, not options by name")
+        made = declared(name, known.get(name), said.get(name), config, self._reach)
+        if made is not None:
+            return made
+        if self._defined.mcp_servers and name not in ABSENT:
+            return None  # servers say what they offer when they are asked
+        if name not in ABSENT:
+            raise NotFoundError("tool", name, {*known, *OFFERED}, f"unknown tool: {name}")
+        if definition.dialect == OWN:
+            raise SetupError(f"agent {definition.name} names the tool {name}, which is not there: {ABSENT[name]}")
+        return None
+
+    def _check_tools(self, agent: Agent | None) -> None:
+        """Raise unless the tools of an agent are there; one of the old system goes without those of services."""
+        if agent is None or not agent.definition.tools:
+            return
+        found = {tool.name for tool in self.tools_for(agent.definition)}
+        for name in ABSENT.keys() & set(agent.definition.tools) - found:
+            _log.warning("agent %s goes without the tool %s: %s", agent.name, name, ABSENT[name])
 
     @property
     def default_agent(self) -> Agent | None:
@@ -243,8 +280,13 @@ class Holdings:
         problems = missing_agents(workflow, self._agents, ahead)
         if problems:
             raise DefinitionError(problems, f"workflow {workflow.name!r}")
-        if not workflow.manner.is_strict:
-            return
+        for agent in {step.agent for step in steps if step.type == "prompt"}:
+            self._check_tools(self._agent_for(agent))
+        if workflow.manner.is_strict:
+            self._check_names(steps)
+
+    def _check_names(self, steps: Iterable[Step]) -> None:
+        """Raise unless what the steps name is there."""
         known = self.actions
         for step in steps:
             if step.type == "action" and step.action and step.action not in known:

@@ -50,10 +50,10 @@ def offered(name: str, reach: Reach, options: Mapping[str, Any]) -> ToolFunction
     """
     make = OFFERED[name]
     kinds = get_type_hints(make)
-    known = {_folded(option): option for option in list(inspect.signature(make).parameters)[1:]}
+    known = {option_named(option): option for option in list(inspect.signature(make).parameters)[1:]}
     given: dict[str, Any] = {}
     for written, value in options.items():
-        option = known.get(_folded(written))
+        option = known.get(option_named(written))
         if option is None:
             hint = did_you_mean(written, known.values()) or f"it has {', '.join(known.values()) or 'none'}"
             raise SetupError(f"tool {name} has no option {written!r}: {hint}")
@@ -61,7 +61,8 @@ def offered(name: str, reach: Reach, options: Mapping[str, Any]) -> ToolFunction
     return make(reach, **given)
 
 
-def _folded(name: str) -> str:
+def option_named(name: str) -> str:
+    """Return the one spelling of an option's name."""
     return name.replace("_", "").casefold()
 
 

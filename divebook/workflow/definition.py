@@ -266,7 +266,7 @@ class Definitions(Definition):
     description: Annotated[str, Key("A description for people.")] = ""
     version: Annotated[str, Key("Its version, for people.")] = ""
     config: Annotated[Config, Key("Settings of the whole environment.")] = field(default_factory=Config)
-    tools: Annotated[tuple[ToolDefinition, ...], Key("Tools that agents may name.", ignored=NO_TOOLS)] = ()
+    tools: Annotated[tuple[ToolDefinition, ...], Key("Options and limits of tools that agents name.")] = ()
     documents: Annotated[tuple[DocumentDefinition, ...], Key("Files that steps name without their paths.")] = ()
     agents: Annotated[
         tuple[AgentDefinition, ...],

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from divebook.bounds import Bounds
 from divebook.dialects import dive
-from divebook.errors import BoundsError, Place, Problem, Severity, did_you_mean
+from divebook.errors import BoundsError, Place, Problem, Severity
 from divebook.workflow.content import EXACTLY_ONE, ContentEntry
 from divebook.workflow.definition import (
     Config,
@@ -117,7 +116,7 @@ def agent(made: Made, reading: Reading) -> Any:
         del values["response_timeout"]
     if values.get("tool_iteration_limit", 1) <= 0:
         del values["tool_iteration_limit"]
-    return AgentDefinition(**values)
+    return AgentDefinition(**values, dialect=reading.dialect)
 
 
 def _number(place: Place) -> int:
@@ -157,24 +156,10 @@ def mcp_server(made: Made, reading: Reading) -> Any:
     return server
 
 
-def _unknown_tools(made: Made, severity: Severity) -> Iterator[Problem]:
-    """Find tools of agents that cannot exist; those of a server are known only when it runs."""
-    if made.values.get("mcp_servers"):
-        return
-    known = [*dive.TOOLS, *(tool.name for tool in made.values.get("tools", ()))]
-    for number, found in enumerate(made.values.get("agents", ())):
-        for index, name in enumerate(found.tools):
-            if isinstance(name, str) and name not in known:
-                hint = did_you_mean(name, known) or f"known are {', '.join(known)}"
-                place = (*made.place, "Agents", number, "Tools", index)
-                yield Problem(f"unknown tool: {name}", key=name, severity=severity, hint=hint, place=place)
-
-
 def definitions(made: Made, reading: Reading) -> Any:
     """Make the whole of a file or cell; names are unique in each list."""
     for name, (key, label) in LISTS.items():
         names = [item.name for item in made.values.get(name, ())]
         severity: Severity = "error" if name in FATAL_DUPLICATES else reading.severity
         reading.add_found(duplicate_names(label, names, (*made.place, key), severity))
-    reading.add_found(_unknown_tools(made, reading.severity))
     return INVALID if reading.errors else Definitions(**made.values)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
+from divebook.dialects import OWN, Dialect
 from divebook.workflow import kinds
 from divebook.workflow.approvals import CONFIRMATION_MODES
 from divebook.workflow.content import ContentEntry
@@ -128,9 +129,9 @@ class AgentDefinition(Definition):
     model: Annotated[
         str | None, Key("Its model: `provider:model`, a name of its provider, or `scripted` (offline).")
     ] = None
-    tools: Annotated[tuple[str, ...], Key("Tools it may call.", ignored=NO_TOOLS)] = ()
+    tools: Annotated[tuple[str, ...], Key("Tools it may call.")] = ()
     tool_config: Annotated[
-        Mapping[str, Any], Key("Options of its tools.", ignored="set a tool's Parameters under Tools")
+        Mapping[str, Any], Key("Options of its tools, by name; they win over a tool's Parameters.")
     ] = field(default_factory=dict)
     response_timeout: Annotated[float, Key("How long one request may take.", kind=kinds.ResponseTimeout())] = (
         DEFAULT_RESPONSE_TIMEOUT
@@ -147,6 +148,8 @@ class AgentDefinition(Definition):
     system_prompt: Annotated[str | None, Key("Its whole instructions, as a template over `agent`.")] = None
     model_settings: Annotated[ModelSettings | None, Key("Settings of its model.")] = None
     context: Annotated[tuple[ContentEntry, ...], Key("What every prompt begins with.")] = ()
+    dialect: Dialect = OWN
+    """In which it was written: one of the old system may name tools that are not there, and goes without them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +158,19 @@ class ToolDefinition(Definition):
 
     name: Annotated[str, Key("Its name.", required="tool name is required")]
     enabled: Annotated[bool, Key("Whether it may be used.")] = True
-    parameters: Annotated[Mapping[str, Any], Key("Its options.")] = field(default_factory=dict)
+    parameters: Annotated[
+        Mapping[str, Any],
+        Key("Its options; of a function made with `@tool`, arguments that no model gives. `env://NAME` is looked up."),
+    ] = field(default_factory=dict)
+    approval: Annotated[bool, Key("Whether a person must approve every call first.", extension=True)] = False
+    timeout: Annotated[float | None, Key("Seconds that a call may take.", extension=True)] = None
+    retry: Annotated[Retry | None, Key("How a call that failed is made again.", extension=True)] = None
+    limit: Annotated[int | None, Key("How often it may be called for one prompt.", extension=True)] = None
+    concurrency: Annotated[int | None, Key("How many of its calls may run at once.", extension=True)] = None
+    most: Annotated[
+        int | None,
+        Key("Characters of a result that the model gets, head and tail; the log has the whole.", extension=True),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)

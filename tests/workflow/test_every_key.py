@@ -25,7 +25,7 @@ COPYING = {"stored_form", "table", "fingerprint", "writer", "makers", "reader", 
 FOR_PEOPLE = {"Description", "Version", "Format"}
 """Keys whose only effect is that people and pages read them."""
 
-INSIDE_REFUSED = {"tool", "MCP server", "OAuth", "TokenStore", "ToolConfiguration", "ApprovalFilter"}
+INSIDE_REFUSED = {"MCP server", "OAuth", "TokenStore", "ToolConfiguration", "ApprovalFilter"}
 READ_BY = {
     ("Config", "Recover"): ("config/recovery.py", "recover"),
     ("Config", "NotebookData"): ("notebook/bundle.py", "notebook_data"),
@@ -55,6 +55,9 @@ Config:
   NotebookData: "off"
   Providers: [{Name: openai, RequestHeaders: {Team: blue}}]
 Documents: [{Name: notes, Path: notes.md}]
+Tools:
+  - {Name: list_documents, Enabled: true, Parameters: {max_entries: 5}, Approval: false, Timeout: 9,
+     Retry: {Attempts: 2}, Limit: 3, Concurrency: 2, Most: 500}
 Agents:
   - Name: writer
     Goal: Write
@@ -67,6 +70,8 @@ Agents:
     DateAwareness: false
     SystemPrompt: "You are ${agent.name}"
     ModelSettings: {Temperature: 0.5, PresencePenalty: 0, FrequencyPenalty: 0, MaxTokens: 9, ReasoningEffort: low}
+    Tools: [list_documents]
+    ToolConfig: {list_documents: {MaxEntries: 3}}
     Context: [{Text: context}]
 Workflows:
   - Name: main
@@ -192,13 +197,3 @@ def test_a_key_without_effect_is_refused_here_and_a_warning_in_the_old_dialect(l
     assert [message in problem.message for problem in refused.value.problems].count(True) == 1
     warned = definitions_from(definition, dialect="dive").warnings
     assert [problem.severity for problem in warned if message in problem.message] == ["warning"]
-
-
-def test_unknown_tools_are_named_and_known_ones_are_not():
-    agent = "Agents: [{Name: a, Tools: [web_serch, mine, fetch]}]\nTools: [{Name: mine}]\n"
-    warned = [problem for problem in read_definitions(agent, dialect="dive").warnings if "unknown tool" in str(problem)]
-    assert [(problem.key, problem.hint) for problem in warned] == [("web_serch", "did you mean 'web_search'?")]
-    served = agent + "MCPServers: [{Name: s, Type: stdio, Command: c}]\n"
-    assert not [found for found in read_definitions(served, dialect="dive").warnings if "unknown tool" in str(found)]
-    with pytest.raises(DefinitionError, match="Tools has no effect"):
-        read_definitions(agent)

@@ -78,7 +78,7 @@ MCPServers:
     assert found.workflows[0].inputs[0].required is False
     assert found.mcp_servers[0].args == ("-v", "1")
     assert found.mcp_servers[0].oauth.token_store.type == "memory"
-    assert {warning.key for warning in found.warnings} >= {"Tools", "MCPServers", "ConfirmationMode", "Subordinates"}
+    assert {warning.key for warning in found.warnings} >= {"MCPServers", "ConfirmationMode", "Subordinates"}
 
 
 @pytest.mark.parametrize(("name", "value"), [("Name", "name"), ("ContinueOnFailure", "continue_on_failure")])
@@ -154,7 +154,7 @@ Extra: 1
         ("Agents: [{Name: a, Provider: ''}]", 'unsupported provider: ""'),
         ("Agents: [{Goal: x}]", "agent name is required"),
         ("Agents: [{Name: a}, {Name: a}]", "agent already registered: a"),
-        ("Agents: [{Name: a, ToolConfig: {a: 1}}]", "ToolConfig has no effect"),
+        ("Agents: [{Name: a, ToolConfig: [a]}]", "ToolConfig must be a mapping"),
         ("Agents: [{Name: a, Context: [{}]}]", "context entry must specify exactly one of"),
         ("Agents: [{Name: a, Context: [{Text: x, Path: y}]}]", "context entry must specify exactly one of"),
         ("Agents: [{Name: a, Tools: read_file}]", "Tools must be a list of texts, not the text 'read_file'"),

@@ -4,10 +4,9 @@ import functools
 
 import pytest
 
-from divebook import Agent, Environment, ToolFunction, tool
-from divebook.errors import AlreadyRegisteredError, DefinitionError, NotFoundError
+from divebook import Environment, ToolFunction, tool
+from divebook.errors import AlreadyRegisteredError, DefinitionError
 from divebook.store import MemoryStore
-from divebook.workflow.definition import AgentDefinition
 from divebook.workflow.policies import Retry
 from divebook.workflow.tools import REGISTERED_TOOLS, ToolHints, tool_of
 
@@ -115,11 +114,3 @@ def test_an_environment_knows_its_own_tools_and_those_of_the_process():
 def rest_free(text: str) -> str:
     """Return a text."""
     return text
-
-
-def test_an_agent_gets_the_tools_that_it_names_in_its_order():
-    environment = Environment(store=MemoryStore(), tools=[double, rest_free], agents=[Agent("a")])
-    found = environment.tools_for(AgentDefinition("a", tools=("rest_free", "double", "rest_free")))
-    assert [one.name for one in found] == ["rest_free", "double"]
-    with pytest.raises(NotFoundError, match=r"unknown tool: duoble.*double"):
-        environment.tools_for(AgentDefinition("a", tools=("duoble",)))
