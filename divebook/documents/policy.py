@@ -65,10 +65,10 @@ class Policy:
             raise SetupError(f"{str(path)!r} is outside the definition's folder {folder}; {_way(FILES)}")
         return found
 
-    def program(self, path: str) -> None:
-        """Raise `SetupError` unless programs may be started."""
+    def program(self, path: str, key: str = "DynamicFrom") -> None:
+        """Raise `SetupError` unless programs, such as one that a key names, may be started."""
         if PROGRAMS not in self.allowed:
-            raise SetupError(f"DynamicFrom names the program {path!r}, and programs are not allowed; {_way(PROGRAMS)}")
+            raise SetupError(f"{key} names the program {path!r}, and programs are not allowed; {_way(PROGRAMS)}")
 
     def host(self, name: str) -> None:
         """Raise `SetupError` if a host is named that may not be reached, without looking it up."""

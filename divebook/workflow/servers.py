@@ -6,29 +6,60 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
+from divebook.errors import DefinitionError, Problem
+from divebook.workflow import kinds
+from divebook.workflow.approvals import ALLOW, ASK, CONFIRMATION_MODES, ApprovalRule, Approvals
 from divebook.workflow.stored_form import Definition
 from divebook.workflow.table import Key
+
+CALL_TIMEOUT = 300.0
+MEMORY, FILE, KEYCHAIN = TOKEN_STORES = ("memory", "file", "keychain")
+_NO_PARAMETERS = "the MCP library builds the request for a token itself; nothing can be added to it"
+
+
+def _refused(message: str, key: str, hint: str) -> DefinitionError:
+    return DefinitionError([Problem(message, key=key, hint=hint)])
 
 
 @dataclass(frozen=True, slots=True)
 class TokenStoreDefinition(Definition):
-    """Where OAuth tokens are kept: ``memory``, ``file`` or ``keychain``."""
+    """Where OAuth tokens are kept: ``memory`` or ``file``."""
 
-    type: Annotated[str | None, Key("`memory`, `file` or `keychain`.")] = None
+    type: Annotated[
+        str | None,
+        Key(
+            "`memory` or `file`.",
+            kind=kinds.Text(choices=TOKEN_STORES, complaint="unsupported type of token store: {}"),
+        ),
+    ] = None
     path: Annotated[str | None, Key("The file.")] = None
+
+    def __post_init__(self) -> None:
+        if self.type == KEYCHAIN:
+            message = "tokens cannot be kept in a keychain: no library for keychains comes with divebook"
+            raise _refused(message, "Type", "write Type: file, which only you can read")
+        if self.type == FILE and not self.path:
+            raise _refused("a token store of type file needs a Path", "Path", "add Path: ~/.config/tokens.json")
 
 
 @dataclass(frozen=True, slots=True)
 class OAuthDefinition(Definition):
     """How to obtain a token for an MCP server."""
 
-    client_id: Annotated[str | None, Key("The id of the OAuth client.")] = None
+    client_id: Annotated[str | None, Key("The id of the OAuth client; without it, the server is asked for one.")] = None
     client_secret: Annotated[str | None, Key("The secret of the OAuth client.")] = field(default=None, repr=False)
     redirect_uri: Annotated[str | None, Key("The address that the browser is sent back to.")] = None
     scopes: Annotated[tuple[str, ...], Key("The permissions that are asked for.")] = ()
-    pkce_enabled: Annotated[bool | None, Key("Whether the exchange is protected by PKCE.")] = None
+    pkce_enabled: Annotated[bool | None, Key("Whether the exchange is protected by PKCE; it always is.")] = None
     token_store: Annotated[TokenStoreDefinition | None, Key("Where tokens are kept.")] = None
-    extra_params: Annotated[Mapping[str, str], Key("More parameters.")] = field(default_factory=dict)
+    extra_params: Annotated[Mapping[str, str], Key("More parameters.", ignored=_NO_PARAMETERS)] = field(
+        default_factory=dict
+    )
+
+    def __post_init__(self) -> None:
+        if self.pkce_enabled is False:
+            message = "PKCEEnabled: false is refused: without PKCE whoever sees the answer of the browser has the token"
+            raise _refused(message, "PKCEEnabled", "leave PKCEEnabled out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,20 +76,33 @@ class ToolConfigurationDefinition(Definition):
 
     enabled: Annotated[bool, Key("Whether its tools may be used.")] = True
     allowed_tools: Annotated[tuple[str, ...], Key("Those that may be used; all if empty.")] = ()
-    approval_mode: Annotated[str | None, Key("When a person is asked.")] = None
+    approval_mode: Annotated[
+        str | None,
+        Key(
+            "When a person is asked.",
+            kind=kinds.Text(choices=CONFIRMATION_MODES, complaint="invalid approval mode: {}"),
+        ),
+    ] = None
     approval_filter: Annotated[ApprovalFilterDefinition | None, Key("Which tools ask.")] = None
 
 
 @dataclass(frozen=True, slots=True)
 class MCPServerDefinition(Definition):
-    """An MCP server: a program to start (``stdio``) or an address (``http``)."""
+    """An MCP server: a program to start (``stdio``) or an address (``http``).
+
+    Examples
+    --------
+    >>> git = MCPServerDefinition("git", "stdio", command="uvx", args=("mcp-server-git",))
+    >>> git.allows("git_log")
+    True
+    """
 
     name: Annotated[str, Key("Its name.", required="mcp server name is required")]
     type: Annotated[str, Key("`stdio` or `http`.")] = ""
     command: Annotated[str | None, Key("The program to start.")] = None
     url: Annotated[str | None, Key("Its address.")] = None
     args: Annotated[tuple[str, ...], Key("Arguments of the program.")] = ()
-    env: Annotated[Mapping[str, str], Key("Variables of the program.")] = field(default_factory=dict)
+    env: Annotated[Mapping[str, str], Key("Variables of the program.")] = field(default_factory=dict, repr=False)
     authorization_token: Annotated[str | None, Key("A token that each request carries.")] = field(
         default=None, repr=False
     )
@@ -67,3 +111,23 @@ class MCPServerDefinition(Definition):
     )
     oauth: Annotated[OAuthDefinition | None, Key("How to get a token.")] = None
     tool_configuration: Annotated[ToolConfigurationDefinition | None, Key("Which of its tools may be used.")] = None
+    timeout: Annotated[
+        float, Key("How long one call may take; 5 minutes by default.", kind=kinds.ResponseTimeout(), extension=True)
+    ] = CALL_TIMEOUT
+    trusted: Annotated[
+        bool, Key("Whether it is believed what it says of its tools, such as that one changes nothing.", extension=True)
+    ] = False
+
+    def allows(self, tool: str) -> bool:
+        """Whether a tool of it may be used."""
+        given = self.tool_configuration
+        return given is None or (given.enabled and (not given.allowed_tools or tool in given.allowed_tools))
+
+    @property
+    def approvals(self) -> Approvals:
+        """What it says of approvals, as a table."""
+        given = self.tool_configuration or ToolConfigurationDefinition()
+        listed = given.approval_filter or ApprovalFilterDefinition()
+        rules = [ApprovalRule(tool, server=self.name, outcome=ASK) for tool in listed.always]
+        rules += [ApprovalRule(tool, server=self.name, outcome=ALLOW) for tool in listed.never]
+        return Approvals(tuple(rules), servers={self.name: given.approval_mode} if given.approval_mode else {})

@@ -74,7 +74,7 @@ class ToolFunction(UserFunction):
 
     def __post_init__(self) -> None:
         UserFunction.__post_init__(self)
-        if not _NAME.fullmatch(self.name):
+        if not is_tool_name(self.name):
             hint = "letters, digits, _ - and . only, at most 64, not beginning with a digit: @tool(name=...)"
             raise DefinitionError([Problem(f"{self.name!r} cannot be the name of a tool", key="name", hint=hint)])
         for option, least in (("most", 100), ("limit", 1), ("concurrency", 1)):
@@ -96,6 +96,11 @@ class ToolFunction(UserFunction):
     def is_repeatable(self) -> bool:
         """Whether it may simply be called again when it is not known if a call took effect."""
         return bool(self.idempotent or self.hints.idempotent or self.hints.read_only or self.takes.key)
+
+
+def is_tool_name(name: str) -> bool:
+    """Whether models take it as the name of a tool."""
+    return _NAME.fullmatch(name) is not None
 
 
 def tool_of(given: Any) -> ToolFunction:

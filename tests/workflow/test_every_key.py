@@ -172,6 +172,7 @@ AROUND = {
     "document": lambda entry: {"Documents": [{"Name": "d", **entry}]},
     "agent": lambda entry: {"Agents": [{"Name": "a", **entry}]},
     "ModelSettings": lambda entry: {"Agents": [{"Name": "a", "ModelSettings": entry}]},
+    "OAuth": lambda entry: {"MCPServers": [{"Name": "m", "Type": "http", "URL": "https://m", "OAuth": entry}]},
     "input": lambda entry: {"Workflows": [{"Name": "w", "Steps": STEPS, "Inputs": [{"Name": "i", **entry}]}]},
     "output": lambda entry: {"Workflows": [{"Name": "w", "Steps": STEPS, "Output": {"Name": "o", **entry}}]},
     "trigger": lambda entry: {"Workflows": [{"Name": "w", "Steps": STEPS, "Triggers": [{"Name": "t", **entry}]}]},

@@ -1,0 +1,1 @@
+"""MCP servers as a client sees them: started when first needed, ended with their environment."""

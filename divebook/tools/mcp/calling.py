@@ -1,0 +1,115 @@
+"""Calls of a server's tools: what is sent, and what its answers are as data for the log and the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mcp import Client
+from mcp.types import (
+    AudioContent,
+    BlobResourceContents,
+    CallToolResult,
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitResult,
+    EmbeddedResource,
+    ImageContent,
+    InputRequiredResult,
+    InputResponses,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+)
+
+from divebook.workflow.tool_servers import Answers, CallOutcome
+
+_LONGEST = 10_000
+_WRAPPED = {"result"}
+"""The only key of structured content that stands for a value which is no object."""
+NOT_ALLOWED = "the server asks for something that is not allowed here: {} (only questions to a person are)"
+
+
+async def called(
+    client: Client, tool: str, arguments: Mapping[str, Any], answers: Answers | None, state: str | None
+) -> CallOutcome:
+    """Call a tool; an answer that breaks the server's own promises is an error for the model."""
+    try:
+        result = await client.session.call_tool(
+            tool,
+            dict(arguments),
+            input_responses=responses_of(answers),
+            request_state=state,
+            allow_input_required=True,
+        )
+    except RuntimeError as error:  # does not fit the output schema that it has declared
+        return CallOutcome(str(error)[:_LONGEST], is_error=True)
+    return outcome_of(result)
+
+
+def outcome_of(result: CallToolResult | InputRequiredResult) -> CallOutcome:
+    """Return what a server has answered."""
+    if isinstance(result, InputRequiredResult):
+        return _asked(result)
+    return CallOutcome(_content(result), is_error=bool(result.is_error))
+
+
+def _asked(result: InputRequiredResult) -> CallOutcome:
+    requests = result.input_requests or {}
+    refused = sorted({request.method for request in requests.values() if not isinstance(request, ElicitRequest)})
+    if refused:
+        return CallOutcome(NOT_ALLOWED.format(", ".join(refused)), is_error=True)
+    asked = {
+        name: request_of(request.params) for name, request in requests.items() if isinstance(request, ElicitRequest)
+    }
+    return CallOutcome(requests=asked, state=result.request_state)
+
+
+def request_of(params: Any) -> dict[str, Any]:
+    """Return what a person is asked; an address is shown as text and never opened."""
+    if isinstance(params, ElicitRequestFormParams):
+        return {"message": params.message, "schema": dict(params.requested_schema)}
+    return {"message": f"{params.message}\n{params.url}", "schema": {"type": "object", "properties": {}}}
+
+
+def response_of(answer: Mapping[str, Any]) -> ElicitResult:
+    """Return an answer as the protocol writes it."""
+    content = answer.get("content")
+    return ElicitResult(action=answer["action"], content=None if content is None else dict(content))
+
+
+def responses_of(answers: Answers | None) -> InputResponses | None:
+    """Return the answers of a round as the protocol writes them."""
+    return None if answers is None else {name: response_of(answer) for name, answer in answers.items()}
+
+
+def _content(result: CallToolResult) -> Any:
+    structured = result.structured_content
+    if structured is not None and not result.is_error and not any(_is_binary(part) for part in result.content):
+        return structured["result"] if isinstance(structured, dict) and structured.keys() == _WRAPPED else structured
+    parts = [_part(part) for part in result.content]
+    return parts[0] if len(parts) == 1 else parts
+
+
+def _is_binary(part: Any) -> bool:
+    return isinstance(part, ImageContent | AudioContent)
+
+
+def _part(part: Any) -> Any:
+    match part:
+        case TextContent():
+            return part.text
+        case ImageContent() | AudioContent():
+            return {"media_type": part.mime_type, "base64": part.data}
+        case EmbeddedResource():
+            return text_of(part.resource)
+        case ResourceLink():
+            return f"[Resource {part.name}: {part.uri}]"
+    return f"[Content of type {getattr(part, 'type', '?')}, which is not known here]"
+
+
+def text_of(resource: TextResourceContents | BlobResourceContents) -> str:
+    """Return a resource as text; binary data is described."""
+    if isinstance(resource, TextResourceContents):
+        return resource.text
+    return f"[Binary resource {resource.uri}: {resource.mime_type or 'no type'}, {len(resource.blob) * 3 // 4} bytes]"

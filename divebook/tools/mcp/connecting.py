@@ -1,0 +1,157 @@
+"""How a server is reached as its definition says: a program on pipes behind a guard, or an address over HTTP.
+
+What stands in a definition for something else is looked up here, each time a connection is opened: ``$VAR`` in
+arguments, variables and headers, as in the old system, and references (`divebook.documents.references`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import httpx2
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+
+from divebook.documents.policy import Policy
+from divebook.documents.references import resolved
+from divebook.errors import SetupError
+from divebook.text.redaction import shared
+from divebook.text.secret_names import looks_secret
+from divebook.tools.mcp import guard
+from divebook.tools.mcp.connection import HANDSHAKE, Opened, Told
+from divebook.workflow.servers import MCPServerDefinition
+
+T = TypeVar("T")
+
+LARGEST = 16 * 1024 * 1024
+"""Bytes of one message of a server."""
+_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+
+
+def expanded(text: str) -> str:
+    """Return a text with the process's variables in the places of ``$NAME`` and ``${NAME}``; empty where not set.
+
+    Examples
+    --------
+    >>> os.environ["WHERE"] = "here"
+    >>> expanded("$WHERE/${WHERE}/$NO_SUCH_VARIABLE")
+    'here/here/'
+    >>> del os.environ["WHERE"]
+    """
+
+    def value(found: re.Match[str]) -> str:
+        name = found[1] or found[2]
+        looked_up = os.environ.get(name, "")
+        if looks_secret(name):
+            shared().know(looked_up)
+        return looked_up
+
+    return _VARIABLE.sub(value, text)
+
+
+def opener(definition: MCPServerDefinition, policy: Policy, auth: httpx2.Auth | None) -> Opened:
+    """Return what opens a transport to a server; raises `SetupError` if its definition does not say how, or may not."""
+
+    def looked_up(value: Any) -> Any:
+        return resolved(value, policy)
+
+    if definition.type == "stdio":
+        command = _required(definition.command, "command", definition)
+        policy.program(command, "Command")
+        return lambda told: _over_pipes(
+            [command, *(looked_up(expanded(part)) for part in definition.args)],
+            {name: looked_up(expanded(value)) for name, value in definition.env.items()},
+            told,
+        )
+    if definition.type == "http":
+        url = _required(definition.url, "url", definition)
+        host = httpx2.URL(url).host
+        policy.host(host)
+        for *_, address in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM):
+            policy.address(str(address[0]), host)
+        return lambda told: _over_http(url, _headers(definition, looked_up), auth, told, definition.timeout)
+    raise SetupError(f"unsupported mcp server type: {definition.type}; write Type: stdio or Type: http")
+
+
+def _required(value: str | None, key: str, definition: MCPServerDefinition) -> str:
+    if not value:
+        raise SetupError(f"{key} is required for {definition.type} mcp server: add it to {definition.name}")
+    return value
+
+
+def _headers(definition: MCPServerDefinition, looked_up: Any) -> dict[str, str]:
+    headers = {name: looked_up(expanded(value)) for name, value in definition.headers.items()}
+    if definition.authorization_token:
+        token = looked_up(expanded(definition.authorization_token))
+        shared().know(token)
+        headers["Authorization"] = f"Bearer {token.removeprefix('Bearer ')}"
+    shared().learn(headers)
+    return headers
+
+
+@asynccontextmanager
+async def _over_pipes(command: list[str], environ: Mapping[str, str], told: Told) -> AsyncIterator[tuple[Any, Any]]:
+    if sys.platform != "win32":  # there the SDK keeps a server and its children in a job object
+        command = [sys.executable, "-I", "-S", guard.__file__, str(LARGEST), *command]
+    parameters = StdioServerParameters(command=command[0], args=command[1:], env=dict(environ))
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
+        try:
+            async with stdio_client(parameters, errlog=errors) as streams:
+                yield streams
+        finally:
+            errors.seek(0)
+            told.text = shared().text(" ".join(errors.read().split()))
+
+
+@asynccontextmanager
+async def _over_http(
+    url: str, headers: Mapping[str, str], auth: httpx2.Auth | None, told: Told, limit: float
+) -> AsyncIterator[tuple[Any, Any]]:
+    async def note(response: httpx2.Response) -> None:
+        told.status = response.status_code if response.is_error else 0
+        told.text = f"HTTP {told.status}{_ADVICE.get(told.status, '')}" if told.status else ""
+        if not response.headers.get("content-type", "").startswith("text/event-stream"):
+            response.stream = _Counted(response.stream)
+
+    async with (
+        httpx2.AsyncClient(
+            headers=dict(headers),
+            auth=auth,
+            timeout=httpx2.Timeout(HANDSHAKE, read=limit + HANDSHAKE),
+            event_hooks={"response": [note]},
+        ) as client,
+        streamable_http_client(url, http_client=client, max_sse_event_size=LARGEST) as streams,
+    ):
+        yield streams
+
+
+_ADVICE = {
+    401: ": check its AuthorizationToken, Headers or OAuth",
+    403: ": check what its AuthorizationToken or OAuth Scopes allow",
+    404: ": check its URL",
+}
+
+
+class _Counted(httpx2.AsyncByteStream):
+    """An answer in one piece, of a bounded size; those in events the SDK bounds."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        left = LARGEST
+        async for chunk in self._stream:
+            left -= len(chunk)
+            if left < 0:
+                raise httpx2.StreamError(f"the server sent an answer of more than {LARGEST} bytes")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()

@@ -1,0 +1,96 @@
+"""What a server offers, as data for the log: read page by page, and left out where no model could be shown it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from mcp import Client
+
+from divebook.text.logs import logger
+from divebook.tools.mcp.connection import RefusedError
+from divebook.workflow.tool_servers import Discovered, OfferedTool
+from divebook.workflow.tools import is_tool_name
+
+if TYPE_CHECKING:
+    from mcp.types import Tool
+
+    from divebook.workflow.servers import MCPServerDefinition
+
+MOST = 2_000
+"""Tools, resources or prompts of one server."""
+LARGEST = 100_000
+"""Characters of the description and the schemas of one tool, which every request to a model holds."""
+_PAGES = 100
+_log = logger(__name__)
+
+
+async def discovered(client: Client, definition: MCPServerDefinition) -> Discovered:
+    """Return the tools of a server that its definition allows, and that a model can be shown."""
+    tools = [tool async for tool in listed(client.list_tools, "tools") if definition.allows(tool.name)]
+    made = (_offered(tool, definition) for tool in tools)
+    by_name = {tool.name: tool for tool in made if tool is not None}  # it may say a name twice
+    return Discovered(tuple(by_name.values()), (client.instructions or "").strip()[:LARGEST])
+
+
+async def listed(ask: Callable[..., Awaitable[Any]], what: str) -> AsyncIterator[Any]:
+    """Yield all items of a list that comes in pages; raises `RefusedError` where it does not end."""
+    cursor, seen = None, 0
+    for _ in range(_PAGES):
+        page = await ask(cursor=cursor)
+        for item in getattr(page, what):
+            seen += 1
+            if seen > MOST:
+                raise RefusedError(f"it lists more than {MOST} {what}")
+            yield item
+        cursor = page.next_cursor
+        if cursor is None:
+            return
+    raise RefusedError(f"its list of {what} has more than {_PAGES} pages")
+
+
+def _offered(tool: Tool, definition: MCPServerDefinition) -> OfferedTool | None:
+    made = OfferedTool(
+        tool.name,
+        (tool.description or tool.title or "").strip(),
+        tool.input_schema,
+        _hints(tool, definition),
+        tool.output_schema,
+    )
+    wrong = _unfit(made)
+    if wrong:
+        _log.warning("tool %r of MCP server %s is left out: %s", tool.name[:100], definition.name, wrong)
+        return None
+    return made
+
+
+def _unfit(tool: OfferedTool) -> str:
+    """Return why a model cannot be shown a tool."""
+    if not is_tool_name(tool.name):
+        return "its name is none that models take: letters, digits, _ - and ., at most 64"
+    if len(tool.description) + len(json.dumps(tool.to_dict())) > LARGEST:
+        return f"its description and schemas have more than {LARGEST} characters"
+    return ""
+
+
+def _hints(tool: Tool, definition: MCPServerDefinition) -> dict[str, bool]:
+    """Return the hints that count: what would relax the rules, only of servers that are trusted."""
+    given = tool.annotations
+    if given is None:
+        return {}
+    said = {
+        "read_only": given.read_only_hint,
+        "destructive": given.destructive_hint,
+        "idempotent": given.idempotent_hint,
+        "open_world": given.open_world_hint,
+    }
+    return {
+        name: value
+        for name, value in said.items()
+        if value is not None and (definition.trusted or _warns(name, value=value))
+    }
+
+
+def _warns(name: str, *, value: bool) -> bool:
+    return (name, value) in (("destructive", True), ("read_only", False), ("idempotent", False), ("open_world", True))

@@ -1,0 +1,246 @@
+"""The MCP servers of an environment: each is started when it is first asked something, and ends with the environment.
+
+The SDK takes a third of a second to load, so that it is loaded when a server is needed, in a thread. Each server's
+connection lives on the engine's loop, in a task of its own (`divebook.tools.mcp.connection`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import anyio
+import anyio.to_thread
+
+from divebook.errors import AlreadyRegisteredError, NotFoundError, OutcomeUnknownError, ServerError, SetupError
+from divebook.text.redaction import shared
+from divebook.workflow.servers import MCPServerDefinition
+from divebook.workflow.tool_servers import Answers, CallOutcome, Discovered
+
+if TYPE_CHECKING:
+    import httpx2
+    from mcp import Client
+
+    from divebook.documents.policy import Policy
+    from divebook.tools.mcp.connection import Connection
+
+T = TypeVar("T")
+
+IDLE = 300.0
+"""Seconds after its last call until a server is stopped; the next call starts it again."""
+CLOSING = 6.0
+"""Seconds that all servers together may take to end with their environment."""
+
+
+class Server:
+    """One MCP server; a `ToolServer`."""
+
+    def __init__(self, definition: MCPServerDefinition, policy: Policy, idle: float = IDLE) -> None:
+        self.definition = definition
+        self._policy, self._idle_after = policy, idle
+        self._connection: Connection | None = None
+        self._opening = asyncio.Lock()
+        self._under_way = 0
+        self._stopping: asyncio.TimerHandle | None = None
+        self._is_closed = False
+
+    @property
+    def name(self) -> str:
+        """The name under which definitions know it."""
+        return self.definition.name
+
+    @cached_property
+    def _credentials(self) -> httpx2.Auth | None:
+        from divebook.tools.mcp.credentials import provider_of
+
+        return provider_of(self.definition, self._policy)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a connection to it."""
+        return self._connection is not None and not self._connection.has_ended
+
+    async def discover(self) -> Discovered:
+        """Return the tools that it offers now and that may be used; raises `ServerError`."""
+        given = self.definition.tool_configuration
+        if given is not None and not given.enabled:
+            return Discovered()
+        await _load()
+        from divebook.tools.mcp.discovery import discovered
+
+        return await self.ask("list_tools", lambda client: discovered(client, self.definition))
+
+    async def call(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        *,
+        answers: Answers | None = None,
+        state: str | None = None,
+        repeatable: bool = False,
+    ) -> CallOutcome:
+        """Call a tool; see `ToolServer.call`."""
+        if not self.definition.allows(tool):
+            raise self._failed("call_tool", f"tool {tool} may not be used; its ToolConfiguration says which may")
+        await _load()
+        from divebook.tools.mcp.calling import called
+        from divebook.tools.mcp.connection import RefusedError
+
+        def request(client: Client) -> Awaitable[CallOutcome]:
+            return called(client, tool, arguments, answers, state)
+
+        try:
+            return await self._asked("call_tool", request, repeatable=repeatable)
+        except RefusedError as error:
+            failed = self._failed("call_tool", str(error))
+            if not error.is_answer:
+                raise failed from error
+            return CallOutcome(str(failed), is_error=True)
+
+    async def ask(self, operation: str, request: Callable[[Client], Awaitable[T]]) -> T:
+        """Make a request that changes nothing, starting the server if need be; raises `ServerError`."""
+        await _load()
+        from divebook.tools.mcp.connection import HANDSHAKE, RefusedError
+
+        try:
+            return await self._asked(operation, request, limit=HANDSHAKE)
+        except RefusedError as error:
+            raise self._failed(operation, str(error)) from error
+
+    async def _asked(
+        self,
+        operation: str,
+        request: Callable[[Client], Awaitable[T]],
+        *,
+        repeatable: bool = True,
+        limit: float | None = None,
+    ) -> T:
+        """Make a request; once more where the connection ended before it was sent, or if it is repeatable."""
+        from divebook.tools.mcp.connection import BrokenError
+
+        with self._in_use():
+            try:
+                return await self._ask_once(operation, request, limit)
+            except BrokenError as error:
+                if error.was_sent and not repeatable:
+                    raise OutcomeUnknownError(str(self._failed(operation, error.cause))) from error
+            try:
+                return await self._ask_once(operation, request, limit)
+            except BrokenError as error:
+                raise self._failed(operation, error.cause) from error
+
+    async def _ask_once(self, operation: str, request: Callable[[Client], Awaitable[T]], limit: float | None) -> T:
+        connection = await self._connected(operation)
+        try:
+            async with asyncio.timeout(limit):
+                return await connection.ask(request)
+        except TimeoutError as error:
+            raise self._failed(operation, f"no answer within {limit:g} seconds") from error
+
+    def _failed(self, operation: str, cause: str) -> ServerError:
+        return ServerError(operation, self.name, shared().text(cause))
+
+    @contextmanager
+    def _in_use(self) -> Iterator[None]:
+        self._under_way += 1
+        if self._stopping is not None:
+            self._stopping.cancel()
+        try:
+            yield
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                self._stopping = asyncio.get_running_loop().call_later(self._idle_after, self._stop)
+
+    def _stop(self) -> None:
+        if self._connection is not None:
+            self._connection.end()
+
+    async def _connected(self, operation: str) -> Connection:
+        async with self._opening:
+            if self._connection is not None and not self._connection.has_ended:
+                return self._connection
+            if self._is_closed:
+                raise self._failed(operation, "not connected: its environment is closed")
+            self._connection = await self._opened(operation)
+            return self._connection
+
+    async def _opened(self, operation: str) -> Connection:
+        from divebook.tools.mcp.connecting import opener
+        from divebook.tools.mcp.connection import BrokenError, Connection
+
+        try:
+            opened = await anyio.to_thread.run_sync(opener, self.definition, self._policy, self._credentials)
+            connection = Connection(opened)
+            await connection.open()
+        except (SetupError, OSError) as error:
+            raise self._failed(operation, f"not connected: {error}") from error
+        except BrokenError as error:
+            raise self._failed(operation, f"not connected: {error.cause}") from error
+        return connection
+
+    async def close(self) -> None:
+        """Stop it for good."""
+        self._is_closed = True
+        if self._stopping is not None:
+            self._stopping.cancel()
+        async with self._opening:
+            if self._connection is not None:
+                await self._connection.close()
+
+
+_LOADED: list[object] = []
+
+
+async def _load() -> None:
+    """Load the SDK in a thread, so that other executions go on meanwhile."""
+    if not _LOADED:
+        _LOADED.append(await anyio.to_thread.run_sync(_modules))
+
+
+def _modules() -> object:
+    from divebook.tools.mcp import calling, connecting, credentials, discovery
+
+    return calling, connecting, credentials, discovery
+
+
+class Servers(Mapping[str, Server]):
+    """The servers of an environment, by name."""
+
+    def __init__(self) -> None:
+        self._servers: dict[str, Server] = {}
+        self._replaced: list[Server] = []
+
+    def add(self, definition: MCPServerDefinition, policy: Policy, *, replace: bool = False) -> None:
+        """Take a server in, unless it is there already; a taken name is an error unless `replace` is set.
+
+        What it may start and reach is for the policy to say.
+        """
+        known = self._servers.get(definition.name)
+        if known is not None and known.definition == definition:
+            return
+        if known is not None:
+            if not replace:
+                raise AlreadyRegisteredError("mcp server", definition.name)
+            self._replaced.append(known)
+        self._servers[definition.name] = Server(definition, policy)
+
+    def __getitem__(self, name: str) -> Server:
+        if name not in self._servers:
+            raise NotFoundError("mcp server", name, self._servers)
+        return self._servers[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._servers)
+
+    def __len__(self) -> int:
+        return len(self._servers)
+
+    async def close(self) -> None:
+        """Stop all of them, side by side."""
+        ending = [asyncio.ensure_future(server.close()) for server in (*self._servers.values(), *self._replaced)]
+        if ending:
+            await asyncio.wait(ending, timeout=CLOSING)

@@ -1,0 +1,38 @@
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from divebook.documents import Policy
+from divebook.tools.mcp.servers import Server
+from divebook.workflow.servers import MCPServerDefinition
+
+SERVERS = Path(__file__).parent / "servers"
+
+
+def defined(program, *args, name="s", **more):
+    """Return the definition of one of the servers of the tests."""
+    return MCPServerDefinition(name, "stdio", command=sys.executable, args=(str(SERVERS / program), *args), **more)
+
+
+@pytest.fixture(scope="module")
+def run():
+    """Run coroutines on one loop, on which servers go on from one test to the next."""
+    with asyncio.Runner() as runner:
+        yield runner.run
+
+
+@pytest.fixture
+def serve(run):
+    """Make servers, which end with the test."""
+    made = []
+
+    def serve(program, *args, idle=300.0, **more):
+        server = Server(defined(program, *args, **more), Policy("programs"), idle)
+        made.append(server)
+        return server
+
+    yield serve
+    for server in made:
+        run(server.close())

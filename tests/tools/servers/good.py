@@ -1,0 +1,123 @@
+"""An MCP server made with the SDK: ``python good.py [http PORT]``; on pipes without arguments."""
+
+import base64
+import os
+import signal
+import sys
+
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.types import (
+    CallToolResult,
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ImageContent,
+    InputRequiredResult,
+    TextContent,
+    ToolAnnotations,
+)
+from pydantic import BaseModel
+
+server = MCPServer("good", instructions="Add with add.")
+COLOUR = {"type": "object", "properties": {"colour": {"type": "string"}}, "required": ["colour"]}
+
+
+@server.tool(annotations=ToolAnnotations(read_only_hint=True, idempotent_hint=True))
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@server.tool()
+def echo(text: str) -> CallToolResult:
+    """Return a text."""
+    return CallToolResult(content=[TextContent(type="text", text=text)])
+
+
+@server.tool()
+def variable(name: str) -> str:
+    """Return a variable of the process."""
+    return os.environ.get(name, "")
+
+
+@server.tool()
+def pid() -> int:
+    """Return the number of the process."""
+    return os.getpid()
+
+
+@server.tool()
+def fails() -> str:
+    """Raise an error."""
+    raise ValueError("no such city")
+
+
+@server.tool()
+def dies() -> str:
+    """End the process at once, in the middle of the call."""
+    sys.stderr.write("out of paper")
+    sys.stderr.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+    return ""
+
+
+@server.tool()
+def big(size: int) -> CallToolResult:
+    """Return a long text."""
+    return CallToolResult(content=[TextContent(type="text", text="x" * size)])
+
+
+@server.tool()
+def picture() -> CallToolResult:
+    """Return a picture."""
+    data = base64.b64encode(b"not really").decode()
+    return CallToolResult(
+        content=[
+            TextContent(type="text", text="see"),
+            ImageContent(type="image", data=data, mime_type="image/png"),
+        ]
+    )
+
+
+@server.tool()
+async def paint(ctx: Context) -> CallToolResult | InputRequiredResult:
+    """Paint in a colour that is asked for; the call is answered with a question."""
+    answer = (ctx.input_responses or {}).get("colour")
+    if answer is None:
+        form = ElicitRequestFormParams(message="Which colour?", requested_schema=COLOUR)
+        return InputRequiredResult(input_requests={"colour": ElicitRequest(params=form)}, request_state="easel")
+    said = answer.content["colour"] if answer.action == "accept" else answer.action
+    return CallToolResult(content=[TextContent(type="text", text=f"{ctx.request_state}: {said}")])
+
+
+class Colour(BaseModel):
+    colour: str
+
+
+@server.tool()
+async def paint_as_before(ctx: Context) -> str:
+    """Paint in a colour that is asked for during the call, as servers of 2025 do."""
+    answer = await ctx.elicit("Which colour?", Colour)
+    return answer.data.colour if answer.action == "accept" else answer.action
+
+
+@server.resource("notes://today", mime_type="text/markdown")
+def today() -> str:
+    return "# Today\nNothing."
+
+
+@server.resource("notes://bytes", mime_type="application/octet-stream")
+def some_bytes() -> bytes:
+    return b"\x00\x01"
+
+
+@server.prompt()
+def review(path: str) -> str:
+    """Ask for a review."""
+    return f"Review {path}."
+
+
+if __name__ == "__main__":
+    if "http" in sys.argv:
+        server.run("streamable-http", port=int(sys.argv[-1]))
+    else:
+        server.run("stdio")
