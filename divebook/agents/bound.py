@@ -25,6 +25,7 @@ from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
 
+from divebook.agents.failures import errors_as_raised, keepable_errors
 from divebook.agents.present import CALL, INSIDE, TURN, WRITE, AgentTurn, present
 from divebook.agents.prices import estimate
 from divebook.agents.streaming import stream_response
@@ -88,7 +89,8 @@ class BoundRequest(_Bound):
         async def call() -> dict[str, Any]:
             nonlocal executed
             executed = True
-            return plain_response(await in_time(self._made(params, told.key), turn.seconds))
+            with keepable_errors():
+                return plain_response(await in_time(self._made(params, told.key), turn.seconds))
 
         async def streamed(write: Write) -> dict[str, Any]:
             token = WRITE.set(write)
@@ -97,7 +99,7 @@ class BoundRequest(_Bound):
             finally:
                 WRITE.reset(token)
 
-        with turn.context.calling():
+        with turn.context.calling(), errors_as_raised():
             recorded = await turn.context.operation(
                 AGENT_RESPONSE,
                 told.parameters,
