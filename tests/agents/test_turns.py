@@ -46,7 +46,7 @@ def test_each_request_and_each_call_is_an_operation_within_the_turn():
     book = Book()
     execution = world(book.look)[0].start("ask").wait(20)
     assert execution.variables == {"birds": "an owl, a lark and a wren"}
-    assert book.looked == ["owl", "lark", "wren"]
+    assert sorted(book.looked) == ["lark", "owl", "wren"]  # two of them at once
     turn, *inner = started(execution)
     assert [operation.key for operation in (turn, *inner)] == KEYS
     assert {operation.within for operation in inner} == {turn.operation_id}
