@@ -77,8 +77,9 @@ class _Reader:
 
     def begun(self, data: catalog.OperationStarted) -> Iterator[str]:
         """Note that an operation is under way, perhaps once more."""
+        if data.within is not None and not self.operations.get(data.within):
+            yield f"operation {data.operation_id} begins within {data.within}, which is not under way"
         self.operations[data.operation_id] = True
-        return iter(())
 
     def ended(self, data: catalog.OperationCompleted | catalog.OperationFailed) -> Iterator[str]:
         """Note that an operation has ended."""

@@ -1,7 +1,8 @@
 """A copy of the beginning of an execution under an id of its own, which goes on live from there.
 
 A log that ends before a call is what a process would have left that died there: it is resumed like one. The copy ends
-where no call is under way, so that the outcome of none is unknown in it (`tests/execution/test_forks.py`).
+where no call is under way, so that the outcome of none is unknown in it (`tests/execution/test_forks.py`). What holds
+calls is not under way by itself: the copy enters it again (`tests/execution/test_enclosing.py`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from divebook.engine.operations import ACTION_EXECUTION, STEP_EXECUTION, operation_name
+from divebook.engine.operations import ACTION_EXECUTION, ENCLOSING, STEP_EXECUTION, operation_name
 from divebook.events import catalog
 from divebook.events.event import Event
 from divebook.execution.clock import Ids
@@ -69,7 +70,8 @@ def quiet_before(events: Iterable[Event], sequence: int) -> int:
         if event.sequence >= sequence:
             break
         if isinstance(event.data, catalog.OperationStarted):
-            under_way.setdefault(event.data.operation_id, event.sequence)
+            if event.data.operation_type not in ENCLOSING:
+                under_way.setdefault(event.data.operation_id, event.sequence)
         elif isinstance(event.data, _ENDS):
             under_way.pop(event.data.operation_id, None)
     return min(under_way.values(), default=sequence) - 1

@@ -1,10 +1,14 @@
 """Operations that hold others: begun once, entered again wherever a process ended, and taken whole once they ended."""
 
+from dataclasses import replace
+
 import pytest
 
 from divebook import Agent, Environment, Retry, ScriptedModel, Step, Workflow
+from divebook.engine.grammar import violations
 from divebook.engine.operations import AGENT_TURN, TOOL_CALL, Setting
 from divebook.events import catalog
+from divebook.execution.forks import quiet_before
 from divebook.execution.iterations import Outcome
 from divebook.store import MemoryStore
 from tests.execution.worlds import event_types, question_of
@@ -128,3 +132,26 @@ def test_a_person_hears_which_tool_is_of_unknown_outcome_and_says_what_it_gave()
     done = execution.answer(question.id, {"choice": "done", "result": 7}).wait(20)
     assert done.variables == {"said": ["page 0", "page 1", "page 7"]}
     assert turn.made == [0, 1, 2]
+
+
+def test_a_copy_may_end_inside_it_and_makes_no_copied_call_again():
+    turn = Turn()
+    world = world_of(turn)
+    execution = world.start(TURN).wait(20)
+    until = max(event.sequence for event in execution.history() if event.event_type == "operation_started")
+    kept = quiet_before(execution.history(), until)
+    assert kept == until - 1
+    copy = world.fork(execution.id, kept).wait(20)
+    assert (copy.status, turn.made) == ("completed", [0, 1, 2, 2])
+    assert copy.variables == execution.variables
+    assert not list(violations(copy.history()))
+
+
+def test_what_begins_within_what_is_not_under_way_is_no_sound_log():
+    execution = world_of(Turn()).start(TURN).wait(20)
+    forged = [replace(event, data=_elsewhere(event.data)) for event in execution.history()]
+    assert next(text for _, text in violations(forged)).endswith("begins within op_none, which is not under way")
+
+
+def _elsewhere(data):
+    return replace(data, within="op_none") if getattr(data, "within", None) else data

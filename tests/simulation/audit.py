@@ -11,13 +11,16 @@ from divebook.engine.checkpoint import dump_state, load_state
 from divebook.engine.evolve import evolve, fold
 from divebook.engine.grammar import violations
 from divebook.engine.lifecycle import STATUS_AFTER, TERMINAL
-from divebook.engine.operations import SIGNAL_WAIT, TIMER
+from divebook.engine.operations import SIGNAL_WAIT, STEP_EXECUTION, TIMER, TOOL_CALL
 from divebook.engine.state import ENDED, JOINING, RUNNING, ExecutionState, PathState
 from divebook.events import Event, catalog
 from divebook.events.event import to_datetime
 from divebook.store.base import EventStore
 from divebook.store.batches import Batch
 from tests.simulation.world import World, call_site
+
+FUNCTION_CALLS = frozenset({STEP_EXECUTION, TOOL_CALL})
+"""Types of the calls that the function of a workflow makes, by itself or within a turn."""
 
 
 @dataclass
@@ -73,7 +76,7 @@ class Ledger:
     def _site(self, event: Event, data: catalog.OperationStarted) -> tuple[str | None, bool]:
         """Return the site of an operation and whether it may be repeated; None for time, chance and timers."""
         scenario = self.world.scenario
-        if data.operation_type == "step_execution" and data.parameters and scenario.function:
+        if data.operation_type in FUNCTION_CALLS and data.parameters and scenario.function:
             number = data.parameters["arguments"]["number"]
             return call_site(number), scenario.function.calls[number].repeatable
         if data.operation_id in self.world.sites:

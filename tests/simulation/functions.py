@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from divebook.engine.operations import AGENT_TURN, TOOL_CALL
 from divebook.errors import OperationError
+from divebook.execution.context import StepContext
+from divebook.execution.strands import Suspended, UnderWay
 from divebook.steps.function import WorkflowContext
 from divebook.workflow.functions import step
 from divebook.workflow.policies import Retry
 
+TURN = 3
+"""Calls side by side that are those of an agent's turn."""
 Invoke = Callable[[int], Awaitable[int]]
 """Makes the call of that number in the simulated world."""
 
@@ -45,6 +51,7 @@ def random_function(random: Random, *, guarded: bool) -> FunctionPlan:
         count = {"call": 1, "handled": 1, "gather": random.randint(2, 4)}.get(what, 0)
         numbers = tuple(range(len(calls), len(calls) + count))
         calls += [_random_call(random, permanent=what == "handled", guarded=guarded) for _ in numbers]
+        what = "turn" if count == TURN else what
         lines.append((what, (random.choice([0, 5, 600]),) if what == "sleep" else numbers))
     return FunctionPlan(tuple(lines), tuple(calls))
 
@@ -75,17 +82,54 @@ def made_function(plan: FunctionPlan, invoke: Invoke) -> Callable[..., Awaitable
                 results.append(await steps[numbers[0]](numbers[0]))
             elif what == "gather":
                 results += await context.gather(*[steps[number](number) for number in numbers])
+            elif what == "turn":
+                results += await turn(context, [(number, plan.calls[number]) for number in numbers], invoke)
             elif what == "handled":
                 results.append(await handled(numbers[0]))
             elif what == "sleep":
                 await context.sleep(numbers[0])
-            elif what == "now":
-                await context.now()
             else:
-                await context.random()
+                await (context.now() if what == "now" else context.random())
         return results
 
     return function
+
+
+async def turn(context: WorkflowContext, calls: Sequence[tuple[int, CallPlan]], invoke: Invoke) -> list[Any]:
+    """Make calls side by side within one operation, as an agent does; what one of them raised waits for the others."""
+    around = context._context
+    under_way = UnderWay(around.strands())
+
+    async def body(holder: str) -> list[Any]:
+        made = [_called(around, under_way, holder, invoke, call) for call in calls]
+        results = await asyncio.gather(*made, return_exceptions=True)
+        for kind in (Suspended, BaseException):
+            for result in results:
+                if isinstance(result, kind):
+                    raise result
+        return results
+
+    key = context._next_key("agent")
+    with context.tasks:
+        found: list[Any] = await around.enclosing(AGENT_TURN, {"agent": "simulated"}, body, key=f"{key}/turn")
+    return found
+
+
+async def _called(
+    around: StepContext, under_way: UnderWay, holder: str, invoke: Invoke, call: tuple[int, CallPlan]
+) -> Any:
+    number, plan = call
+    key, parameters = f"{holder}/tool-{number}", {"tool": "call", "arguments": {"number": number}}
+
+    async def make() -> int:
+        return await invoke(number)
+
+    async def attempt(failures: int) -> Any:
+        told: dict[str, Any] = {"key": key, "attempt": failures, "repeatable": plan.repeatable, "within": holder}
+        return await around.operation(TOOL_CALL, parameters, make, **told)
+
+    with under_way.call():
+        return await around.retried(key, plan.retry, attempt)
 
 
 def _made_step(number: int, call: CallPlan, invoke: Invoke) -> Callable[..., Awaitable[Any]]:

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from divebook.engine.operations import AGENT_TURN
 from tests.simulation.seeds import COUNT, FIRST, ONCE_FAILED, PENDING
 from tests.simulation.simulation import Simulation, SimulationError, simulate
 
@@ -49,8 +50,11 @@ def test_the_simulation_meets_every_kind_of_event_and_fault():
         simulation = Simulation(seed)
         simulation.run()
         for subject in simulation.subjects:
-            seen |= {event.event_type for event in simulation.disk.read(subject.id)}
+            for event in simulation.disk.read(subject.id):
+                seen.add(event.event_type)
+                seen |= {getattr(event.data, "operation_type", None)} & {AGENT_TURN}
     assert seen >= {
+        AGENT_TURN,
         "condition_evaluated",
         "execution_cancelled",
         "execution_completed",
