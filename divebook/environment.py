@@ -10,7 +10,6 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, Self, Unpack
 
 from divebook import extensions
-from divebook.agents import Agent
 from divebook.agents.clients import CLIENTS
 from divebook.agents.models import model_name
 from divebook.documents import DocumentRepository, FileDocuments, Policy
@@ -115,7 +114,7 @@ class Environment(Holdings, Executions):
         name: str = "divebook",
         *,
         store: EventStore | str | None = None,
-        agents: Iterable[Agent] = (),
+        agents: Iterable[Any] = (),
         workflows: Iterable[Workflow] = (),
         actions: Iterable[Action] = (),
         tools: Iterable[ToolFunction | Callable[..., Any]] = (),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from divebook.agents import Agent
+from divebook.agents.agent import agent_of
 from divebook.agents.models import is_known_provider
 from divebook.agents.scripted import SCRIPTED
 from divebook.dialects import OWN
@@ -163,8 +164,9 @@ class Holdings:
     def _agent_for(self, name: str | None) -> Agent | None:
         return self.default_agent if name is None else self.agent(name)
 
-    def add_agent(self, agent: Agent, *, replace: bool = False) -> None:
-        """Take an agent in; a taken name is an error unless `replace` is set."""
+    def add_agent(self, agent: Agent | Any, *, replace: bool = False) -> None:
+        """Take an agent in, also one of pydantic-ai as it is; a taken name is an error unless `replace` is set."""
+        agent = agent_of(agent)
         if agent.name in self._agents and not replace:
             raise AlreadyRegisteredError("agent", agent.name)
         self._agents[agent.name] = agent

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,9 +22,11 @@ from divebook.workflow.policies import Retry
 from divebook.workflow.tools import ToolFunction, tool_of
 
 if TYPE_CHECKING:
+    from pydantic_ai import Agent as LibraryAgent
+    from pydantic_ai.capabilities import AbstractCapability
     from pydantic_ai.models import Model
 
-    from divebook.agents.turn import TurnContext
+    from divebook.agents.turn import Assignment, TurnContext
 
 DURABLE, LOOP = "divebook.agents.durable", "divebook.agents.loop"
 MODEL_RETRY = Retry(
@@ -48,8 +51,18 @@ class Agent:
         definition says; without any, the offline scripted model.
     default_provider, default_model
         Used where the definition is silent.
+    instructions
+        In place of those of its definition.
     tools
         Functions that it may call, or names of tools of its environment, beside those of its definition.
+    output
+        What it answers with: a pydantic model, a dataclass or another type, or a JSON schema. By default text.
+    capabilities
+        Capabilities of pydantic-ai.
+    subordinates
+        Names of agents that it may hand work to, beside those of its definition.
+    deps
+        What its capabilities get as ``ctx.deps``.
 
     Examples
     --------
@@ -65,20 +78,70 @@ class Agent:
         model: Model | ScriptedModel | str | None = None,
         default_provider: str = "",
         default_model: str = "",
+        instructions: str = "",
         tools: Iterable[ToolFunction | Callable[..., Any] | str] = (),
+        output: Any = None,
+        capabilities: Iterable[AbstractCapability[Any]] = (),
+        subordinates: Iterable[str] = (),
+        deps: Any = None,
     ) -> None:
         self.definition = AgentDefinition(definition) if isinstance(definition, str) else definition
         named = model if isinstance(model, str) else None
         own = self.definition
         self._name = model_name(None if named else own.provider, named or own.model, default_provider, default_model)
-        self._model: Model | ScriptedModel | str = self._name if model is None or named else model
-        if self._model == SCRIPTED:
-            self._model = ScriptedModel()
+        self.model: Model | ScriptedModel | str = self._name if model is None or named else model
+        """What it asks: a model of pydantic-ai, one with a script, or the name of a model."""
+        if self.model == SCRIPTED:
+            self.model = ScriptedModel()
         given = list(tools)
         self.tools = tuple(tool_of(tool) for tool in given if not isinstance(tool, str))
         """Those that it was given, beside those that its definition names."""
-        if names := tuple(tool for tool in given if isinstance(tool, str)):
-            self.definition = replace(self.definition, tools=(*self.definition.tools, *names))
+        self.output, self.capabilities, self.deps = output, tuple(capabilities), deps
+        self.library: LibraryAgent[Any, Any] | None = None
+        """The agent of pydantic-ai that it is, where it was taken as it is."""
+        self._declare(instructions, [tool for tool in given if isinstance(tool, str)], list(subordinates))
+
+    def _declare(self, instructions: str, tools: Sequence[str], subordinates: Sequence[str]) -> None:
+        """Add to the definition what was given beside it."""
+        own, added = self.definition, dict[str, Any]()
+        if instructions:
+            added["instructions"] = instructions
+        if tools:
+            added["tools"] = (*own.tools, *tools)
+        if subordinates:
+            added["subordinates"] = (*own.subordinates, *subordinates)
+        self.definition = replace(own, **added) if added else own
+
+    @classmethod
+    def of(cls, agent: LibraryAgent[Any, Any], *, name: str | None = None, deps: Any = None) -> Agent:
+        """Take an agent of pydantic-ai as it is: its model, instructions, tools, output and capabilities.
+
+        Its requests and calls are recorded while a workflow runs it, and its hooks, validators and instructions run
+        again on replay. ``metadata={"divebook": {"idempotent": True}}`` on a tool has it called again where it is not
+        known whether a call took effect; ``metadata={"divebook": False}`` leaves a call unrecorded, for a tool that
+        only runs other agents.
+
+        Parameters
+        ----------
+        name
+            By default the agent's own.
+        deps
+            What its tools and instructions get as ``ctx.deps``.
+
+        Raises
+        ------
+        SetupError
+            It has no name or no model, a toolset without an id, or anything else that cannot be recorded.
+        """
+        from divebook.agents.taken import check
+
+        known = name or agent.name
+        if not known:
+            raise SetupError("an agent needs a name: pydantic_ai.Agent(..., name='critic'), or Agent.of(agent, name=)")
+        check(agent, known)
+        taken = cls(known, model=agent.model, deps=deps)
+        taken.library = agent
+        return taken
 
     def __repr__(self) -> str:
         return f"<Agent {self.name!r}: {self.model_name}>"
@@ -96,14 +159,9 @@ class Agent:
     @property
     def model_name(self) -> str:
         """``provider:model`` or ``scripted``."""
-        if isinstance(self._model, ScriptedModel):
+        if isinstance(self.model, ScriptedModel):
             return SCRIPTED
-        return self._model if isinstance(self._model, str) else self._model.model_id
-
-    @property
-    def model(self) -> Model | ScriptedModel | str:
-        """What it asks: a model of pydantic-ai, one with a script, or the name of a model."""
-        return self._model
+        return self.model if isinstance(self.model, str) else self.model.model_id
 
     @property
     def retry(self) -> Retry:
@@ -115,24 +173,30 @@ class Agent:
         """What its provider's default model, which it did not name itself, lacks here; empty if it can be asked."""
         from divebook.agents.examination import examine
 
-        if self.definition.model is not None or not isinstance(self._model, str):
+        if self.definition.model is not None or not isinstance(self.model, str):
             return ""
-        found = examine(self._model)
+        found = examine(self.model)
         return found.library or found.key
 
     @property
     def is_scripted(self) -> bool:
         """Whether its answers come from a script."""
-        return isinstance(self._model, ScriptedModel)
+        return isinstance(self.model, ScriptedModel)
 
     @property
     def has_hands(self) -> bool:
         """Whether it may do more than answer: then what it does is a turn of requests and calls."""
-        return bool(self.tools or self.definition.tools)
+        more = self.tools, self.capabilities, self.definition.tools, self.definition.subordinates
+        return self.library is not None or self.output is not None or any(more)
 
     def with_model(self, name: str | None) -> Agent:
         """Return this agent with another model, ``provider:model`` or ``scripted``; None leaves it its own."""
-        return self if name is None else Agent(self.definition, model=name, tools=self.tools)
+        return self if name is None else self._with(self.definition, Agent(self.name, model=name).model)
+
+    def _with(self, definition: AgentDefinition, model: Model | ScriptedModel | str) -> Agent:
+        other = copy.copy(self)
+        other.definition, other.model = definition, model
+        return other
 
     def with_settings(self, *, temperature: float | None = None, max_tokens: int | None = None) -> Agent:
         """Return this agent with other settings of its model; None leaves one as it is."""
@@ -141,7 +205,7 @@ class Agent:
         if not changed:
             return self
         settings = replace(self.definition.model_settings or ModelSettings(), **changed)  # type: ignore[arg-type]
-        return Agent(replace(self.definition, model_settings=settings), model=self._model, tools=self.tools)
+        return self._with(replace(self.definition, model_settings=settings), self.model)
 
     def instructions(self, date: datetime | None) -> str:
         """Return the system prompt; `date` is what a date-aware agent takes for today."""
@@ -185,23 +249,26 @@ class Agent:
         """
         durable = await _loaded(DURABLE)
         message = durable.Request(prompt, content, context, self.instructions(date))
-        answer: str = await durable.respond(self.definition, self._model, self.model_name, message, operation)
+        answer: str = await durable.respond(self.definition, self.model, self.model_name, message, operation)
         return answer
 
-    async def turn(
-        self,
-        prompt: str,
-        turn_context: TurnContext,
-        tools: Sequence[ToolFunction],
-        *,
-        content: Sequence[Mapping[str, Any]] = (),
-        context: Sequence[Mapping[str, Any]] = (),
-    ) -> dict[str, Any]:
-        """Answer a prompt with requests and calls of `tools` that `turn_context` records; return the turn's result."""
+    async def turn(self, asked: Assignment, context: TurnContext, tools: Sequence[ToolFunction]) -> dict[str, Any]:
+        """Answer with requests and calls of `tools` that `context` records; return what the turn comes to."""
         loop, durable = await _loaded(LOOP), await _loaded(DURABLE)
-        message = durable.Request(prompt, content, context, self.instructions(turn_context.started_at))
-        result: dict[str, Any] = await loop.run_turn(self, message, turn_context, [*tools, *self.tools])
+        instructions = self.instructions(context.started_at) if self.library is None else ""
+        message = durable.Request(asked.prompt, asked.content, asked.context, instructions)
+        run = loop.LoopRun(self, message, self.output if asked.output is None else asked.output)
+        result: dict[str, Any] = await run.turn(context, [*tools, *self.tools], asked.deps)
         return result
+
+
+def agent_of(given: Any) -> Agent:
+    """Return an agent as it is, and one of pydantic-ai taken as it is."""
+    if isinstance(given, Agent):
+        return given
+    if not (hasattr(given, "output_type") and hasattr(given, "run")):
+        raise SetupError(f"an agent is a divebook.Agent or a pydantic_ai.Agent, not {given!r:.100}")
+    return Agent.of(given)
 
 
 async def _loaded(name: str) -> Any:

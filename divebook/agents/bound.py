@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, cast
 
 from pydantic import TypeAdapter
@@ -26,6 +27,7 @@ from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
 
 from divebook.agents.failures import errors_as_raised, keepable_errors
+from divebook.agents.limits import TURNSTILES
 from divebook.agents.present import CALL, INSIDE, TURN, WRITE, AgentTurn, present
 from divebook.agents.prices import estimate
 from divebook.agents.streaming import stream_response
@@ -33,20 +35,7 @@ from divebook.agents.wire import in_time, plain_response, response_of, usage_of
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_STEP, TOOL_CALL, TOOL_DISCOVERY, Write
 from divebook.errors import UnstorableValueError
 from divebook.events.recorded import opened
-
-KINDS = frozenset(
-    {
-        "tool_return",
-        "tool_content_result",
-        "approval_required",
-        "call_deferred",
-        "model_retry",
-        "tool_failed",
-        "validation_error",
-        "run_cancelled",
-    }
-)
-"""How pydantic-ai marks what a tool call came to."""
+from divebook.text.redaction import shared
 
 _ANY = TypeAdapter[Any](Any)
 
@@ -111,6 +100,7 @@ class BoundRequest(_Bound):
                 reserved=estimate(model, params.messages, params.model_settings, params.model_request_parameters),
                 streamed=streamed,
                 retry=turn.retry,
+                slot=TURNSTILES.slot(model),
             )
         record_durable_unit(executed=executed)
         response = response_of(opened(recorded))
@@ -130,25 +120,42 @@ class BoundCall(_Bound):
         async def call() -> Any:
             nonlocal executed
             executed = True
-            return self._operation.result_codec.dump(await self._made(params, f"tool {params.name}"))
+            with _secrets_kept():
+                made = self._operation.result_codec.dump(await self._made(params, f"tool {params.name}"))
+            return shared().without_known(made)
 
         arguments = _plain(params.tool_args)
         asked = {"agent": turn.record.agent, "tool": params.name, "arguments": arguments}
         own = turn.tools.get(params.name)
         try:
             if own is not None:
-                recorded = await turn.context.call(own, params.tool_args, asked, call, key=place.key)
+                recorded = await turn.context.call(own, params.tool_args, asked, call, key=place.key, done=returned)
             else:
                 repeatable = bool(isinstance(config, Mapping) and config.get("idempotent"))
-                recorded = await turn.context.operation(TOOL_CALL, asked, call, key=place.key, repeatable=repeatable)
+                recorded = await turn.context.operation(
+                    TOOL_CALL, asked, call, key=place.key, repeatable=repeatable, done=returned
+                )
         except UnstorableValueError as error:  # a model wrote arguments that no log can hold, and may try others
             raise ToolFailed(f"the call of {params.name} was not made: {error}") from error
         record_durable_unit(executed=executed)
         payload = opened(recorded)
-        if not (isinstance(payload, Mapping) and payload.get("kind") in KINDS):
-            payload = {"result": payload, "kind": "tool_return"}  # a person said what the call came to
         turn.record.called(params.ctx.tool_call_id or params.name, params.name, payload)
         return self._operation.result_codec.load(payload)
+
+
+@contextmanager
+def _secrets_kept() -> Iterator[None]:
+    """Leave the secrets that were looked up for a call out of what it raises, which the log will hold."""
+    try:
+        yield
+    except Exception as error:
+        error.args = tuple(shared().without_known(list(error.args)))
+        raise
+
+
+def returned(value: Any) -> dict[str, Any]:
+    """Return a value that a person gave for a call in the form of what calls return."""
+    return {"result": value, "kind": "tool_return"}
 
 
 class BoundStep(_Bound):

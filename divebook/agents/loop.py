@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pydantic_ai
 from pydantic_ai.messages import ModelMessage, UserContent, UserPromptPart
-from pydantic_ai.models import Model
+from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import RunContext, Tool
 from pydantic_ai.toolsets import FunctionToolset
 from pydantic_ai.usage import UsageLimits
 
 from divebook.agents.durability import ENGINE, DivebookDurability
 from divebook.agents.durable import Request, resolved
+from divebook.agents.output import output_type
 from divebook.agents.present import CALL, TURN, AgentTurn
 from divebook.agents.requests import RequestRecord
 from divebook.agents.signatures import library_tool
@@ -30,34 +31,59 @@ OUTPUT, REQUESTS, FINISH_REASON = "output", "requests", "finish_reason"
 """What the result of a turn says."""
 
 
-async def run_turn(
-    agent: Agent, message: Request, context: TurnContext, tools: Sequence[ToolFunction]
-) -> dict[str, Any]:
-    """Return what a turn of an agent comes to."""
-    definition, record = agent.definition, RequestRecord(agent.name)
-    known = {tool.name: tool for tool in tools}
-    turn = AgentTurn(context, record, agent.model_name, agent.retry, definition.response_timeout, known)
-    library = _library_agent(agent, await resolved(agent.model), tools)
-    history, asked = _messages(message)
-    token = TURN.set(turn)
-    try:
-        result = await library.run(
-            asked,
-            message_history=history or None,
-            instructions=message.instructions or None,
-            model_settings=settings_of(definition),
-            usage_limits=UsageLimits(request_limit=None),
-            infer_name=False,
+class LoopRun:
+    """One run of an agent's loop.
+
+    Parameters
+    ----------
+    output
+        What it answers with: None for text, a type, or a JSON schema.
+    """
+
+    def __init__(self, agent: Agent, message: Request, output: Any) -> None:
+        self._agent, self._message, self._output = agent, message, output
+
+    async def turn(self, context: TurnContext, tools: Sequence[ToolFunction], deps: Any) -> dict[str, Any]:
+        """Return what a turn comes to."""
+        agent, definition = self._agent, self._agent.definition
+        record, known = RequestRecord(agent.name), {tool.name: tool for tool in tools}
+        turn = AgentTurn(context, record, agent.model_name, agent.retry, definition.response_timeout, known)
+        history, asked = _messages(self._message)
+        options = await self._taken() if agent.library is not None else await self._made(tools)
+        if self._output is not None:
+            options["output_type"] = output_type(self._output)
+        token = TURN.set(turn)
+        try:
+            result = await options.pop("library").run(
+                asked,
+                message_history=history or None,
+                deps=agent.deps if deps is None else deps,
+                usage_limits=UsageLimits(request_limit=None),
+                infer_name=False,
+                **options,
+            )
+        finally:
+            TURN.reset(token)
+        return {OUTPUT: result.output, REQUESTS: record.requests, FINISH_REASON: result.response.finish_reason}
+
+    async def _made(self, tools: Sequence[ToolFunction]) -> dict[str, Any]:
+        """Return an agent that is made of ours, and what is given to its run."""
+        agent, made = self._agent, [_library_tool(tool) for tool in tools]
+        library = pydantic_ai.Agent(
+            await resolved(agent.model),
+            name=agent.name,
+            toolsets=[FunctionToolset(made, id=TOOLSET)] if made else [],
+            capabilities=[*agent.capabilities, DivebookDurability()],
         )
-    finally:
-        TURN.reset(token)
-    return {OUTPUT: result.output, REQUESTS: record.requests, FINISH_REASON: result.response.finish_reason}
+        settings = settings_of(agent.definition)
+        return {"library": library, "instructions": self._message.instructions or None, "model_settings": settings}
 
-
-def _library_agent(agent: Agent, model: Model, tools: Sequence[ToolFunction]) -> pydantic_ai.Agent[None, Any]:
-    made = [_library_tool(tool) for tool in tools]
-    toolsets = [FunctionToolset(made, id=TOOLSET)] if made else []
-    return pydantic_ai.Agent(model, name=agent.name, toolsets=toolsets, capabilities=[DivebookDurability()])
+    async def _taken(self) -> dict[str, Any]:
+        """Return an agent that was taken as it is, and what is given to its run; it may have another model here."""
+        agent, model = self._agent, await resolved(self._agent.model)
+        durability = DivebookDurability(name=agent.name, models={agent.model_name: model})
+        once = ModelSettings(max_retries=0)  # a request is tried again by us, so that the log has each attempt
+        return {"library": agent.library, "model": model, "capabilities": [durability], "model_settings": once}
 
 
 def _library_tool(tool: ToolFunction) -> Tool[Any]:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from divebook.engine.operations import Reserved, Setting, StreamedCall
+    from divebook.engine.operations import Reserved, Setting, Slot, StreamedCall
     from divebook.questions import Question
     from divebook.workflow.definition import AgentDefinition
     from divebook.workflow.policies import Retry
@@ -25,6 +26,28 @@ class Answer(NamedTuple):
     text: str
     value: Any
     """The text again, or the recorded form of its structured output."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What an agent is asked."""
+
+    prompt: str
+    content: Sequence[Mapping[str, Any]] = ()
+    """Blocks that come before the prompt."""
+    context: Sequence[Mapping[str, Any]] = ()
+    """Blocks of the agent's own `Context`, which make an extra message in front of everything."""
+    output: Any = None
+    """What it is to answer with, in place of its own: a type or a JSON schema."""
+    deps: Any = None
+    """In place of its own."""
+    prefix: str = ""
+    """What stands in front of the keys of its turn, where a step has several."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what the log compares, as far as it says anything."""
+        said = {"prompt": self.prompt, "content": self.content, "context": self.context}
+        return {name: value for name, value in said.items() if value or name == "prompt"}
 
 
 class Offers(Protocol):
@@ -67,8 +90,10 @@ class TurnContext(Protocol):
         reserved: Reserved | None = None,
         streamed: StreamedCall | None = None,
         retry: Retry | None = None,
+        slot: Slot | None = None,
+        done: Callable[[Any], Any] | None = None,
     ) -> Any:
-        """Make a call once, as often as `retry` says; `setting` is kept and not compared."""
+        """Make a call once, as often as `retry` says; see `divebook.execution.context.StepContext.operation`."""
 
     async def call(
         self,
@@ -78,6 +103,7 @@ class TurnContext(Protocol):
         call: Callable[[], Awaitable[Any]],
         *,
         key: str,
+        done: Callable[[Any], Any],
     ) -> Any:
         """Make a call of a tool once: with its own retries, time limit and place among those that run at once.
 

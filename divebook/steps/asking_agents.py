@@ -2,46 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from divebook.agents import Agent
-from divebook.agents.turn import Answer, Offers
+from divebook.agents.turn import Answer, Assignment, Offers
 from divebook.engine.operations import RunOperation
 from divebook.execution.context import StepContext
 from divebook.steps.turns import take_turn
 from divebook.workflow.policies import Retry
 
 
-async def ask_agent(
-    context: StepContext,
-    agent: Agent,
-    prompt: str,
-    *,
-    content: Sequence[Mapping[str, Any]] = (),
-    own: Sequence[Mapping[str, Any]] = (),
-    offers: Offers,
-    prefix: str = "",
-) -> Answer:
-    """Return an agent's answer.
-
-    Parameters
-    ----------
-    content
-        Blocks that come before the prompt.
-    own
-        Blocks of the agent's own `Context`, which make an extra message in front of everything.
-    offers
-        What the environment gives to agents.
-    prefix
-        What stands in front of the keys of a turn, where a step has several.
-    """
+async def ask_agent(context: StepContext, agent: Agent, asked: Assignment, offers: Offers) -> Answer:
+    """Return an agent's answer; `offers` is what its environment gives it."""
     agent = agent.with_model(context.model)
-    if agent.has_hands:
-        return await take_turn(context, agent, prompt, offers, content=content, own=own, prefix=prefix)
+    if agent.has_hands or asked.output is not None:
+        return await take_turn(context, agent, asked, offers)
     # A step with a Retry of its own tries the whole step again; both together would multiply the requests.
     operation = context.operation if context.step.retry is not None else _tried_again(context, agent.retry)
-    text = await agent.respond(prompt, operation, content=content, context=own, date=context.started_at)
+    text = await agent.respond(
+        asked.prompt, operation, content=asked.content, context=asked.context, date=context.started_at
+    )
     return Answer(text, text)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NoReturn
 
-from divebook.agents.turn import Answer
+from divebook.agents.turn import Answer, Assignment
 from divebook.errors import ApprovalDeniedError, DefinitionError, NotFoundError, OperationError, Problem, StepError
 from divebook.events import catalog
 from divebook.events.codec import checked
@@ -30,8 +30,8 @@ VERSION_DECISION = "version_decision"
 RANDOM_BITS = 53
 
 
-AskAgent = Callable[[StepContext, str, str, str], Awaitable[Answer]]
-"""Asks the agent of a name: its answer to a prompt; last comes what stands in front of the keys of its turn."""
+AskAgent = Callable[[StepContext, str, Assignment], Awaitable[Answer]]
+"""Asks the agent of a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,27 @@ class AgentOfContext:
     """An agent as a workflow function has it."""
 
     name: str
-    _ask: Callable[[str, str], Awaitable[str]]
+    _ask: Callable[[str, str, Any, Any], Awaitable[Any]]
 
-    async def run(self, prompt: str) -> str:
-        """Return the agent's answer; each request to its model is recorded and counts in the bounds."""
-        return await self._ask(self.name, prompt)
+    async def run(self, prompt: str, *, output: Any = None, deps: Any = None) -> Any:
+        """Return the agent's answer; each request to its model is recorded and counts in the bounds.
+
+        Parameters
+        ----------
+        output
+            What it is to answer with, in place of its own `output`: a pydantic model, a dataclass or another type,
+            or a JSON schema. The answer then is such a value; else it is a text.
+        deps
+            What its tools and capabilities get as ``ctx.deps``, in place of its own.
+
+        Examples
+        --------
+        ::
+
+            verdict = await ctx.agent("critic").run("Is this good?", output=Verdict)
+            if verdict.score < 5: ...
+        """
+        return await self._ask(self.name, prompt, output, deps)
 
 
 class WorkflowContext:
@@ -271,12 +287,12 @@ class WorkflowContext:
         """Return an agent of the environment; ``await ctx.agent("critic").run("Is this good? ...")`` asks it."""
         return AgentOfContext(name, self._ask)
 
-    async def _ask(self, name: str, prompt: str) -> str:
+    async def _ask(self, name: str, prompt: str, output: Any, deps: Any) -> Any:
         self.tasks.require_place("ctx.agent().run()")
-        prefix = f"{self._next_key('agent')}/"
+        asked = Assignment(prompt, output=output, deps=deps, prefix=f"{self._next_key('agent')}/")
         with self.tasks:
-            answer = await self._ask_agent(self._context, name, prompt, prefix)
-        return answer.text
+            answer = await self._ask_agent(self._context, name, asked)
+        return opened(answer.value)
 
     def emit(self, name: str, data: Any = None) -> None:
         """Record an event of the workflow's own, once; `Execution.subscribe`, frames and timelines have it."""

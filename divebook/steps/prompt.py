@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable
+from dataclasses import replace
 
 from divebook.agents import Agent
-from divebook.agents.turn import Answer, Offers
+from divebook.agents.turn import Answer, Assignment, Offers
 from divebook.engine.retries import text_of
 from divebook.errors import NotFoundError, StepError
 from divebook.execution.context import StepContext
@@ -43,7 +43,7 @@ class PromptStep:
             raise StepError(f'no agent specified for prompt step "{step.name}"; define one, or name it with Agent')
         (prompt,) = await render_texts([step.prompt or ""], context.names)
         content = await self._content.blocks(step.content, context, agent.name)
-        answer = await self._answer(context, agent, prompt, content)
+        answer = await self._answer(context, agent, Assignment(prompt, content))
         return Outcome(answer.text, answer.value)
 
     def hands_of(self, step: Step) -> Agent | None:
@@ -54,20 +54,16 @@ class PromptStep:
             return None  # which the step says when it runs
         return agent if agent is not None and agent.has_hands else None
 
-    async def ask(self, context: StepContext, name: str, prompt: str, prefix: str) -> Answer:
+    async def ask(self, context: StepContext, name: str, asked: Assignment) -> Answer:
         """Return the answer of an agent to a workflow function; raises `NotFoundError`."""
         agent = self._find_agent(name)
         if agent is None:
             raise NotFoundError("agent", name)
-        return await self._answer(context, agent, prompt, (), prefix)
+        return await self._answer(context, agent, asked)
 
-    async def _answer(
-        self, context: StepContext, agent: Agent, prompt: str, content: Sequence[Mapping[str, Any]], prefix: str = ""
-    ) -> Answer:
-        own_context = await self._content.blocks(agent.definition.context, context, agent.name)
+    async def _answer(self, context: StepContext, agent: Agent, asked: Assignment) -> Answer:
+        own = await self._content.blocks(agent.definition.context, context, agent.name)
         try:
-            return await ask_agent(
-                context, agent, prompt, content=content, own=own_context, offers=self._offers, prefix=prefix
-            )
+            return await ask_agent(context, agent, replace(asked, context=own), self._offers)
         except Exception as error:
             raise StepError(f"agent response operation failed: {text_of(error)}") from error

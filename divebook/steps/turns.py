@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, TypeVar
 
 from divebook.agents import Agent, ScriptedModel
-from divebook.agents.turn import Answer, Offers
-from divebook.engine.operations import AGENT_TURN, TOOL_CALL, Reserved, Setting, StreamedCall
+from divebook.agents.turn import Answer, Assignment, Offers
+from divebook.engine.operations import AGENT_TURN, TOOL_CALL, Reserved, Setting, Slot, StreamedCall
 from divebook.events.codec import canonical_hash
 from divebook.execution.compute import Compute
 from divebook.execution.context import StepContext
@@ -27,30 +27,20 @@ TURN = "turn"
 """Key of a turn, after its prefix."""
 
 
-async def take_turn(
-    context: StepContext,
-    agent: Agent,
-    prompt: str,
-    offers: Offers,
-    *,
-    content: Sequence[Mapping[str, Any]] = (),
-    own: Sequence[Mapping[str, Any]] = (),
-    prefix: str = "",
-) -> Answer:
-    """Return what an agent with tools answers; `prefix` stands in front of all keys of the turn."""
-    asked = {"agent": agent.name, "prompt": prompt, "content": content, "context": own}
-    parameters = {name: value for name, value in asked.items() if value or name in ("agent", "prompt")}
-    key = f"{prefix}{TURN}"
+async def take_turn(context: StepContext, agent: Agent, asked: Assignment, offers: Offers) -> Answer:
+    """Return what an agent with tools answers, or one that is to answer with data."""
+    key = f"{asked.prefix}{TURN}"
     made_with = await _made_with(context, agent, key)
     setting = Setting(made_with, canonical_hash(made_with)[:HASH_DIGITS])
 
     async def body(turn: str) -> dict[str, Any]:
-        means = StepTurn(context, prefix, turn)
+        means = StepTurn(context, asked.prefix, turn)
         try:
-            return await agent.turn(prompt, means, offers.tools_for(agent.definition), content=content, context=own)
+            return await agent.turn(asked, means, offers.tools_for(agent.definition))
         finally:
             means.require_going_on()
 
+    parameters = {"agent": agent.name, **asked.to_dict()}
     result = await context.enclosing(AGENT_TURN, parameters, body, key=key, setting=setting)
     return Answer(value_text(result["output"]), result["output"])
 
@@ -119,6 +109,8 @@ class StepTurn:
         reserved: Reserved | None = None,
         streamed: StreamedCall | None = None,
         retry: Retry | None = None,
+        slot: Slot | None = None,
+        done: Callable[[Any], Any] | None = None,
     ) -> Any:
         """Make a call once, as often as `retry` says, or the step's own policy."""
         name = self.prefix + key
@@ -136,6 +128,8 @@ class StepTurn:
                 streamed=streamed,
                 setting=setting,
                 within=self._turn,
+                slot=slot,
+                done=done,
             )
 
         return await self._going_on(self._context.retried(name, self._context.step.retry or retry, attempt))
@@ -148,6 +142,7 @@ class StepTurn:
         call: Callable[[], Awaitable[Any]],
         *,
         key: str,
+        done: Callable[[Any], Any],
     ) -> Any:
         """Make a call of a tool once."""
         name, compute = self.prefix + key, self._compute(tool, arguments)
@@ -164,6 +159,7 @@ class StepTurn:
                 timeout=tool.timeout,
                 slot=slot,
                 within=self._turn,
+                done=done,
             )
 
         return await self._going_on(self._context.retried(name, self._context.step.retry or tool.retry, attempt))

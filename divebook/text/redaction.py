@@ -86,12 +86,29 @@ class Redactor:
         """Return a text without the secrets in it."""
         if len(text) < LEAST_SECRET and "=" not in text and ":" not in text:
             return text
+        pattern = self._known_ones()
+        if pattern is not None:
+            text = pattern.sub(HIDDEN, text)
+        return _remembered(text) if len(text) <= MAX_REMEMBERED else _without_forms(text)
+
+    def without_known(self, value: Any) -> Any:
+        """Return plain data without the secrets that were made known; what only looks like one stays.
+
+        For what is stored, and not only shown: what a tool returned is not changed on a suspicion.
+        """
+        if isinstance(value, str):
+            pattern = self._known_ones()
+            return value if pattern is None else pattern.sub(HIDDEN, value)
+        if isinstance(value, dict):
+            return {self.without_known(name): self.without_known(part) for name, part in value.items()}
+        return [self.without_known(part) for part in value] if isinstance(value, list) else value
+
+    def _known_ones(self) -> re.Pattern[str] | None:
+        """Return what finds the secrets that are known; None where none is."""
         if self._known and self._pattern is None:
             longest_first = sorted(self._known, key=len, reverse=True)
             self._pattern = re.compile("|".join(map(re.escape, longest_first)))
-        if self._pattern is not None:
-            text = self._pattern.sub(HIDDEN, text)
-        return _remembered(text) if len(text) <= MAX_REMEMBERED else _without_forms(text)
+        return self._pattern
 
     def settled(self, text: str) -> int:
         """Return how much of a text that still grows may be shown: its end may be half of a secret.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from divebook.agents import Agent
-from divebook.agents.turn import Offers
+from divebook.agents.turn import Assignment, Offers
 from divebook.engine.retries import text_of
 from divebook.errors import (
     BoundExceededError,
@@ -87,7 +87,7 @@ class Work:
             temperature=stage.temperature, max_tokens=stage.max_tokens
         )
         prompt = await prompt_of(config, stage.prompt_key, trial.envelope)
-        answer = await ask_agent(trial, agent, prompt, offers=self._offers, prefix=f"{stage.name}/")
+        answer = await ask_agent(trial, agent, Assignment(prompt, prefix=f"{stage.name}/"), self._offers)
         return object_in(answer.text)
 
     # --- tools -----------------------------------------------------------------------------------------------------

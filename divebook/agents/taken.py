@@ -1,0 +1,21 @@
+"""Agents of pydantic-ai, taken as they are: what is refused is said before anything is recorded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pydantic_ai
+from pydantic_ai.exceptions import UserError
+
+from divebook.agents.durability import DivebookDurability
+from divebook.errors import SetupError
+
+
+def check(agent: pydantic_ai.Agent[Any, Any], name: str) -> None:
+    """Raise `SetupError` if what an agent does cannot all be recorded."""
+    if DivebookDurability.from_agent(agent) is not None:
+        raise SetupError(f"agent {name} has DivebookDurability already: leave it out, Agent.of adds it")
+    try:
+        DivebookDurability(name=name).for_agent(agent)
+    except UserError as error:
+        raise SetupError(f"agent {name} cannot be taken as it is: {error}") from error
