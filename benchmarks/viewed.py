@@ -94,6 +94,8 @@ class Log:
             input_tokens=0,
             output_tokens=0,
             cost=None,
+            tool_calls=0,
+            spenders=[],
             gauges=[],
             durability="memory",
             commands=[],

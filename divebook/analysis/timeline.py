@@ -1,18 +1,27 @@
 """The timeline of an execution: where its bars lie, and a picture of them that needs nothing but an image viewer.
 
 `layout` is pure and decides what is drawn: a lane per path; in it a row for the steps, below that rows for items and
-operations, as many as ran side by side. `svg` draws a layout. Colours are those of `divebook.text.colours`; what a
+operations, as many as ran side by side; below it a lane for each turn of an agent that another agent gave work. `svg`
+draws a layout. Colours are those of `divebook.text.colours`; what a
 colour says is also said by a sign or a line, and in the table beside the picture.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 from xml.sax.saxutils import escape
 
-from divebook.engine.operations import ACTION_EXECUTION, AGENT_RESPONSE, SCRIPT_EXECUTION
+from divebook.engine.operations import (
+    ACTION_EXECUTION,
+    AGENT_RESPONSE,
+    AGENT_TURN,
+    CACHED_RESPONSE,
+    SCRIPT_EXECUTION,
+    TOOL_CALL,
+)
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, RUNNING
 from divebook.history.spans import Span
 from divebook.text.colours import LIGHT
@@ -35,9 +44,10 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """The bars of one path."""
+    """The bars of one path, or of one turn of an agent."""
 
     path: str
+    """What it is called."""
     bars: tuple[Bar, ...]
 
     @property
@@ -72,14 +82,18 @@ def layout(
         What is too much for a picture is left out and counted; steps and what failed are kept first.
     """
     drawn = _without_doubles(spans)
-    paths = list(dict.fromkeys(span.path for span in drawn))
-    shown = _most_telling_paths(paths, drawn, max_lanes)
-    kept = _most_telling([span for span in drawn if span.path in shown], max_bars)
+    names, place = _lanes(drawn), _lane_of(drawn)
+    shown = _most_telling_lanes(names, drawn, place, max_lanes)
+    kept = _most_telling([span for span in drawn if place(span) in shown], max_bars)
     moments = [moment for span in drawn for moment in (span.started_us, span.ended_us or span.started_us)]
     started, ended = min(moments, default=0), max([*moments, now_us or 0])
-    lanes = tuple(Lane(path, _rows([s for s in kept if s.path == path], ended)) for path in paths if path in shown)
-    in_shown = sum(span.path in shown for span in drawn)
-    return Timeline(lanes, started, ended, in_shown - len(kept), len(paths) - len(shown))
+    lanes = tuple(
+        Lane(name, _rows([span for span in kept if place(span) == lane], ended))
+        for lane, name in names.items()
+        if lane in shown
+    )
+    in_shown = sum(place(span) in shown for span in drawn)
+    return Timeline(lanes, started, ended, in_shown - len(kept), len(names) - len(shown))
 
 
 def _without_doubles(spans: Sequence[Span]) -> list[Span]:
@@ -95,9 +109,49 @@ def _place(span: Span) -> tuple[str, str, int, int | None]:
     return span.path, span.step, span.visit, span.iteration
 
 
-def _most_telling_paths(paths: Sequence[str], spans: Iterable[Span], limit: int) -> set[str]:
-    failed = {span.path for span in spans if span.status == FAILED}
-    return set(sorted(paths, key=lambda path: path not in failed)[:limit])
+_LaneKey: TypeAlias = str | int
+"""A path; or the turn of an agent that was given work, by its index."""
+
+
+def _lane_of(spans: Iterable[Span]) -> Callable[[Span], _LaneKey]:
+    """Return what tells the lane of a span."""
+    given = {span.index for span in spans if _is_given(span)}
+
+    def place(span: Span) -> _LaneKey:
+        return span.index if _is_given(span) else span.holder if span.holder in given else span.path
+
+    return place
+
+
+def _is_given(span: Span) -> bool:
+    return span.type == AGENT_TURN and span.holder >= 0
+
+
+def _lanes(spans: Sequence[Span]) -> dict[_LaneKey, str]:
+    """Return the names of the lanes, in the order in which they stand: what was given work below what gave it."""
+    place, below = _lane_of(spans), dict[_LaneKey, list[_LaneKey]]()
+    names: dict[_LaneKey, str] = {}
+    by_index = {span.index: span for span in spans}
+    for span in spans:
+        lane = place(span)
+        if lane not in names:
+            names[lane] = f"↳ {span.called}" if _is_given(span) else span.path
+            above = by_index.get(span.holder)
+            below.setdefault("" if above is None else place(above), []).append(lane)
+    ordered: dict[_LaneKey, str] = {}
+    waiting = [*reversed(below.get("", []))]
+    while waiting:
+        lane = waiting.pop()
+        ordered[lane] = names[lane]
+        waiting += reversed(below.get(lane, []))
+    return ordered
+
+
+def _most_telling_lanes(
+    lanes: Iterable[_LaneKey], spans: Iterable[Span], place: Callable[[Span], _LaneKey], limit: int
+) -> set[_LaneKey]:
+    failed = {place(span) for span in spans if span.status == FAILED}
+    return set(sorted(lanes, key=lambda lane: lane not in failed)[:limit])
 
 
 def _most_telling(spans: Sequence[Span], limit: int) -> list[Span]:
@@ -115,7 +169,7 @@ def _rows(spans: Iterable[Span], end: int) -> tuple[Bar, ...]:
     """Put each item or operation into the first row that is free when it begins."""
     bars, free = [], [0] * MAX_ROWS
     for span in spans:
-        if span.kind == "step":
+        if span.kind == "step" or _is_given(span):
             bars.append(Bar(span, 0))
             continue
         row = next((index for index, moment in enumerate(free) if moment <= span.started_us), MAX_ROWS - 1)
@@ -134,8 +188,22 @@ CHARACTER = 6.3
 PAPER, INK, LINE = LIGHT["paper"], LIGHT["ink"], LIGHT["line"]
 STATUS_COLOURS = {COMPLETED: "step", RUNNING: "running", FAILED: "failed", CANCELLED: "cancelled"}
 """Names of colours, as in the live view."""
-TYPE_COLOURS = {AGENT_RESPONSE: "model", ACTION_EXECUTION: "action", SCRIPT_EXECUTION: "script"}
-TYPE_NAMES = {AGENT_RESPONSE: "model call", ACTION_EXECUTION: "action", SCRIPT_EXECUTION: "script"}
+TYPE_COLOURS = {
+    AGENT_TURN: "turn",
+    AGENT_RESPONSE: "model",
+    CACHED_RESPONSE: "model",
+    TOOL_CALL: "tool",
+    ACTION_EXECUTION: "action",
+    SCRIPT_EXECUTION: "script",
+}
+TYPE_NAMES = {
+    AGENT_TURN: "turn",
+    AGENT_RESPONSE: "model call",
+    CACHED_RESPONSE: "cached answer",
+    TOOL_CALL: "tool call",
+    ACTION_EXECUTION: "action",
+    SCRIPT_EXECUTION: "script",
+}
 OTHER_COLOUR, UNKNOWN_COLOUR = "other", "ink"
 SIGNS = {FAILED: "✕ ", RUNNING: "▸ ", CANCELLED: "◼ "}
 
@@ -235,12 +303,12 @@ def _lane(lane: Lane, top: int, scale: _Scale) -> list[str]:
     steps = [bar for bar in lane.bars if bar.row == 0]
     ends = [scale.x(bar.span.started_us) for bar in steps[1:]]
     for bar, room in zip(steps, [*ends, float(WIDTH - 4)], strict=True):
-        parts.append(_bar(bar.span, top, STEP_HEIGHT - 2, _step_colour(bar.span), scale))
+        parts.append(_bar(bar.span, top, STEP_HEIGHT - 2, _colour(bar.span), scale))
         parts.append(_label(bar.span, top + 13, room, scale))
     for bar in lane.bars:
         if bar.row > 0:
             y = top + STEP_HEIGHT + (bar.row - 1) * ROW_HEIGHT
-            parts.append(_bar(bar.span, y, ROW_HEIGHT - 2, _operation_colour(bar.span), scale))
+            parts.append(_bar(bar.span, y, ROW_HEIGHT - 2, _colour(bar.span), scale))
     return parts
 
 
@@ -251,8 +319,8 @@ def _step_colour(span: Span) -> str:
     return STATUS_COLOURS.get(span.status, UNKNOWN_COLOUR)
 
 
-def _operation_colour(span: Span) -> str:
-    if span.status != COMPLETED:
+def _colour(span: Span) -> str:
+    if span.kind == "step" or span.status != COMPLETED:
         return _step_colour(span)
     return TYPE_COLOURS.get(span.type, OTHER_COLOUR)
 
@@ -277,10 +345,10 @@ def _tooltip(span: Span) -> str:
 def _label(span: Span, y: int, room: float, scale: _Scale) -> str:
     """Return the step's name: inside its bar, or after it, or nothing where neither has room."""
     left, right = scale.x(span.started_us), scale.x(span.ended_us)
-    name = SIGNS.get(span.status, "") + one_line(span.step, 40)
+    name = SIGNS.get(span.status, "") + one_line(span.step if span.kind == "step" else span.called or "", 40)
     needed = len(name) * CHARACTER + 8
     if needed <= right - left:
-        colour = LIGHT.get(f"{_step_colour(span)}-text", PAPER)
+        colour = LIGHT.get(f"{_colour(span)}-text", PAPER)
         return f'<text x="{left + 5:.1f}" y="{y}" fill="{colour}">{escape(name)}</text>'
     if needed <= room - right:
         return f'<text x="{right + 4:.1f}" y="{y}" fill="{INK}">{escape(name)}</text>'

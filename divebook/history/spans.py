@@ -58,6 +58,8 @@ class Span(Timed):
     """Of an operation: its place within the step."""
     within: str | None = None
     """Id of the operation that holds it: the turn of an agent that made it."""
+    holder: int = -1
+    """Index of the span of that; -1 if there is none."""
     parameters: Mapping[str, Any] | None = None
     setting: Mapping[str, Any] | None = None
     """Of a request of a turn: what it is made with, as far as that is not as in the request before."""
@@ -266,6 +268,8 @@ class Spans:
         span.called, span.is_pause = data.name, is_pause(data.operation_type, data.key)
         given = data.parameters or {}
         span.key, span.within, span.setting = data.key, data.within, data.setting
+        holder = None if data.within is None else self._operations.get(data.within)
+        span.holder = -1 if holder is None else holder.index
         span.agent, span.model = given.get("agent"), (data.setting or given).get("model")
         if step is not None and step.model is None and span.type == AGENT_RESPONSE:
             step.agent, step.model = span.agent, span.model

@@ -29,6 +29,7 @@ def _fill(colour: str, text: str = _DARK_TEXT) -> tuple[Colour, Colour]:
 _FILLS: Final = {
     "step": _fill("#0072b2", _LIGHT_TEXT),
     "item": (Colour("#cdd5df", "#56616e"), Colour(_DARK_TEXT, _LIGHT_TEXT)),
+    "turn": (Colour("#b7c6e6", "#4a5d85"), Colour(_DARK_TEXT, _LIGHT_TEXT)),
     "model": _fill("#cc79a7"),
     "tool": _fill("#f0e442"),
     "action": _fill("#009e73"),

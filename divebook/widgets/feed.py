@@ -13,11 +13,24 @@ from collections.abc import Callable, Sequence
 
 from divebook.events import Event
 from divebook.execution.streaming import TextDelta
-from divebook.history.spans import Span, Spans
+from divebook.history.requests import requests_in
+from divebook.history.spans import Span, Spans, spans_of
+from divebook.widgets.conversations import CONVERSATIONS, conversation_of, no_conversation, sent_with
 from divebook.widgets.positions import Budget, detail_of
-from divebook.widgets.protocol import Delta, Detail, DetailEvent, Header, QuestionView, RangeAnswer, Welcome
+from divebook.widgets.protocol import (
+    Conversation,
+    Delta,
+    Detail,
+    DetailEvent,
+    Header,
+    QuestionView,
+    RangeAnswer,
+    Sent,
+    Welcome,
+)
 from divebook.widgets.rows import block_of, label_of
 from divebook.widgets.source import Source, shown
+from divebook.widgets.spending import Spending
 from divebook.widgets.streams import Streams
 
 EVENTS_PER_FRAME = 2000
@@ -48,6 +61,7 @@ class Feed:
         self._behind = True
         self._header: Header | None = None
         self._questions: dict[str, QuestionView] = {}
+        self._spending = Spending()
 
     # --- from the engine -------------------------------------------------------------------------------------------
 
@@ -95,7 +109,11 @@ class Feed:
     def frame(self) -> Delta | None:
         """Return what changed since the last frame, or None."""
         self._take_news()
-        changed, questions, header = self._changed_spans(), self._changed_questions(), self.source.header()
+        changed, questions, header = (
+            self._changed_spans(),
+            self._changed_questions(),
+            self._spending.of(self.source.header()),
+        )
         streamed = self._streams.pieces()
         if not (changed or questions or streamed or self._last > self._framed or _differ(header, self._header)):
             return None
@@ -134,9 +152,10 @@ class Feed:
     def _changed_spans(self) -> list[tuple[Span, str]]:
         changed, self._reader.changed = sorted(self._reader.changed.items()), {}
         for index, span in changed:
+            self._spending.take(span)
             if index == len(self._told):
                 self._told.append((span, label_of(span)))
-            span.parameters = span.item = None
+            span.parameters = span.setting = span.item = None
             span.result = None if span.result is None else _KEPT_IN_STORE
         return [self._told[index] for index, _ in changed]
 
@@ -162,7 +181,7 @@ class Feed:
             origin_us=self._origin or 0,
             total=len(self._told),
             spans=block_of(spans, self._origin or 0),
-            header=self.source.header(),
+            header=self._spending.of(self.source.header()),
             questions=list(self._questions.values())[-MAX_QUESTIONS:],
             graph=self.source.graph,
             streamed=self._streams.so_far(),
@@ -194,6 +213,34 @@ class Feed:
         return Detail(
             type="detail", view=view, id=index, events=[_detail_event(event, budget) for event in events], error=""
         )
+
+    def conversation(self, view: str, index: int, since: int) -> Conversation:
+        """Return what was said in an agent's turn, or with a single request, as far as it changed after an event."""
+        turn, *inside = self._with_data(index) or (None,)
+        if turn is None or turn.type not in CONVERSATIONS:
+            return no_conversation(view, index, self._framed, f"there is no conversation of span {index}")
+        places = {str(span.operation_id): span.index for span, _ in self._told if span.operation_id is not None}
+        said = conversation_of(turn, inside, places, since=since)
+        return {**said, "view": view, "last": self._framed}
+
+    def sent(self, view: str, index: int) -> Sent:
+        """Return all that was sent with a request."""
+        holder = self._told[index][0].holder if 0 <= index < len(self._told) else -1
+        spans = self._with_data(index if holder < 0 else holder)
+        wanted = self._told[index][0].operation_id if spans else None
+        found = next((one for one in requests_in(spans) if one.span.operation_id == wanted), None)
+        if found is None:
+            return Sent(type="sent", view=view, id=index, parts=[], error=f"span {index} is no request")
+        return Sent(type="sent", view=view, id=index, parts=sent_with(found), error="")
+
+    def _with_data(self, index: int) -> list[Span]:
+        """Return a span and those that it holds, each with what it was given and what came of it."""
+        if not 0 <= index < len(self._told) or self._told[index][0].kind != "operation":
+            return []
+        turn = self._told[index][0]
+        meant = [turn, *(span for span, _ in self._told[index + 1 :] if span.holder == index)]
+        sequences = sorted({number for span in meant for number in (*span.sequences[:1], *span.sequences[-2:])})
+        return spans_of(event for number in sequences for event in self.source.read(number - 1, 1))
 
 
 def _differ(header: Header, before: Header | None) -> bool:

@@ -52,6 +52,10 @@ class LiveView(FollowingView):
     def _look_up(self, request: Mapping[str, Any]) -> None:
         feed = self._feed
         match request:
+            case {"type": "conversation", "view": view, "id": index, "since": since}:
+                self._reply(lambda: feed.conversation(view, index, since), urgent=False)
+            case {"type": "sent", "view": view, "id": index}:
+                self._reply(lambda: feed.sent(view, index), urgent=False)
             case {"type": "bundle", "view": view, "name": name}:
                 self._reply(
                     lambda: Bundle(type="bundle", view=view, name=name, script=built(f"{name}.js")), urgent=True

@@ -20,7 +20,7 @@ Micros: TypeAlias = int
 """Microseconds since 1970."""
 Durability: TypeAlias = Literal["durable", "relaxed", "memory"]
 Command: TypeAlias = Literal["pause", "resume", "cancel"]
-BundleName: TypeAlias = Literal["graph"]
+BundleName: TypeAlias = Literal["graph", "turn"]
 """A part of the front end that only some runs need."""
 
 
@@ -53,6 +53,8 @@ class SpanBlock(TypedDict):
     tokens: list[int]
     sequence: list[int]
     """The event it began with."""
+    within: list[int]
+    """The agent's turn that holds it, by its id; -1 if none does."""
 
 
 class Gauge(TypedDict):
@@ -62,6 +64,16 @@ class Gauge(TypedDict):
     spent: float
     limit: float
     unit: str
+
+
+class Spender(TypedDict):
+    """What an agent has consumed so far."""
+
+    agent: str
+    requests: int
+    tokens: int
+    cost: float | None
+    """US dollars; null where prices are unknown."""
 
 
 class Header(TypedDict):
@@ -82,6 +94,9 @@ class Header(TypedDict):
     output_tokens: int
     cost: float | None
     """US dollars; null where prices are unknown."""
+    tool_calls: int
+    spenders: list[Spender]
+    """Who spent that: the agents, in the order in which they were first asked."""
     gauges: list[Gauge]
     durability: Durability
     commands: list[Command]
@@ -142,8 +157,10 @@ class Streamed(TypedDict):
 
     id: int
     """The span of the model call."""
+    part: str
+    """Of what: ``text``, ``thinking``, or ``arguments:``, the tool and the id of a call, with ``:`` between them."""
     at: int
-    """How many characters came before it."""
+    """How many characters of that part came before it."""
     text: str
 
 
@@ -224,6 +241,83 @@ class Detail(TypedDict):
     view: str
     id: int
     events: list[DetailEvent]
+    error: str
+    """Why there are none."""
+
+
+class ConversationPart(TypedDict):
+    """A part of what was said."""
+
+    kind: Literal["system", "user", "retry", "thinking", "assistant", "call"]
+    text: str
+    call: str
+    """Of a call: which; empty for all else."""
+
+
+class ConversationRequest(TypedDict):
+    """A request to a model: what was new in it, and what came back; its span has the times and the status."""
+
+    id: int
+    number: int
+    model: str
+    """The model that answered; until then the one that was asked."""
+    finish: str
+    """Why the model stopped, in its provider's words."""
+    is_cached: bool
+    input_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    cost: float | None
+    instructions: str
+    tools: list[str]
+    output: str
+    """What it has to answer with; empty if text will do."""
+    sent: list[ConversationPart]
+    answer: list[ConversationPart]
+
+
+class ConversationCall(TypedDict):
+    """A tool call that a model asked for."""
+
+    id: int
+    """Its span; -1 as long as it has not begun."""
+    call: str
+    """As the model named it."""
+    request: int
+    """Number of the request whose answer asked for it."""
+    tool: str
+    server: str
+    """The MCP server that has the tool; empty for a function."""
+    arguments: Any
+    result: str
+    outcome: Literal["", "returned", "failed", "denied", "retry"]
+    turn: int
+    """The span of the turn of the agent that was given the work; -1 if it is no such call."""
+
+
+class Conversation(TypedDict):
+    """Answer to `ConversationQuery`; what has not changed since the event that it named is left out."""
+
+    type: Literal["conversation"]
+    view: str
+    id: int
+    last: int
+    """The event up to which it is complete."""
+    agent: str
+    thread: str
+    requests: list[ConversationRequest]
+    calls: list[ConversationCall]
+    error: str
+    """Why there is none."""
+
+
+class Sent(TypedDict):
+    """Answer to `SentQuery`."""
+
+    type: Literal["sent"]
+    view: str
+    id: int
+    parts: list[ConversationPart]
     error: str
     """Why there are none."""
 
@@ -340,6 +434,25 @@ class DetailRequest(TypedDict):
     id: int
 
 
+class ConversationQuery(TypedDict):
+    """A view asks what was said in an agent's turn, or in a single request."""
+
+    type: Literal["conversation"]
+    view: str
+    id: int
+    """The span of either."""
+    since: int
+    """Sequence number of the last event whose effects it has; 0 for none."""
+
+
+class SentQuery(TypedDict):
+    """A view asks for all messages that were sent with a request."""
+
+    type: Literal["sent"]
+    view: str
+    id: int
+
+
 class BundleQuery(TypedDict):
     """A view asks for a part of the front end that it needs by now."""
 
@@ -365,10 +478,11 @@ class Steering(TypedDict):
     command: Command
 
 
-ToBrowser: TypeAlias = Welcome | Delta | RangeAnswer | Detail | Bundle | Ack
+ToBrowser: TypeAlias = Welcome | Delta | RangeAnswer | Detail | Conversation | Sent | Bundle | Ack
 InboxToBrowser: TypeAlias = Inbox | InboxDelta | Ack
 OfferToBrowser: TypeAlias = Offer | Ack
-ToKernel: TypeAlias = Hello | Alive | Bye | Range | DetailRequest | BundleQuery | Answer | Steering
+Lookup: TypeAlias = Range | DetailRequest | ConversationQuery | SentQuery | BundleQuery
+ToKernel: TypeAlias = Hello | Alive | Bye | Lookup | Answer | Steering
 
 
 # --- stepping through a log ----------------------------------------------------------------------------------------
@@ -504,6 +618,8 @@ class Recording(TypedDict):
     spans: SpanBlock
     members: list[list[int]]
     """For each span in `spans`, the events it is made of."""
+    conversations: list[Conversation]
+    """Those of the turns and requests in `spans`, the newest first to stay."""
     events: EventBlock
     data: list[dict[str, Any]]
     """For each event in `events`, what is recorded in it."""

@@ -19,6 +19,7 @@ from divebook.events import Event
 from divebook.execution.execution import Execution
 from divebook.history.spans import Span, spans_of
 from divebook.text.redaction import Redactor
+from divebook.widgets.conversations import newest_conversations, shortened
 from divebook.widgets.positions import (
     Budget,
     block_of,
@@ -33,6 +34,7 @@ from divebook.widgets.protocol import DetailEvent, EventBlock, Header, PathView,
 from divebook.widgets.rows import block_of as spans_block
 from divebook.widgets.rows import label_of
 from divebook.widgets.source import graph_of, header_of, question_of, shown
+from divebook.widgets.spending import Spending
 
 Cell: TypeAlias = tuple[str, str]
 """A part of a state, and a name in it: ``("variables", "n")``; parts that are whole have the name ``""``."""
@@ -42,6 +44,8 @@ Change: TypeAlias = list[Any]
 MAX_EVENTS = 5000
 """Events that are ever saved; more would make opening a notebook slow."""
 MAX_MEMBERS = 20
+MAX_CONVERSATIONS = 20
+"""Turns and single requests whose messages are saved, the newest."""
 NOT_SAVED = "not in this notebook"
 VALUE_PER_TEXT = 5
 """How much longer than one text a value may be in all."""
@@ -78,10 +82,14 @@ class CleanRun:
         self._data = self._clean_data(self._events)
         self._texts = [redactor.text(summary_of(event)) for event in self._events]
         spans = spans_of(log)
+        self._conversations = [redactor.value(said) for said in newest_conversations(spans, MAX_CONVERSATIONS)]
         self._total, self._spans = len(spans), [self._labelled(span) for span in spans[-MAX_EVENTS:]]
         base, *self._changes = self._changes_of(_states(execution.id, log, first))
         self._base = _applied({}, [base])
-        header = header_of(execution)
+        spending = Spending()
+        for span in spans:
+            spending.take(span)
+        header = spending.of(header_of(execution))
         self._header = Header(**{**header, "live": False, "commands": [], "error": redactor.text(header["error"])})
         asked = execution.state.interrupts.values()
         self._questions = [redactor.value(shown(question_of(question))) for question in asked]
@@ -103,6 +111,9 @@ class CleanRun:
             graph=self._graph,
             total=self._total,
             spans=spans_block(spans, self._origin),
+            conversations=[
+                shortened(said, texts) for said in self._conversations if spans and said["id"] >= spans[0][0].index
+            ],
             members=[[*span.sequences[:1], *span.sequences[1:][1 - MAX_MEMBERS :]] for span, _ in spans],
             events=block_of(self._events[left_out:], self._texts[left_out:], self._origin, first + 1),
             data=[limited(data) for data in self._data[left_out:]],

@@ -25,6 +25,8 @@ def label_of(span: Span) -> str:
         return one_line(text, LABEL_WIDTH)
     if span.kind == "event":
         return one_line(span.called or "", LABEL_WIDTH)
+    if span.within is not None and isinstance(given.get("request"), int):
+        return f"request {given['request']}"
     found = next((given[key] for key in _TELLING if isinstance(given.get(key), str)), "")
     return one_line(found, LABEL_WIDTH)
 
@@ -71,5 +73,6 @@ def block_of(spans: Iterable[tuple[Span, str]], origin_us: int) -> SpanBlock:
         usage = span.usage if span.kind == "operation" else {}
         block["tokens"].append(usage.get("input_tokens", 0) + usage.get("output_tokens", 0))
         block["sequence"].append(span.sequences[0])
+        block["within"].append(span.holder)
     block["names"] = names.listed()
     return block

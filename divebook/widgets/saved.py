@@ -129,10 +129,15 @@ def unpack(text: str) -> Any:
 def _in_present_words(data: Any) -> Any:
     """Return a recording, unchecked, in today's words: a question with an answer was ``completed`` in older ones.
 
-    They did not say either which signals a run waits for.
+    They did not say either which signals a run waits for, and knew of no agents with tools.
     """
     if isinstance(data, dict) and isinstance(data.get("header"), dict):
-        data["header"].setdefault("waits", "")
+        data["header"] = {"waits": "", "tool_calls": 0, "spenders": [], **data["header"]}
+    if isinstance(data, dict):
+        data.setdefault("conversations", [])
+        spans = data.get("spans")
+        if isinstance(spans, dict) and isinstance(spans.get("id"), list):
+            spans.setdefault("within", [-1] * len(spans["id"]))
     questions = data.get("questions") if isinstance(data, dict) else None
     for asked in questions if isinstance(questions, list) else ():
         if isinstance(asked, dict) and asked.get("status") == "completed":

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, cast
 
 from divebook.agents.limits import TURNSTILES
@@ -72,7 +73,7 @@ def source_of(execution: Execution) -> Source:
         graph=graph_of(execution.workflow),
         read=read,
         subscribe=execution.subscribe,
-        subscribe_text=execution.subscribe_text,
+        subscribe_text=partial(execution.subscribe_text, parts=True),
     )
 
 
@@ -92,6 +93,8 @@ def header_of(execution: Execution) -> Header:
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
         cost=usage.cost / NANODOLLARS if usage.cost else None,
+        tool_calls=0,
+        spenders=[],
         gauges=gauges_of(state),
         durability=durability_of(execution),
         commands=commands_of(execution),

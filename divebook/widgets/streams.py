@@ -1,4 +1,4 @@
-"""Texts that models are writing now: pieces come from the engine's thread, frames take them on to the browser.
+"""What models are writing now: pieces come from the engine's thread, frames take them on to the browser, part by part.
 
 A secret may come in two pieces: the end of a text is held back while it may be the beginning of one.
 """
@@ -75,7 +75,8 @@ class Streams:
     def __init__(self, builder: Spans) -> None:
         self._builder = builder
         self._inbox: deque[TextDelta] = deque(maxlen=WAITING_PIECES)
-        self._texts: dict[str, _Text] = {}
+        self._texts: dict[tuple[str, str], _Text] = {}
+        """By operation and part."""
 
     def put(self, delta: TextDelta) -> None:
         """Add a piece to the text of a call; any thread."""
@@ -88,36 +89,37 @@ class Streams:
 
     def pieces(self) -> list[Streamed]:
         """Return what came since the last call; the texts of calls that have ended are forgotten."""
-        grown: set[str] = set()
+        grown: set[tuple[str, str]] = set()
         for _ in range(len(self._inbox)):
             delta = self._inbox.popleft()
-            if delta.at == 0 or delta.operation_id not in self._texts:
-                self._texts[delta.operation_id] = _Text()
-            self._texts[delta.operation_id].add(delta.at, encodable(delta.text))
-            grown.add(delta.operation_id)
-        for operation_id in grown:
-            self._texts[operation_id].settle(shared())
+            name = delta.operation_id, encodable(delta.part)
+            if delta.at == 0 or name not in self._texts:
+                self._texts[name] = _Text()
+            self._texts[name].add(delta.at, encodable(delta.text))
+            grown.add(name)
+        for name in grown:
+            self._texts[name].settle(shared())
         told, left = [], PER_FRAME
-        for operation_id, text in list(self._texts.items()):
+        for (operation_id, part), text in list(self._texts.items()):
             span = self._builder.running_operation(operation_id)
             if span is None:
-                self._forget_if_over(operation_id)
+                self._forget_if_over(operation_id, part)
             elif not text.is_told and left:
                 at, piece = text.since(text.sent, left)
                 text.sent, text.is_told, left = text.end, True, left - len(piece)
-                told.append(Streamed(id=span.index, at=at, text=piece))
+                told.append(Streamed(id=span.index, part=part, at=at, text=piece))
         return told
 
     def so_far(self) -> list[Streamed]:
         """Return the ends of all texts as far as frames have sent them."""
         told = []
-        for operation_id, text in self._texts.items():
+        for (operation_id, part), text in self._texts.items():
             span = self._builder.running_operation(operation_id)
             if span is not None and text.is_told:
                 at, tail = text.since(0, KEPT)
-                told.append(Streamed(id=span.index, at=at, text=tail))
+                told.append(Streamed(id=span.index, part=part, at=at, text=tail))
         return told
 
-    def _forget_if_over(self, operation_id: str) -> None:
+    def _forget_if_over(self, operation_id: str, part: str) -> None:
         if self._builder.knows_operation(operation_id):
-            del self._texts[operation_id]
+            del self._texts[operation_id, part]

@@ -1,6 +1,7 @@
 """Where bars lie, and that their picture is harmless and well formed."""
 
 import base64
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -8,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from divebook.analysis.timeline import MAX_BARS, MAX_LANES, MAX_ROWS, layout, svg, svg_data_uri
-from divebook.history.spans import Span
+from divebook.events.codec import decode_line
+from divebook.history.spans import Span, spans_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -130,3 +132,15 @@ def test_the_picture_can_be_the_address_of_an_image():
     scheme, data = svg_data_uri("<svg/>").split(",")
     assert scheme == "data:image/svg+xml;base64"
     assert base64.b64decode(data) == b"<svg/>"
+
+
+def test_a_turn_that_was_given_its_work_has_a_lane_below_the_one_that_gave_it():
+    log = Path(__file__).parents[1] / "history" / "turn.jsonl"
+    spans = spans_of(decode_line(line) for line in log.read_bytes().splitlines())
+    other = span(started=spans[-1].ended_us, ended=spans[-1].ended_us + 9, path="b")
+    main, counter, b = layout([*spans, other]).lanes
+    assert (main.path, counter.path, b.path) == ("main", "↳ counter", "b")
+    assert [(bar.span.called, bar.row) for bar in counter.bars] == [("counter", 0), ("counter", 1)]
+    picture = svg(layout(spans))
+    assert "↳ counter" in picture
+    assert all(name in picture for name in ("tool call", "model call", "cached answer", "turn"))

@@ -161,11 +161,11 @@ def test_streamed_text_comes_in_pieces_that_say_where_they_belong():
     log.write(*begun(), STEP, OPERATION)
     log.feed.frame()
     log.feed.stream(TextDelta("op_1", 0, "Hello "))
-    assert log.feed.frame()["streamed"] == [{"id": 1, "at": 0, "text": "Hello "}]
+    assert log.feed.frame()["streamed"] == [{"id": 1, "part": "text", "at": 0, "text": "Hello "}]
     log.feed.stream(TextDelta("op_1", 6, "wor"))
     log.feed.stream(TextDelta("op_1", 9, "ld\ud800 "))
-    assert log.feed.frame()["streamed"] == [{"id": 1, "at": 6, "text": "world? "}]
-    assert log.feed.welcome("v", 0)["streamed"] == [{"id": 1, "at": 0, "text": "Hello world? "}]
+    assert log.feed.frame()["streamed"] == [{"id": 1, "part": "text", "at": 6, "text": "world? "}]
+    assert log.feed.welcome("v", 0)["streamed"] == [{"id": 1, "part": "text", "at": 0, "text": "Hello world? "}]
     log.feed.receive(log.write(OPERATION_DONE))
     log.feed.frame()
     assert log.feed.welcome("v", 0)["streamed"] == []
@@ -177,7 +177,7 @@ def test_the_text_of_a_call_that_is_made_again_begins_anew():
     log.feed.stream(TextDelta("op_1", 0, "Roses are"))
     log.feed.frame()
     log.feed.stream(TextDelta("op_1", 0, "Violets "))
-    assert log.feed.frame()["streamed"] == [{"id": 1, "at": 0, "text": "Violets "}]
+    assert log.feed.frame()["streamed"] == [{"id": 1, "part": "text", "at": 0, "text": "Violets "}]
 
 
 def test_streamed_text_whose_beginning_was_missed_says_where_it_belongs():
@@ -185,7 +185,7 @@ def test_streamed_text_whose_beginning_was_missed_says_where_it_belongs():
     log.write(*begun(), STEP, OPERATION)
     log.feed.stream(TextDelta("op_1", 20, "of a long "))
     log.feed.stream(TextDelta("op_1", 30, "story "))
-    assert log.feed.frame()["streamed"] == [{"id": 1, "at": 20, "text": "of a long story "}]
+    assert log.feed.frame()["streamed"] == [{"id": 1, "part": "text", "at": 20, "text": "of a long story "}]
 
 
 def test_streamed_text_that_comes_before_its_call_is_known_waits():

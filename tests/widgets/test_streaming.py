@@ -163,7 +163,7 @@ def test_a_long_stream_is_shown_to_its_end_and_only_its_end_is_kept():
             told += "".join(piece["text"] for piece in streams.pieces())
     told += "".join(piece["text"] for piece in streams.pieces())
     assert told == "".join(lines)
-    assert len(streams._texts["op_1"].raw) <= 2 * KEPT + 1000
+    assert len(streams._texts["op_1", "text"].raw) <= 2 * KEPT + 1000
     (last,) = streams.so_far()
     assert last["at"] + len(last["text"]) == at
 

@@ -14,7 +14,7 @@ export type Durability = "durable" | "relaxed" | "memory";
 export type Command = "pause" | "resume" | "cancel";
 
 /** A part of the front end that only some runs need. */
-export type BundleName = "graph";
+export type BundleName = "graph" | "turn";
 
 /** Spans by columns of equal length; texts are positions in `names`, which belongs to this block alone. */
 export interface SpanBlock {
@@ -44,6 +44,8 @@ export interface SpanBlock {
   tokens: number[];
   /** The event it began with. */
   sequence: number[];
+  /** The agent's turn that holds it, by its id; -1 if none does. */
+  within: number[];
 }
 
 /** How much of a bound is spent. */
@@ -52,6 +54,15 @@ export interface Gauge {
   spent: number;
   limit: number;
   unit: string;
+}
+
+/** What an agent has consumed so far. */
+export interface Spender {
+  agent: string;
+  requests: number;
+  tokens: number;
+  /** US dollars; null where prices are unknown. */
+  cost: number | null;
 }
 
 /** What is shown of the execution as a whole. */
@@ -71,6 +82,9 @@ export interface Header {
   output_tokens: number;
   /** US dollars; null where prices are unknown. */
   cost: number | null;
+  tool_calls: number;
+  /** Who spent that: the agents, in the order in which they were first asked. */
+  spenders: Spender[];
   gauges: Gauge[];
   durability: Durability;
   /** What can be asked for now. */
@@ -123,7 +137,9 @@ export interface Graph {
 export interface Streamed {
   /** The span of the model call. */
   id: number;
-  /** How many characters came before it. */
+  /** Of what: ``text``, ``thinking``, or ``arguments:``, the tool and the id of a call, with ``:`` between them. */
+  part: string;
+  /** How many characters of that part came before it. */
   at: number;
   text: string;
 }
@@ -196,6 +212,78 @@ export interface Detail {
   view: string;
   id: number;
   events: DetailEvent[];
+  /** Why there are none. */
+  error: string;
+}
+
+/** A part of what was said. */
+export interface ConversationPart {
+  kind: "system" | "user" | "retry" | "thinking" | "assistant" | "call";
+  text: string;
+  /** Of a call: which; empty for all else. */
+  call: string;
+}
+
+/** A request to a model: what was new in it, and what came back; its span has the times and the status. */
+export interface ConversationRequest {
+  id: number;
+  number: number;
+  /** The model that answered; until then the one that was asked. */
+  model: string;
+  /** Why the model stopped, in its provider's words. */
+  finish: string;
+  is_cached: boolean;
+  input_tokens: number;
+  cached_tokens: number;
+  output_tokens: number;
+  cost: number | null;
+  instructions: string;
+  tools: string[];
+  /** What it has to answer with; empty if text will do. */
+  output: string;
+  sent: ConversationPart[];
+  answer: ConversationPart[];
+}
+
+/** A tool call that a model asked for. */
+export interface ConversationCall {
+  /** Its span; -1 as long as it has not begun. */
+  id: number;
+  /** As the model named it. */
+  call: string;
+  /** Number of the request whose answer asked for it. */
+  request: number;
+  tool: string;
+  /** The MCP server that has the tool; empty for a function. */
+  server: string;
+  arguments: unknown;
+  result: string;
+  outcome: "" | "returned" | "failed" | "denied" | "retry";
+  /** The span of the turn of the agent that was given the work; -1 if it is no such call. */
+  turn: number;
+}
+
+/** Answer to `ConversationQuery`; what has not changed since the event that it named is left out. */
+export interface Conversation {
+  type: "conversation";
+  view: string;
+  id: number;
+  /** The event up to which it is complete. */
+  last: number;
+  agent: string;
+  thread: string;
+  requests: ConversationRequest[];
+  calls: ConversationCall[];
+  /** Why there is none. */
+  error: string;
+}
+
+/** Answer to `SentQuery`. */
+export interface Sent {
+  type: "sent";
+  view: string;
+  id: number;
+  parts: ConversationPart[];
   /** Why there are none. */
   error: string;
 }
@@ -298,6 +386,23 @@ export interface DetailRequest {
   id: number;
 }
 
+/** A view asks what was said in an agent's turn, or in a single request. */
+export interface ConversationQuery {
+  type: "conversation";
+  view: string;
+  /** The span of either. */
+  id: number;
+  /** Sequence number of the last event whose effects it has; 0 for none. */
+  since: number;
+}
+
+/** A view asks for all messages that were sent with a request. */
+export interface SentQuery {
+  type: "sent";
+  view: string;
+  id: number;
+}
+
 /** A view asks for a part of the front end that it needs by now. */
 export interface BundleQuery {
   type: "bundle";
@@ -320,13 +425,15 @@ export interface Steering {
   command: Command;
 }
 
-export type ToBrowser = Welcome | Delta | RangeAnswer | Detail | Bundle | Ack;
+export type ToBrowser = Welcome | Delta | RangeAnswer | Detail | Conversation | Sent | Bundle | Ack;
 
 export type InboxToBrowser = Inbox | InboxDelta | Ack;
 
 export type OfferToBrowser = Offer | Ack;
 
-export type ToKernel = Hello | Alive | Bye | Range | DetailRequest | BundleQuery | Answer | Steering;
+export type Lookup = Range | DetailRequest | ConversationQuery | SentQuery | BundleQuery;
+
+export type ToKernel = Hello | Alive | Bye | Lookup | Answer | Steering;
 
 /** Events by columns of equal length, without gaps; texts are positions in `names`, which belongs to this block. */
 export interface EventBlock {
@@ -444,6 +551,8 @@ export interface Recording {
   spans: SpanBlock;
   /** For each span in `spans`, the events it is made of. */
   members: number[][];
+  /** Those of the turns and requests in `spans`, the newest first to stay. */
+  conversations: Conversation[];
   events: EventBlock;
   /** For each event in `events`, what is recorded in it. */
   data: Record<string, unknown>[];

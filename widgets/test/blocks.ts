@@ -15,6 +15,7 @@ export interface Row {
   end?: number;
   iteration?: number;
   tokens?: number;
+  within?: number;
 }
 
 /** Returns rows as a block. */
@@ -43,6 +44,7 @@ export function block(rows: readonly Row[]): SpanBlock {
     attempts: numbers(() => 1),
     tokens: numbers((row) => row.tokens ?? 0),
     sequence: numbers((row) => row.id + 1),
+    within: numbers((row) => row.within ?? -1),
   };
 }
 
@@ -59,6 +61,8 @@ export const HEADER: Header = {
   input_tokens: 1200,
   output_tokens: 34,
   cost: null,
+  tool_calls: 0,
+  spenders: [],
   gauges: [],
   durability: "durable",
   commands: ["pause", "cancel"],

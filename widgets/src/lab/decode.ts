@@ -11,15 +11,16 @@ const MOST_EVENTS = 5_000_000;
 
 const count = number(0);
 const counts = listOf(count);
-const spanColumns = ["id", "kind", "path", "step", "type", "label", "status", "note", "start", "end", "iteration", "visit", "attempts", "tokens", "sequence"] as const;
+const spanColumns = ["id", "kind", "path", "step", "type", "label", "status", "note", "start", "end", "iteration", "visit", "attempts", "tokens", "sequence", "within"] as const;
 const eventColumns = ["time", "type", "path", "step", "text"] as const;
 
 const SAVED = having({ format: number(1), execution_id: text, workflow: text, status: text, store: text, next: text, total: count, first: count, texts: count, recording: text });
 
 const GAUGE = having({ name: text, spent: number(0, 1e15, false), limit: number(0, 1e15, false), unit: text });
+const SPENDER = having({ agent: text, requests: count, tokens: count, cost: orNull(number(0, 1e15, false)) });
 const HEADER = having({
   execution_id: text, workflow: text, status: text, live: truth, error: text, started_us: orNull(count), ended_us: orNull(count), now_us: count,
-  model_calls: count, input_tokens: count, output_tokens: count, cost: orNull(number(0, 1e15, false)), gauges: listOf(GAUGE), durability: text, commands: listOf(text),
+  model_calls: count, input_tokens: count, output_tokens: count, cost: orNull(number(0, 1e15, false)), tool_calls: count, spenders: listOf(SPENDER), gauges: listOf(GAUGE), durability: text, commands: listOf(text),
 });
 const QUESTION = having({ interrupt_id: text, kind: text, question: text, message: text, path: text, step: text, status: text, response: anything, answered_by: orNull(text) });
 const GRAPH = having({
@@ -29,13 +30,20 @@ const GRAPH = having({
 const numbers = listOf(number());
 const SPANS = having({ names: listOf(text), ...Object.fromEntries(spanColumns.map((name) => [name, numbers])) });
 const EVENTS = having({ first: number(1, MOST_EVENTS), origin_us: count, names: listOf(text), ...Object.fromEntries(eventColumns.map((name) => [name, numbers])) });
+const SAID = listOf(having({ kind: text, text, call: text }));
+const REQUEST = having({
+  id: count, number: count, model: text, finish: text, is_cached: truth, input_tokens: count, cached_tokens: count, output_tokens: count,
+  cost: orNull(number(0, 1e15, false)), instructions: text, tools: listOf(text), output: text, sent: SAID, answer: SAID,
+});
+const CALL = having({ id: number(-1), call: text, request: count, tool: text, server: text, arguments: anything, result: text, outcome: text, turn: number(-1) });
+const CONVERSATION = having({ id: count, last: count, agent: text, thread: text, requests: listOf(REQUEST), calls: listOf(CALL), error: text });
 const PATH = having({ id: text, status: text, phase: text, step: text, visits: count, variables: orNull(tableOf(anything)), error: text });
 const PENDING = having({ interrupt_id: text, kind: text, question: text, path: text, step: text });
 const table = tableOf(anything);
 const STATE = having({ sequence: count, status: text, inputs: table, outputs: table, variables: table, paths: listOf(PATH), usage: tableOf(count), pending: listOf(PENDING), error: text });
 const PARTS = { status: text, error: text, usage: tableOf(count), paths: PATH, pending: PENDING, inputs: anything, outputs: anything, variables: anything };
 const RECORDING = having({
-  header: HEADER, questions: listOf(QUESTION), graph: GRAPH, total: number(0, MOST_SPANS), spans: SPANS, members: listOf(counts),
+  header: HEADER, questions: listOf(QUESTION), graph: GRAPH, total: number(0, MOST_SPANS), spans: SPANS, members: listOf(counts), conversations: listOf(CONVERSATION),
   events: EVENTS, data: listOf(table), base: STATE, changes: listOf(listOf(change)),
 });
 
@@ -55,11 +63,24 @@ export function checkSaved(data: unknown): PackedRun {
 /** Returns the recording of a saved run; rejects with a sentence. */
 export async function decode(saved: PackedRun): Promise<Recording> {
   if (saved.recording === "") throw new Error("it was too large to be saved");
-  const data: unknown = JSON.parse(await unpacked(saved.recording));
+  const data: unknown = inPresentWords(JSON.parse(await unpacked(saved.recording)));
   RECORDING(data, "run");
   const recording = data as Recording;
   checkSizes(recording);
   return recording;
+}
+
+/** Adds what recordings did not hold before agents had tools. */
+function inPresentWords(data: unknown): unknown {
+  if (!isObject(data)) return data;
+  const { header, spans } = data;
+  const ids = isObject(spans) && Array.isArray(spans["id"]) ? spans["id"] : [];
+  return {
+    conversations: [],
+    ...data,
+    header: isObject(header) ? { tool_calls: 0, spenders: [], ...header } : header,
+    spans: isObject(spans) ? { within: ids.map(() => -1), ...spans } : spans,
+  };
 }
 
 async function unpacked(packed: string): Promise<string> {

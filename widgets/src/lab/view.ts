@@ -1,14 +1,15 @@
 // A saved run to look at and to step through: the live view's parts over a recording in place of a kernel.
 
-import type { Ack, Detail, QuestionView as Question, Recording, PackedRun } from "../protocol";
+import type { Ack, Conversation, Detail, QuestionView as Question, Recording, PackedRun } from "../protocol";
 import { h, longText, type View } from "../shared/dom";
-import { later, type Load } from "../shared/later";
+import { type Host, later, type Load } from "../shared/later";
 import { Model } from "../shared/model";
 import { oneLine } from "../shared/text";
 import { valueText } from "../shared/values";
+import { tabs } from "../live/tabs";
 import { answerText } from "../prompt/kinds";
 import { Replay } from "../replay/replay";
-import { timeline } from "../timeline";
+import { reveal, timeline } from "../timeline";
 import { header } from "../timeline/header";
 import { decode, checkSaved } from "./decode";
 import { RecordedHost } from "./states";
@@ -54,20 +55,30 @@ function refused(data: unknown, why: string, plain: string): View {
 
 function opened(saved: PackedRun, recording: Recording, load: Load): View {
   const model = new Model();
-  const host = new RecordedHost(recording);
+  const kept = new RecordedHost(recording);
   const root = h("div", { class: "divebook db-root db-saved", "data-lm-suppress-shortcuts": "true" });
   const rows = new Map(recording.spans.id.map((id, row) => [id, row]));
   const connection = {
     control: (): Promise<Ack> => Promise.resolve({ type: "ack", id: "", accepted: false, text: "this is a saved run" }),
-    detail: (id: number, receive: (detail: Detail) => void): void => { void details(host, recording.members[rows.get(id) ?? -1] ?? [], id).then(receive); },
+    detail: (id: number, receive: (detail: Detail) => void): void => { void details(kept, recording.members[rows.get(id) ?? -1] ?? [], id).then(receive); },
   };
-  const step = stepping(host);
-  const workflow = later(model, () => model.graph.steps.length > 1, () => load("graph"));
-  const views: View[] = [header(model, connection), results(host), answers(recording.questions), workflow, timeline(root, model, connection), step];
+  const step = stepping(kept);
+  const picture = timeline(root, model, connection);
+  const host: Host = {
+    conversation: (id, _since, receive) => { receive(recorded(recording, id, kept.last)); },
+    sent: undefined,
+    placeCard: () => undefined,
+    gatherCards: () => undefined,
+    reveal: (id) => { reveal(model, picture, id); },
+  };
+  const workflow = later(model, () => model.graph.steps.length > 1, () => load("graph"), host);
+  const chat = later(model, () => model.view === "chat", () => load("turn"), host);
+  const choice = tabs(model, { chat: [chat.element], timeline: [workflow.element, picture.element] });
+  const views: View[] = [header(model, connection), results(kept), answers(recording.questions), choice, chat, workflow, picture, step];
   const [top, ...rest] = views.map((view) => view.element);
   root.append(top ?? "", h("p", { class: "db-origin" }, origin(saved, recording), ...goingOn(saved)), ...rest);
   model.setConnected("connected");
-  model.welcome({ type: "welcome", view: "", since: 0, last: host.last, origin_us: recording.events.origin_us, total: recording.total, spans: recording.spans, header: { ...recording.header, live: false, commands: [], waits: "" }, questions: recording.questions, graph: recording.graph, streamed: [] });
+  model.welcome({ type: "welcome", view: "", since: 0, last: kept.last, origin_us: recording.events.origin_us, total: recording.total, spans: recording.spans, header: { ...recording.header, live: false, commands: [], waits: "" }, questions: recording.questions, graph: recording.graph, streamed: [] });
   const destroy = (): void => {
     views.forEach((view) => { view.destroy(); });
     root.remove();
@@ -78,6 +89,13 @@ function opened(saved: PackedRun, recording: Recording, load: Load): View {
 function origin(saved: PackedRun, { events }: Recording): string {
   const cut = events.first > 1 ? ` Only its last ${events.type.length.toLocaleString("en")} of ${saved.total.toLocaleString("en")} events were saved; the others were in ${oneLine(saved.store, 200)}.` : "";
   return `Shown from the notebook itself: no kernel is needed.${cut}`;
+}
+
+/** Returns what was said in a turn, as far as the notebook has it. */
+function recorded({ conversations }: Recording, id: number, last: number): Conversation {
+  const found = conversations.find((one) => one.id === id);
+  if (found !== undefined) return { ...found, last };
+  return { type: "conversation", view: "", id, last, agent: "", thread: "", requests: [], calls: [], error: "What was said here is not in this notebook." };
 }
 
 async function details(host: RecordedHost, sequences: number[], id: number): Promise<Detail> {

@@ -8,7 +8,7 @@ import type { Model } from "../shared/model";
 
 
 /** Shows the questions of a model and sends what is answered. */
-export function questions(model: Model, connection: Connection): View {
+export function questions(model: Model, connection: Connection): View & { prompt: Prompt } {
   const answer = (id: string, response: unknown): ReturnType<Connection["answer"]> => connection.answer(id, response);
   const prompt = new Prompt({ answer, away: away(model), now: () => model.originUs + model.now(), drafts });
   const update = (): void => { prompt.update([...model.questions.values()]); };
@@ -21,5 +21,5 @@ export function questions(model: Model, connection: Connection): View {
     prompt.destroy();
   };
   update();
-  return { element: prompt.element, destroy };
+  return { element: prompt.element, destroy, prompt };
 }

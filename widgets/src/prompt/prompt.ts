@@ -2,7 +2,7 @@
 
 import "./prompt.css";
 import { h, setText, type View } from "../shared/dom";
-import { ownKeys } from "../shared/element";
+import { button, ownKeys } from "../shared/element";
 import { oneLine } from "../shared/text";
 import { Card, whereOf } from "./card";
 import { answerText, KINDS } from "./kinds";
@@ -19,6 +19,7 @@ export class Prompt implements View {
   readonly #known = new Map<string, Question>();
   readonly #count = h("h2", { class: "count" });
   readonly #filter = h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter the open questions", oninput: () => { this.#sift(); } });
+  readonly #go = button("Go to it", () => { this.#goTo(); }, { class: "small", hidden: true });
   readonly #open = h("div", { class: "cards", onkeydown: (event: KeyboardEvent) => { this.#walk(event); } });
   readonly #closed = h("ul");
   readonly #closedCount = h("summary");
@@ -29,7 +30,7 @@ export class Prompt implements View {
   constructor(host: PromptHost) {
     this.#host = host;
     this.element = h("section", { class: "divebook divebook-prompt", "aria-label": "Questions", tabindex: -1 });
-    this.element.append(h("div", { class: "bar" }, this.#count, this.#filter), this.#open, this.#closedPart, this.#news);
+    this.element.append(h("div", { class: "bar" }, this.#count, this.#go, this.#filter), this.#open, this.#closedPart, this.#news);
     ownKeys(this.element);
     this.#filter.addEventListener("keydown", ({ key }) => {
       if (key !== "Escape") return;
@@ -62,6 +63,31 @@ export class Prompt implements View {
   /** Shows whether answers can be sent now. */
   reach(): void {
     for (const card of this.#cards.values()) card.reach();
+  }
+
+  /** Has the card of a question stand elsewhere on the page, open. */
+  place(interruptId: string, place: HTMLElement): void {
+    const card = this.#cards.get(interruptId);
+    if (card === undefined || place.contains(card.element) || card.element.contains(document.activeElement)) return;
+    place.append(card.element);
+    card.toggle(true);
+    this.#tell();
+  }
+
+  /** Takes back the cards that stand elsewhere. */
+  gather(): void {
+    this.#open.append(...[...this.#cards.values()].map(({ element }) => element));
+    this.#tell();
+  }
+
+  get #away(): Card[] {
+    return [...this.#cards.values()].filter(({ element }) => element.parentElement !== this.#open);
+  }
+
+  #goTo(): void {
+    const [card] = this.#away;
+    card?.element.scrollIntoView({ block: "center" });
+    card?.head.focus();
   }
 
   destroy(): void {
@@ -117,6 +143,7 @@ export class Prompt implements View {
     const [open, shown, closed] = [this.#cards.size, this.#visible().length, this.#closed.childElementCount];
     const waiting = open === 0 ? "No open question" : `${open} open question${open === 1 ? "" : "s"}`;
     setText(this.#count, shown < open ? `${shown} of ${waiting}` : waiting);
+    this.#go.hidden = this.#away.length === 0;
     this.#filter.hidden = open <= MANY && this.#filter.value === "";
     setText(this.#closedCount, `${closed} answered or expired`);
     this.#closedPart.hidden = closed === 0;

@@ -1,18 +1,20 @@
 // The conversation about one execution: what is new, older spans page by page, and the events of a span.
 
-import type { Ack, Bundle, BundleName, Command, Delta, Detail, RangeAnswer, Welcome } from "../protocol";
+import type { Ack, Bundle, BundleName, Command, Conversation, Delta, Detail, RangeAnswer, Sent, Welcome } from "../protocol";
 import { Channel, freshId, type Wire } from "./channel";
 import type { Model } from "./model";
 
 const PAGE = 5_000;
 
-type Told = Welcome | Delta | RangeAnswer | Detail | Bundle;
-type AnswerDetail = (detail: Detail) => void;
+type Told = Welcome | Delta | RangeAnswer | Detail | Conversation | Sent | Bundle;
+type Receive<T> = (answer: T) => void;
 
 /** Keeps a model up to date, and brings a person's wishes to the kernel. */
 export class Connection extends Channel<Told> {
-  readonly #details = new Map<number, AnswerDetail>();
-  readonly #bundles = new Map<BundleName, (script: string) => void>();
+  readonly #details = new Map<number, Receive<Detail>>();
+  readonly #conversations = new Map<number, Receive<Conversation>>();
+  readonly #sent = new Map<number, Receive<Sent>>();
+  readonly #bundles = new Map<BundleName, Receive<string>>();
   readonly #model: Model;
 
   constructor(wire: Wire<Told>, model: Model) {
@@ -26,9 +28,21 @@ export class Connection extends Channel<Told> {
   }
 
   /** Asks for the events of a span; the latest request for it gets the answer. */
-  detail(id: number, receive: AnswerDetail): void {
+  detail(id: number, receive: Receive<Detail>): void {
     this.#details.set(id, receive);
     this.send({ type: "detail", view: this.view, id });
+  }
+
+  /** Asks what was said in a turn, as far as it has changed since an event; the latest request gets the answer. */
+  conversation(id: number, since: number, receive: Receive<Conversation>): void {
+    this.#conversations.set(id, receive);
+    this.send({ type: "conversation", view: this.view, id, since });
+  }
+
+  /** Asks for all that was sent with a request. */
+  sent(id: number, receive: Receive<Sent>): void {
+    this.#sent.set(id, receive);
+    this.send({ type: "sent", view: this.view, id });
   }
 
   /** Asks for a part of the front end, again with each welcome until it is here. */
@@ -59,12 +73,16 @@ export class Connection extends Channel<Told> {
         this.#askForOlder();
         return;
       case "detail":
-        this.#details.get(message.id)?.(message);
-        this.#details.delete(message.id);
+        settle(this.#details, message.id, message);
+        return;
+      case "conversation":
+        settle(this.#conversations, message.id, message);
+        return;
+      case "sent":
+        settle(this.#sent, message.id, message);
         return;
       case "bundle":
-        this.#bundles.get(message.name)?.(message.script);
-        this.#bundles.delete(message.name);
+        settle(this.#bundles, message.name, message.script);
     }
   }
 
@@ -76,4 +94,11 @@ export class Connection extends Channel<Told> {
     const stop = this.#model.spans.floor;
     if (stop > 0) this.send({ type: "range", view: this.view, first: Math.max(0, stop - PAGE), stop });
   }
+}
+
+/** Hands an answer to whoever waits for it. */
+function settle<Key, T>(waiting: Map<Key, Receive<T>>, key: Key, answer: T): void {
+  const receive = waiting.get(key);
+  waiting.delete(key); // it may ask again
+  receive?.(answer);
 }

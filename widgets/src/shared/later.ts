@@ -1,20 +1,33 @@
 // Parts of a view that come when a run first needs them, so that they do not travel with every other.
 
-import type { BundleName } from "../protocol";
+import type { BundleName, Sent } from "../protocol";
+import type { Connection } from "./connection";
 import { h, type View } from "./dom";
 import type { Model } from "./model";
+
+/** What a part may ask of the view around it. */
+export interface Host extends Pick<Connection, "conversation"> {
+  /** Asks for all that was sent with a request; absent where nobody knows. */
+  sent: ((id: number, receive: (answer: Sent) => void) => void) | undefined;
+  /** Has the card of a question stand at a place in the part. */
+  placeCard: (interruptId: string, place: HTMLElement) => void;
+  /** Takes the cards back: their places go. */
+  gatherCards: () => void;
+  /** Shows a span in the timeline. */
+  reveal: (id: number) => void;
+}
 
 /** What the bundle of a part exports. */
 export interface Part {
   style: string;
-  make: (model: Model) => View;
+  make: (model: Model, host: Host) => View;
 }
 
 /** Gets the module of a bundle. */
 export type Load = (name: BundleName) => Promise<unknown>;
 
 /** Makes a place for a part, which is loaded as soon as the model has something for it. */
-export function later(model: Model, isNeeded: () => boolean, load: () => Promise<unknown>): View {
+export function later(model: Model, isNeeded: () => boolean, load: () => Promise<unknown>, host: Host): View {
   const element = h("div");
   let view: View | null = null;
   let state: "waiting" | "loading" | "gone" = "waiting";
@@ -22,7 +35,7 @@ export function later(model: Model, isNeeded: () => boolean, load: () => Promise
   function take(module: unknown): void {
     if (state === "gone") return;
     const { style, make } = (module as { default: Part }).default;
-    view = make(model);
+    view = make(model, host);
     element.append(h("style", {}, style), view.element);
   }
 

@@ -3,7 +3,9 @@
 import type { Delta, Graph, Header, QuestionView as Question, RangeAnswer, SpanBlock, Streamed, Welcome } from "../protocol";
 import { Spans } from "./spans";
 
-export type Change = "spans" | "header" | "questions" | "graph" | "streams" | "selection" | "filter" | "connection";
+export type Change = "spans" | "header" | "questions" | "graph" | "streams" | "selection" | "filter" | "view" | "connection";
+/** What is shown of a run in which models were asked. */
+export type Shown = "chat" | "timeline";
 export type Connected = "connecting" | "connected" | "detached";
 
 const KEPT_OF_STREAM = 50_000;
@@ -21,11 +23,13 @@ export class Model {
   header: Header | null = null;
   graph: Graph = { steps: [], edges: [] };
   readonly questions = new Map<string, Question>();
-  readonly streams = new Map<number, Stream>();
+  /** By span, and by part of what it writes. */
+  readonly streams = new Map<number, Map<string, Stream>>();
   /** The span whose details are shown. */
   selected: number | null = null;
   /** Only this step's spans, if there is one. */
   step: string | null = null;
+  view: Shown = "timeline";
   connected: Connected = "connecting";
   /** Sequence number of the last event that is in here. */
   last = 0;
@@ -51,6 +55,12 @@ export class Model {
     if (id === this.selected) return;
     this.selected = id;
     this.tell("selection");
+  }
+
+  show(view: Shown): void {
+    if (view === this.view) return;
+    this.view = view;
+    this.tell("view");
   }
 
   filterStep(step: string | null): void {
@@ -127,13 +137,15 @@ export class Model {
   }
 
   #stream(piece: Streamed): void {
-    const known = piece.at > 0 && this.streams.get(piece.id); // at 0 a call begins its text, perhaps anew
+    const parts = this.streams.get(piece.id) ?? new Map<string, Stream>();
+    this.streams.set(piece.id, parts);
+    const known = piece.at > 0 && parts.get(piece.part); // at 0 a call begins its text, perhaps anew
     const stream = known || { text: "", length: 0 };
     const overlap = stream.length - piece.at;
     if (overlap >= piece.text.length) return;
     stream.text = (stream.text + (overlap < 0 ? "…" + piece.text : piece.text.slice(overlap))).slice(-KEPT_OF_STREAM);
     stream.length = piece.at + piece.text.length;
-    this.streams.set(piece.id, stream);
+    parts.set(piece.part, stream);
   }
 }
 

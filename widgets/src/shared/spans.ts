@@ -3,7 +3,7 @@
 import type { SpanBlock } from "../protocol";
 
 const BLOCK = 256;
-const INT_COLUMNS = ["kind", "path", "step", "type", "label", "status", "note", "iteration", "visit", "attempts", "tokens", "sequence"] as const;
+const INT_COLUMNS = ["kind", "path", "step", "type", "label", "status", "note", "iteration", "visit", "attempts", "tokens", "sequence", "within"] as const;
 type IntColumn = (typeof INT_COLUMNS)[number];
 
 /** Spans by their id, which is their place in the order of beginning. Texts are places in `names`. */
@@ -107,7 +107,7 @@ export class Spans {
     for (const name of ["kind", "path", "step", "type", "label", "status", "note"] as const) {
       this.#columns[name][id] = texts[block[name][row] ?? 0] ?? 0;
     }
-    for (const name of ["iteration", "visit", "attempts", "tokens", "sequence"] as const) {
+    for (const name of ["iteration", "visit", "attempts", "tokens", "sequence", "within"] as const) {
       this.#columns[name][id] = block[name][row] ?? 0;
     }
     if (end < 0) this.running.add(id);
@@ -170,4 +170,18 @@ function enlarged<T extends Float64Array | Int32Array | Uint8Array>(old: T, make
   const larger = new make(size);
   larger.set(old);
   return larger;
+}
+
+const REQUESTS = new Set(["agent_response", "cached_response"]);
+
+/** Returns what is a conversation of its own, from an id on: turns that no other turn gave their work, and single requests. */
+export function rootsOf(spans: Spans, from = 0): number[] {
+  const isRoot = (id: number): boolean => {
+    if (spans.text(id, "kind") !== "operation" || spans.number(id, "within") >= 0) return false;
+    const type = spans.text(id, "type");
+    return type === "agent_turn" || REQUESTS.has(type);
+  };
+  const found = from === 0 ? spans.early.filter(isRoot) : [];
+  for (let id = Math.max(from, spans.floor); id < spans.total; id++) if (isRoot(id)) found.push(id);
+  return found;
 }

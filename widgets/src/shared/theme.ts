@@ -1,6 +1,6 @@
 // The page's colours for what is painted: read from the style sheet, and again when the theme changes.
 
-const NAMES = ["step", "item", "model", "tool", "action", "script", "other", "failed", "cancelled", "running"];
+const NAMES = ["step", "item", "turn", "model", "tool", "action", "script", "other", "failed", "cancelled", "running"];
 const PLAIN = ["paper", "ink", "soft", "line", "fold", "dim", "focus", "hatch"];
 const COLOURS = [...PLAIN, ...NAMES, ...NAMES.map((name) => `${name}-text`)];
 

@@ -44,7 +44,7 @@ export function detail(model: Model, connection: Pick<Connection, "detail">, des
   }
 
   function stream(id: number): void {
-    const text = model.streams.get(id)?.text ?? "";
+    const text = model.streams.get(id)?.get("text")?.text ?? "";
     written.hidden = text === "";
     setText(written, text);
   }

@@ -4,7 +4,7 @@ import { oneLine } from "../shared/text";
 import { tickDistance, tickLabel } from "../shared/format";
 import type { Spans } from "../shared/spans";
 import { colourOf, SIGNS, typeOf } from "./kinds";
-import { type Layout, MAX_ROWS, ROW_HEIGHT, STEP_HEIGHT } from "./layout";
+import { LANE_GAP, type Layout, MAX_ROWS, ROW_HEIGHT, STEP_HEIGHT } from "./layout";
 import type { TimeMap } from "./timemap";
 import type { Viewport } from "./viewport";
 
@@ -30,7 +30,7 @@ export interface Scene {
 }
 
 /** Order in which pixels show what is in them; failures are marked below the rest, so that few do not look like all. */
-const DENSE = ["failed", "running", "cancelled", "model", "tool", "action", "script", "other", "step", "item", "dim"];
+const DENSE = ["failed", "running", "cancelled", "model", "tool", "action", "script", "other", "turn", "step", "item", "dim"];
 
 /** Returns where a moment lies on the picture. */
 export function xOf(scene: Scene, real: number): number {
@@ -273,12 +273,13 @@ function drawLanes(ctx: CanvasRenderingContext2D, scene: Scene): void {
   ctx.clip();
   ctx.font = "11.5px system-ui, -apple-system, 'Segoe UI', sans-serif";
   ctx.textAlign = "left";
-  layout.lanes.forEach((lane, index) => {
+  layout.lanes.forEach((lane) => {
     const y = lane.top - scene.scroll + AXIS;
     if (y > scene.height || y < -2000) return;
     ctx.fillStyle = palette["ink"] ?? "";
-    ctx.fillText(fit(ctx, oneLine(lane.path, 40), LABELS - 14), 6, y + (STEP_HEIGHT - 3) / 2 + 0.5);
-    if (index === 0) return;
+    const left = 6 + 8 * lane.depth;
+    ctx.fillText(fit(ctx, oneLine(lane.path, 40), LABELS - 8 - left), left, y + (STEP_HEIGHT - 3) / 2 + 0.5);
+    if (lane.top < LANE_GAP) return;
     ctx.fillStyle = palette["line"] ?? "";
     ctx.fillRect(0, Math.round(y - 5), scene.width, 1);
   });

@@ -1,6 +1,6 @@
 // The head of the live view: status, numbers, bounds, durability, and the three things a person can ask for.
 
-import type { Command, Gauge } from "../protocol";
+import type { Command, Gauge, Spender } from "../protocol";
 import type { Connection } from "../shared/connection";
 import { h, setText, type View } from "../shared/dom";
 import { button } from "../shared/element";
@@ -25,6 +25,7 @@ export function header(model: Model, connection: Pick<Connection, "control">): V
   const status = h("span", { class: "db-status" });
   const elapsed = h("span", { class: "db-fact" });
   const facts = h("span", { class: "db-fact" });
+  const spenders = h("div", { class: "db-fact", hidden: true });
   const durability = h("span", { class: "db-badge" });
   const gauges = h("div", { class: "db-gauges" });
   const notice = h("div", { class: "db-notice", role: "status", hidden: true });
@@ -63,9 +64,13 @@ export function header(model: Model, connection: Pick<Connection, "control">): V
     setText(status, `${SIGNS[shown.status] ?? ""} ${shown.status}`);
     status.dataset["status"] = shown.status;
     const tokens = shown.input_tokens + shown.output_tokens;
-    const cost = shown.cost === null ? [] : [dollars(shown.cost)];
-    setText(facts, [plural(shown.model_calls, "model call"), plural(tokens, "token"), ...cost].join(" · "));
+    const tools = shown.tool_calls > 0 && plural(shown.tool_calls, "tool call");
+    const cost = shown.cost !== null && dollars(shown.cost);
+    const told = [plural(shown.model_calls, "model call"), tools, plural(tokens, "token"), cost];
+    setText(facts, told.filter((part) => part !== false).join(" · "));
     facts.title = `${plural(shown.input_tokens, "token")} in, ${plural(shown.output_tokens, "token")} out`;
+    setText(spenders, shown.spenders.length < 2 ? "" : shown.spenders.map(spender).join(" · "));
+    spenders.hidden = spenders.textContent === "";
     const [word, meaning] = DURABILITY[shown.durability];
     setText(durability, word);
     durability.title = meaning;
@@ -95,7 +100,7 @@ export function header(model: Model, connection: Pick<Connection, "control">): V
   connected();
   const line = h("div", { class: "db-line" }, name, status, elapsed, facts, durability);
   const actions = h("div", { class: "db-actions", role: "group", "aria-label": "Execution" }, ...buttons.values());
-  const element = h("div", { class: "db-header" }, h("div", { class: "db-top" }, line, actions), gauges, error, notice, waits);
+  const element = h("div", { class: "db-header" }, h("div", { class: "db-top" }, line, actions), spenders, gauges, error, notice, waits);
   const destroy = (): void => {
     clearInterval(timer);
     undo();
@@ -106,6 +111,10 @@ export function header(model: Model, connection: Pick<Connection, "control">): V
 function detached(model: Model): string {
   const id = model.header?.execution_id;
   return `detached: its kernel is gone; to go on, run the cell again${id ? `, or %dive resume ${id}` : ""}`;
+}
+
+function spender({ agent, requests, cost }: Spender): string {
+  return `${agent}: ${plural(requests, "model call")}${cost === null ? "" : `, ${dollars(cost)}`}`;
 }
 
 function amount(value: number, unit: string): string {

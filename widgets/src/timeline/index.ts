@@ -53,6 +53,13 @@ export function timeline(root: HTMLElement, model: Model, connection: Pick<Conne
   return { element, destroy, canvas };
 }
 
+/** Shows the timeline, and a span in it. */
+export function reveal(model: Model, { canvas }: { canvas: TimelineCanvas }, id: number): void {
+  model.show("timeline");
+  model.select(id);
+  canvas.focus(id);
+}
+
 function searchBox(search: (words: string) => void): HTMLElement {
   let timer: ReturnType<typeof setTimeout> | undefined;
   const input = h("input", { type: "search", class: "db-search", placeholder: "Search", "aria-label": "Search spans" });
@@ -138,7 +145,7 @@ function legend(): HTMLElement {
 
 /** Shows the ends of the texts that models are writing. */
 function write(element: HTMLElement, model: Model): void {
-  const writers = [...model.streams].slice(-WRITERS);
+  const writers = [...model.streams].map(([id, parts]) => [id, [...parts.values()].at(-1)] as const).slice(-WRITERS);
   element.hidden = writers.length === 0;
   while (element.children.length > writers.length) element.lastElementChild?.remove();
   writers.forEach(([id, stream], place) => {
@@ -149,6 +156,6 @@ function write(element: HTMLElement, model: Model): void {
     }
     const [by, tail] = [line.children[0], line.children[1]];
     if (by !== undefined) setText(by, `M ${model.spans.nameOf(id)}`);
-    if (tail !== undefined) setText(tail, `${stream.length > WRITTEN ? "…" : ""}${stream.text.slice(-WRITTEN)}`);
+    if (tail !== undefined) setText(tail, stream === undefined ? "" : `${stream.length > WRITTEN ? "…" : ""}${stream.text.slice(-WRITTEN)}`);
   });
 }

@@ -14,12 +14,14 @@ const ITEM: Kind = { key: "item", name: "items", letter: "" };
 const OTHER: Kind = { key: "other", name: "other calls", letter: "·" };
 const OPERATIONS: Record<string, Kind> = {
   agent_response: { key: "model", name: "model calls", letter: "M" },
+  cached_response: { key: "model", name: "model calls", letter: "M" },
+  agent_turn: { key: "turn", name: "turns of agents", letter: "" },
   tool_call: { key: "tool", name: "tool calls", letter: "T" },
   action_execution: { key: "action", name: "actions", letter: "A" },
   script_execution: { key: "script", name: "scripts", letter: "S" },
 };
 
-export const KINDS: readonly Kind[] = [STEP, ITEM, ...Object.values(OPERATIONS), OTHER];
+export const KINDS: readonly Kind[] = [...new Map([STEP, ITEM, ...Object.values(OPERATIONS), OTHER].map((kind) => [kind.key, kind])).values()];
 
 export function typeOf(spans: Spans, id: number): Kind {
   const kind = spans.text(id, "kind");

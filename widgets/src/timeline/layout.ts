@@ -1,4 +1,5 @@
-// Where bars lie: a lane for each path; in it a row for steps, and below it rows for what ran side by side.
+// Where bars lie: a lane for each path; in it a row for steps, and below it rows for what ran side by side. The turn of an
+// agent that another agent gave work has a lane of its own, below the lane of the other.
 
 import type { Spans } from "../shared/spans";
 
@@ -8,9 +9,11 @@ export const LANE_GAP = 10;
 /** Rows below the steps; what ran beside more than these shares the last. */
 export const MAX_ROWS = 8;
 
-/** The rows of one path. */
+/** The rows of one path, or of one turn. */
 export interface Lane {
   path: string;
+  /** How many turns it stands below. */
+  depth: number;
   /** How many rows it has, the one for steps included. */
   rows: number;
   top: number;
@@ -27,11 +30,13 @@ interface LaneState extends Lane {
 /** Lanes and rows of the spans so far; grows with them. */
 export class Layout {
   lanes: Lane[] = [];
+  /** The same from top to bottom. */
+  #order: LaneState[] = [];
   height = 0;
   /** By span: its lane and its row. */
   lane = new Int32Array(0);
   row = new Uint8Array(0);
-  #states = new Map<number, LaneState>();
+  #states = new Map<string, LaneState>();
   #placed = 0;
   #generation = -1;
 
@@ -41,6 +46,7 @@ export class Layout {
       this.#generation = generation;
       this.#states = new Map();
       this.lanes = [];
+      this.#order = [];
       this.#placed = 0;
     }
     if (this.row.length < spans.total) this.#enlarge(spans.total);
@@ -66,14 +72,25 @@ export class Layout {
   }
 
   #laneOf(spans: Spans, id: number): LaneState {
-    const path = spans.number(id, "path");
-    let lane = this.#states.get(path);
-    if (lane === undefined) {
-      lane = { index: this.lanes.length, path: spans.text(id, "path"), rows: 1, top: 0, occupants: [], items: new Map() };
-      this.#states.set(path, lane);
-      this.lanes.push(lane);
-    }
+    const turn = givenTurn(spans, id);
+    const name = turn < 0 ? spans.text(id, "path") : `turn ${turn}`;
+    const known = this.#states.get(name);
+    if (known !== undefined) return known;
+    const above = turn < 0 ? undefined : this.#laneOf(spans, spans.number(turn, "within"));
+    const path = turn < 0 ? name : `↳ ${spans.text(turn, "label")}`;
+    const lane: LaneState = { index: this.lanes.length, path, depth: above === undefined ? 0 : above.depth + 1, rows: 1, top: 0, occupants: [], items: new Map() };
+    this.#states.set(name, lane);
+    this.lanes.push(lane);
+    this.#order.splice(this.#placeBelow(above), 0, lane);
     return lane;
+  }
+
+  /** Returns where a lane goes: behind all that stands below the one above it. */
+  #placeBelow(above: LaneState | undefined): number {
+    if (above === undefined) return this.#order.length;
+    const from = this.#order.indexOf(above) + 1;
+    const next = this.#order.findIndex(({ depth }, place) => place >= from && depth <= above.depth);
+    return next < 0 ? this.#order.length : next;
   }
 
   #rowIn(lane: LaneState, spans: Spans, id: number): number {
@@ -83,6 +100,7 @@ export class Layout {
       lane.items.clear();
       return 0;
     }
+    if (givenTurn(spans, id) === id) return 0;
     const shared = kind === "operation" && item >= 0 ? lane.items.get(item) : undefined;
     const row = shared ?? this.#freeRow(lane, spans, spans.startOf(id));
     lane.occupants[row - 1] = id;
@@ -100,7 +118,7 @@ export class Layout {
 
   #stack(): void {
     let top = LANE_GAP / 2;
-    for (const lane of this.lanes) {
+    for (const lane of this.#order) {
       lane.top = top;
       top += laneHeight(lane);
     }
@@ -128,6 +146,14 @@ export class Layout {
     const row = below < 0 ? 0 : 1 + Math.floor(below / ROW_HEIGHT);
     return row < found.rows ? { lane, row } : null;
   }
+}
+
+/** Returns the turn, given by another, that a span is or belongs to; -1 if it belongs to none. */
+function givenTurn(spans: Spans, id: number): number {
+  const holder = spans.number(id, "within");
+  if (holder < 0) return -1;
+  if (spans.text(id, "type") === "agent_turn") return id;
+  return spans.has(holder) && spans.number(holder, "within") >= 0 ? holder : -1;
 }
 
 function laneHeight(lane: Lane): number {

@@ -9,7 +9,7 @@ export function neighbour(spans: Spans, layout: Layout, isMeant: (id: number) =>
   const ids = meant(spans, isMeant);
   if (key === "Home" || from === null) return ids[0] ?? null;
   if (key === "End") return ids[ids.length - 1] ?? null;
-  const place = (id: number): number => (layout.lane[id] ?? 0) * 100 + (layout.row[id] ?? 0);
+  const place = (id: number): number => layout.topOf(id);
   if (key === "ArrowRight") return ids.find((id) => id > from && place(id) === place(from)) ?? null;
   if (key === "ArrowLeft") return ids.findLast((id) => id < from && place(id) === place(from)) ?? null;
   const down = key === "ArrowDown";

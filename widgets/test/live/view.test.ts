@@ -141,7 +141,7 @@ test("a type that is switched off is left out", () => {
 });
 
 test("hostile labels, details and streams are text with visible control characters", () => {
-  begin({ streamed: [{ id: 0, at: 0, text: HOSTILE }] });
+  begin({ streamed: [{ id: 0, part: "text", at: 0, text: HOSTILE }] });
   const data = { operation_type: "agent_response", parameters: { prompt: HOSTILE, instructions: "x" } };
   openDetail([{ sequence: 7, event_type: "operation_started", recorded_us: 1, data }]);
   expect(page.querySelector("script, img")).toBeNull();

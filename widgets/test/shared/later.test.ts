@@ -2,15 +2,16 @@
 
 import { expect, test, vi } from "vitest";
 import { h } from "../../src/shared/dom";
-import { later } from "../../src/shared/later";
+import { type Host, later } from "../../src/shared/later";
 import { Model } from "../../src/shared/model";
 import { welcome } from "../blocks";
 
+const HOST = {} as Host;
 const GRAPH = { steps: ["a", "b"].map((name) => ({ name, type: "prompt", each: false })), edges: [] };
 
 function placed(load: () => Promise<unknown>): { model: Model; text: () => string | null; destroy: () => void } {
   const model = new Model(() => 0);
-  const { element, destroy } = later(model, () => model.graph.steps.length > 1, load);
+  const { element, destroy } = later(model, () => model.graph.steps.length > 1, load, HOST);
   return { model, text: () => element.textContent, destroy };
 }
 

@@ -39,27 +39,34 @@ test("time goes on between messages while the execution is driven", () => {
 test("streamed text is put together, twice told parts count once, a gap shows", () => {
   const model = modelOf();
   const tell = (at: number, text: string): void => {
-    model.delta(delta([], { streamed: [{ id: 0, at, text }] }));
+    model.delta(delta([], { streamed: [{ id: 0, part: "text", at, text }] }));
   };
   tell(0, "Hello ");
   tell(0, "Hello ");
   tell(3, "lo world");
-  expect(model.streams.get(0)?.text).toBe("Hello world");
+  expect(model.streams.get(0)?.get("text")?.text).toBe("Hello world");
   tell(20, "later");
-  expect(model.streams.get(0)?.text).toBe("Hello world…later");
+  expect(model.streams.get(0)?.get("text")?.text).toBe("Hello world…later");
+});
+
+test("what a model thinks and what it says are texts of their own", () => {
+  const model = modelOf();
+  const streamed = [{ id: 0, part: "thinking", at: 0, text: "Hm" }, { id: 0, part: "text", at: 0, text: "So" }, { id: 0, part: "thinking", at: 2, text: "." }];
+  model.delta(delta([], { streamed }));
+  expect([...(model.streams.get(0) ?? [])].map(([part, { text }]) => `${part} ${text}`)).toEqual(["thinking Hm.", "text So"]);
 });
 
 test("the text of a call that is made again begins anew", () => {
   const model = modelOf();
   for (const [at, text] of [[0, "Roses are"], [0, "Vio"], [3, "lets"]] as const) {
-    model.delta(delta([], { streamed: [{ id: 0, at, text }] }));
+    model.delta(delta([], { streamed: [{ id: 0, part: "text", at, text }] }));
   }
-  expect(model.streams.get(0)?.text).toBe("Violets");
+  expect(model.streams.get(0)?.get("text")?.text).toBe("Violets");
 });
 
 test("the text of a call that ended is forgotten", () => {
   const model = modelOf();
-  model.delta(delta([], { streamed: [{ id: 0, at: 0, text: "x" }] }));
+  model.delta(delta([], { streamed: [{ id: 0, part: "text", at: 0, text: "x" }] }));
   model.delta(delta([{ id: 0, start: 0, end: 1 }], { after: 11, last: 12, total: 1 }));
   expect(model.streams.size).toBe(0);
 });

@@ -191,3 +191,24 @@ describe("ticks", () => {
     expect([tickLabel(0, 1e6), tickLabel(5e6, 1e6), tickLabel(1.5e6, 5e5), tickLabel(65e6, 5e6), tickLabel(3665e6, 5e6)]).toEqual(["0", "5 s", "1.5 s", "1:05", "1:01:05"]);
   });
 });
+
+describe("lanes of turns", () => {
+  const turn = (id: number, label: string, within: number): Row => ({ id, kind: "operation", type: "agent_turn", label, start: id, end: 90, within });
+  const request = (id: number, within: number): Row => ({ id, kind: "operation", type: "agent_response", start: id, end: id + 1, within });
+
+  test("a turn that was given its work has a lane below the one that gave it, with its own calls", () => {
+    const rows = [{ id: 0, start: 0 }, turn(1, "fixer", -1), request(2, 1), turn(3, "reader", 1), request(4, 3), { id: 5, start: 5, path: "b" }, turn(6, "clerk", 3), request(7, 6), turn(8, "tester", 1)];
+    const { layout } = laidOut(rows);
+    const lanes = [...layout.lanes].sort((one, other) => one.top - other.top);
+    expect(lanes.map(({ path, depth }) => [path, depth])).toEqual([["main", 0], ["↳ reader", 1], ["↳ clerk", 2], ["↳ tester", 1], ["b", 0]]);
+    const laneOf = (id: number): string | undefined => layout.lanes[layout.lane[id] ?? -1]?.path;
+    expect([1, 2, 3, 4, 6, 7].map(laneOf)).toEqual(["main", "main", "↳ reader", "↳ reader", "↳ clerk", "↳ clerk"]);
+    expect([layout.row[3], layout.row[4]]).toEqual([0, 1]);
+  });
+
+  test("keys go down through the lanes as they stand", () => {
+    const { spans, layout } = laidOut([{ id: 0, start: 0 }, { id: 1, start: 1, path: "b" }, turn(2, "fixer", -1), turn(3, "reader", 2)]);
+    const down = (from: number): number | null | undefined => neighbour(spans, layout, () => true, from, "ArrowDown");
+    expect([down(0), down(2), down(3)]).toEqual([2, 3, 1]);
+  });
+});

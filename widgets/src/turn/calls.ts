@@ -1,0 +1,86 @@
+// A tool call in a conversation: one line, which unfolds into arguments and result; below it the work it gave to an agent.
+
+import type { ConversationCall, QuestionView as Question } from "../protocol";
+import { h, longText, setText } from "../shared/dom";
+import { setAttribute } from "../shared/element";
+import { duration } from "../shared/format";
+import type { Model } from "../shared/model";
+import { oneLine } from "../shared/text";
+import { valueText } from "../shared/values";
+import { SIGNS } from "../timeline/kinds";
+import { argumentsText, outcomeText } from "./words";
+
+const MOST = 100_000;
+const LONG_LINES = 24; // a result with more lines shows its beginning and its end
+const ENDS = 8;
+
+/** The line of one call. */
+export class CallLine {
+  readonly element = h("details", { class: "call" });
+  readonly #what = h("code", { class: "what" });
+  readonly #came = h("span", { class: "came" });
+  readonly #took = h("span", { class: "took" });
+  readonly #body = h("div", { class: "in" });
+  readonly #name: HTMLElement;
+  #shown = "";
+
+  constructor(call: ConversationCall) {
+    const letter = h("span", { class: "db-swatch tool", "aria-hidden": "true" }, "T");
+    this.#name = h("b", {}, oneLine(call.tool, 60));
+    const server = call.server !== "" && h("span", { class: "soft" }, oneLine(call.server, 40));
+    this.element.append(h("summary", {}, letter, h("span", { class: "tool" }, this.#name, server), this.#what, this.#came, this.#took), this.#body);
+    this.element.addEventListener("toggle", () => { this.#shown = ""; });
+  }
+
+  /** Shows how a call stands. */
+  update(call: ConversationCall, model: Model, asked: Question | undefined, writing: string): void {
+    const { spans } = model;
+    const isKnown = call.id >= 0 && spans.has(call.id);
+    const status = isKnown ? spans.text(call.id, "status") : "";
+    const given = argumentsText(call.arguments, call.tool) || oneLine(writing, 200);
+    setText(this.#what, given);
+    setAttribute(this.#what, "title", given);
+    const waits = asked?.status === "pending";
+    const came = waits ? "? waits for you" : status === "running" ? `${SIGNS["running"] ?? ""} running` : status === "cancelled" ? "◼ cancelled" : this.#outcome(call, status);
+    setText(this.#came, came);
+    this.#came.className = `came ${waits ? "asks" : call.outcome === "failed" || status === "failed" ? "bad" : ""}`;
+    setText(this.#took, isKnown && status !== "cancelled" ? duration(spans.endOf(call.id, model.now()) - spans.startOf(call.id)) : "");
+    const note = isKnown ? spans.text(call.id, "note") : "";
+    const shown = JSON.stringify([call.arguments, call.result, note]);
+    if (!this.element.open || shown === this.#shown) return;
+    this.#shown = shown;
+    this.#body.replaceChildren(...argumentRows(call.arguments), ...resultRows(call, note));
+  }
+
+  #outcome(call: ConversationCall, status: string): string {
+    const failed = status === "failed" || call.outcome === "failed" || call.outcome === "denied";
+    return `${failed ? "✕ " : ""}${outcomeText(call) || (status === "failed" ? "failed" : "")}`;
+  }
+}
+
+function argumentRows(given: unknown): HTMLElement[] {
+  const isTable = typeof given === "object" && given !== null && !Array.isArray(given);
+  const entries = isTable ? Object.entries(given) : [["arguments", given] as const];
+  return entries.flatMap(([name, value]) => [h("span", { class: "soft" }, oneLine(name, 60)), text(valueText(value, MOST, 2))]);
+}
+
+function resultRows(call: ConversationCall, note: string): HTMLElement[] {
+  const told = call.result === "" ? note : call.result;
+  if (told === "") return [];
+  return [h("span", { class: "soft" }, call.outcome === "failed" || call.outcome === "denied" ? "error" : "result"), folded(told)];
+}
+
+function text(value: string): HTMLElement {
+  return value.includes("\n") || value.length > 200 ? longText(value) : h("code", {}, value);
+}
+
+/** Shows a long result by its beginning and its end; all of it on demand. */
+function folded(value: string): HTMLElement {
+  const lines = value.split("\n");
+  if (lines.length <= LONG_LINES) return text(value);
+  const whole = h("div", {});
+  const left = lines.length - 2 * ENDS;
+  const open = h("button", { type: "button", class: "db-more fold", onclick: () => { whole.replaceChildren(longText(value)); } }, `${left.toLocaleString("en")} lines folded`);
+  whole.append(longText(lines.slice(0, ENDS).join("\n")), open, longText(lines.slice(-ENDS).join("\n")));
+  return whole;
+}

@@ -1,0 +1,161 @@
+// A conversation on the page: its requests one below the other, and within them the turns of agents that were given work.
+
+import type { ConversationCall, QuestionView as Question } from "../protocol";
+import { h, setText, type View } from "../shared/dom";
+import { button } from "../shared/element";
+import { dollars, duration, plural } from "../shared/format";
+import type { Host } from "../shared/later";
+import type { Model } from "../shared/model";
+import { oneLine } from "../shared/text";
+import { type Around, Exchange } from "./exchange";
+import { type Talk, Talks } from "./talk";
+
+const MOST_EXCHANGES = 60; // the newest; a turn may have hundreds
+
+/** Shows one turn, or one single request. */
+export class Chat implements View {
+  readonly element = h("div", { class: "chat" });
+  readonly #older = h("p", { class: "soft", hidden: true });
+  readonly #error = h("p", { class: "bad", hidden: true });
+  readonly #exchanges = new Map<number, Exchange>();
+  readonly #nested: View[] = [];
+  readonly #undo: (() => void)[];
+  #frame = 0;
+
+  constructor(
+    readonly id: number,
+    private readonly model: Model,
+    private readonly talks: Talks,
+    private readonly host: Host,
+    private readonly depth = 0,
+    private readonly changed: (talk: Talk) => void = () => undefined,
+  ) {
+    this.element.append(this.#older, this.#error);
+    const later = (): void => { this.#later(); };
+    this.#undo = [talks.follow(id, later), model.on((change) => { if (change === "streams" || change === "questions" || change === "spans" || change === "view") later(); })];
+    later();
+  }
+
+  destroy(): void {
+    cancelAnimationFrame(this.#frame);
+    this.host.gatherCards();
+    this.#undo.forEach((undo) => { undo(); });
+    this.#nested.forEach((view) => { view.destroy(); });
+    this.element.remove();
+  }
+
+  /** Brings a request into sight. */
+  show(number: number): void {
+    this.#exchanges.get(number)?.element.scrollIntoView({ block: "nearest" });
+  }
+
+  #later(): void {
+    if (this.#frame === 0) this.#frame = requestAnimationFrame(() => { this.#frame = 0; this.#draw(); });
+  }
+
+  #draw(): void {
+    if (this.model.view !== "chat") return;
+    const talk = this.talks.of(this.id);
+    setText(this.#error, talk.error || (talk.isKnown ? "" : "loading …"));
+    this.#error.hidden = this.#error.textContent === "";
+    const shown = talk.requests.slice(-MOST_EXCHANGES);
+    const left = talk.requests.length - shown.length;
+    setText(this.#older, `${plural(left, "earlier request")}: run.requests has them all`);
+    this.#older.hidden = left === 0;
+    for (const request of shown) {
+      let exchange = this.#exchanges.get(request.number);
+      if (exchange === undefined) {
+        exchange = new Exchange(request.number, this.#around());
+        this.#exchanges.set(request.number, exchange);
+        this.element.append(exchange.element);
+      }
+      const before = talk.requests.find(({ number }) => number === request.number - 1);
+      exchange.update(request, talk.calls.filter((call) => call.request === request.number), before);
+    }
+    this.changed(talk);
+  }
+
+  #around(): Around {
+    return {
+      model: this.model,
+      agent: () => this.talks.of(this.id).agent,
+      questionOf: (call) => this.#questionOf(call),
+      placeCard: (question, place) => { this.host.placeCard(question.interrupt_id, place); },
+      inset: (call) => this.#inset(call),
+      sent: this.host.sent,
+    };
+  }
+
+  /** The latest question about a call, found by what the engine wrote beside it. */
+  #questionOf(call: ConversationCall): Question | undefined {
+    const { spans } = this.model;
+    const isMine = ({ step, path, data }: Question): boolean =>
+      data["call"] === call.call && path === spans.text(this.id, "path") && step === spans.text(this.id, "step") && (data["agent"] ?? "") === this.talks.of(this.id).agent;
+    return [...this.model.questions.values()].findLast(isMine);
+  }
+
+  #inset(call: ConversationCall): HTMLElement {
+    const inset = new Inset(call.turn, this.model, this.talks, this.host, this.depth + 1);
+    this.#undo.push(this.talks.follow(call.turn, () => { this.#later(); }));
+    this.#nested.push(inset);
+    return inset.element;
+  }
+}
+
+/** The turn of an agent that was given work: a line, which unfolds into its conversation. */
+class Inset implements View {
+  readonly element = h("section", { class: "team" });
+  readonly #facts = h("span", { class: "soft" });
+  readonly #answer = h("p", { class: "answer", dir: "auto" });
+  readonly #undo: (() => void)[];
+  #chat: Chat | null = null;
+
+  constructor(
+    private readonly id: number,
+    private readonly model: Model,
+    private readonly talks: Talks,
+    private readonly host: Host,
+    private readonly depth: number,
+  ) {
+    const name = h("b", {}, `↳ ${oneLine(model.spans.text(id, "label"), 60)}`);
+    const open = button("Open", () => { this.#toggle(open); }, { class: "small quiet", "aria-expanded": "false" });
+    const lane = button("Its lane", () => { host.reveal(id); }, { class: "small quiet", title: "Show it in the timeline" });
+    this.element.append(h("div", { class: "row" }, name, this.#facts, h("span", { class: "db-grow" }), open, lane), this.#answer);
+    const draw = (): void => { this.#draw(open); };
+    this.#undo = [talks.follow(id, draw), model.on((change) => { if (change === "spans" || change === "questions") draw(); })];
+    draw();
+  }
+
+  destroy(): void {
+    this.#undo.forEach((undo) => { undo(); });
+    this.#chat?.destroy();
+  }
+
+  #draw(open: HTMLElement): void {
+    const { spans } = this.model;
+    const { requests, calls, agent } = this.talks.of(this.id);
+    const cost = requests.reduce((sum, one) => sum + (one.cost ?? 0), 0);
+    const took = duration(spans.endOf(this.id, this.model.now()) - spans.startOf(this.id));
+    const status = spans.text(this.id, "status");
+    const facts = [plural(requests.length, "request"), calls.length > 0 ? plural(calls.length, "call") : "", cost > 0 ? dollars(cost) : "", took, status === "completed" ? "" : status];
+    setText(this.#facts, facts.filter(Boolean).join(" · "));
+    const last = requests.at(-1)?.answer.findLast(({ kind }) => kind === "assistant");
+    setText(this.#answer, last === undefined || this.#chat !== null ? "" : oneLine(last.text, 400));
+    this.#answer.hidden = this.#answer.textContent === "";
+    const asks = [...this.model.questions.values()].some(({ status: state, data }) => state === "pending" && data["agent"] === agent && calls.some(({ call }) => call === data["call"]));
+    if (asks && this.#chat === null) this.#toggle(open); // what waits for a person must be seen
+  }
+
+  #toggle(open: HTMLElement): void {
+    if (this.#chat === null) {
+      this.#chat = new Chat(this.id, this.model, this.talks, this.host, this.depth);
+      this.element.append(this.#chat.element);
+    } else {
+      this.#chat.destroy();
+      this.#chat = null;
+    }
+    open.setAttribute("aria-expanded", String(this.#chat !== null));
+    setText(open, this.#chat === null ? "Open" : "Close");
+    this.#draw(open);
+  }
+}

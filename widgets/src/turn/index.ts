@@ -1,0 +1,85 @@
+// The chat of a run, as a bundle of its own: which turn is shown, its requests beside it, and what is left out.
+
+import { h, setText, type View } from "../shared/dom";
+import type { Host, Part } from "../shared/later";
+import type { Model } from "../shared/model";
+import { rootsOf } from "../shared/spans";
+import { oneLine } from "../shared/text";
+import { SIGNS } from "../timeline/kinds";
+import { Chat } from "./chat";
+import { Rail } from "./rail";
+import { Talks } from "./talk";
+import style from "./turn.css";
+
+const MOST_TURNS = 200; // to choose from, the newest
+
+/** Shows the conversations of a run, one at a time. */
+function turns(model: Model, host: Host): View {
+  const talks = new Talks(model, host);
+  const about = h("span", { class: "soft" });
+  const choice = h("select", { "aria-label": "Turn", onchange: () => { show(Number(choice.value)); } });
+  const count = h("span", { class: "soft" });
+  const bar = h("div", { class: "bar row" }, choice, about, toggle("tool calls", "no-calls"), toggle("thinking", "no-thinking"), h("span", { class: "db-grow" }), count);
+  const rail = new Rail(model, talks, (number) => { chat?.show(number); });
+  const wrap = h("div", { class: "wrap" }, rail.element);
+  const element = h("section", { class: "divebook-turn", "aria-label": "Conversation" }, bar, wrap);
+  let chat: Chat | null = null;
+  let listed = "";
+
+  function toggle(label: string, without: string): HTMLElement {
+    const box = h("input", { type: "checkbox", checked: true, onchange: () => { element.classList.toggle(without, !box.checked); } });
+    return h("label", {}, box, ` ${label}`);
+  }
+
+  function show(id: number): void {
+    if (chat?.id === id) return;
+    chat?.destroy();
+    chat = new Chat(id, model, talks, host, 0, (talk) => {
+      rail.update(talk);
+      const messages = talk.requests.reduce((sum, { sent, answer }) => sum + sent.length + Math.min(1, answer.length), 0) + talk.calls.filter(({ outcome }) => outcome !== "").length;
+      setText(count, talk.isKnown ? `${messages.toLocaleString("en")} messages` : "");
+      setText(about, talk.thread === "" ? "" : `thread ${oneLine(talk.thread, 60)}`);
+    });
+    wrap.append(chat.element);
+    choice.value = String(id);
+  }
+
+  function look(): void {
+    const roots = rootsOf(model.spans).slice(-MOST_TURNS);
+    const texts = roots.map((id) => `${SIGNS[model.spans.text(id, "status")] ?? ""} ${model.spans.nameOf(id)} › ${model.spans.text(id, "label")}`);
+    if (JSON.stringify([roots, texts]) !== listed) {
+      listed = JSON.stringify([roots, texts]);
+      choice.replaceChildren(...roots.map((id, place) => h("option", { value: id }, oneLine(texts[place] ?? "", 80))));
+      choice.hidden = roots.length < 2;
+      if (chat !== null) choice.value = String(chat.id);
+    }
+    const first = roots.at(-1);
+    if (chat === null && first !== undefined) show(wanted(roots) ?? first);
+  }
+
+  function wanted(roots: readonly number[]): number | undefined {
+    const { selected, spans } = model;
+    const around = selected === null ? -1 : spans.number(selected, "within");
+    return roots.find((id) => id === selected || id === around);
+  }
+
+  const undo = model.on((change) => {
+    if (change === "spans") look();
+    if (change === "selection") {
+      const chosen = wanted(rootsOf(model.spans));
+      if (chosen !== undefined) show(chosen);
+    }
+  });
+  const destroy = (): void => {
+    undo();
+    chat?.destroy();
+    talks.destroy();
+    element.remove();
+  };
+  look();
+  return { element, destroy };
+}
+
+const part: Part = { style, make: turns };
+
+export default part;

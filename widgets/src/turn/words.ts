@@ -1,0 +1,48 @@
+// What calls and requests are about, in a few words.
+
+import type { ConversationCall, ConversationRequest } from "../protocol";
+import { plural } from "../shared/format";
+import { oneLine } from "../shared/text";
+import { valueText } from "../shared/values";
+
+const WIDTH = 200;
+
+/** Returns the arguments of a call on one line: a single text as it is. */
+export function argumentsText(given: unknown, tool = ""): string {
+  if (typeof given !== "object" || given === null || Array.isArray(given)) return oneLine(valueText(given, WIDTH), WIDTH);
+  const entries = Object.entries(given);
+  const { agent, description } = given as { agent?: unknown; description?: unknown };
+  if (tool === "assign_work" && typeof agent === "string") return oneLine(`to ${agent}: ${valueText(description, WIDTH)}`, WIDTH);
+  const [only] = entries;
+  if (entries.length === 1 && only !== undefined && typeof only[1] === "string") return oneLine(only[1], WIDTH);
+  return oneLine(entries.map(([name, value]) => `${name}=${valueText(value, WIDTH)}`).join("  "), WIDTH);
+}
+
+const OUTCOMES = { failed: "failed", denied: "denied", retry: "tried again", returned: "", "": "" } as const;
+
+/** Returns what came of a call: short results as they are, long ones by their size. */
+export function outcomeText(call: ConversationCall): string {
+  if (call.outcome === "failed" && call.result !== "") return oneLine(call.result, 40);
+  const word = OUTCOMES[call.outcome];
+  if (word !== "") return word;
+  if (call.result === "") return call.outcome === "returned" ? "nothing" : "";
+  const lines = call.result.split("\n").length;
+  if (lines > 1) return plural(lines, "line");
+  return call.result.length <= 40 ? oneLine(call.result, 40) : plural(call.result.length, "character");
+}
+
+/** Returns what a request did, for the list of all. */
+export function deedOf(request: ConversationRequest, isRunning: boolean): string {
+  const calls = request.answer.filter(({ kind }) => kind === "call").map(({ text }) => text);
+  if (calls.length > 0) return oneLine(counted(calls).join(", "), 60);
+  if (isRunning) return "writes …";
+  const said = request.answer.find(({ kind }) => kind === "assistant");
+  return said === undefined ? "no answer" : oneLine(said.text, 60);
+}
+
+function counted(names: readonly string[]): string[] {
+  return [...new Set(names)].map((name) => {
+    const count = names.filter((other) => other === name).length;
+    return count > 1 ? `${count} × ${name}` : name;
+  });
+}

@@ -1,0 +1,241 @@
+// The chat of a run: requests, calls, the work of others within them, and what waits for a person.
+
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import type { Conversation, ConversationCall, ConversationRequest } from "../../src/protocol";
+import type { View } from "../../src/shared/dom";
+import type { Host } from "../../src/shared/later";
+import { Model } from "../../src/shared/model";
+import part from "../../src/turn";
+import { argumentsText, deedOf, outcomeText } from "../../src/turn/words";
+import { delta, type Row, welcome } from "../blocks";
+import { buttonOf, question } from "../prompt/questions";
+
+const HOSTILE = "<img src=x onerror=alert(1)> \x1b[31mred \u202eevil";
+const TURN: Row = { id: 1, kind: "operation", type: "agent_turn", label: "fixer", start: 0, step: "ask" };
+const ROWS: Row[] = [
+  { id: 0, step: "ask", start: 0 },
+  TURN,
+  { id: 2, kind: "operation", type: "agent_response", label: "request 1", start: 0, end: 1_000_000, within: 1, step: "ask" },
+  { id: 3, kind: "operation", type: "tool_call", label: "search", start: 1_000_000, end: 3_500_000, within: 1, step: "ask" },
+  { id: 4, kind: "operation", type: "agent_turn", label: "reader", start: 1_000_000, end: 2_000_000, within: 1, step: "ask" },
+];
+
+function request(given: Partial<ConversationRequest> = {}): ConversationRequest {
+  return {
+    id: 2, number: 1, model: "large-3", finish: "tool_call", is_cached: false, input_tokens: 2914, cached_tokens: 0, output_tokens: 61, cost: 0.0041,
+    instructions: "You repair.", tools: ["search", "edit"], output: "", sent: [{ kind: "user", text: "Repair it.", call: "" }],
+    answer: [{ kind: "thinking", text: "Tests first.", call: "" }, { kind: "assistant", text: "I look for `Z`.", call: "" }, { kind: "call", text: "search", call: "a" }],
+    ...given,
+  };
+}
+
+function call(given: Partial<ConversationCall> = {}): ConversationCall {
+  return { id: 3, call: "a", request: 1, tool: "search", server: "", arguments: { query: "offset" }, result: "one\ntwo", outcome: "returned", turn: -1, ...given };
+}
+
+function conversation(given: Partial<Conversation> = {}): Conversation {
+  return { type: "conversation", view: "", id: 1, last: 10, agent: "fixer", thread: "", requests: [request()], calls: [call()], error: "", ...given };
+}
+
+let model: Model;
+let view: View;
+let said: Map<number, Conversation>;
+let asked: [id: number, since: number][];
+let placed: [string, HTMLElement][];
+let host: Host;
+
+beforeEach(() => {
+  vi.useFakeTimers();
+  model = new Model(() => 0);
+  model.show("chat");
+  [said, asked, placed] = [new Map([[1, conversation()]]), [], []];
+  host = {
+    conversation: (id, since, receive) => {
+      asked.push([id, since]);
+      receive(said.get(id) ?? conversation({ id, requests: [], calls: [], error: `no ${id}` }));
+    },
+    sent: (id, receive) => { receive({ type: "sent", view: "", id, parts: [{ kind: "system", text: "the whole", call: "" }], error: "" }); },
+    placeCard: (id, place) => { placed.push([id, place]); },
+    gatherCards: vi.fn(),
+    reveal: vi.fn(),
+  };
+});
+
+afterEach(() => {
+  view.destroy();
+  vi.useRealTimers();
+});
+
+function begin(rows: Row[] = ROWS, more: Parameters<typeof welcome>[1] = {}): void {
+  model.welcome(welcome(rows, more));
+  view = part.make(model, host);
+  document.body.append(view.element);
+  vi.advanceTimersByTime(100);
+}
+
+const find = (selector: string): HTMLElement => view.element.querySelector<HTMLElement>(selector) ?? expect.fail(`no ${selector}`);
+const text = (selector: string): string => find(selector).textContent;
+
+test("a request shows its numbers, what was asked, thought, said and called", () => {
+  begin();
+  expect(text(".req")).toBe("Request 1large-3 · 2,914 in, 61 out · $0.0041 · 1.0 s · ended with tool callsWhat was sent");
+  expect(text(".chat")).toContain("System · instructions, 2 tools");
+  expect(text(".chat")).toContain("YouRepair it.");
+  expect(text(".think summary")).toBe("Thought (2 words)");
+  expect(text(".said code")).toBe("Z");
+  expect(text(".call summary")).toBe("Tsearchoffset2 lines2.5 s");
+});
+
+test("a call unfolds into its arguments and its result", () => {
+  begin();
+  const line = find(".call") as HTMLDetailsElement;
+  line.open = true;
+  line.dispatchEvent(new Event("toggle"));
+  expect(text(".call .in")).toContain("queryoffsetresult");
+  expect(text(".call .in")).toContain("one\ntwo");
+});
+
+test("a long result is folded to its ends, and unfolds", () => {
+  said.set(1, conversation({ calls: [call({ result: Array.from({ length: 100 }, (_, line) => `line ${line}`).join("\n") })] }));
+  begin();
+  const line = find(".call") as HTMLDetailsElement;
+  line.open = true;
+  line.dispatchEvent(new Event("toggle"));
+  expect(text(".call .in")).not.toContain("line 50");
+  buttonOf(line, "84 lines folded").click();
+  expect(text(".call .in")).toContain("line 50");
+});
+
+test("what a model writes now stands in its request, with the arguments of the call it is about to make", () => {
+  said.set(1, conversation({ requests: [request({ answer: [], finish: "", cost: null, input_tokens: 0, output_tokens: 0 })], calls: [] }));
+  begin([...ROWS.slice(0, 2), { id: 2, kind: "operation", type: "agent_response", label: "request 1", start: 0, within: 1, step: "ask" }]);
+  const streamed = [["thinking", "Hm"], ["text", "So"], ["arguments:edit:c", '{"path"']].map(([name = "", piece = ""]) => ({ id: 2, part: name, at: 0, text: piece }));
+  model.delta(delta([], { streamed }));
+  vi.advanceTimersByTime(100);
+  expect(find(".said").classList.contains("live")).toBe(true);
+  expect(text(".said")).toBe('Thought (1 word)HmfixerSoTedit{"path"');
+  said.set(1, conversation());
+  model.delta(delta([{ id: 2, kind: "operation", type: "agent_response", start: 0, end: 5, within: 1 }], { after: 10, last: 12, total: 3 }));
+  vi.advanceTimersByTime(500);
+  expect(find(".said").classList.contains("live")).toBe(false);
+  expect(text(".said")).toContain("I look for Z.");
+});
+
+test("only what may have changed is asked for again, and only while there is news", () => {
+  begin();
+  expect(asked).toEqual([[1, 0]]);
+  vi.advanceTimersByTime(60_000);
+  expect(asked).toHaveLength(1);
+  said.set(1, conversation({ last: 11, requests: [], calls: [call({ outcome: "failed", result: "boom" })] }));
+  model.delta(delta([], { after: 10, last: 11, total: 5 }));
+  vi.advanceTimersByTime(1_000);
+  expect(asked).toEqual([[1, 0], [1, 10]]);
+  expect(text(".call .came")).toBe("✕ boom");
+  expect(text(".req")).toContain("Request 1");
+});
+
+test("a call that needs an approval says so, and has the card in its place", () => {
+  said.set(1, conversation({ calls: [call({ id: -1, outcome: "", result: "" })] }));
+  begin(ROWS, { questions: [question({ kind: "confirmation", step: "ask", data: { call: "a", agent: "fixer", tool: "search" } })] });
+  expect(text(".call .came")).toBe("? waits for you");
+  expect(placed.at(-1)?.[0]).toBe("int_1");
+  expect(view.element.contains(placed.at(-1)?.[1] ?? null)).toBe(true);
+  expect(text(".rail .waits .facts")).toBe("? waits for you");
+});
+
+test("a question of another agent or step is not put at this call", () => {
+  begin(ROWS, { questions: [question({ step: "ask", data: { call: "a", agent: "reader" } }), question({ interrupt_id: "b", step: "other", data: { call: "a", agent: "fixer" } })] });
+  expect(placed).toEqual([]);
+});
+
+test("cards are given back before their places go", () => {
+  begin();
+  view.destroy();
+  expect(host.gatherCards).toHaveBeenCalled();
+});
+
+test("the work that was given to another agent is a line that unfolds into its conversation", () => {
+  said.set(1, conversation({ calls: [call({ turn: 4, tool: "assign_work", arguments: { agent: "reader", description: "Which forms?" } })] }));
+  said.set(4, conversation({ id: 4, agent: "reader", requests: [request({ cost: 0.002, answer: [{ kind: "assistant", text: "Z or z.", call: "" }] })], calls: [] }));
+  begin();
+  expect(text(".call .what")).toBe("to reader: Which forms?");
+  expect(text(".team")).toContain("↳ reader1 request · $0.0020 · 1.0 s");
+  expect(text(".team .answer")).toBe("Z or z.");
+  buttonOf(find(".team"), "Open").click();
+  vi.advanceTimersByTime(100);
+  expect(text(".team .chat")).toContain("readerZ or z.");
+  expect(text(".rail .given")).toContain("reader$0.0020");
+  buttonOf(find(".team"), "Its lane").click();
+  expect(host.reveal).toHaveBeenCalledWith(4);
+});
+
+test("what was sent is shown whole, and hidden again", () => {
+  begin();
+  const button = buttonOf(find(".req"), "What was sent");
+  button.click();
+  expect(text(".all")).toContain("Systemthe whole");
+  expect(button.getAttribute("aria-expanded")).toBe("true");
+  button.click();
+  expect(find(".all").hidden).toBe(true);
+});
+
+test("where nobody knows what was sent, it is not offered", () => {
+  host.sent = undefined;
+  begin();
+  expect(text(".req")).not.toContain("What was sent");
+});
+
+test("of several turns one is chosen, the newest first, or the one that is selected elsewhere", () => {
+  said.set(2, conversation({ id: 2, agent: "second" }));
+  begin([{ ...TURN, id: 0 }, { ...TURN, id: 1, label: "one" }, { ...TURN, id: 2, label: "two", end: 1 }]);
+  const choice = find("select") as HTMLSelectElement;
+  expect([...choice.options].map((option) => option.textContent)).toEqual(["▸ ask › fixer", "▸ ask › one", "✓ ask › two"]);
+  expect(choice.value).toBe("2");
+  model.select(1);
+  vi.advanceTimersByTime(100);
+  expect(choice.value).toBe("1");
+  expect(view.element.querySelectorAll(".chat")).toHaveLength(1);
+});
+
+test("a conversation that cannot be shown is said not to be there", () => {
+  said.clear();
+  begin();
+  expect(text(".chat .bad")).toBe("no 1");
+});
+
+test("hostile texts are text", () => {
+  said.set(1, conversation({ agent: HOSTILE, requests: [request({ model: HOSTILE, answer: [{ kind: "assistant", text: HOSTILE, call: "" }] })], calls: [call({ tool: HOSTILE, arguments: HOSTILE, result: HOSTILE })] }));
+  begin();
+  find(".call").setAttribute("open", "");
+  find(".call").dispatchEvent(new Event("toggle"));
+  expect(view.element.querySelector("img")).toBeNull();
+  expect(view.element.textContent).not.toMatch(/[\x1b\u202e]/); // eslint-disable-line no-control-regex -- that is the point
+  expect(view.element.textContent).toContain("\\u202eevil");
+});
+
+test.each([
+  [{ query: "a" }, "a"],
+  [{ a: 1, b: "two" }, "a=1 b=two"],
+  [["x"], '["x"]'],
+  [null, "null"],
+])("arguments %j are told as %s", (given, told) => {
+  expect(argumentsText(given)).toBe(told);
+});
+
+test.each([
+  [{ outcome: "returned", result: "" }, "nothing"],
+  [{ outcome: "returned", result: "short" }, "short"],
+  [{ outcome: "returned", result: "x".repeat(50) }, "50 characters"],
+  [{ outcome: "denied", result: "User denied" }, "denied"],
+  [{ outcome: "retry", result: "again" }, "tried again"],
+  [{ outcome: "", result: "" }, ""],
+] as const)("an outcome %j is told as %s", (given, told) => {
+  expect(outcomeText(call(given))).toBe(told);
+});
+
+test("what a request did is told by its calls, else by its answer", () => {
+  const calls = ["a", "b", "a"].map((name) => ({ kind: "call" as const, text: name, call: "" }));
+  expect(deedOf(request({ answer: calls }), false)).toBe("2 × a, b");
+  expect(deedOf(request({ answer: [] }), true)).toBe("writes …");
+  expect(deedOf(request({ answer: [] }), false)).toBe("no answer");
+});
