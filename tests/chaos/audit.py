@@ -11,14 +11,16 @@ from divebook import Environment, Execution
 from divebook.engine.evolve import fold
 from divebook.engine.grammar import violations
 from divebook.engine.lifecycle import TERMINAL
+from divebook.engine.operations import ACTION_EXECUTION, STEP_EXECUTION, TOOL_CALL
 from divebook.errors import DivebookError
 from divebook.events import Event, catalog
+from divebook.questions.kinds import OUTCOME_UNKNOWN
 from divebook.store import EventStore
 from divebook.store.check import check
 from tests.chaos.subjects import CALLS, IDEMPOTENT, SIGNAL, Folder
 
 ROUNDS = 60
-COUNTED = ("action_execution", "step_execution")
+COUNTED = (ACTION_EXECUTION, STEP_EXECUTION, TOOL_CALL)
 
 
 # --- carrying everything to its end ----------------------------------------------------------------------------------
@@ -49,7 +51,7 @@ def _carry_on(world: Environment, execution: Execution) -> None:
         return
     if execution.interrupts:
         for question in execution.interrupts:
-            world.answer(question.id, "retry" if question.operation_id else "yes", execution.id)
+            world.answer(question.id, "retry" if question.kind == OUTCOME_UNKNOWN else "yes", execution.id)
     elif SIGNAL in execution.standing:
         world.signal(execution.id, SIGNAL)
     else:
@@ -118,7 +120,7 @@ class Calls:
         data = event.data
         if isinstance(data, catalog.OperationStarted) and data.operation_type in COUNTED:
             self._started(event, data)
-        elif isinstance(data, catalog.InterruptRaised) and data.operation_id:
+        elif isinstance(data, catalog.InterruptRaised) and data.kind == OUTCOME_UNKNOWN and data.operation_id:
             self._asked[data.interrupt_id] = data.operation_id
         elif isinstance(data, catalog.InterruptResolved) and data.interrupt_id in self._asked:
             self._standing[self._asked[data.interrupt_id]] = data.response["choice"]

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from divebook import Each, Environment, Retry, Step, Workflow
+from divebook import Agent, Each, Environment, Retry, ScriptedModel, Step, Workflow
+from divebook.agents.script import ScriptedCall, ScriptedReply
 from divebook.execution.clock import MICROSECONDS, SystemClock
 from divebook.steps.actions import Action
 from divebook.steps.function import WorkflowContext
 from divebook.store import EventStore
 from divebook.workflow.definition import InputDefinition
 from divebook.workflow.functions import step, workflow
+from divebook.workflow.tools import ToolFunction, tool
 
 QUICK, SLOW = 0.001, 0.05
-SIGNAL, CALLS = "go", "calls"
+SIGNAL, CALLS, AGENT = "go", "calls", "hurried"
 IDEMPOTENT = frozenset({"looked"})
 """Labels of calls that are simply made again where their outcome is not known."""
 
@@ -90,6 +92,7 @@ def workflows() -> list[Workflow]:
         Workflow("order", order, inputs=inputs),
         Workflow("quick", [call("one"), call("flaky", action="flaky", retry=retry), call("two")], inputs=inputs),
         Workflow("parent", [call("before"), child, call("after")], inputs=inputs),
+        Workflow("agent", [Step("turn", prompt="${inputs.token}", agent=AGENT, store="said")], inputs=inputs),
     ]
 
 
@@ -107,7 +110,26 @@ def environment(folder: Folder, store: EventStore, clock: SystemClock | None = N
         Action("flaky", counted.now_and_then),
     ]
     counted.register()
-    return Environment("chaos", store=store, workflows=workflows(), actions=actions, clock=clock)
+    agents = [Agent(AGENT, model=Hurried(HURRIED), tools=counted.tools())]
+    return Environment("chaos", store=store, workflows=workflows(), actions=actions, agents=agents, clock=clock)
+
+
+class Hurried(ScriptedModel):
+    """Calls tools with the token that it is asked about, so that their calls are counted as its own."""
+
+    def answer(self, prompt: str, run_id: str | None, answered: int) -> ScriptedReply:
+        """Return the reply to a request."""
+        reply = super().answer(prompt, run_id, answered)
+        calls = (ScriptedCall(called.tool, {"token": prompt, **called.arguments}) for called in reply.calls)
+        return replace(reply, calls=tuple(calls))
+
+
+HURRIED = [
+    [{"call": {"pay": {"label": "side-1"}}}, {"call": {"look": {"label": "looked"}}}],
+    {"call": {"pay": {"label": "end"}}},
+    "done",
+]
+"""What the agent does."""
 
 
 class Counted:
@@ -128,6 +150,21 @@ class Counted:
         if self._random.random() < 0.4:
             raise RuntimeError("not yet")
         return await self.make(token, label)
+
+    def tools(self) -> list[ToolFunction]:
+        """Return the tools of the agent."""
+
+        @tool
+        async def pay(token: str, label: str) -> str:
+            """Pay."""
+            return await self.make(token, label)
+
+        @tool(idempotent=True)
+        async def look(token: str, label: str) -> str:
+            """Look."""
+            return await self.make(token, label)
+
+        return [pay, look]
 
     def register(self) -> None:
         """Have this process know the workflow that is a function."""

@@ -21,6 +21,7 @@ from divebook.errors import (
     StartKeyTakenError,
     StoreBusyError,
 )
+from divebook.questions.kinds import OUTCOME_UNKNOWN
 from divebook.store import SqliteStore, jsonl
 from divebook.store.check import check
 from divebook.store.sqlite import back_up
@@ -104,7 +105,7 @@ class Worker:
             return
         self._begun += 1
         token = f"{self._name}.{self._begun}"
-        workflow = self._random.choice(("order", "quick", "scripted", "parent"))
+        workflow = self._random.choice(("order", "quick", "scripted", "parent", "agent"))
         started = self._world.start(workflow, {"token": token}, key=key)
         self._folder.say("started", started.id, key or "")
 
@@ -127,9 +128,8 @@ class Worker:
         execution = self._any()
         for question in [] if execution is None else execution.interrupts[:2]:
             text = f"{self._name} {self._random.random()}"
-            response = (
-                self._random.choice(("retry", {"choice": "done", "result": text})) if question.operation_id else text
-            )
+            is_unknown = question.kind == OUTCOME_UNKNOWN
+            response = self._random.choice(("retry", {"choice": "done", "result": text})) if is_unknown else text
             self._world.answer(question.id, response, execution.id, by=text)
             self._folder.say("answered", execution.id, question.id, text)
 
