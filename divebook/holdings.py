@@ -24,10 +24,11 @@ from divebook.execution.step_run import Handler
 from divebook.steps.actions import REGISTERED, Action
 from divebook.steps.function import require_function
 from divebook.steps.syntax import syntax_problems
+from divebook.steps.work import ASSIGN_WORK
 from divebook.text.logs import logger
 from divebook.tools.declared import declared
 from divebook.tools.offered import ABSENT, OFFERED
-from divebook.tools.reach import Reach
+from divebook.tools.reach import ToolReach
 from divebook.workflow.definition import AgentDefinition, Config, Definitions, Workflow
 from divebook.workflow.functions import FUNCTION, WORKFLOW_FUNCTIONS
 from divebook.workflow.merge import merge
@@ -57,7 +58,7 @@ class Holdings:
         self._workflows: dict[str, Workflow] = {}
         self._actions, self._own_actions = built_in, own_actions
         self._tools: dict[str, ToolFunction] = {}
-        self._reach = Reach(documents, policy, getattr(documents, "root", Path()))
+        self._reach = ToolReach(documents, policy, getattr(documents, "root", Path()))
         self._handlers: dict[str, Handler] = {}
         self._checks: dict[str, Callable[[Workflow], None]] = {}
 
@@ -112,13 +113,28 @@ class Holdings:
         found = {name: self._tool(name, definition) for name in definition.tools}
         return [tool for tool in found.values() if tool is not None]
 
+    def subordinates_for(self, definition: AgentDefinition) -> list[Agent]:
+        """Return the agents that one may give work to: those it names, all others if it is the only supervisor.
+
+        Raises
+        ------
+        NotFoundError
+            It names one that does not exist.
+        """
+        if definition.subordinates:
+            return [self.agent(name) for name in definition.subordinates]
+        supervisors = [agent.name for agent in self._agents.values() if agent.is_supervisor]
+        if ASSIGN_WORK not in definition.tools and supervisors != [definition.name]:
+            return []
+        return [agent for agent in self._agents.values() if agent.name != definition.name]
+
     def _tool(self, name: str, definition: AgentDefinition) -> ToolFunction | None:
         known, said = self.tools, {tool.name: tool for tool in self._defined.tools}
         config = definition.tool_config.get(name, {})
         if not isinstance(config, Mapping):
             raise SetupError(f"ToolConfig of agent {definition.name}: {name} holds {config!r}, not options by name")
         made = declared(name, known.get(name), said.get(name), config, self._reach)
-        if made is not None:
+        if made is not None or name == ASSIGN_WORK:
             return made
         if self._defined.mcp_servers and name not in ABSENT:
             return None  # servers say what they offer when they are asked
@@ -130,8 +146,9 @@ class Holdings:
 
     def _check_tools(self, agent: Agent | None) -> None:
         """Raise unless the tools of an agent are there; one of the old system goes without those of services."""
-        if agent is None or not agent.definition.tools:
+        if agent is None:
             return
+        self.subordinates_for(agent.definition)
         found = {tool.name for tool in self.tools_for(agent.definition)}
         for name in ABSENT.keys() & set(agent.definition.tools) - found:
             _log.warning("agent %s goes without the tool %s: %s", agent.name, name, ABSENT[name])

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 if TYPE_CHECKING:
     from divebook.engine.operations import Reserved, Setting, Slot, StreamedCall
     from divebook.questions import Question
-    from divebook.workflow.definition import AgentDefinition
     from divebook.workflow.policies import Retry
     from divebook.workflow.tools import ToolFunction
 
@@ -48,13 +47,6 @@ class Assignment:
         """Return what the log compares, as far as it says anything."""
         said = {"prompt": self.prompt, "content": self.content, "context": self.context}
         return {name: value for name, value in said.items() if value or name == "prompt"}
-
-
-class Offers(Protocol):
-    """What an environment gives to agents."""
-
-    def tools_for(self, definition: AgentDefinition) -> Sequence[ToolFunction]:
-        """Return the tools that an agent names."""
 
 
 class TurnContext(Protocol):

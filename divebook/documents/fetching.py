@@ -32,7 +32,7 @@ MAX_BYTES = 500 * 1024
 TEXTUAL = ("text/", "application/json", "application/xml", "application/yaml", "application/javascript")
 
 
-class Limits(NamedTuple):
+class PageLimits(NamedTuple):
     """What one fetching may take."""
 
     bytes: int = 10_000_000
@@ -43,7 +43,7 @@ class Limits(NamedTuple):
     redirections: int = 5
 
 
-LIMITS = Limits()
+LIMITS = PageLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Page:
             raise SetupError(f"content of {url} is not {self.charset} text: {error}") from error
 
 
-def fetch(url: str, policy: Policy, limits: Limits = LIMITS) -> Page:
+def fetch(url: str, policy: Policy, limits: PageLimits = LIMITS) -> Page:
     """Return the page at `url`; raises `SetupError` if it cannot or may not be fetched."""
     try:
         check_address(url, policy)
@@ -150,7 +150,7 @@ class _Deadline:
 # --- connecting ------------------------------------------------------------------------------------------------------
 
 
-def _opener(policy: Policy, limits: Limits, deadline: _Deadline) -> OpenerDirector:
+def _opener(policy: Policy, limits: PageLimits, deadline: _Deadline) -> OpenerDirector:
     return build_opener(ProxyHandler(), _Web(policy, deadline), _Redirects(policy, limits.redirections))
 
 

@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from divebook.agents import Agent
-from divebook.agents.turn import Answer, Assignment, Offers
+from divebook.agents.turn import Answer, Assignment
 from divebook.engine.operations import RunOperation
 from divebook.execution.context import StepContext
-from divebook.steps.turns import take_turn
+from divebook.steps.offers import Offers
+from divebook.steps.turns import Blocks, has_hands, take_turn
 from divebook.workflow.policies import Retry
 
 
-async def ask_agent(context: StepContext, agent: Agent, asked: Assignment, offers: Offers) -> Answer:
-    """Return an agent's answer; `offers` is what its environment gives it."""
+async def ask_agent(
+    context: StepContext, agent: Agent, asked: Assignment, offers: Offers, blocks: Blocks | None = None
+) -> Answer:
+    """Return an agent's answer.
+
+    Parameters
+    ----------
+    offers
+        What its environment gives it.
+    blocks
+        Gives what agents that it gives work to know; by default nothing.
+    """
     agent = agent.with_model(context.model)
-    if agent.has_hands or asked.output is not None:
-        return await take_turn(context, agent, asked, offers)
+    if has_hands(agent, offers) or asked.output is not None:
+        return await take_turn(context, agent, asked, offers, blocks or _none)
     # A step with a Retry of its own tries the whole step again; both together would multiply the requests.
     operation = context.operation if context.step.retry is not None else _tried_again(context, agent.retry)
     text = await agent.respond(
         asked.prompt, operation, content=asked.content, context=asked.context, date=context.started_at
     )
     return Answer(text, text)
+
+
+async def _none(*_: object) -> Sequence[Mapping[str, Any]]:
+    return ()
 
 
 def _tried_again(context: StepContext, policy: Retry) -> RunOperation:

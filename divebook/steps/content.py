@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import anyio.to_thread
 
+from divebook.agents import Agent
 from divebook.documents import DocumentRepository, Policy
 from divebook.engine.operations import DYNAMIC_CONTENT
 from divebook.errors import SetupError, StepError
@@ -32,14 +33,20 @@ class ContentBuilder:
         self._interpreter, self._documents, self._printer = interpreter, documents, printer
         self._policy = policy
 
-    async def blocks(self, entries: Sequence[ContentEntry], context: StepContext, agent: str) -> list[Block]:
-        """Return the blocks of all entries, in order."""
+    async def blocks(
+        self, entries: Sequence[ContentEntry], context: StepContext, agent: str, prefix: str = ""
+    ) -> list[Block]:
+        """Return the blocks of all entries, in order; with a `prefix` their operations have names that begin so."""
         found: list[Block] = []
-        for entry in entries:
-            found.extend(await self._blocks_of(entry, context, agent))
+        for number, entry in enumerate(entries, 1):
+            found.extend(await self._blocks_of(entry, context, agent, f"{prefix}content-{number}" if prefix else None))
         return found
 
-    async def _blocks_of(self, entry: ContentEntry, context: StepContext, agent: str) -> list[Block]:
+    def of_agent(self, context: StepContext, agent: Agent, prefix: str) -> Awaitable[list[Block]]:
+        """Return the blocks of an agent's own context."""
+        return self.blocks(agent.definition.context, context, agent.name, prefix)
+
+    async def _blocks_of(self, entry: ContentEntry, context: StepContext, agent: str, key: str | None) -> list[Block]:
         if entry.blocks is not None:
             return [dict(block) for block in entry.blocks]
         if entry.text is not None:
@@ -47,15 +54,15 @@ class ContentBuilder:
         if entry.document is not None:
             return [text_block(self._documents.get(entry.document).content)]
         if entry.dynamic is not None:
-            return await self._from_script(entry.dynamic, context, agent)
+            return await self._from_script(entry.dynamic, context, agent, key)
         if entry.dynamic_from is not None:
-            return await self._from_program(entry.dynamic_from, context, agent)
+            return await self._from_program(entry.dynamic_from, context, agent, key)
         raise SetupError(
             f"content {entry.source} {getattr(entry, entry.source)!r} of step {context.step.name!r} was not loaded; "
             "read the definition with divebook.load or in a %%dive cell"
         )
 
-    async def _from_script(self, script: str, context: StepContext, agent: str) -> list[Block]:
+    async def _from_script(self, script: str, context: StepContext, agent: str, key: str | None) -> list[Block]:
         names = {**context.names, "workflow": context.workflow.name, "step": context.step.name, "agent": agent}
         host = ScriptHost(context, self._documents, self._printer)
 
@@ -63,10 +70,12 @@ class ContentBuilder:
             result = await anyio.to_thread.run_sync(self._interpreter.run_script, script, names, host)
             return blocks_from_script_result(result)
 
-        recorded: list[Block] = await context.operation(DYNAMIC_CONTENT, {"script": script}, call, repeatable=True)
+        recorded: list[Block] = await context.operation(
+            DYNAMIC_CONTENT, {"script": script}, call, repeatable=True, key=key
+        )
         return recorded
 
-    async def _from_program(self, program: str, context: StepContext, agent: str) -> list[Block]:
+    async def _from_program(self, program: str, context: StepContext, agent: str, key: str | None) -> list[Block]:
         given = {
             "inputs": dict(context.inputs),
             "state": dict(context.variables),
@@ -79,7 +88,9 @@ class ContentBuilder:
             self._policy.program(program)
             return await anyio.to_thread.run_sync(run_program, program, given)
 
-        recorded: list[Block] = await context.operation(DYNAMIC_CONTENT, {"program": program}, call, repeatable=True)
+        recorded: list[Block] = await context.operation(
+            DYNAMIC_CONTENT, {"program": program}, call, repeatable=True, key=key
+        )
         return recorded
 
 

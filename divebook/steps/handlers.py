@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from divebook.agents import Agent
-from divebook.agents.turn import Offers
 from divebook.execution.children import BeginSuccessor, DriveChild
 from divebook.execution.step_run import Handler
 from divebook.steps.action import ActionStep
@@ -13,6 +12,7 @@ from divebook.steps.actions import Action
 from divebook.steps.content import ContentBuilder
 from divebook.steps.function import FunctionStep
 from divebook.steps.interrupt import interrupt_step
+from divebook.steps.offers import Offers
 from divebook.steps.prompt import PromptStep
 from divebook.steps.script import ScriptStep
 from divebook.steps.wait import wait_step

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import replace
 
 from divebook.agents import Agent
-from divebook.agents.turn import Answer, Assignment, Offers
+from divebook.agents.turn import Answer, Assignment
 from divebook.engine.retries import text_of
 from divebook.errors import NotFoundError, StepError
 from divebook.execution.context import StepContext
@@ -14,6 +15,8 @@ from divebook.execution.iterations import Outcome
 from divebook.steps.asking_agents import ask_agent
 from divebook.steps.content import ContentBuilder
 from divebook.steps.evaluation import render_texts
+from divebook.steps.offers import Offers
+from divebook.steps.turns import has_hands
 from divebook.workflow.step import Step
 
 
@@ -52,7 +55,7 @@ class PromptStep:
             agent = self._find_agent(step.agent)
         except NotFoundError:
             return None  # which the step says when it runs
-        return agent if agent is not None and agent.has_hands else None
+        return agent if agent is not None and has_hands(agent, self._offers) else None
 
     async def ask(self, context: StepContext, name: str, asked: Assignment) -> Answer:
         """Return the answer of an agent to a workflow function; raises `NotFoundError`."""
@@ -62,8 +65,9 @@ class PromptStep:
         return await self._answer(context, agent, asked)
 
     async def _answer(self, context: StepContext, agent: Agent, asked: Assignment) -> Answer:
-        own = await self._content.blocks(agent.definition.context, context, agent.name)
+        blocks = functools.partial(self._content.of_agent, context)
+        own = await blocks(agent, "")
         try:
-            return await ask_agent(context, agent, replace(asked, context=own), self._offers)
+            return await ask_agent(context, agent, replace(asked, context=own), self._offers, blocks)
         except Exception as error:
             raise StepError(f"agent response operation failed: {text_of(error)}") from error

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from divebook.agents import Agent, ScriptedModel
-from divebook.agents.turn import Answer, Assignment, Offers
+from divebook.agents.turn import Answer, Assignment
 from divebook.engine.operations import AGENT_TURN, TOOL_CALL, Reserved, Setting, Slot, StreamedCall
 from divebook.events.codec import canonical_hash
 from divebook.execution.compute import Compute
@@ -19,6 +19,9 @@ from divebook.execution.strands import Suspended, UnderWay
 from divebook.questions import Question
 from divebook.scripting import value_text
 from divebook.steps.call import compute_for, invoke, made_in_slot
+from divebook.steps.offers import Offers
+from divebook.steps.work import work_tool
+from divebook.workflow.functions import IDEMPOTENCY_KEY
 from divebook.workflow.policies import Retry
 from divebook.workflow.tools import ToolFunction
 
@@ -27,21 +30,66 @@ TURN = "turn"
 """Key of a turn, after its prefix."""
 
 
-async def take_turn(context: StepContext, agent: Agent, asked: Assignment, offers: Offers) -> Answer:
-    """Return what an agent with tools answers, or one that is to answer with data."""
+Blocks: TypeAlias = Callable[[Agent, str], Awaitable[Sequence[Mapping[str, Any]]]]
+"""Gives the blocks of an agent's own `Context`; what they record has a prefix in front of its keys."""
+
+
+class Chain(NamedTuple):
+    """The turns that wait for one, and the agents at work in them."""
+
+    within: str | None = None
+    """Id of the nearest."""
+    agents: tuple[str, ...] = ()
+
+
+ALONE = Chain()
+
+
+def has_hands(agent: Agent, offers: Offers) -> bool:
+    """Whether an agent may do more than answer: call tools, or give work to others."""
+    return agent.has_hands or bool(offers.subordinates_for(agent.definition))
+
+
+async def take_turn(
+    context: StepContext, agent: Agent, asked: Assignment, offers: Offers, blocks: Blocks, *, chain: Chain = ALONE
+) -> Answer:
+    """Return what an agent with tools answers, or one that is to answer with data.
+
+    Parameters
+    ----------
+    blocks
+        Gives what agents that it gives work to know.
+    chain
+        Who waits for it.
+    """
     key = f"{asked.prefix}{TURN}"
     made_with = await _made_with(context, agent, key)
     setting = Setting(made_with, canonical_hash(made_with)[:HASH_DIGITS])
 
+    def tools_of(turn: str) -> list[ToolFunction]:
+        below = Chain(turn, (*chain.agents, agent.name))
+
+        async def hand(other: Agent, work: str, key: str) -> str:
+            prefix = f"{asked.prefix}{key}/"
+            given = Assignment(work, context=await blocks(other, prefix), prefix=prefix)
+            answer = await take_turn(context, other.with_model(context.model), given, offers, blocks, chain=below)
+            return answer.text
+
+        named = [*offers.tools_for(agent.definition)]
+        handing = work_tool(offers.subordinates_for(agent.definition), below.agents, hand)
+        if handing is None or any(tool.name == handing.name for tool in (*named, *agent.tools)):
+            return named
+        return [*named, handing]
+
     async def body(turn: str) -> dict[str, Any]:
         means = StepTurn(context, asked.prefix, turn)
         try:
-            return await agent.turn(asked, means, offers.tools_for(agent.definition))
+            return await agent.turn(asked, means, tools_of(turn))
         finally:
             means.require_going_on()
 
     parameters = {"agent": agent.name, **asked.to_dict()}
-    result = await context.enclosing(AGENT_TURN, parameters, body, key=key, setting=setting)
+    result = await context.enclosing(AGENT_TURN, parameters, body, key=key, setting=setting, within=chain.within)
     return Answer(value_text(result["output"]), result["output"])
 
 
@@ -166,6 +214,8 @@ class StepTurn:
 
     async def invoke(self, tool: ToolFunction, arguments: Mapping[str, Any], *, key: str) -> Any:
         """Call the function itself, where its executor is."""
+        if tool.inline:
+            return await tool.function(**arguments, **{IDEMPOTENCY_KEY: key})
         compute = self._compute(tool, arguments)
         return await invoke(self._context, tool, arguments, self.prefix + key, compute)
 

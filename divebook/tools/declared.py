@@ -11,7 +11,7 @@ from typing import Any
 from divebook.documents.references import resolved
 from divebook.errors import SetupError
 from divebook.tools.offered import OFFERED, offered, option_named
-from divebook.tools.reach import Reach
+from divebook.tools.reach import ToolReach
 from divebook.workflow.functions import signature_of
 from divebook.workflow.resources import ToolDefinition
 from divebook.workflow.tools import ToolFunction
@@ -20,7 +20,7 @@ _LIMITS = ("timeout", "limit", "most", "concurrency", "retry")
 
 
 def declared(
-    name: str, own: ToolFunction | None, said: ToolDefinition | None, config: Mapping[str, Any], reach: Reach
+    name: str, own: ToolFunction | None, said: ToolDefinition | None, config: Mapping[str, Any], reach: ToolReach
 ) -> ToolFunction | None:
     """Return the tool of a name, or None if it neither is a person's own nor comes with divebook.
 
@@ -60,7 +60,7 @@ def _merged(parameters: Mapping[str, Any], config: Mapping[str, Any]) -> dict[st
     return {written[folded]: value for folded, value in values.items()}
 
 
-def with_arguments(tool: ToolFunction, arguments: Mapping[str, Any], reach: Reach) -> ToolFunction:
+def with_arguments(tool: ToolFunction, arguments: Mapping[str, Any], reach: ToolReach) -> ToolFunction:
     """Return a tool some arguments of which are fixed: a model neither sees nor gives them, and no log holds them.
 
     What they name (``env://KEY``) is looked up at each call.

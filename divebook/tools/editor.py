@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from divebook.tools.folder import Folder, kind_of, text_of, write_text
-from divebook.tools.reach import Reach, coming, failed
+from divebook.tools.reach import ToolReach, coming, failed
 from divebook.workflow.tools import ToolFunction, ToolHints
 
 _MOST_ENTRIES = 500
@@ -16,7 +16,7 @@ _AROUND = 4
 _EDITS = ToolHints(read_only=False, destructive=True, idempotent=False, open_world=False)
 
 
-def text_editor(reach: Reach, *, name: str = "text_editor") -> ToolFunction:
+def text_editor(reach: ToolReach, *, name: str = "text_editor") -> ToolFunction:
     """Return the tool that edits files; `name` is what the model knows it by."""
     folder = Folder(reach)
 

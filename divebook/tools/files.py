@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from divebook.tools.folder import Folder, kind_of, text_of, write_text
-from divebook.tools.reach import READS, WRITES, Reach, coming, failed
+from divebook.tools.reach import READS, WRITES, ToolReach, coming, failed
 from divebook.workflow.tools import ToolFunction
 
 
-def file_reader(reach: Reach, *, max_size: int = 102_400) -> ToolFunction:
+def file_reader(reach: ToolReach, *, max_size: int = 102_400) -> ToolFunction:
     """Return the tool that reads a file of at most `max_size` bytes."""
     folder = Folder(reach)
 
@@ -35,7 +35,7 @@ def file_reader(reach: Reach, *, max_size: int = 102_400) -> ToolFunction:
     return coming(read_file, READS)
 
 
-def file_writer(reach: Reach, *, allow_list: Sequence[str] = (), deny_list: Sequence[str] = ()) -> ToolFunction:
+def file_writer(reach: ToolReach, *, allow_list: Sequence[str] = (), deny_list: Sequence[str] = ()) -> ToolFunction:
     """Return the tool that writes files, of those that the lists leave it; `deny_list` comes first."""
     folder = Folder(reach, allow_list, deny_list)
 
@@ -59,7 +59,7 @@ def file_writer(reach: Reach, *, allow_list: Sequence[str] = (), deny_list: Sequ
 
 
 def directory_lister(
-    reach: Reach,
+    reach: ToolReach,
     *,
     default_path: str = ".",
     max_entries: int = 100,

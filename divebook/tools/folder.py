@@ -9,7 +9,7 @@ from pathlib import Path
 
 from divebook.documents.globs import has_wildcards, matches
 from divebook.errors import SetupError
-from divebook.tools.reach import Reach, failed
+from divebook.tools.reach import ToolReach, failed
 
 
 class Folder:
@@ -22,7 +22,7 @@ class Folder:
         is allowed that `deny` does not name; what both name is denied.
     """
 
-    def __init__(self, reach: Reach, allow: Sequence[str] = (), deny: Sequence[str] = (), root: str = "") -> None:
+    def __init__(self, reach: ToolReach, allow: Sequence[str] = (), deny: Sequence[str] = (), root: str = "") -> None:
         self._policy = reach.policy
         self.root = reach.policy.file(root, reach.folder) if root else reach.folder.resolve()
         self._allow = [self._anchored(pattern) for pattern in allow]

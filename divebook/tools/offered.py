@@ -10,7 +10,7 @@ from divebook.errors import SetupError, did_you_mean
 from divebook.tools.editor import text_editor
 from divebook.tools.files import directory_lister, file_reader, file_writer
 from divebook.tools.papers import document_lister, document_reader, document_searcher, document_writer
-from divebook.tools.reach import Reach
+from divebook.tools.reach import ToolReach
 from divebook.tools.web import fetcher
 from divebook.workflow.tools import ToolFunction
 
@@ -38,7 +38,7 @@ ABSENT: Mapping[str, str] = {
 """Tools of the old system that do not come with this one, and what to do."""
 
 
-def offered(name: str, reach: Reach, options: Mapping[str, Any]) -> ToolFunction:
+def offered(name: str, reach: ToolReach, options: Mapping[str, Any]) -> ToolFunction:
     """Return a tool that comes with divebook, made with its options.
 
     Options are known without regard to case and underscores, as the old system read them: ``MaxSize``, ``max_size``.

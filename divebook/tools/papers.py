@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from divebook.errors import DivebookError
-from divebook.tools.reach import READS, WRITES, Reach, coming, failed
+from divebook.tools.reach import READS, WRITES, ToolReach, coming, failed
 from divebook.workflow.tools import ToolFunction
 
 _LONGEST = 1_000_000
@@ -14,7 +14,7 @@ _SHOWN = 300
 """Characters of a line that was found."""
 
 
-def document_reader(reach: Reach) -> ToolFunction:
+def document_reader(reach: ToolReach) -> ToolFunction:
     """Return the tool that reads documents."""
 
     def read_document(path: str, first_line: int = 1, lines: int | None = None) -> str:
@@ -38,7 +38,7 @@ def document_reader(reach: Reach) -> ToolFunction:
     return coming(read_document, READS)
 
 
-def document_lister(reach: Reach, *, max_entries: int = 200) -> ToolFunction:
+def document_lister(reach: ToolReach, *, max_entries: int = 200) -> ToolFunction:
     """Return the tool that lists documents."""
 
     def list_documents(folder: str = "", recursive: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002 - a model gives it by name
@@ -58,7 +58,7 @@ def document_lister(reach: Reach, *, max_entries: int = 200) -> ToolFunction:
     return coming(list_documents, READS)
 
 
-def document_searcher(reach: Reach, *, max_matches: int = 50) -> ToolFunction:
+def document_searcher(reach: ToolReach, *, max_matches: int = 50) -> ToolFunction:
     """Return the tool that finds lines of documents."""
 
     def search_documents(words: str, folder: str = "") -> dict[str, Any]:
@@ -84,7 +84,7 @@ def document_searcher(reach: Reach, *, max_matches: int = 50) -> ToolFunction:
     return coming(search_documents, READS)
 
 
-def document_writer(reach: Reach) -> ToolFunction:
+def document_writer(reach: ToolReach) -> ToolFunction:
     """Return the tool that writes documents."""
 
     def write_document(path: str, content: str) -> str:
@@ -106,14 +106,14 @@ def document_writer(reach: Reach) -> ToolFunction:
     return coming(write_document, WRITES)
 
 
-def _text(reach: Reach, path: str) -> str:
+def _text(reach: ToolReach, path: str) -> str:
     try:
         return reach.documents.get(path).content
     except (DivebookError, OSError, UnicodeError) as error:
         raise failed(f"document {path} cannot be read: {error}") from error
 
 
-def _paths(reach: Reach, folder: str, *, recursive: bool) -> list[str]:
+def _paths(reach: ToolReach, folder: str, *, recursive: bool) -> list[str]:
     try:
         return [path for path in reach.documents.list(folder, recursive=recursive) if not _is_hidden(path)]
     except (DivebookError, OSError) as error:
@@ -124,7 +124,7 @@ def _is_hidden(path: str) -> bool:
     return any(part.startswith(".") for part in path.split("/"))
 
 
-def _lines_with(wanted: list[str], path: str, reach: Reach) -> list[dict[str, Any]]:
+def _lines_with(wanted: list[str], path: str, reach: ToolReach) -> list[dict[str, Any]]:
     """Return the lines of a document that hold all words; one that is no text, or very long, has none."""
     try:
         text = reach.documents.get(path).content

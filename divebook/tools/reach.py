@@ -15,7 +15,7 @@ READS = ToolHints(read_only=True, destructive=False, idempotent=True, open_world
 WRITES = ToolHints(read_only=False, destructive=True, idempotent=True, open_world=False)
 
 
-class Reach(NamedTuple):
+class ToolReach(NamedTuple):
     """What the tools of an environment may reach."""
 
     documents: DocumentRepository

@@ -6,19 +6,19 @@ import time
 from dataclasses import replace
 
 from divebook.documents import fetching
-from divebook.documents.fetching import Limits, Page
+from divebook.documents.fetching import Page, PageLimits
 from divebook.errors import SetupError
 from divebook.tools.page_text import readable
-from divebook.tools.reach import READS, Reach, coming, failed
+from divebook.tools.reach import READS, ToolReach, coming, failed
 from divebook.workflow.tools import ToolFunction
 
 _PAUSE = 0.5
 """Seconds before a page is asked for again; twice as many each further time."""
 
 
-def fetcher(reach: Reach, *, max_size: int = 512_000, max_retries: int = 0, timeout: float = 15.0) -> ToolFunction:
+def fetcher(reach: ToolReach, *, max_size: int = 512_000, max_retries: int = 0, timeout: float = 15.0) -> ToolFunction:
     """Return the tool that fetches pages: at most `max_size` bytes, within `timeout` seconds each time."""
-    limits = Limits(bytes=max_size, silence=timeout, seconds=timeout)
+    limits = PageLimits(bytes=max_size, silence=timeout, seconds=timeout)
 
     def fetch(url: str) -> str:
         """Fetch a page of the web and return its text, with the addresses of its links.
@@ -38,7 +38,7 @@ def fetcher(reach: Reach, *, max_size: int = 512_000, max_retries: int = 0, time
     return coming(fetch, replace(READS, open_world=True))
 
 
-def _fetched(url: str, reach: Reach, limits: Limits, retries: int) -> Page:
+def _fetched(url: str, reach: ToolReach, limits: PageLimits, retries: int) -> Page:
     for attempt in range(retries):
         try:
             return fetching.fetch(url, reach.policy, limits)

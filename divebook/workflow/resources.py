@@ -120,10 +120,12 @@ class AgentDefinition(Definition):
     name: Annotated[str, Key("The name that steps use.", kind=_TRIMMED)]
     goal: Annotated[str, Key("What it is to achieve; part of its instructions.", kind=_TRIMMED)] = ""
     instructions: Annotated[str, Key("Its instructions, sent before each prompt.", kind=_TRIMMED)] = ""
-    is_supervisor: Annotated[bool, Key("Whether it answers prompts that name no agent.")] = False
+    is_supervisor: Annotated[
+        bool, Key("Whether it answers prompts that name no agent, and may give work to others.")
+    ] = False
     subordinates: Annotated[
         tuple[str, ...],
-        Key("Agents it may hand work to.", ignored="agents do not hand work to each other yet; write a step for each"),
+        Key("Agents it may give work to; by default all others, if it is the only supervisor."),
     ] = ()
     provider: Annotated[str | None, Key("The service that runs its model.")] = None
     model: Annotated[

@@ -13,7 +13,7 @@ from pydantic_ai.exceptions import ToolFailed
 from divebook.documents import MemoryDocuments, Policy
 from divebook.documents.globs import matches
 from divebook.tools.offered import offered
-from divebook.tools.reach import Reach
+from divebook.tools.reach import ToolReach
 
 Data = Mapping[str, Any]
 ERROR = "Error: "
@@ -34,7 +34,7 @@ def run(case: Data) -> dict[str, Any]:
 
 def _called(root: Path, name: str, options: Data, **arguments: Any) -> str:
     """Return what a model gets of a call."""
-    tool = offered(name, Reach(MemoryDocuments(), Policy(), root), options)
+    tool = offered(name, ToolReach(MemoryDocuments(), Policy(), root), options)
     try:
         result = tool.function(**arguments)
     except ToolFailed as error:

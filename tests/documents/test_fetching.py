@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from divebook.documents import Policy
-from divebook.documents.fetching import Limits, Page, fetch
+from divebook.documents.fetching import Page, PageLimits, fetch
 from divebook.errors import SetupError
 
 OPEN = Policy("addresses")
@@ -96,14 +96,14 @@ def test_only_so_many_redirections_are_followed(server, most, is_followed):
     for number in range(3):
         server.answers[f"/{number}"] = (302, {"Location": f"/{number - 1}" if number else "/"}, b"")
     with contextlib.nullcontext() if is_followed else pytest.raises(SetupError, match="failed to fetch"):
-        fetch(server.url + "/2", NoSecondHost(), Limits(redirections=most))
+        fetch(server.url + "/2", NoSecondHost(), PageLimits(redirections=most))
     assert ("/" in server.asked) is is_followed
 
 
 def test_what_is_too_long_is_given_up(server):
     server.answers["/big"] = (200, {}, b"x" * 50_000)
     with pytest.raises(SetupError, match="more than 40000 bytes"):
-        fetch(server.url + "/big", OPEN, Limits(bytes=40_000))
+        fetch(server.url + "/big", OPEN, PageLimits(bytes=40_000))
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_a_server_that_never_comes_to_its_end_is_left(begins):
         thread = threading.Thread(target=serve)
         thread.start()
         with pytest.raises(SetupError, match=r"it took more than 0\.05 s"):
-            fetch(f"http://127.0.0.1:{listener.getsockname()[1]}/", OPEN, Limits(silence=600.0, seconds=0.05))
+            fetch(f"http://127.0.0.1:{listener.getsockname()[1]}/", OPEN, PageLimits(silence=600.0, seconds=0.05))
         thread.join()
     assert left.is_set()
 

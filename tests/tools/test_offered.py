@@ -15,7 +15,7 @@ from divebook.errors import SetupError
 from divebook.tools import web
 from divebook.tools.offered import ABSENT, OFFERED, offered
 from divebook.tools.page_text import readable
-from divebook.tools.reach import Reach
+from divebook.tools.reach import ToolReach
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def use(folder):
     """Return what calls a tool as a model's call does."""
 
     def call(name, /, options=None, policy=None, documents=None, **arguments):
-        reach = Reach(documents or FileDocuments(folder), policy or Policy(), folder)
+        reach = ToolReach(documents or FileDocuments(folder), policy or Policy(), folder)
         return offered(name, reach, options or {}).function(**arguments)
 
     return call
@@ -47,7 +47,7 @@ def test_every_tool_of_the_old_system_is_there_or_says_why_not():
 
 @pytest.mark.parametrize("name", OFFERED)
 def test_a_model_sees_what_each_argument_is(folder, name):
-    tool = offered(name, Reach(MemoryDocuments(), Policy(), folder), {})
+    tool = offered(name, ToolReach(MemoryDocuments(), Policy(), folder), {})
     shown = library_tool(tool, None)
     assert (shown.name, tool.confirmation) == (name, "if-not-read-only")
     assert shown.description
@@ -70,11 +70,11 @@ def test_a_model_sees_what_each_argument_is(folder, name):
 )
 def test_wrong_options_are_refused_in_words(folder, name, options, says):
     with pytest.raises(SetupError, match=says):
-        offered(name, Reach(MemoryDocuments(), Policy(), folder), options)
+        offered(name, ToolReach(MemoryDocuments(), Policy(), folder), options)
 
 
 def test_options_are_known_however_they_are_written(folder):
-    reach = Reach(MemoryDocuments(), Policy(), folder)
+    reach = ToolReach(MemoryDocuments(), Policy(), folder)
     assert offered("text_editor", reach, {"NAME": "edit"}).name == "edit"
     assert offered("write_file", reach, {"deny_list": "*.md"}).function("a.txt", "x") == (
         "Successfully wrote 1 bytes to a.txt"

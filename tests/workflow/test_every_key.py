@@ -36,6 +36,7 @@ READ_BY = {
     ("Each", "OnItemError"): ("execution/iterations.py", "on_item_error"),
     ("workflow", "ContinueOnFailure"): ("engine/decide.py", "continue_on_failure"),
     ("agent", "IsSupervisor"): ("holdings.py", "is_supervisor"),
+    ("agent", "Subordinates"): ("holdings.py", "subordinates"),
     ("output", "Type"): ("notebook/cell_completion.py", "label"),  # for people, and completed as they type
     ("workflow", "Output"): ("workflow/makers.py", 'pop("output"'),  # becomes one of the Outputs
     ("definition", "Schedules"): ("config/schedules.py", "schedules"),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from divebook.agents import Agent
-from divebook.agents.turn import Assignment, Offers
+from divebook.agents.turn import Assignment
 from divebook.engine.retries import text_of
 from divebook.errors import (
     BoundExceededError,
@@ -27,6 +27,7 @@ from divebook.steps.actions import Action
 from divebook.steps.asking_agents import ask_agent
 from divebook.steps.call import call
 from divebook.steps.evaluation import render_texts
+from divebook.steps.offers import Offers
 
 THROUGH = (BoundExceededError, DivergenceError, StageTimeoutError, StoreError, UnstorableValueError)
 """Errors of a tool call that are not the tool's own."""

@@ -1,0 +1,20 @@
+"""What an environment gives to its agents while they work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from divebook.agents import Agent
+from divebook.workflow.definition import AgentDefinition
+from divebook.workflow.tools import ToolFunction
+
+
+class Offers(Protocol):
+    """What an environment gives to agents."""
+
+    def tools_for(self, definition: AgentDefinition) -> Sequence[ToolFunction]:
+        """Return the tools that an agent names."""
+
+    def subordinates_for(self, definition: AgentDefinition) -> Sequence[Agent]:
+        """Return the agents that one may give work to."""

@@ -1,0 +1,170 @@
+"""Work that agents hand to each other: a turn under the key of the call, in the same log."""
+
+import pytest
+
+from divebook import Agent, ScriptedModel, Step, Workflow
+from divebook.errors import NotFoundError
+from divebook.events import catalog
+from divebook.workflow.definition import AgentDefinition, ContentEntry
+from tests.execution.test_resuming import cut
+from tests.execution.worlds import environment
+
+ASK = Workflow("ask", [Step("ask", prompt="Which birds?", agent="boss", store="birds")])
+
+
+def work(agent, name="list", **more):
+    return {"call": {"assign_work": {"agent": agent, "name": name, "description": "Do it.", **more}}}
+
+
+ORDER = work("reader", expected_output="names")
+
+
+class Book:
+    def __init__(self):
+        self.looked = []
+
+    def look(self, name: str) -> str:
+        """Look a bird up."""
+        self.looked.append(name)
+        return f"{name}: seen"
+
+
+def agent(name, script, *, supervisor=False, subordinates=(), tools=(), **more):
+    definition = AgentDefinition(name, is_supervisor=supervisor, subordinates=tuple(subordinates), **more)
+    return Agent(definition, model=ScriptedModel(script, usage={"input_tokens": 10, "output_tokens": 5}), tools=tools)
+
+
+def world(book, store=None, boss=(ORDER, "an owl"), reader=({"call": {"look": {"name": "owl"}}}, "owl")):
+    agents = [agent("boss", list(boss), supervisor=True), agent("reader", list(reader), tools=[book.look], goal="Read")]
+    return environment(ASK, agents=agents, **({} if store is None else {"store": store})), agents
+
+
+def started(execution):
+    return [event.data for event in execution.history() if isinstance(event.data, catalog.OperationStarted)]
+
+
+def requests(agents):
+    return [agent.model.calls for agent in agents]
+
+
+def test_assigned_work_is_a_turn_under_the_key_of_its_call():
+    book = Book()
+    made, agents = world(book)
+    execution = made.start("ask").wait(20)
+    assert execution.variables == {"birds": "an owl"}, execution.error
+    call = "tool-1-call-1-1"
+    assert [(operation.key, operation.name) for operation in started(execution)] == [
+        ("turn", "boss"),
+        ("model-1", "boss"),
+        (f"{call}/turn", "reader"),
+        (f"{call}/model-1", "reader"),
+        (f"{call}/tool-1-call-1-1", "look"),
+        (f"{call}/model-2", "reader"),
+        ("model-2", "boss"),
+    ]
+    outer, _, inner, *of_inner, last = started(execution)
+    assert {operation.within for operation in of_inner} == {inner.operation_id}
+    assert (inner.within, last.within) == (outer.operation_id, outer.operation_id)
+    assert inner.parameters["prompt"] == "Do it.\n\nWork: list\n\nExpected output: names"
+    assert execution.usage.requests == 4
+    assert requests(agents) == [2, 2]
+
+
+def test_nothing_of_assigned_work_is_done_again_wherever_a_process_ends():
+    execution = world(Book())[0].start("ask").wait(20)
+    turns = {operation.operation_id for operation in started(execution) if operation.operation_type == "agent_turn"}
+    ends = [event for event in execution.history() if event.event_type == "operation_completed"]
+    calls = [event.data.operation_id not in turns for event in ends]
+    for done, end in enumerate(ends, 1):
+        again = Book()
+        other, agents = world(again, cut(execution.store, execution, end.sequence))
+        resumed = other.resume(execution.id).wait(20)
+        for question in resumed.interrupts:  # a call that was under way: nobody knows whether it took effect
+            resumed.answer(question.id, {"choice": "retry"}).wait(20)
+        assert resumed.variables == execution.variables
+        assert sum(requests(agents)) + len(again.looked) == sum(calls[done:]), f"after {done} of {len(ends)}"
+
+
+def test_two_agents_work_side_by_side_each_in_its_own_lane():
+    both = [ORDER, work("writer", expected_output="text")]
+    agents = [
+        agent("boss", [both, "done"], subordinates=["reader", "writer"]),
+        agent("reader", ["read"]),
+        agent("writer", ["written"]),
+        agent("other", ["never"]),
+    ]
+    execution = environment(ASK, agents=agents).start("ask").wait(20)
+    assert execution.variables == {"birds": "done"}, execution.error
+    turns = {
+        operation.key: operation.name for operation in started(execution) if operation.operation_type == "agent_turn"
+    }
+    assert turns == {"turn": "boss", "tool-1-call-1-1/turn": "reader", "tool-1-call-1-2/turn": "writer"}
+
+
+def test_an_agent_that_cannot_be_given_work_is_named_to_the_model_which_may_try_again():
+    made, agents = world(Book(), boss=(work("nobody", expected_output="x"), ORDER, "an owl"))
+    execution = made.start("ask").wait(20)
+    assert execution.variables == {"birds": "an owl"}, execution.error
+    assert requests(agents) == [3, 2]
+
+
+def test_an_agent_is_given_no_work_by_those_it_works_for_and_a_line_ends():
+    names = ["boss", "b", "c", "d", "e"]
+    agents = [
+        agent(name, [work(names[at + 1] if at < 4 else "boss", expected_output="x"), name], subordinates=names)
+        for at, name in enumerate(names)
+    ]
+    agents[3] = agent("d", ["the end"], subordinates=names)  # it has no such tool: nobody stands below it
+    execution = environment(ASK, agents=agents).start("ask").wait(20)
+    assert execution.variables == {"birds": "boss"}, execution.error
+    assert requests(agents) == [2, 2, 2, 1, 0]
+    lines = [view for view in execution.requests if view.agent == "c"]
+    (tool,) = lines[0].tools
+    assert tool["parameters_json_schema"]["properties"]["agent"]["enum"] == ["d", "e"]
+
+
+def test_what_an_agent_knows_stands_before_the_work_that_it_is_given():
+    context = (ContentEntry(text="The house rules."), ContentEntry(dynamic="'Room ' + str(7)"))
+    agents = [agent("boss", [ORDER, "done"], supervisor=True), agent("reader", ["read"], context=context)]
+    execution = environment(ASK, agents=agents).start("ask").wait(20)
+    assert execution.variables == {"birds": "done"}, execution.error
+    keys = [operation.key for operation in started(execution)]
+    assert "tool-1-call-1-1/content-2" in keys
+    (view,) = [view for view in execution.requests if view.agent == "reader"]
+    assert "The house rules." in str(view.messages)
+    assert "Room 7" in str(view.messages)
+
+
+def test_a_failure_of_assigned_work_fails_the_step_and_only_that_is_done_again():
+    failing = [True]
+
+    def look(name: str) -> str:
+        """Look a bird up."""
+        if failing:
+            raise ValueError("no such page")
+        return f"{name}: seen"
+
+    reader = agent("reader", [{"call": {"look": {"name": "owl"}}}, "owl"], tools=[look])
+    boss = agent("boss", [ORDER, "an owl"], supervisor=True)
+    made = environment(ASK, agents=[boss, reader])
+    execution = made.start("ask").wait(20)
+    assert execution.status == "failed"
+    assert "no such page" in execution.error
+    failing.clear()
+    resumed = made.resume(execution.id).wait(20)
+    assert resumed.variables == {"birds": "an owl"}, resumed.error
+    assert requests([boss, reader]) == [2, 2]
+
+
+def test_who_may_be_given_work():
+    plain, boss, other = agent("plain", []), agent("boss", [], supervisor=True), agent("other", [], supervisor=True)
+    chooser = agent("chooser", [], subordinates=["plain"])
+    made = environment(agents=[plain, boss, chooser])
+    assert [found.name for found in made.subordinates_for(boss.definition)] == ["plain", "chooser"]
+    assert [found.name for found in made.subordinates_for(chooser.definition)] == ["plain"]
+    assert made.subordinates_for(plain.definition) == []
+    made.add_agent(other)
+    assert made.subordinates_for(boss.definition) == []
+    lost = agent("boss", ["x"], subordinates=["nobody"])
+    with pytest.raises(NotFoundError, match="nobody"):
+        environment(ASK, agents=[lost]).start("ask")
