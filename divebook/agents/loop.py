@@ -6,7 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pydantic_ai
-from pydantic_ai.messages import ModelMessage, UserContent, UserPromptPart
+from pydantic import TypeAdapter
+from pydantic_ai.messages import (
+    BinaryContent,
+    FileUrl,
+    ModelMessage,
+    ToolReturn,
+    UploadedFile,
+    UserContent,
+    UserPromptPart,
+)
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import RunContext, Tool
 from pydantic_ai.toolsets import FunctionToolset
@@ -27,6 +36,7 @@ if TYPE_CHECKING:
 
 TOOLSET = "divebook-tools"
 """Id of the toolset of our functions; pydantic-ai wants one, and nothing of it is recorded."""
+_ANY = TypeAdapter[Any](Any)
 OUTPUT, REQUESTS, FINISH_REASON = "output", "requests", "finish_reason"
 """What the result of a turn says."""
 
@@ -98,7 +108,18 @@ async def _call(tool: ToolFunction, context: RunContext[Any], arguments: Mapping
     del context
     call = CALL.get()
     assert call is not None  # noqa: S101 - the guard around all tools has set it
-    return await call.turn.context.invoke(tool, arguments, key=call.key)
+    result = await call.turn.context.invoke(tool, arguments, key=call.key)
+    return result if _is_content(result) else _ANY.dump_python(result, mode="json", fallback=_described)
+
+
+def _is_content(result: Any) -> bool:
+    """Return whether pydantic-ai knows what to do with a result: files, and texts that come with more."""
+    parts = result if isinstance(result, list) else [result]
+    return any(isinstance(part, ToolReturn | BinaryContent | FileUrl | UploadedFile) for part in parts)
+
+
+def _described(value: object) -> str:
+    return f"{type(value).__name__}: {value}"
 
 
 def _messages(message: Request) -> tuple[list[ModelMessage], str | Sequence[UserContent]]:

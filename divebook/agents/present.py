@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from pydantic_ai.exceptions import ToolFailed
 
 from divebook.history.requests import call_name
 
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
     from divebook.workflow.tools import ToolFunction
 
 
-class CallPlace(NamedTuple):
+@dataclass(slots=True)
+class CallPlace:
     """A call of a tool: where it belongs in the log."""
 
     turn: AgentTurn
@@ -50,10 +53,17 @@ class AgentTurn:
     owner: object = None
     """The capability whose run this is."""
     _counts: Counter[str] = field(default_factory=Counter)
+    _calls: Counter[str] = field(default_factory=Counter)
 
     def call(self, tool_call_id: str) -> CallPlace:
         """Return where the next call of that id belongs; a model may lie and give one id to two calls."""
         return CallPlace(self, self.key(f"{self.record.requests}-{call_name(tool_call_id)}", "~"))
+
+    def count(self, tool: str, most: int | None) -> None:
+        """Count a call of a tool; `ToolFailed` tells the model that it has been called as often as it may be."""
+        self._calls[tool] += 1
+        if most is not None and self._calls[tool] > most:
+            raise ToolFailed(f"{tool} is used up: it may be called {most} times, go on with what you have")
 
     def key(self, name: str, mark: str = "#") -> str:
         """Return the name of an operation, which is numbered where it is met more than once."""

@@ -119,5 +119,8 @@ class TurnContext(Protocol):
     ) -> Question:
         """Ask a person; return the question with its answer."""
 
+    async def alone(self) -> None:
+        """Return when no other call of the step is under way: each has ended, or waits for something from outside."""
+
     def calling(self) -> AbstractContextManager[None]:
         """Surround a call that is under way: a strand of the step, which rests when all of them are parked."""

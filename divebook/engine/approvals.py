@@ -49,6 +49,25 @@ class ToolCall:
     """What is called: ``tool``, ``action`` or ``step``."""
 
 
+class Approved(NamedTuple):
+    """A call that may be made."""
+
+    arguments: dict[str, Any]
+    """Those that were asked for, or what a person made of them."""
+    rule: str = ""
+    """What decided; empty where the log has the call."""
+
+
+class Denied(NamedTuple):
+    """A call that may not be made."""
+
+    text: str
+    """What a model hears."""
+    reason: str = ""
+    rule: str = ""
+    """What decided; empty where a person did."""
+
+
 class Standing(Protocol):
     """A rule that a person made when a call was approved; it allows exactly what was shown then."""
 

@@ -9,7 +9,7 @@ person is asked then.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 import anyio
@@ -56,6 +56,29 @@ class LimitedSlot:
         if self._is_held:
             self._is_held = False
             self._places.release_on_behalf_of(self)
+
+
+class Slots:
+    """Several slots, held together."""
+
+    def __init__(self, slots: Sequence[Slot]) -> None:
+        self._slots = slots
+
+    async def __aenter__(self) -> None:
+        try:
+            for slot in self._slots:
+                await slot.__aenter__()
+        except BaseException:
+            self.release()
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Let the next call have them."""
+        for slot in self._slots:
+            slot.release()
 
 
 @runtime_checkable

@@ -74,6 +74,8 @@ class Strands:
         """Whether the execution is not driven: what moves all the same is let go."""
         self._idle, self._may_stay = idle, True
         self._parked: dict[asyncio.Future[bool], Callable[[], bool]] = {}
+        self._last: list[asyncio.Future[None]] = []
+        """Strands that wait until no other runs."""
         self._pauses: set[anyio.CancelScope] = set()
         self._are_ending = False
 
@@ -130,6 +132,23 @@ class Strands:
         finally:
             self.running -= max(0, left - 1)  # those that were cancelled before they began
 
+    async def alone(self) -> None:
+        """Return when no other strand runs: each has ended, or is parked.
+
+        For one that is about to unwind the others, which would cut what they have under way.
+        """
+        if self.running <= 1:
+            return
+        waiting = asyncio.get_running_loop().create_future()
+        self._last.append(waiting)
+        self.leave()
+        try:
+            await waiting
+        finally:
+            if waiting in self._last:  # it was cancelled meanwhile
+                self._last.remove(waiting)
+                self.running += 1
+
     async def park(self, is_ready: Callable[[], bool]) -> None:
         """Return when `is_ready`, at once if it is already.
 
@@ -163,7 +182,10 @@ class Strands:
     def leave(self) -> None:
         """Let a strand end, or rest; where it was the last that was not parked, nothing is left to do."""
         self.running -= 1
-        if self.is_idle:
+        if self.running <= 0 and self._last:
+            self.running += 1
+            self._last.pop(0).set_result(None)
+        elif self.is_idle:
             if self._may_stay:
                 self._idle(self)
             else:

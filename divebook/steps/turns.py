@@ -8,11 +8,13 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+import anyio
+
 from divebook.agents import Agent, ScriptedModel
 from divebook.agents.turn import Answer, Assignment
 from divebook.engine.operations import AGENT_TURN, TOOL_CALL, Reserved, Setting, Slot, StreamedCall
 from divebook.events.codec import canonical_hash
-from divebook.execution.compute import Compute
+from divebook.execution.compute import Compute, LimitedSlot, Slots
 from divebook.execution.context import StepContext
 from divebook.execution.once import HASH_DIGITS
 from divebook.execution.strands import Suspended, UnderWay
@@ -26,6 +28,8 @@ from divebook.workflow.policies import Retry
 from divebook.workflow.tools import ToolFunction
 
 T = TypeVar("T")
+_PLACES: dict[tuple[str, int], anyio.CapacityLimiter] = {}
+"""For calls of tools of which only so many run at once in this process, by name and number."""
 TURN = "turn"
 """Key of a turn, after its prefix."""
 
@@ -107,6 +111,16 @@ def run_id_of(context: StepContext, key: str) -> str:
     return f"{context.execution_id}/{context.place(key, 0).idempotency_key[:12]}"
 
 
+def _slot(tool: ToolFunction, compute: Compute) -> Slot | None:
+    """Return what a call of a tool must hold, if only so many of them or of its executor's run at once."""
+    slots = [] if (own := compute.slot()) is None else [own]
+    if tool.concurrency is not None:
+        place = tool.name, tool.concurrency
+        places = _PLACES.get(place) or _PLACES.setdefault(place, anyio.CapacityLimiter(tool.concurrency))
+        slots.append(LimitedSlot(places))
+    return Slots(slots) if len(slots) > 1 else next(iter(slots), None)
+
+
 class StepTurn:
     """What a turn asks of the engine, in a step.
 
@@ -138,6 +152,10 @@ class StepTurn:
     def calling(self) -> AbstractContextManager[None]:
         """Surround a call that is under way."""
         return self._under_way.call()
+
+    async def alone(self) -> None:
+        """Return when no other call of the step is under way."""
+        await self._context.strands().alone()
 
     def require_going_on(self) -> None:
         """Raise what unwinds the step, whatever a hook of the agent has made of it."""
@@ -196,7 +214,7 @@ class StepTurn:
         name, compute = self.prefix + key, self._compute(tool, arguments)
 
         def attempt(failures: int) -> Awaitable[Any]:
-            slot = compute.slot()
+            slot = _slot(tool, compute)
             return self._context.operation(
                 TOOL_CALL,
                 parameters,

@@ -70,6 +70,8 @@ class ToolFunction(UserFunction):
     """Not recorded itself: what it does inside is."""
     confirmation: str = IF_DESTRUCTIVE
     """The mode that decides where no rule of approvals does."""
+    server: str = ""
+    """The MCP server that it belongs to."""
     kind: ClassVar[str] = "tool"
 
     def __post_init__(self) -> None:

@@ -1,0 +1,120 @@
+"""What a tool says of itself holds in a turn: how often, how many at once, how much of its result a model gets."""
+
+import threading
+
+import pytest
+from pydantic_ai.messages import BinaryContent
+
+from divebook import Agent, ScriptedModel
+from divebook.agents.shortened import MOST_BYTES, shortened
+from divebook.workflow.tools import ToolFunction
+from tests.agents.test_turns import ASK, SCRIPT, started
+from tests.execution.test_resuming import cut
+from tests.execution.worlds import environment
+
+
+def asked(tool, script=SCRIPT, **options):
+    model = ScriptedModel(script)
+    return environment(agents=[Agent("a", model=model, tools=[tool])], **options).start(ASK).wait(20)
+
+
+def returns_of(execution, request):
+    """Return what the model of a request was told that its calls came to."""
+    sent = execution.requests[request - 1].messages[-1]
+    return [part["content"] for part in sent["parts"] if part["part_kind"] == "tool-return"]
+
+
+def results_in(execution):
+    return [e.data.result for e in execution.history() if e.event_type == "operation_completed"]
+
+
+def look(name: str) -> str:
+    """Look a bird up."""
+    return f"{name}: seen"
+
+
+def test_a_tool_that_is_used_up_says_so_to_the_model_and_is_not_called():
+    execution = asked(ToolFunction("look", look, limit=2))
+    assert returns_of(execution, 2) == ["owl: seen", "lark: seen"]
+    assert "used up: it may be called 2 times" in returns_of(execution, 3)[0]
+    assert [o.key for o in started(execution) if o.operation_type == "tool_call"] == [
+        "tool-1-call-1-1",
+        "tool-1-call-1-2",
+    ]
+
+
+def test_only_so_many_calls_of_a_tool_run_at_once():
+    at_once, most, lock = 0, [], threading.Lock()
+
+    def look(name: str) -> str:
+        nonlocal at_once
+        with lock:
+            at_once += 1
+            most.append(at_once)
+        threading.Event().wait(0.01)
+        with lock:
+            at_once -= 1
+        return name
+
+    calls = [{"call": {"look": {"name": str(n)}}} for n in range(6)]
+    assert asked(ToolFunction("look", look, concurrency=2), [calls, "done"]).status == "completed"
+    assert (len(most), max(most)) == (6, 2)
+
+
+def test_a_model_gets_head_and_tail_of_a_long_result_and_the_log_has_it_whole():
+    execution = asked(ToolFunction("look", lambda name: name * 1000, schema={"type": "object"}, most=100))
+    assert {"kind": "tool_return", "result": "owl" * 1000} in results_in(execution)
+    first, _ = returns_of(execution, 2)
+    assert first.startswith("owlowl")
+    assert "2,900 characters left out" in first
+    assert len(first) < 200
+
+
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        ({"a": "b"}, {"a": "b"}),
+        ({"a": "b" * 100}, '{"a":"bbbb\n... 88 characters left out; the whole is in the log ...\nbbbbbbbb"}'),
+        (12, 12),
+        ([BinaryContent(b"x", media_type="image/png")], [BinaryContent(b"x", media_type="image/png")]),
+        (
+            [BinaryContent(b"x" * (MOST_BYTES + 1), media_type="image/png")],
+            ["a file of 1,000,001 bytes (image/png), which is in the log"],
+        ),
+    ],
+)
+def test_results_of_any_kind_are_shortened_alike(result, expected):
+    assert shortened(result, 20) == expected
+
+
+def test_a_tool_that_raises_ends_the_turn_once_the_calls_beside_it_have_ended():
+    raised, looked = threading.Event(), []
+
+    def look(name: str) -> str:
+        if name == "owl":
+            raised.set()
+            raise ValueError("no such page")
+        assert raised.wait(20)
+        looked.append(name)
+        return f"{name}: seen"
+
+    execution = asked(ToolFunction("look", look))
+    assert "no such page" in execution.error
+    assert looked == ["lark"]
+    assert {"kind": "tool_return", "result": "lark: seen"} in results_in(execution)
+    again = environment(
+        store=cut(execution.store, execution, len(execution.history())),
+        agents=[Agent("a", model=ScriptedModel(SCRIPT), tools=[ToolFunction("look", lambda name: name, schema={})])],
+    )
+    resumed = again.resume(execution.id).wait(20)
+    assert resumed.variables == {"birds": "an owl, a lark and a wren"}
+    assert looked == ["lark"]
+
+
+def test_a_result_that_no_json_can_hold_is_text():
+    class Page:
+        def __str__(self):
+            return "page 3"
+
+    execution = asked(ToolFunction("look", lambda name: Page(), schema={"type": "object"}))
+    assert returns_of(execution, 2) == ["Page: page 3", "Page: page 3"]
