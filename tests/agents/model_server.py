@@ -1,4 +1,4 @@
-"""A model's server on the loopback interface, which speaks the chat completions of OpenAI, whole and streaming."""
+"""A model's server on the loopback interface, which speaks as those of OpenAI and Anthropic do, whole and streaming."""
 
 import json
 import threading
@@ -6,10 +6,14 @@ import time
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from divebook.agents.script import ScriptedReply
+from tests.agents import anthropic_form, openai_form
+from tests.agents.openai_form import USAGE
+
+__all__ = ["CALM", "PATIENCE", "PIECES", "TEXT", "USAGE", "ModelServer", "Mood"]
+
 PIECES = ("Roses ", "are ", "red")
-USAGE = {"prompt_tokens": 11, "completion_tokens": 6, "total_tokens": 17, "prompt_tokens_details": {"cached_tokens": 3}}
-REFUSAL = {"message": "Your organization must be verified to stream this model.", "param": "stream", "code": "x"}
-BASE = {"id": "answer-1", "created": 1_700_000_000, "model": "gpt-4o-mini"}
+TEXT = "".join(PIECES)
 PATIENCE = 20
 
 
@@ -24,13 +28,19 @@ class Mood:
     """Whether the connection ends without an answer."""
     hang: float = 0.0
     """Seconds after which the connection ends without an answer."""
+    cut_after: int | None = None
+    """How many events of a stream are sent before the connection ends."""
+    garbage: bool = False
+    """Whether the answer is no JSON."""
+    crumbs: bool = False
+    """Whether a stream comes byte by byte."""
 
 
 CALM = Mood()
 
 
 class ModelServer(ThreadingHTTPServer):
-    """Answers every request with the same text.
+    """Answers every request with the same text, or with what a script says.
 
     Parameters
     ----------
@@ -44,18 +54,25 @@ class ModelServer(ThreadingHTTPServer):
         What befalls a request, by its number from 0: ``{3: Mood(429, after=0.01)}``; the others are answered.
     slow
         Seconds that every answer takes.
+    replies
+        What it answers, in the form of a script: the n-th to a request that holds n answers already.
+    key
+        The only key that it takes.
     """
 
     daemon_threads = True
     request_queue_size = 64
     """Connections that wait to be taken; with five, the default, many at once are turned away."""
 
-    def __init__(self, *, refuses=False, cuts=False, holds=False, moods=None, slow=0.0):
+    def __init__(self, *, refuses=False, cuts=False, holds=False, moods=None, slow=0.0, replies=(TEXT,), key=None):
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.refuses, self.cuts, self.holds, self.moods = refuses, cuts, holds, dict(moods or {})
-        self.slow = slow
+        self.refuses, self.holds, self.moods = refuses, holds, dict(moods or {})
+        self.mood = Mood(cut_after=1) if cuts else CALM
+        self.slow, self.key = slow, key
+        self.replies = [ScriptedReply.read(reply) for reply in replies]
         self.streamed = []
         self.prompts = []
+        self.bodies = []
         self.connections = 0
         """How many were ever made."""
         self.open = self.most_open = 0
@@ -63,7 +80,8 @@ class ModelServer(ThreadingHTTPServer):
         """Set while no connection is open."""
         self._counting = threading.Lock()
         self.hung_up = threading.Event()
-        self.url = f"http://127.0.0.1:{self.server_port}/v1"
+        self.address = f"http://127.0.0.1:{self.server_port}"
+        self.url = f"{self.address}/v1"
 
     def __enter__(self):
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
@@ -77,11 +95,12 @@ class ModelServer(ThreadingHTTPServer):
             self.most_open = max(self.most_open, self.open)
             (self.left_alone.clear if self.open else self.left_alone.set)()
 
-    def mood_for(self, prompt):
+    def mood_for(self, prompt, body):
         """Note a request; return what befalls it."""
         with self._counting:
             self.prompts.append(prompt)
-            return self.moods.get(len(self.prompts) - 1, CALM)
+            self.bodies.append(body)
+            return self.moods.get(len(self.prompts) - 1, self.mood)
 
     def __exit__(self, *_):
         self.shutdown()
@@ -110,23 +129,33 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(200, {"requests": len(server.prompts), "open": server.open, "most_open": server.most_open})
 
     def do_POST(self):
+        form = anthropic_form if self.path.startswith("/v1/messages") else openai_form
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.server.streamed.append(bool(body.get("stream")))
-        mood = self.server.mood_for(str(body["messages"][-1]["content"]))
+        mood = self.server.mood_for(form.prompt_of(body), body)
         time.sleep(mood.hang or self.server.slow)
         if mood.cut or mood.hang:
             self.close_connection = True
+        elif self.server.key is not None and form.key_of(self.headers) != self.server.key:
+            self._send(401, form.refusal("invalid key"))
         elif mood.status != 200:
-            self._send(mood.status, {"error": {"message": "not now"}}, mood.after)
+            self._send(mood.status, form.refusal("not now"), mood.after)
+        elif mood.garbage:
+            self._send(200, "<html>not what you asked for</html>", as_json=False)
         elif not body.get("stream"):
-            self._send(200, _completion())
+            self._send(200, form.whole(*self._reply(form, body)))
         elif self.server.refuses:
-            self._send(400, {"error": REFUSAL})
+            self._send(400, {"error": form.REFUSAL})
         else:
-            self._stream(body["stream_options"]["include_usage"])
+            self._stream(form, body, mood)
 
-    def _send(self, status, told, after=None):
-        data = json.dumps(told).encode()
+    def _reply(self, form, body):
+        """Return what is answered, and how many answers came before."""
+        number, replies = form.answered(body), self.server.replies
+        return replies[min(number, len(replies) - 1)], number
+
+    def _send(self, status, told, after=None, *, as_json=True):
+        data = (json.dumps(told) if as_json else told).encode()
         self.send_response(status)
         if after is not None:
             self.send_header("retry-after", str(after))
@@ -135,21 +164,20 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    def _stream(self, with_usage):
+    def _stream(self, form, body, mood):
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
-        self._say(_chunk({"role": "assistant", "content": PIECES[0]}))
-        if self.server.cuts or self.server.holds:
-            self._stop()
-            return
-        for piece in PIECES[1:]:
-            self._say(_chunk({"content": piece}))
-        self._say(_chunk({}, "stop"))
-        if with_usage:
-            self._say({**_chunk({}), "choices": [], "usage": USAGE})
-        self._write(b"data: [DONE]\n\n")
+        reply, number = self._reply(form, body)
+        pieces = PIECES if reply.say == TEXT else [reply.say] if reply.say else []
+        last = 1 if self.server.holds else mood.cut_after
+        for sent, event in enumerate(form.events(reply, number, pieces, body)):
+            if sent == last:
+                self._stop()
+                return
+            for part in event if mood.crumbs else [event]:
+                self._write(part.encode())
         self.wfile.write(b"0\r\n\r\n")
 
     def _stop(self):
@@ -159,19 +187,5 @@ class _Handler(BaseHTTPRequestHandler):
             if self.connection.recv(1) == b"":
                 self.server.hung_up.set()
 
-    def _say(self, told):
-        self._write(b"data: " + json.dumps(told).encode() + b"\n\n")
-
     def _write(self, data):
         self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
-
-
-def _completion():
-    message = {"role": "assistant", "content": "".join(PIECES)}
-    choices = [{"index": 0, "finish_reason": "stop", "message": message}]
-    return {**BASE, "object": "chat.completion", "choices": choices, "usage": USAGE}
-
-
-def _chunk(delta, finish_reason=None):
-    choices = [{"index": 0, "delta": delta, "finish_reason": finish_reason}]
-    return {**BASE, "object": "chat.completion.chunk", "choices": choices}

@@ -1,0 +1,181 @@
+"""The clients of OpenAI and Anthropic against servers on loopback: what comes over the wire becomes the same log."""
+
+import importlib.util
+import json
+
+import pytest
+
+from divebook import Agent, Environment, Step, Workflow, tool
+from divebook.agents.agent import MODEL_RETRY
+from divebook.agents.clients import CLIENTS
+from divebook.execution.engine_thread import ENGINE
+from divebook.workflow.definition import AgentDefinition
+from divebook.workflow.policies import Retry
+from tests.agents.model_server import PATIENCE, TEXT, ModelServer, Mood
+from tests.agents.test_streaming import facts
+
+PROVIDERS = {"openai": "openai-chat:gpt-4o-mini", "anthropic": "anthropic:claude-sonnet-5-5"}
+ASK = Workflow("w", [Step("ask", prompt="Write a poem", store="r")])
+SOON = Retry(MODEL_RETRY.attempts, seconds=0, errors=MODEL_RETRY.errors)
+LOOK_UP = [
+    [{"call": {"look_up": {"word": "owl"}}}, {"call": {"look_up": {"word": "lark"}}}],
+    {"say": "Once more.", "call": {"look_up": {"word": "wren"}}},
+    TEXT,
+]
+
+
+@pytest.fixture(params=PROVIDERS)
+def provider(request, require):
+    """Return the name of a provider whose library is there."""
+    require(f"the library {request.param}", importlib.util.find_spec(request.param) is not None)
+    return request.param
+
+
+@pytest.fixture
+def serve(provider, monkeypatch):
+    """Return ``serve(**how)``: a server to which the provider's models go."""
+    servers = []
+
+    def start(**how):
+        server = ModelServer(**how).__enter__()
+        servers.append(server)
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.address)
+        for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+            monkeypatch.setenv(name, "a-key")
+        return server
+
+    yield start
+    ENGINE.submit(CLIENTS.close()).result(PATIENCE)
+    for server in servers:
+        server.__exit__()
+
+
+@pytest.fixture
+def looked_up():
+    """Return the words that the tool was asked for."""
+    return []
+
+
+@pytest.fixture
+def world(provider, looked_up):
+    """Return ``world(with_tool)``: an environment with an agent of the provider."""
+
+    @tool
+    async def look_up(word: str) -> str:
+        """Look a word up."""
+        looked_up.append(word)
+        return word.upper()
+
+    def make(*, tools=True, **definition):
+        agent = AgentDefinition("a", retry=SOON, **definition)
+        return Environment(
+            store="memory:", agents=[Agent(agent, model=PROVIDERS[provider], tools=[look_up] if tools else ())]
+        )
+
+    return make
+
+
+def heard(environment):
+    """Run a workflow whose text is listened to; return the execution and what was heard, part by part."""
+    execution, parts = environment.create(ASK), {}
+    execution.subscribe_text(lambda delta: parts.setdefault(delta.part, []).append(delta.text), parts=True)
+    return execution.start().wait(PATIENCE), {part: "".join(texts) for part, texts in parts.items()}
+
+
+@pytest.mark.parametrize("tools", [False, True])
+def test_a_streamed_answer_is_recorded_like_a_whole_one(serve, world, tools):
+    server = serve()
+    environment = world(tools=tools)
+    streamed, parts = heard(environment)
+    whole = environment.start(ASK).wait(PATIENCE)
+    assert (streamed.variables, parts) == ({"r": TEXT}, {"text": TEXT})
+    assert server.streamed[0]
+    assert facts(streamed) == facts(whole)
+    used = streamed.usage
+    assert (used.requests, used.input_tokens, used.output_tokens) == (1, 11, 6)
+    assert used.cost > 0
+
+
+def test_calls_side_by_side_and_one_after_the_other(serve, world, looked_up):
+    server = serve(replies=LOOK_UP)
+    execution, parts = heard(world())
+    assert execution.variables == {"r": TEXT}
+    assert sorted(looked_up[:2]) == ["lark", "owl"]
+    assert looked_up[2] == "wren"
+    arguments = [json.loads(text) for part, text in parts.items() if part.startswith("arguments:look_up:")]
+    assert arguments == [{"word": "owl"}, {"word": "lark"}, {"word": "wren"}]
+    assert len(server.bodies) == 3
+    assert "OWL" in json.dumps(server.bodies[1])
+    assert [len(view.tools) for view in execution.requests] == [1, 1, 1]
+
+
+def test_a_whole_answer_with_calls_is_recorded_like_a_streamed_one(serve, world):
+    serve(replies=LOOK_UP)
+    environment = world()
+    assert facts(heard(environment)[0]) == facts(environment.start(ASK).wait(PATIENCE))
+
+
+def test_a_stream_that_comes_byte_by_byte_is_the_same(serve, world):
+    serve(replies=LOOK_UP, moods={number: Mood(crumbs=True) for number in range(3)})
+    assert facts(heard(world())[0]) == facts(heard(world())[0])
+
+
+def test_only_the_request_that_failed_is_made_again(serve, world, looked_up):
+    busy, down = Mood(429, after=0.01), Mood(503)
+    server = serve(replies=LOOK_UP, moods={1: busy, 2: down, 4: Mood(cut=True)})
+    execution = world().start(ASK).wait(PATIENCE)
+    assert execution.variables == {"r": TEXT}
+    assert (len(server.prompts), sorted(looked_up)) == (6, ["lark", "owl", "wren"])
+    assert execution.usage.requests == 3
+
+
+def test_a_stream_that_is_cut_is_made_again_and_its_text_begins_anew(serve, world):
+    server = serve(moods={0: Mood(cut_after=3)})
+    execution, _ = heard(world())
+    assert (execution.variables, len(server.prompts)) == ({"r": TEXT}, 2)
+
+
+@pytest.mark.parametrize(
+    ("mood", "said"),
+    [
+        (Mood(401), "status_code: 401"),
+        (Mood(404), "status_code: 404"),
+        (Mood(garbage=True), ""),
+    ],
+)
+def test_what_cannot_be_mended_by_asking_again_is_said_and_after_the_mending_it_goes_on(
+    serve, world, looked_up, mood, said
+):
+    server = serve(replies=LOOK_UP, moods={1: mood})
+    environment = world()
+    execution = environment.start(ASK).wait(PATIENCE)
+    assert execution.status == "failed"
+    assert said in execution.error
+    assert 'step "ask"' in execution.error
+    assert len(server.prompts) == 2
+    assert environment.resume(execution.id).wait(PATIENCE).variables == {"r": TEXT}
+    assert sorted(looked_up) == ["lark", "owl", "wren"]
+    assert len(server.prompts) == 4
+
+
+def test_a_wrong_key_is_said_without_the_key_and_the_right_one_goes_on(serve, world, monkeypatch):
+    serve(key="the-right-key-of-17")
+    monkeypatch.setenv("OPENAI_API_KEY", "a-wrong-key-of-17")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "a-wrong-key-of-17")
+    environment = world()
+    execution = environment.start(ASK).wait(PATIENCE)
+    assert "status_code: 401" in execution.error
+    assert "a-wrong-key" not in execution.error
+    monkeypatch.setenv("OPENAI_API_KEY", "the-right-key-of-17")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "the-right-key-of-17")
+    resumed = environment.resume(execution.id).wait(PATIENCE)
+    assert (resumed.error, resumed.variables) == (None, {"r": TEXT})
+
+
+@pytest.mark.parametrize("provider", ["anthropic"], indirect=True)  # chat completions of OpenAI have no thoughts
+def test_thoughts_come_as_a_part_of_their_own(serve, world):
+    serve(replies=[{"think": "Hm, owls.", "say": TEXT}])
+    execution, parts = heard(world())
+    assert parts == {"thinking": "Hm, owls.", "text": TEXT}
+    assert execution.variables == {"r": TEXT}
