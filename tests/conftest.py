@@ -2,6 +2,7 @@
 
 import logging
 import os
+import sys
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -31,6 +32,18 @@ def require():
         pytest.skip(f"{service} is not available")
 
     return check
+
+
+@pytest.fixture
+def lacking(monkeypatch):
+    """Return ``lacking("anthropic")``: from then on the library of that provider is not installed."""
+
+    def lack(library):
+        monkeypatch.setitem(sys.modules, library, None)
+        for loaded in (f"pydantic_ai.{part}.{library}" for part in ("providers", "models")):  # by another test
+            monkeypatch.delitem(sys.modules, loaded, raising=False)
+
+    return lack
 
 
 @pytest.fixture

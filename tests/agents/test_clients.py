@@ -1,7 +1,6 @@
 """One client per provider, and what a request may take."""
 
 import importlib.util
-import sys
 import threading
 from dataclasses import replace
 from weakref import WeakSet
@@ -129,10 +128,8 @@ def test_a_hanging_server_costs_one_response_timeout(serve):
     assert len(server.prompts) == 1
 
 
-def test_a_missing_library_is_named_with_the_command_that_installs_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "anthropic", None)
-    for loaded in ("pydantic_ai.providers.anthropic", "pydantic_ai.models.anthropic"):  # by another test
-        monkeypatch.delitem(sys.modules, loaded, raising=False)
+def test_a_missing_library_is_named_with_the_command_that_installs_it(lacking):
+    lacking("anthropic")
     step = Step("ask", prompt="hi")
     environment = Environment(store="memory:", agents=[Agent("a", model="anthropic:x")])
     execution = environment.start(Workflow("w", [step])).wait(PATIENCE)

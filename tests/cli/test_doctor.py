@@ -49,8 +49,8 @@ def test_a_name_that_is_not_known_is_told_with_those_that_are(folder, divebook, 
     assert "gpt-6-luna" in result.stderr
 
 
-def test_a_missing_library_is_named_with_the_command_that_installs_it(folder, divebook, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "anthropic", None)
+def test_a_missing_library_is_named_with_the_command_that_installs_it(folder, divebook, lacking):
+    lacking("anthropic")
     result = divebook("doctor", write(folder / "a.yaml", "Agents: [{Name: a, Provider: anthropic}]"))
     assert result.exit_code == 1
     assert "pip install 'pydantic-ai-slim[anthropic]'" in result.stdout

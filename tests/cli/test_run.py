@@ -244,9 +244,9 @@ Workflows: [{Name: w, Steps: [{Name: s, Prompt: hi, Store: r}]}]
 
 
 def test_an_old_file_that_leaves_the_model_to_a_provider_runs_where_that_cannot_be_asked(
-    divebook, folder, monkeypatch, caplog
+    divebook, folder, lacking, caplog
 ):
-    monkeypatch.setitem(__import__("sys").modules, "anthropic", None)
+    lacking("anthropic")
     file = write(folder / "old.yaml", NO_MODEL)
     ran = divebook("run", file, "--dialect", "dive", "--json", "-q")
     assert ran.exit_code == 0
