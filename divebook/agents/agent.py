@@ -92,7 +92,7 @@ class Agent:
         self.model: Model | ScriptedModel | str = self._name if model is None or named else model
         """What it asks: a model of pydantic-ai, one with a script, or the name of a model."""
         if self.model == SCRIPTED:
-            self.model = ScriptedModel()
+            self.model = ScriptedModel() if own.script is None else ScriptedModel.read(own.script)
         given = list(tools)
         self.tools = tuple(tool_of(tool) for tool in given if not isinstance(tool, str))
         """Those that it was given, beside those that its definition names."""
@@ -191,7 +191,15 @@ class Agent:
 
     def with_model(self, name: str | None) -> Agent:
         """Return this agent with another model, ``provider:model`` or ``scripted``; None leaves it its own."""
-        return self if name is None else self._with(self.definition, Agent(self.name, model=name).model)
+        if name is None or name == self.model_name:
+            return self
+        return self._with(
+            self.definition, Agent(AgentDefinition(self.name, script=self.definition.script), model=name).model
+        )
+
+    def with_script(self, script: ScriptedModel) -> Agent:
+        """Return this agent with a script in place of its model."""
+        return self._with(self.definition, script)
 
     def _with(self, definition: AgentDefinition, model: Model | ScriptedModel | str) -> Agent:
         other = copy.copy(self)

@@ -7,11 +7,15 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from divebook.agents.script import Round, ScriptedReply, WrittenReply, rounds_of
+from divebook.errors import SetupError
 
 SCRIPTED = "scripted"
 """The model name that stands for it in definitions."""
+WRITTEN = ("error", "price", "replies", "turns", "usage")
+"""What a written script may say."""
 
 
 @dataclass
@@ -55,6 +59,29 @@ class ScriptedModel:
         self._failed: Counter[tuple[int | None, int]] = Counter()
         self._numbers: dict[str, int] = {}
         self._rounds = [] if self.is_texts else [rounds_of(replies) for replies in self.turns or (self.replies,)]
+
+    @classmethod
+    def read(cls, written: Any) -> ScriptedModel:
+        """Return the model whose script a person wrote: a list of replies, or a mapping of what `ScriptedModel` takes.
+
+        Raises
+        ------
+        SetupError
+            It is neither, or a reply has another form.
+
+        Examples
+        --------
+        >>> ScriptedModel.read({"turns": [["first"], ["second"]], "price": 0.5}).turns
+        [['first'], ['second']]
+        """
+        if isinstance(written, list):
+            return cls(written)
+        if not isinstance(written, Mapping):
+            raise SetupError(f"a script is a list of replies, or a mapping with `turns`, not {written!r}", ("Script",))
+        for key in written:
+            if key not in WRITTEN:
+                raise SetupError(f"a script has no {key!r}; it has {', '.join(WRITTEN)}", ("Script", str(key)))
+        return cls(**written)
 
     def reply(self, prompt: str) -> str:
         """Return the next reply of a script of texts.

@@ -20,6 +20,7 @@ from divebook.errors import SetupError
 from divebook.workflow.blocks import Block, base64_block, text_block
 from divebook.workflow.content import ContentEntry
 from divebook.workflow.definition import AgentDefinition, Definitions, Workflow
+from divebook.workflow.yaml_value import yaml_of
 
 MEDIA_TYPES = {
     ".png": "image/png",
@@ -79,7 +80,16 @@ def with_documents(
 
 
 def _resolved_agent(agent: AgentDefinition, sources: Sources) -> AgentDefinition:
+    if isinstance(agent.script, str):
+        agent = replace(agent, script=_script(agent.script, sources))
     return replace(agent, context=_resolved(agent.context, sources)) if agent.context else agent
+
+
+def _script(path: str, sources: Sources) -> object:
+    """Return what a file of replies holds."""
+    sources.policy.file(path, sources.base_path)
+    where = sources.base_path / path
+    return yaml_of(_text(where, _read(where)), path)
 
 
 def _resolved_workflow(workflow: Workflow, sources: Sources) -> Workflow:

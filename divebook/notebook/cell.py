@@ -19,7 +19,8 @@ from divebook.workflow.reader import Body, read_definitions
 
 BODIES = ("workflow", "agent")
 DIALECTS = tuple(MANNERS)
-USAGE = "%%dive, %%dive workflow NAME or %%dive agent NAME, each with --dialect dive if need be"
+SCRIPT = "script"
+USAGE = "%%dive, %%dive workflow NAME or %%dive agent NAME, each with --dialect dive if need be; or %%dive script AGENT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +60,21 @@ def parse_cell(line: str, text: str, lines_above: int = 1, scope: Names | None =
         raise UsageError(f"unknown dialect {dialect!r}; one of {', '.join(DIALECTS)}")
     kind, *names = arguments.words or ("file",)
     if kind != "file" and kind not in BODIES:
-        raise UsageError(f"%%dive cannot begin with {kind!r} ({did_you_mean(kind, BODIES) or f'write {USAGE}'})")
+        advice = did_you_mean(kind, (*BODIES, SCRIPT)) or f"write {USAGE}"
+        raise UsageError(f"%%dive cannot begin with {kind!r} ({advice})")
     if len(names) > 1 or (kind == "file" and names):
         raise UsageError(f"one name is enough, found {' '.join(names)}; put a name with spaces in quotes")
     return Cell(text, cast("Body", kind), names[0] if names else None, dialect, lines_above)
+
+
+def scripted_agent(line: str) -> str | None:
+    """Return the agent whose script a cell is, by its first line (without ``%%dive``); None for a cell that defines."""
+    kind, *names = split(line) or ("",)
+    if kind != SCRIPT:
+        return None
+    if len(names) != 1:
+        raise UsageError(f"%%dive script needs the name of one agent, found {' '.join(names) or 'none'}")
+    return names[0]
 
 
 def confirmation(change: Change) -> str:

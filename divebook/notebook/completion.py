@@ -87,11 +87,11 @@ def _first_line(before: str, shell: InteractiveShell) -> Found:
     if written[-1:] == ["--dialect"]:
         return matching(fragment, (Candidate(name, "dialect") for name in DIALECTS))
     if not written and not fragment.startswith("-"):
-        return matching(fragment, (Candidate(name, "command") for name in _BODIES))
+        return matching(fragment, (Candidate(name, "command") for name in (*_BODIES, "script")))
     offered = [Candidate("--dialect", "option")]
     if len(written) == 1 and not fragment.startswith("-"):
-        known = {"workflow": names.workflows, "agent": names.agents}.get(written[0], tuple)
-        offered = [Candidate(name, written[0]) for name in known()]
+        known = {"workflow": names.workflows, "agent": names.agents, "script": names.agents}.get(written[0], tuple)
+        offered = [Candidate(name, "agent" if written[0] == "script" else written[0]) for name in known()]
     return matching(fragment, offered)
 
 

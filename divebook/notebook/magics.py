@@ -31,6 +31,7 @@ OVERVIEW = """\
 %%dive                            define agents and workflows, in YAML
 %%dive workflow NAME              define one workflow
 %%dive agent NAME                 define one agent
+%%dive script AGENT               what an agent answers, offline: a list of replies
       ... --dialect dive          the same, as the old system read it"""
 
 
@@ -46,7 +47,9 @@ class DiveMagics(Magics):
         from divebook.notebook.cards import located, short_errors
 
         if cell is not None:
-            self._define(line, cell, self._names(local_ns))
+            from divebook.notebook.defining import take_cell
+
+            take_cell(self._session, line, cell, self._lines_above(cell), self._names(local_ns))
             return None
         with short_errors(), located(line_in_cell(self.shell)):
             return self._command(line, self._names(local_ns))
@@ -58,19 +61,6 @@ class DiveMagics(Magics):
         if self.shell is None:
             return Names()
         return Names({**self.shell.user_ns, **(local or {})}, tuple(own_variables(self.shell)))
-
-    def _define(self, line: str, cell: str, names: Names) -> None:
-        from divebook.notebook.cards import short_errors
-        from divebook.notebook.cell import confirmation, parse_cell
-        from divebook.notebook.recovery import lines_after_defining
-
-        parsed = parse_cell(line, cell, self._lines_above(cell), names)
-        with short_errors(parsed.lines):
-            definitions = parsed.read()
-        with short_errors(parsed.lines, definitions.positions):
-            change = self._session.define(definitions)
-            lines = [confirmation(change), *lines_after_defining(self._session)]
-        tell("\n".join(lines))
 
     def _lines_above(self, text: str) -> int:
         """Return how many lines of the cell as written come before its body: blank ones, and the magic's own."""

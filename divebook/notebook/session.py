@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from divebook.agents import ScriptedModel
 from divebook.bounds import Bounds
 from divebook.config import with_documents
 from divebook.config.answers import Answers
@@ -143,6 +144,12 @@ class Session:
             definitions = read_definitions(definitions, source_name="text", dialect=dialect)
         environment = self.environment
         return self._take(with_documents(definitions, folder or Path.cwd(), environment.documents, environment.policy))
+
+    def follow_script(self, agent: str, written: Any) -> str:
+        """Have an agent answer from a script, with all else that it has; return what is to be said of it."""
+        scripted = self.environment.agent(agent).with_script(ScriptedModel.read(written))
+        self.environment.add_agent(scripted, replace=True)
+        return f"agent {agent!r} answers from this script"
 
     def _take(self, definitions: Definitions) -> Change:
         environment = self.environment

@@ -150,6 +150,14 @@ class AgentDefinition(Definition):
     system_prompt: Annotated[str | None, Key("Its whole instructions, as a template over `agent`.")] = None
     model_settings: Annotated[ModelSettings | None, Key("Settings of its model.")] = None
     context: Annotated[tuple[ContentEntry, ...], Key("What every prompt begins with.")] = ()
+    script: Annotated[
+        Any,
+        Key(
+            "What it answers while its model is `scripted`: a list of replies, `turns` with a list for each, a file.",
+            kind=kinds.Anything(),
+            extension=True,
+        ),
+    ] = None
     dialect: Dialect = OWN
     """In which it was written: one of the old system may name tools that are not there, and goes without them."""
 

@@ -14,9 +14,15 @@ BRACKETS = {"[": "]", "{": "}"}
 QUOTES = "\"'"
 
 
-def yaml_of(text: str, source: str) -> Any:
-    """Return what a YAML text means; raises `DefinitionError`, which names `source`."""
-    reading = Reading(text, source)
+def yaml_of(text: str, source: str, line_offset: int = 0) -> Any:
+    """Return what a YAML text means; raises `DefinitionError`, which names `source`.
+
+    Parameters
+    ----------
+    line_offset
+        How many lines stand above the text where people see it.
+    """
+    reading = Reading(text, source, line_offset=line_offset)
     node = parse_yaml(reading)
     reading.raise_errors()
     value = None if node is None else Anything().read(node, (source,), reading)

@@ -1,6 +1,7 @@
 """What a script says a model does: calls, data, thoughts and failures, each at its place in the turn."""
 
 import asyncio
+import re
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from divebook import Agent, ScriptedModel, Step, Workflow
 from divebook.agents.script import ScriptedReply
 from divebook.agents.scripted_model import ScriptedFunction
 from divebook.errors import SetupError
+from divebook.workflow.definition import AgentDefinition
 from tests.execution.worlds import environment, run
 
 ASK = Workflow("w", [Step("ask", prompt="Ask", store="r")])
@@ -133,3 +135,23 @@ def test_a_reply_of_another_form_is_refused_with_what_to_write(written, advice):
 def test_a_script_is_read_when_it_is_given():
     with pytest.raises(SetupError, match="has no 'cal'"):
         ScriptedModel(["fine", {"cal": "search"}])
+
+
+def test_a_definition_has_a_script_for_when_its_model_is_scripted():
+    written = [{"think": "Hm.", "say": "first"}, "second"]
+    assert run(ASK, agents=[Agent(AgentDefinition("a", script=written))]).variables == {"r": "first"}
+    named = Agent(AgentDefinition("a", script=written, model="openai:gpt-6"))
+    assert (named.model_name, named.is_scripted) == ("openai:gpt-6", False)
+    assert run(ASK, agents=[named.with_model("scripted")]).variables == {"r": "first"}
+
+
+@pytest.mark.parametrize(
+    ("written", "advice"),
+    [
+        ("replies.yaml", "a list of replies, or a mapping with `turns`, not 'replies.yaml'"),
+        ({"turn": []}, "a script has no 'turn'; it has error, price, replies, turns, usage"),
+    ],
+)
+def test_a_script_of_another_form_is_refused(written, advice):
+    with pytest.raises(SetupError, match=re.escape(advice)):
+        Agent(AgentDefinition("a", script=written))

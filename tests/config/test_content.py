@@ -276,3 +276,12 @@ def test_a_pipe_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "a.txt")
     with pytest.raises(SetupError, match="it is not a file"):
         build_content([ContentEntry(path="a.txt")], Sources(tmp_path))
+
+
+def test_the_script_of_an_agent_may_be_a_file(sources, tmp_path):
+    (tmp_path / "replies.yaml").write_text("- {call: {search: {query: owls}}}\n- done\n")
+    found = resolve_content(definitions_from({"Agents": [{"Name": "a", "Script": "replies.yaml"}]}), sources)
+    assert found.agents[0].script == [{"call": {"search": {"query": "owls"}}}, "done"]
+    (tmp_path / "replies.yaml").write_text("- [")
+    with pytest.raises(DefinitionError, match="not valid YAML"):
+        resolve_content(definitions_from({"Agents": [{"Name": "a", "Script": "replies.yaml"}]}), sources)

@@ -103,6 +103,9 @@ def test_the_first_line_of_a_cell_is_completed(completed, cell):
     assert completed("%%dive wor") == {"workflow": "command"}
     assert completed("\n%%dive workflow s") == {"sum": "workflow"}
     assert completed("%%dive workflow sum --di") == {"--dialect": "option"}
+    cell("%%dive agent writer\nGoal: write\n")
+    assert completed("%%dive scr") == {"script": "command"}
+    assert completed("%%dive script w") == {"writer": "agent"}
     assert completed("%%dive agent x --dialect ") == {"divebook": "dialect", "dive": "dialect"}
 
 

@@ -1,0 +1,39 @@
+"""What a ``%%dive`` cell does: it defines agents and workflows, or gives an agent its script."""
+
+from __future__ import annotations
+
+from divebook.notebook.cards import short_errors
+from divebook.notebook.cell import confirmation, parse_cell, scripted_agent
+from divebook.notebook.expressions import Names
+from divebook.notebook.printed import tell
+from divebook.notebook.recovery import lines_after_defining
+from divebook.notebook.session import Session
+from divebook.workflow.yaml_value import yaml_of
+
+
+def take_cell(session: Session, line: str, text: str, lines_above: int, names: Names) -> None:
+    """Take in a cell and say what it did.
+
+    Parameters
+    ----------
+    line
+        The first line, without ``%%dive``.
+    lines_above
+        How many lines of the cell come before `text`.
+    """
+    agent = scripted_agent(line)
+    if agent is None:
+        _define(session, line, text, lines_above, names)
+        return
+    with short_errors([""] * lines_above + text.splitlines()):
+        tell(session.follow_script(agent, yaml_of(text, "cell", lines_above)))
+
+
+def _define(session: Session, line: str, text: str, lines_above: int, names: Names) -> None:
+    parsed = parse_cell(line, text, lines_above, names)
+    with short_errors(parsed.lines):
+        definitions = parsed.read()
+    with short_errors(parsed.lines, definitions.positions):
+        change = session.define(definitions)
+        lines = [confirmation(change), *lines_after_defining(session)]
+    tell("\n".join(lines))
