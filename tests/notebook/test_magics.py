@@ -37,27 +37,6 @@ def test_a_cell_defines_and_says_so(cell):
     assert cell("%%dive agent writer\nGoal: write\n") == (None, "defined agent 'writer' (scripted)\n")
 
 
-def test_a_cell_says_what_an_agent_answers(cell):
-    cell("%%dive workflow ask\nSteps: [{Name: ask, Agent: writer, Prompt: Go, Store: r}]\n")
-    cell("%%dive agent writer\nGoal: write\n")
-    script = "%%dive script writer\n- {think: Hm., say: first}\n- second\n"
-    assert cell(script) == (None, "agent 'writer' answers from this script\n")
-    assert [cell("%dive run ask")[0].variables["r"] for _ in range(2)] == ["first", "second"]
-    assert cell("%dive run ask --model scripted")[0].variables == {"r": "second"}
-
-
-def test_a_script_that_cannot_be_read_says_where(cell):
-    cell("%%dive agent writer\nGoal: write\n")
-    with pytest.raises(UsageError, match="needs the name of one agent, found none"):
-        cell("%%dive script\n- a\n")
-    with pytest.raises(NotFoundError, match="did you mean 'writer'"):
-        cell("%%dive script writr\n- a\n")
-    with pytest.raises(DefinitionError, match="cell:4:1: not valid YAML"):
-        cell("%%dive script writer\n- a\n- [\n")
-    with pytest.raises(SetupError, match="has no 'cal'; did you mean 'call'"):
-        cell("%%dive script writer\n- {cal: search}\n")
-
-
 def test_a_whole_file_can_stand_in_a_cell(cell, session):
     text = "%%dive\nAgents: [{Name: a}]\nWorkflows: [{Name: w, Steps: [{Name: s, Script: '1'}]}]\n"
     assert cell(text)[1] == "defined agent 'a' (scripted), workflow 'w' (1 step)\n"
