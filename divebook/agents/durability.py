@@ -31,7 +31,11 @@ from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 
 from divebook.agents.bound import BoundCall, BoundRequest, BoundStep, StreamedModel
 from divebook.agents.guarded import GuardedToolset
-from divebook.agents.present import WRITE, present
+from divebook.agents.present import CALL, INSIDE, TURN, WRITE, AgentTurn, present
+from divebook.agents.requests import RequestRecord
+from divebook.text.logs import logger
+
+_log = logger(__name__)
 
 ENGINE = "divebook"
 """Name of the engine, and the key of its metadata of tools."""
@@ -100,7 +104,7 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
     def get_default_run_id(self) -> str | None:
         """Return an id that is the same whenever the turn runs again."""
         turn = present()
-        return None if turn is None else turn.context.run_id
+        return None if turn is None else turn.key(turn.context.run_id)
 
     def get_default_conversation_id(self, run_id: str) -> str | None:
         """Return an id made of that of the run."""
@@ -115,8 +119,36 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
     # --- the run ---------------------------------------------------------------------------------------------------
 
     async def wrap_run(self, ctx: RunContext[Any], *, handler: WrapRunHandler) -> AgentRunResult[Any]:
-        """Keep what is only replayed out of telemetry."""
-        if present() is None:
+        """Give a run its places, and keep what is only replayed out of telemetry."""
+        turn = present()
+        if turn is None:
+            self._warn_of_part()
             return await handler()
-        with replay_scope():
-            return await super().wrap_run(ctx, handler=handler)
+        token = TURN.set(self._own(turn, ctx))
+        try:
+            with replay_scope():
+                return await super().wrap_run(ctx, handler=handler)
+        finally:
+            TURN.reset(token)
+
+    def _own(self, turn: AgentTurn, ctx: RunContext[Any]) -> AgentTurn:
+        """Return the turn whose run this is; that of an agent that a tool runs lies below the call of the tool."""
+        if not turn.has_begun:
+            turn.has_begun = True
+            return turn
+        call = CALL.get()
+        context = turn.context.below(turn.key(f"run-of-{self.name}") if call is None else call.key)
+        return AgentTurn(
+            context, RequestRecord(self.name), ctx.model.model_id, turn.retry, turn.seconds, has_begun=True
+        )
+
+    def _warn_of_part(self) -> None:
+        call = INSIDE.get()
+        if call is not None:
+            _log.warning(
+                "agent %s runs inside %s, which is recorded as one thing: its requests are not recorded by themselves, "
+                "not counted, and it can ask nobody; to have them recorded, give the tool metadata={'%s': False}",
+                self.name,
+                call,
+                ENGINE,
+            )

@@ -50,8 +50,8 @@ class AgentTurn:
     tools: Mapping[str, ToolFunction] = field(default_factory=dict)
     """Those that are functions of ours, by name."""
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
-    owner: object = None
-    """The capability whose run this is."""
+    has_begun: bool = False
+    """Whether the run whose turn it is has its places: another that begins is one of a tool's."""
     _counts: Counter[str] = field(default_factory=Counter)
     _calls: Counter[str] = field(default_factory=Counter)
 

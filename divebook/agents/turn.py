@@ -119,6 +119,9 @@ class TurnContext(Protocol):
     ) -> Question:
         """Ask a person; return the question with its answer."""
 
+    def below(self, key: str) -> TurnContext:
+        """Return what an agent asks of the engine that one of the calls runs; its keys begin with that of the call."""
+
     async def alone(self) -> None:
         """Return when no other call of the step is under way: each has ended, or waits for something from outside."""
 

@@ -137,6 +137,7 @@ class StepTurn:
         self._context, self._turn = context, turn
         self._under_way = UnderWay(context.strands())
         self._unwinding: Suspended | None = None
+        self._below: list[StepTurn] = []
         self.run_id = run_id_of(context, f"{prefix}{TURN}")
 
     @property
@@ -153,6 +154,12 @@ class StepTurn:
         """Surround a call that is under way."""
         return self._under_way.call()
 
+    def below(self, key: str) -> StepTurn:
+        """Return the means of an agent that a call runs."""
+        means = StepTurn(self._context, f"{self.prefix}{key}/", self._turn)
+        self._below.append(means)
+        return means
+
     async def alone(self) -> None:
         """Return when no other call of the step is under way."""
         await self._context.strands().alone()
@@ -161,6 +168,8 @@ class StepTurn:
         """Raise what unwinds the step, whatever a hook of the agent has made of it."""
         if self._unwinding is not None:
             raise self._unwinding
+        for means in self._below:
+            means.require_going_on()
 
     async def operation(
         self,
@@ -235,7 +244,7 @@ class StepTurn:
         if tool.inline:
             return await tool.function(**arguments, **{IDEMPOTENCY_KEY: key})
         compute = self._compute(tool, arguments)
-        return await invoke(self._context, tool, arguments, self.prefix + key, compute)
+        return await self._going_on(invoke(self._context, tool, arguments, self.prefix + key, compute))
 
     def _compute(self, tool: ToolFunction, arguments: Mapping[str, Any]) -> Compute:
         return compute_for(self._context, tool, arguments)

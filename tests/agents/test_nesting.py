@@ -1,0 +1,92 @@
+"""Agents inside tools: part of a recorded call, or with places of their own where the tool is no operation."""
+
+import threading
+
+import pydantic_ai
+import pytest
+
+from divebook import Agent, ScriptedModel
+from divebook.agents.durability import DivebookDurability
+from divebook.agents.scripted_model import ScriptedFunction
+from tests.agents.test_taking_agents import ASK
+from tests.agents.test_turns import started
+from tests.execution.test_resuming import cut
+from tests.execution.worlds import environment
+
+INNER = ["seen twice"]
+OUTER = [{"call": {"look": {"name": "owl"}}}, "an owl"]
+
+
+def inner(model, **options):
+    return pydantic_ai.Agent(ScriptedFunction(model), name="finder", capabilities=[DivebookDurability()], **options)
+
+
+def outer(look, model=None, **options):
+    script = ScriptedFunction(ScriptedModel(OUTER) if model is None else model)
+    return pydantic_ai.Agent(script, name="critic", tools=[pydantic_ai.Tool(look, **options)])
+
+
+def test_an_agent_inside_a_recorded_call_is_part_of_it_and_is_warned_of(logs):
+    finder = inner(ScriptedModel(INNER))
+
+    async def look(name: str) -> str:
+        """Look a bird up."""
+        return (await finder.run(name)).output
+
+    execution = environment(ASK, agents=[outer(look)]).start("ask").wait(20)
+    assert [o.key for o in started(execution)] == ["turn", "model-1", "tool-1-call-1-1", "model-2"]
+    assert any("agent finder runs inside tool look" in line for line in logs())
+
+
+def test_an_agent_inside_a_tool_that_is_no_operation_has_places_below_its_call():
+    def world(model, seen, **given):
+        finder = inner(seen)
+
+        async def look(name: str) -> str:
+            """Look a bird up."""
+            return (await finder.run(name)).output
+
+        agent = outer(look, model, metadata={"divebook": False})
+        return environment(ASK, agents=[agent], **given)
+
+    execution = world(ScriptedModel(OUTER), ScriptedModel(INNER)).start("ask").wait(20)
+    assert [o.key for o in started(execution)] == ["turn", "model-1", "tool-1-call-1-1/model-1", "model-2"]
+    at = [e.sequence for e in execution.history() if e.event_type == "operation_completed"][1]
+    model, seen = ScriptedModel(OUTER), ScriptedModel(INNER)
+    resumed = world(model, seen, store=cut(execution.store, execution, at)).resume(execution.id).wait(20)
+    assert (resumed.variables, model.calls, seen.calls) == ({"said": "an owl"}, 1, 0)
+
+
+@pytest.mark.parametrize("metadata", [None, {"divebook": False}])
+def test_a_sync_tool_that_runs_an_agent_runs_it_on_its_own_loop(metadata):
+    finder, loops = inner(ScriptedModel(INNER)), []
+
+    def look(name: str) -> str:
+        """Look a bird up."""
+        import asyncio
+
+        loops.append(threading.current_thread())
+        return asyncio.run(finder.run(name)).output
+
+    execution = environment(ASK, agents=[outer(look, metadata=metadata)]).start("ask").wait(20)
+    assert execution.variables == {"said": "an owl"}
+    assert not any("finder" in str(o.parameters) for o in started(execution))
+
+
+def test_one_agent_works_on_a_persons_loop_and_on_the_engines():
+    import asyncio
+
+    async def look(name: str) -> str:
+        """Look a bird up."""
+        return name
+
+    agent = outer(look, ScriptedModel(turns=[OUTER, OUTER]))
+    world = environment(ASK, agents=[Agent.of(agent)])
+
+    async def both():
+        execution = world.start("ask")
+        result = await agent.run("Which birds?")
+        await execution
+        return result.output, execution.variables["said"]
+
+    assert asyncio.run(both()) == ("an owl", "an owl")
