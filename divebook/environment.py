@@ -28,6 +28,7 @@ from divebook.execution.children import Child
 from divebook.execution.clock import Chance, Clock, SystemChance, SystemClock
 from divebook.execution.compute import Compute
 from divebook.execution.control import Control
+from divebook.execution.driver import Driver
 from divebook.execution.engine_thread import ENGINE
 from divebook.execution.execution import Execution
 from divebook.execution.executors import Executors, Given
@@ -39,14 +40,17 @@ from divebook.holdings import Holdings
 from divebook.scripting import Interpreter, default_interpreter
 from divebook.starting import StartOptions, as_bounds, opening_of
 from divebook.steps.actions import Action, built_in_actions
+from divebook.steps.books import BOOK_WORKFLOW, Books
 from divebook.steps.code import roots_of
 from divebook.steps.content import ContentBuilder
 from divebook.steps.evaluation import condition_holds, items_of
 from divebook.steps.handlers import built_in_handlers
+from divebook.steps.rules import StandingPolicy
 from divebook.steps.script import ScriptStep
 from divebook.store import EventStore, open_store
 from divebook.store.codec import Codec
 from divebook.store.durability import Durability, durability_called
+from divebook.workflow.approvals import ApprovalRule
 from divebook.workflow.code import code_of
 from divebook.workflow.definition import Definitions, Workflow
 from divebook.workflow.inputs import bind_inputs
@@ -90,6 +94,8 @@ class Environment(Holdings, Executions):
         called again after that broke. Actions that take a ``context`` run in threads.
     executors
         Executors by the names under which functions and steps may ask for them; who made them closes them.
+    approvals
+        Rules for calls of tools: see `divebook.ApprovalRule`.
     formatter
         Hears, step by step, what its executions do; see `divebook.Formatter`.
     codec
@@ -128,6 +134,7 @@ class Environment(Holdings, Executions):
         interpreter: Interpreter | None = None,
         executor: Compute | Given | str | None = None,
         executors: Mapping[str, Given] | None = None,
+        approvals: Iterable[ApprovalRule | Mapping[str, Any]] = (),
         formatter: Formatter | None = None,
         policy: Policy | None = None,
         codec: Codec | None = None,
@@ -152,8 +159,10 @@ class Environment(Holdings, Executions):
             notices = Notices(hook)
             self._closers += [notices.close, self.store.subscribe(notices)]
         self._clock, self._chance = clock or SystemClock(), chance or SystemChance()
+        self._policy = StandingPolicy(self.approvals_for, Books(self.store, self._begin_book, self._clock))
         built_in = built_in_actions(place, printer, lambda: to_datetime(self._clock.now()))
-        super().__init__(name, place, self.policy, built_in, {action.name: action for action in actions})
+        own = {action.name: action for action in actions}
+        super().__init__(name, place, self.policy, built_in, own, approvals=approvals)
         self._executors = Executors(executor, executors)
         services = functools.partial(self._make_services, interpreter or default_interpreter(), printer)
         self._control = Control(self.store, services, self._check, self.code_of, clock=self._clock, chance=self._chance)
@@ -185,6 +194,7 @@ class Environment(Holdings, Executions):
             control.claim_expired,
             control.texts,
             self._executors,
+            self._policy,
         )
 
     def add_executor(self, name: str, executor: Given) -> None:
@@ -343,12 +353,20 @@ class Environment(Holdings, Executions):
     async def _begin_successor(self, asked: Child) -> str:
         """Start the execution as which another one goes on, once; see `WorkflowContext.continue_as_new`."""
         found, opening, durability = self._opening_of(asked, origin=catalog.RUN, key=f"continues/{asked.parent}")
-        driver = self._control.create(found, opening, durability)
+        return await self._begun_once(self._control.create(found, opening, durability))
+
+    async def _begun_once(self, driver: Driver) -> str:
+        """Begin an execution with a start key; return the id of the one that has it."""
         try:
             await self._control.begin(driver)
         except StartKeyTakenError as taken:  # before the process that started it had recorded that
             return taken.execution_id
         return driver.id
+
+    async def _begin_book(self, key: str) -> str:
+        """Start what a book is an execution of, once."""
+        opening = opening_of(BOOK_WORKFLOW, {}, {}, {"key": key}, origin=catalog.BOOK)
+        return await self._begun_once(self._control.create(BOOK_WORKFLOW, opening, self._kept()))
 
     def _opening_of(
         self, child: Child, *, origin: str | None = None, key: str | None = None

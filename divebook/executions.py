@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from divebook.bounds import Bounds
+from divebook.engine.rules import StandingRule
+from divebook.errors import NotFoundError
+from divebook.execution.answering import this_person
 from divebook.execution.clock import Chance, Clock, Ids
 from divebook.execution.control import Control
 from divebook.execution.driver import Driver
+from divebook.execution.engine_thread import ENGINE
 from divebook.execution.execution import Execution
 from divebook.execution.moving import move_out
 from divebook.execution.recovery import next_attempt
 from divebook.questions import Question
 from divebook.starting import as_bounds
+from divebook.steps.rules import StandingPolicy
 from divebook.store import EventStore, ExecutionRecord, jsonl
 from divebook.text.logs import logger
 
 _log = logger(__name__)
+T = TypeVar("T")
 
 
 class Executions:
@@ -29,6 +35,7 @@ class Executions:
     _control: Control
     _clock: Clock
     _chance: Chance
+    _policy: StandingPolicy
 
     def _handle(self, driver: Driver) -> Execution:
         return Execution(self._control, driver)
@@ -100,6 +107,43 @@ class Executions:
             The execution has ended.
         """
         return self._handle(self._control.answering.signal(execution_id, name, payload, by))
+
+    def rules(self) -> list[tuple[str | None, StandingRule]]:
+        """Return the rules that people made when they approved calls, and that hold: of runs first, each with its id.
+
+        Those for every execution have None in place of the id of a run.
+        """
+        now = self._clock.now()
+        lasting = self._on_loop(self._policy.lasting())
+        found = [*self._control.answering.rules(), *((None, rule) for rule in lasting)]
+        return [(name, rule) for name, rule in found if rule.expires_us is None or now < rule.expires_us]
+
+    def revoke(self, rule_id: str, by: str | None = None) -> None:
+        """Let a rule that a person made hold no more, for calls that are judged from now on.
+
+        Parameters
+        ----------
+        by
+            Who revokes it; by default the user of this process.
+
+        Raises
+        ------
+        NotFoundError
+            No rule of that id holds; one of a run that has ended holds no more.
+        """
+        held = self.rules()
+        where = [name for name, rule in held if rule.rule_id == rule_id]
+        if not where:
+            raise NotFoundError("rule", rule_id, [rule.rule_id for _, rule in held])
+        for execution_id in where:
+            if execution_id is None:
+                self._on_loop(self._policy.revoke(rule_id, by or this_person()))
+            else:
+                self._control.answering.revoke(execution_id, rule_id, by)
+
+    @staticmethod
+    def _on_loop(awaited: Coroutine[Any, Any, T]) -> T:
+        return ENGINE.call(lambda: ENGINE.promise(awaited)).result()
 
     def question(self, interrupt_id: str, execution_id: str | None = None) -> Question:
         """Return a question, answered or not, of an execution that has not ended; raises `NotFoundError`."""

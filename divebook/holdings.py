@@ -29,6 +29,7 @@ from divebook.text.logs import logger
 from divebook.tools.declared import declared
 from divebook.tools.offered import ABSENT, OFFERED
 from divebook.tools.reach import ToolReach
+from divebook.workflow.approvals import ApprovalRule, Approvals
 from divebook.workflow.definition import AgentDefinition, Config, Definitions, Workflow
 from divebook.workflow.functions import FUNCTION, WORKFLOW_FUNCTIONS
 from divebook.workflow.merge import merge
@@ -50,6 +51,8 @@ class Holdings:
         policy: Policy,
         built_in: Mapping[str, Action],
         own_actions: Mapping[str, Action],
+        *,
+        approvals: Iterable[ApprovalRule | Mapping[str, Any]] = (),
     ) -> None:
         self.name, self.description = name, ""
         self._defined = Definitions()
@@ -60,6 +63,7 @@ class Holdings:
         self._tools: dict[str, ToolFunction] = {}
         self._reach = ToolReach(documents, policy, getattr(documents, "root", Path()))
         self._handlers: dict[str, Handler] = {}
+        self._approvals = Approvals().plus(approvals)
         self._checks: dict[str, Callable[[Workflow], None]] = {}
 
     @property
@@ -152,6 +156,12 @@ class Holdings:
         found = {tool.name for tool in self.tools_for(agent.definition)}
         for name in ABSENT.keys() & set(agent.definition.tools) - found:
             _log.warning("agent %s goes without the tool %s: %s", agent.name, name, ABSENT[name])
+
+    def approvals_for(self, agent: str) -> Approvals:
+        """Return the rules and modes for the calls of an agent: those of all, and its own; '' for no agent."""
+        table = replaced(self._approvals, mode=self.config.confirmation_mode).plus(self.config.approvals)
+        known = self._agents.get(agent)
+        return table if known is None else table.plus(known.definition.approvals, agent)
 
     @property
     def default_agent(self) -> Agent | None:

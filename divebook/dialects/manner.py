@@ -30,6 +30,8 @@ class Manner:
     """Whether scripts may change variables beside their step's Store."""
     converts_inputs: bool = True
     """Whether a text typed for an input becomes a number, or a list, where the input's Type says so."""
+    confirmation_mode: str = ""
+    """When calls of tools ask a person, where neither rules nor settings say; empty leaves it to each tool."""
     null_text: str = ""
     """What a script without a value prints."""
 
@@ -44,6 +46,7 @@ MANNERS: Mapping[Dialect, Manner] = {
         numbers_all_branches=True,
         writes_state=False,
         converts_inputs=False,
+        confirmation_mode="if-not-read-only",
         null_text="nil",
     ),
 }

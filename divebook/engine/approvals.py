@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from divebook.engine.argument_patterns import is_allowed_by, is_met_by
+from divebook.engine.rules import StandingRule
 from divebook.workflow.approvals import (
     ALLOW,
     ALWAYS,
@@ -68,38 +69,6 @@ class Denied(NamedTuple):
     """What decided; empty where a person did."""
 
 
-class Standing(Protocol):
-    """A rule that a person made when a call was approved; it allows exactly what was shown then."""
-
-    @property
-    def rule_id(self) -> str:
-        """Its name."""
-
-    @property
-    def kind(self) -> str:
-        """What it is about: ``tool``, ``action`` or ``step``."""
-
-    @property
-    def tool(self) -> str:
-        """The name of what may be called."""
-
-    @property
-    def agent(self) -> str | None:
-        """Who may call it."""
-
-    @property
-    def server(self) -> str | None:
-        """The MCP server it belongs to."""
-
-    @property
-    def arguments(self) -> Mapping[str, Any]:
-        """What each argument must be, as in `ApprovalRule`."""
-
-    @property
-    def expires_us(self) -> int | None:
-        """When it ceases to hold, microseconds since 1970; None for never."""
-
-
 class Verdict(NamedTuple):
     """What becomes of a call."""
 
@@ -111,7 +80,7 @@ class Verdict(NamedTuple):
     """Why, if the rule says it."""
 
 
-def verdict_of(table: Approvals, standing: Iterable[Standing], call: ToolCall, now_us: int) -> Verdict:
+def verdict_of(table: Approvals, standing: Iterable[StandingRule], call: ToolCall, now_us: int) -> Verdict:
     """Return what becomes of a call now."""
     found = _strictest(table, call, now_us)
     if found.outcome != ASK:
@@ -125,7 +94,7 @@ def _strictest(table: Approvals, call: ToolCall, now_us: int) -> Verdict:
     matching = (rule for rule in table.rules if _holds(rule.expires_us, now_us) and _matches(rule, call))
     found = [Verdict(rule.outcome, rule.in_words, rule.reason) for rule in matching]
     if call.asks:
-        found.append(Verdict(ASK, f"approval of {call.tool}"))
+        found.append(Verdict(ASK, ""))
     if found:
         return max(found, key=lambda verdict: OUTCOMES.index(verdict.outcome))
     mode = table.servers.get(call.server) or table.mode or call.mode
@@ -177,6 +146,8 @@ def _are_exactly(wanted: Mapping[str, Any], arguments: Mapping[str, Any]) -> boo
     return wanted.keys() == arguments.keys() and all(is_allowed_by(wanted[name], arguments[name]) for name in wanted)
 
 
-def _is_covered(rule: Standing, call: ToolCall) -> bool:
+def _is_covered(rule: StandingRule, call: ToolCall) -> bool:
     names = (rule.kind, rule.tool, rule.agent or "", rule.server or "")
-    return names == (call.kind, call.tool, call.agent, call.server) and _are_exactly(rule.arguments, call.arguments)
+    if rule.outcome != ALLOW or rule.arguments is None or names != (call.kind, call.tool, call.agent, call.server):
+        return False
+    return _are_exactly(rule.arguments, call.arguments)

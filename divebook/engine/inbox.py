@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from divebook.engine.cards import rule_made
 from divebook.engine.instructions import Fact
 from divebook.engine.state import ExecutionState
 from divebook.events import catalog
 from divebook.questions import Question
 
-ANSWER, SIGNAL = "answer", "signal"
+ANSWER, SIGNAL, REVOCATION = "answer", "signal", "revocation"
 """Kinds of message."""
 EXPIRED = "expired"
 """Key of the payload that claims a question because it has expired. The first claim of a question wins."""
@@ -23,9 +24,9 @@ class Message:
 
     execution_id: str
     kind: str
-    """`ANSWER` or `SIGNAL`."""
+    """`ANSWER`, `SIGNAL` or `REVOCATION`."""
     key: str
-    """Unique with execution and kind: the question's id, or the signal's own id."""
+    """Unique with execution and kind: the question's id, the signal's own id, or that of the rule that is revoked."""
     payload: Any
     """Plain data, as an event may hold it; see `answer_payload` and `signal_payload`."""
     source: str
@@ -71,6 +72,9 @@ def _facts(state: ExecutionState, message: Message) -> Iterable[Fact]:
             catalog.SignalReceived(message.payload["name"], message.payload["payload"], message.source, message.number)
         )
         return
+    if message.kind == REVOCATION:
+        yield Fact(catalog.ApprovalRuleRevoked(message.key, message.payload["by"], message.number))
+        return
     question = state.interrupts.get(message.key)
     if question is None or not question.is_open:
         return
@@ -80,3 +84,6 @@ def _facts(state: ExecutionState, message: Message) -> Iterable[Fact]:
         response, by = message.payload["response"], message.payload["by"]
         resolved = catalog.InterruptResolved(message.key, response, by, message.number)
         yield Fact(resolved, question.path, question.step)
+        rule = rule_made(state.execution_id, question, response, by, message.posted_at)
+        if rule is not None:
+            yield Fact(rule)

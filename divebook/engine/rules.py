@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 
 
 class StandingRule(NamedTuple):
-    """What a person has said of calls to come; fields that are None hold for any."""
+    """What a person has said of calls to come: of those that are like the one that was approved, and no others."""
 
     rule_id: str
     outcome: str
     tool: str
     kind: str = "tool"
     """``tool``, ``action`` or ``step``."""
+    # None is a call that no agent makes, and a tool of no server.
     agent: str | None = None
     server: str | None = None
     arguments: Mapping[str, Any] | None = None

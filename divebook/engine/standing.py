@@ -28,5 +28,7 @@ def rule_added(draft: Draft, data: catalog.ApprovalRuleAdded) -> None:
 
 def rule_revoked(draft: Draft, data: catalog.ApprovalRuleRevoked) -> None:
     """Forget a rule, if it is known."""
+    if data.message is not None:
+        draft.taken = max(draft.taken, data.message)
     if data.rule_id in draft.rules:
         draft.rules = draft.rules.delete(data.rule_id)

@@ -22,7 +22,8 @@ MOVED, CONTINUED, PICTURE = "moved", "continued_as_new", "picture"
 """The statuses of an execution; `divebook.engine.lifecycle` says which follows which."""
 
 RUN, RESUME, FORK, WHAT_IF, TRIAL, CHILD, IMPORT = "run", "resume", "fork", "what-if", "trial", "child", "import"
-ORIGINS = (RUN, RESUME, FORK, WHAT_IF, TRIAL, CHILD, IMPORT)
+BOOK = "book"
+ORIGINS = (RUN, RESUME, FORK, WHAT_IF, TRIAL, CHILD, IMPORT, BOOK)
 """What an execution may have come from."""
 
 PAYLOADS: dict[str, type[Payload]] = {}
@@ -634,6 +635,8 @@ class ApprovalRuleRevoked(Payload):
 
     rule_id: str = ""
     by: str | None = None
+    message: int | None = None
+    """Number of the message in the inbox that brought it."""
 
 
 @_event("signal_received", "signal_type")

@@ -11,8 +11,10 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from divebook.engine.inbox import ANSWER, EXPIRED, SIGNAL, Message, answer_payload, signal_payload
+from divebook.engine.cards import RUN, rules_of_run
+from divebook.engine.inbox import ANSWER, EXPIRED, REVOCATION, SIGNAL, Message, answer_payload, signal_payload
 from divebook.engine.lifecycle import FINAL, WAY_ON
+from divebook.engine.rules import StandingRule
 from divebook.errors import (
     DefinitionError,
     ExecutionError,
@@ -103,6 +105,24 @@ class Answering:
         checked(catalog.SignalReceived(name, sent, author))
         _, kept = self._post(driver.id, SIGNAL, key, signal_payload(name, sent), author)
         return self._go_on_with(f"the signal {name!r}", driver, kept)
+
+    def revoke(self, execution_id: str, rule_id: str, by: str | None = None) -> Driver:
+        """Let a rule that a person made in an execution, for that alone, hold no more."""
+        driver, author = self._register.find(execution_id), by or this_person()
+        if driver.state.is_over:
+            raise ExecutionError(f"execution {driver.id} is {driver.status}: its rule {rule_id} holds no more")
+        _, kept = self._post(driver.id, REVOCATION, rule_id, {"by": author}, author)
+        return self._go_on_with(f"the revocation of {rule_id}", driver, kept)
+
+    def rules(self) -> list[tuple[str, StandingRule]]:
+        """Return the rules that people made in executions that go on, each with the id of its execution before it."""
+        states = [self._register.find(record.execution_id).state for record in self._store.unended()]
+        return [
+            (state.execution_id, rule)
+            for state in states
+            for rule in rules_of_run(state.execution_id, state.rules.values())
+            if rule.scope == RUN
+        ]
 
     def send_word(self, parent_id: str, child: Driver) -> None:
         """Tell an execution that one which it started has come to its end."""

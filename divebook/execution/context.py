@@ -51,6 +51,8 @@ class StepContext:
         Names that exist only for this item (`As`).
     executors
         Where functions run.
+    approving
+        What is known of calls that need a person's yes.
     """
 
     def __init__(
@@ -70,7 +72,7 @@ class StepContext:
         self.attempt, self.iteration_index = attempt, iteration_index
         self.local: Mapping[str, Any] = local or {}
         self.executors = executors or Executors()
-        self._recorder = recorder
+        self._recorder, self.approving = recorder, recorder.approving
         self._calls: dict[str, int] = {}
         self.known: dict[int, Any] = {}
         """Variables that were taken whole, by their ``id``: what the log holds need not be looked through again."""
@@ -226,7 +228,7 @@ class StepContext:
             Wanted.of(self.place(key), operation_type, parameters, self.known), body, setting, within
         )
 
-    def record_of(self, key: str) -> OperationRecord | None:
+    def record_of(self, key: str | int) -> OperationRecord | None:
         """Return what the log has of the operation named `key`, if anything."""
         return self._opened.operations.get(self.place(key).operation_id)
 

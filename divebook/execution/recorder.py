@@ -15,6 +15,7 @@ from divebook.engine.records import OperationRecord
 from divebook.engine.retries import failure_text, names_of, text_of
 from divebook.events import catalog
 from divebook.events.codec import storable
+from divebook.execution.approving import ApprovalPolicy, Approving
 from divebook.execution.asking import Asking
 from divebook.execution.breaking_off import leaves_outcome_unknown
 from divebook.execution.children import Children
@@ -57,12 +58,13 @@ class Call(NamedTuple):
 class Recorder:
     """The operations of one execution; made on the loop on which they run."""
 
-    def __init__(self, journal: Journal, chance: Chance, texts: TextStreams) -> None:
+    def __init__(self, journal: Journal, chance: Chance, texts: TextStreams, policy: ApprovalPolicy) -> None:
         self.journal, self.chance, self.loop = journal, chance, asyncio.get_running_loop()
         self.once, self.waits = Once(journal), Waits(journal)
         self.signals = Signals(self.once, self.waits)
         self.children = Children(self.once, self.waits, chance)
         self.asking = Asking(self.once, self.waits)
+        self.approving = Approving(self.once, policy)
         self._unknown = UnknownOutcomes(self.once, self.waits)
         self._texts = texts
         self._at_rest: Callable[[], None] | None = None

@@ -43,7 +43,7 @@ class Runner:
     ) -> None:
         self.journal, self.workflow = journal, workflow
         self._services = services
-        self._recorder = Recorder(journal, chance, services.texts)
+        self._recorder = Recorder(journal, chance, services.texts, services.policy)
         self._group = Group()
         self._alarms = Alarms(journal, self._group, self, services.claim_expired)
         self._recorder.waits.idle = self._note_idle

@@ -12,6 +12,7 @@ from divebook.engine.operations import Place
 from divebook.engine.records import OpenStep
 from divebook.errors import StepError
 from divebook.events.codec import storable
+from divebook.execution.approving import ApprovalPolicy
 from divebook.execution.attempts import has_one_attempt, retried
 from divebook.execution.containment import contained
 from divebook.execution.context import StepContext
@@ -52,6 +53,8 @@ class Services:
     """Who hears what models write."""
     executors: Executors = field(default_factory=Executors)
     """Where the functions of actions and steps run."""
+    policy: ApprovalPolicy = field(default_factory=ApprovalPolicy)
+    """What is said of calls that need a person's yes."""
 
     def hands_of(self, step: Step) -> object | None:
         """Return the agent that makes calls of its own in a step, and tries each of them again by itself, if one does.

@@ -181,8 +181,11 @@ def _clarification(question: Question, response: Any) -> dict[str, Any]:
 def _confirmation(question: Question, response: Any) -> dict[str, Any]:
     if isinstance(response, bool):
         return {"approved": response}
-    word = response.strip().lower() if isinstance(response, str) else ""
-    if word in YES or word in NO:
+    word, colon, reason = response.partition(":") if isinstance(response, str) else ("", "", "")
+    word = word.strip().lower()
+    if word in NO and reason.strip():
+        return {"approved": False, "text": reason.strip()}
+    if not colon and (word in YES or word in NO):
         return {"approved": word in YES}
     raise _unfit(question, f"answer with {wanted_answer(question)}, not {response!r}")
 

@@ -1,48 +1,138 @@
-"""Calls that a person must approve first, and may change."""
+"""Calls that a person must approve first, and may change: of actions, steps and tools alike.
+
+The policy is asked about a call that the log does not have, and never again: a rule may have expired since, or been
+revoked. Where it wants a person's yes, the question and its answer decide, whatever has become of the policy.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from divebook.errors import ApprovalDeniedError
+from divebook.engine.approvals import Approved, Denied, ToolCall
+from divebook.engine.cards import schema_of_answer, shown_on_card
+from divebook.errors import ApprovalDeniedError, DefinitionError
+from divebook.events.values import normalize
 from divebook.execution.context import StepContext
+from divebook.questions import Question
 from divebook.questions.kinds import CONFIRMATION
+from divebook.workflow.approvals import ASK, DENY
+from divebook.workflow.json_schemas import require_schema
 
-EDITED = {
-    "type": "object",
-    "properties": {"parameters": {"type": "object"}},
-    "required": ["parameters"],
-    "additionalProperties": False,
-}
-"""JSON schema of the data that an approval may come with."""
+DENIED = "User denied tool call"
+"""What a model hears, with the reason after it if there is one."""
 
 
-async def approved(
-    context: StepContext, kind: str, name: str, parameters: dict[str, Any], *, description: str = "", key: str
-) -> dict[str, Any]:
-    """Return the parameters with which a call may be made: those that were shown, or what the person made of them.
+VERDICT = "approval_verdict"
 
-    Both come from the record of the question and its answer, not from the code that asked, which may have changed.
+
+async def approve(
+    context: StepContext,
+    call: ToolCall,
+    schema: Mapping[str, Any] | None,
+    *,
+    key: str,
+    operation: str | int,
+    description: str = "",
+    within: str | None = None,
+) -> Approved | Denied:
+    """Return whether a call may be made, and with which arguments; a person is asked if the policy says so.
 
     Parameters
     ----------
-    kind
-        What is called: ``action`` or ``step``.
+    schema
+        JSON schema of the arguments: what a person makes of them must fit it, or the question stays open.
     key
         Name of the question within the step.
+    operation
+        Key of the call's own operation: one that the log has is not judged again.
+    description
+        What the call does, for the person.
+    within
+        Id of the operation that waits for the answer; see `StepContext.enclosing`.
+    """
+    ask = functools.partial(context.interrupt, CONFIRMATION, f"Run {call.tool}?", key=key, within=within)
+    asked = context.approving.asked(context.place(key))
+    if asked is not None:
+        data = {**(asked.data or {}), call.kind: call.tool, "parameters": dict(call.arguments)}
+        return await _answered(context, call, await ask(message=asked.message, data=data, schema=asked.schema))
+    if context.record_of(operation) is not None:
+        return Approved(dict(call.arguments))
+    own = context.workflow.manner.confirmation_mode
+    verdict = await context.approving.verdict(replace(call, mode=own) if own else call)
+    if verdict.outcome == DENY:
+        return Denied(f"A rule denies {call.tool}{_because(verdict.reason)}", verdict.reason, verdict.rule)
+    if verdict.outcome != ASK:
+        return Approved(dict(call.arguments), verdict.rule)
+    data, wanted = shown_on_card(call, verdict.rule), schema_of_answer(_sound(schema))
+    return await _answered(
+        context, call, await ask(message=verdict.reason or description or None, data=data, schema=wanted)
+    )
+
+
+async def _answered(context: StepContext, call: ToolCall, question: Question) -> Approved | Denied:
+    response: Mapping[str, Any] = question.response or {}
+    if response.get("approved") is not True:
+        reason = response.get("text") or ""
+        return Denied(f"{DENIED}{_because(reason)}", reason)
+    await context.approving.keep(question)
+    return Approved(_arguments(question, response, call), f"question {question.id}")
+
+
+def _because(reason: str) -> str:
+    return f": {reason}" if reason else ""
+
+
+def _arguments(answered: Question, response: Mapping[str, Any], call: ToolCall) -> dict[str, Any]:
+    """Return what the record of the question and its answer say: the code that asked may have changed."""
+    told = response.get("data") or {}
+    return dict(told.get("parameters", (answered.data or {}).get("parameters", call.arguments)))
+
+
+def _sound(schema: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return a schema if it is one: those of servers may be anything."""
+    if schema is None:
+        return None
+    try:
+        require_schema(schema)
+    except DefinitionError:
+        return None
+    return schema
+
+
+async def approved(
+    context: StepContext,
+    kind: str,
+    name: str,
+    parameters: dict[str, Any],
+    *,
+    description: str = "",
+    key: str,
+    operation: str | int,
+) -> dict[str, Any]:
+    """Return the parameters with which an action or a step that asks by itself may be called.
 
     Raises
     ------
     ApprovalDeniedError
-        The answer was anything but an approval.
+        A person, or a rule, said no.
     """
-    question = f"Run {name}?"
-    shown = {kind: name, "parameters": parameters}
-    answered = await context.interrupt(
-        CONFIRMATION, question, message=description or None, data=shown, schema=EDITED, key=key
-    )
-    response: Mapping[str, Any] = answered.response or {}
-    if response.get("approved") is not True:
-        raise ApprovalDeniedError(question, response.get("text") or "")
-    return dict((response.get("data") or answered.data or {}).get("parameters", parameters))
+    denial = f"{key}-denied"
+    found: Approved | Denied = Denied("", rule="a rule that held before")
+    if context.record_of(denial) is None:
+        call = ToolCall(name, normalize(parameters, "parameters"), asks=True, kind=kind)
+        found = await approve(context, call, None, key=key, operation=operation, description=description)
+    if isinstance(found, Approved):
+        return found.arguments
+    if not found.rule:
+        raise ApprovalDeniedError(f"Run {name}?", found.reason)
+    # The log keeps what a rule denied: it may be another one when the code that called runs again.
+    said = {"text": found.reason or f"denied by the rule: {found.rule}"}
+    kept = await context.operation(VERDICT, {kind: name}, lambda: _soon(said), key=denial, repeatable=True)
+    raise ApprovalDeniedError(f"Run {name}?", kept["text"])
+
+
+async def _soon(value: Any) -> Any:
+    return value

@@ -66,10 +66,11 @@ async def call(
     Exception
         Whatever the last attempt raised; an `OperationError` where the log has it.
     """
-    if function.approval:
-        arguments = await _approved(context, function, arguments, "approval" if key is None else f"{key}-approval")
-    operation_type, parameters = recorded or _recorded(function, arguments)
     name = context.next_key() if key is None else key
+    if function.approval:
+        asked = "approval" if key is None else f"{key}-approval"
+        arguments = await _approved(context, function, arguments, asked, name)
+    operation_type, parameters = recorded or _recorded(function, arguments)
     compute = compute_for(context, function, arguments)
 
     invoked = functools.partial(invoke, context, function, arguments, name, compute)
@@ -111,11 +112,13 @@ def _recorded(function: UserFunction, arguments: Mapping[str, Any]) -> tuple[str
 
 
 async def _approved(
-    context: StepContext, function: UserFunction, arguments: Mapping[str, Any], key: str
+    context: StepContext, function: UserFunction, arguments: Mapping[str, Any], key: str, operation: str | int
 ) -> Mapping[str, Any]:
     """Return the arguments that a person approved."""
     shown = function.with_defaults(arguments) if isinstance(function, StepFunction) else dict(arguments)
-    return await approved(context, function.kind, function.name, shown, description=function.description, key=key)
+    return await approved(
+        context, function.kind, function.name, shown, description=function.description, key=key, operation=operation
+    )
 
 
 def compute_for(context: StepContext, function: UserFunction, arguments: Mapping[str, Any]) -> Compute:

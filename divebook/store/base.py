@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Self
 
 from divebook.errors import StoreClosedError
+from divebook.events.catalog import BOOK
 from divebook.store.checkpoints import Checkpoints
 from divebook.store.codec import Sealing
 from divebook.store.durability import FULL, Durability
@@ -65,7 +66,7 @@ class EventStore(EventLogs, LeaseBook, Mailbox, Checkpoints, LargeValues, Upkeep
         before it had come to rest.
         """
         self._check_open()
-        return [self._opened(record) for record in self._orphans(self._moment(now))]
+        return [self._opened(record) for record in self._orphans(self._moment(now)) if record.origin != BOOK]
 
     # --- listening and closing ---------------------------------------------------------------------------------------
 

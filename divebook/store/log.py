@@ -21,7 +21,7 @@ from divebook.errors import (
     NotFoundError,
     StoreError,
 )
-from divebook.events.catalog import ORIGINS, Payload
+from divebook.events.catalog import BOOK, ORIGINS, Payload
 from divebook.events.event import Event, to_microseconds
 from divebook.events.record import Record
 from divebook.store.batches import Batch, PreparedBatch, records_of
@@ -287,7 +287,7 @@ class EventLogs(ABC):
         cell: str | None = None,
         key: str | None = None,
     ) -> list[ExecutionRecord]:
-        """Return the lines of the executions that fit, newest first; limit 0 means all, `key` is a start key."""
+        """Return the lines of the executions that fit, newest first; limit 0 means all, and `key` names books too."""
         self._check_open()
         _check_not_negative("limit", limit)
         _check_not_negative("offset", offset)
@@ -295,13 +295,13 @@ class EventLogs(ABC):
             raise NotFoundError("status", status, STATUSES)
         if origin is not None and origin not in ORIGINS:
             raise NotFoundError("origin", origin, ORIGINS)
-        wanted = RecordFilter(status, workflow, tag, origin, parent, notebook, cell, key)
+        wanted = RecordFilter(status, workflow, tag, origin, parent, notebook, cell, key, bool(key) or origin == BOOK)
         return [self._opened(record) for record in self._records(wanted, limit, offset)]
 
     def unended(self) -> list[ExecutionRecord]:
-        """Return the executions that have not ended, newest first."""
+        """Return the executions that have not ended, newest first, without books."""
         self._check_open()
-        return [self._opened(record) for record in self._unended()]
+        return [self._opened(record) for record in self._unended() if record.origin != BOOK]
 
     def asking(self, question_id: str | None = None) -> list[tuple[str, str]]:
         """Return the open questions of executions that have not ended, each with the id of its execution before it.

@@ -11,11 +11,11 @@ import threading
 from abc import ABC, abstractmethod
 from dataclasses import replace
 
-from divebook.engine.inbox import ANSWER, SIGNAL, Message
+from divebook.engine.inbox import ANSWER, REVOCATION, SIGNAL, Message
 from divebook.events.codec import encode, storable
 from divebook.store.codec import Sealing
 
-KINDS = (ANSWER, SIGNAL)
+KINDS = (ANSWER, SIGNAL, REVOCATION)
 
 
 class Arrivals:
@@ -152,7 +152,7 @@ class Mailbox(ABC):
 
 def _check(message: Message) -> None:
     if message.kind not in KINDS:
-        raise ValueError(f"kind of a message must be {' or '.join(KINDS)}, got {message.kind!r}")
+        raise ValueError(f"kind of a message must be {', '.join(KINDS[:-1])} or {KINDS[-1]}, got {message.kind!r}")
     for name in ("execution_id", "key", "source"):
         if not getattr(message, name):
             raise ValueError(f"{name} of a message must not be empty")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple, Self
 
-from divebook.events.catalog import RUN, ExecutionStarted
+from divebook.events.catalog import BOOK, RUN, ExecutionStarted
 from divebook.store.durability import Durability
 
 
@@ -42,10 +42,14 @@ class RecordFilter:
     notebook: str | None = None
     cell: str | None = None
     key: str | None = None
+    with_books: bool = False
+    """Whether books are listed, which no person has started: see `divebook.steps.books`."""
 
     def __contains__(self, found: tuple[str, Beginning]) -> bool:
         """Return whether the list holds an execution of that status and beginning."""
         status, beginning = found
+        if beginning.origin == BOOK and not self.with_books:
+            return False
         own = (status, beginning.workflow_name, beginning.origin, beginning.parent, beginning.notebook, beginning.cell)
         asked = (self.status, self.workflow, self.origin, self.parent, self.notebook, self.cell)
         if self.key not in (None, beginning.key):

@@ -38,9 +38,13 @@ def merge(left: Definitions, right: Definitions) -> Definitions:
 
 
 def merge_config(left: Config, right: Config) -> Config:
-    """Return the settings of both; every setting that `right` gives wins, the confirmation mode too."""
+    """Return the settings of both; every setting that `right` gives wins, the confirmation mode too.
+
+    Of rules for approvals all hold, so that none which asks or denies is lost.
+    """
     given = {entry.name: getattr(right, entry.name) for entry in fields(right) if getattr(right, entry.name)}
-    return replace(left, **{**given, "providers": merge_named(left.providers, right.providers)})
+    both = {"providers": merge_named(left.providers, right.providers), "approvals": (*left.approvals, *right.approvals)}
+    return replace(left, **{**given, **both})
 
 
 def merge_named(left: Iterable[Item], right: Iterable[Item]) -> tuple[Item, ...]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from divebook.dialects import OWN, Dialect
 from divebook.workflow import kinds
-from divebook.workflow.approvals import CONFIRMATION_MODES
+from divebook.workflow.approvals import CONFIRMATION_MODES, ApprovalRule
 from divebook.workflow.content import ContentEntry
 from divebook.workflow.policies import Retry
 from divebook.workflow.stored_form import Definition
@@ -72,9 +72,12 @@ class Config(Definition):
         Key(
             "Which tools ask before they run.",
             kind=kinds.Text(choices=CONFIRMATION_MODES, complaint="invalid confirmation mode: {}"),
-            ignored="there are no tools to confirm yet; an action asks by itself: @action(approval=True)",
         ),
     ] = ""
+    approvals: Annotated[
+        tuple[ApprovalRule, ...],
+        Key("Rules for calls of tools; of those that match the strictest holds.", extension=True),
+    ] = ()
     log_level: Annotated[
         str,
         Key(
@@ -150,6 +153,7 @@ class AgentDefinition(Definition):
     system_prompt: Annotated[str | None, Key("Its whole instructions, as a template over `agent`.")] = None
     model_settings: Annotated[ModelSettings | None, Key("Settings of its model.")] = None
     context: Annotated[tuple[ContentEntry, ...], Key("What every prompt begins with.")] = ()
+    approvals: Annotated[tuple[ApprovalRule, ...], Key("Rules for its calls of tools.", extension=True)] = ()
     script: Annotated[
         Any,
         Key(

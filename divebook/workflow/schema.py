@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from divebook.workflow import makers
+from divebook.workflow.approvals import ApprovalRule
 from divebook.workflow.ask import Ask
 from divebook.workflow.content import ContentEntry
 from divebook.workflow.definition import Definitions, InputDefinition, OutputDefinition, Workflow
@@ -86,6 +87,12 @@ WORKFLOW = Table(
         "Start": "the first listed step is the start",
     },
     more=(Key("Its single output.", "Output", "output", One(OutputDefinition, ", or Outputs for a list")),),
+)
+APPROVAL_RULE = Table(
+    "approval rule",
+    ApprovalRule,
+    example="{Tool: fetch, Outcome: allow}",
+    advice={"Name": "write Tool", "Mode": "write Outcome", "Parameters": "write Arguments"},
 )
 MODEL_SETTINGS = Table("ModelSettings", ModelSettings)
 AGENT = Table(

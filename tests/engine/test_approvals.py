@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from divebook.engine.approvals import ToolCall, Verdict, asks, verdict_of
+from divebook.engine.rules import StandingRule
 from divebook.errors import DefinitionError
 from divebook.workflow.approvals import ApprovalRule, Approvals
 from divebook.workflow.tools import ToolHints
@@ -17,19 +18,9 @@ NOW = 1_700_000_000_000_000
 READS, WRITES, DESTROYS = ToolHints(read_only=True), ToolHints(), ToolHints(destructive=True)
 
 
-class Made(NamedTuple):
-    """A rule that a person made on a card."""
-
-    tool: str
-    arguments: Mapping[str, Any]
-    agent: str | None = ""
-    server: str | None = None
-    kind: str = "tool"
-    rule_id: str = "rule_1"
-    expires_us: int | None = None
-
-
-def judged(*rules: Mapping[str, Any], mode: str = "always", made: tuple[Made, ...] = (), **call: Any) -> Verdict:
+def judged(
+    *rules: Mapping[str, Any], mode: str = "always", made: tuple[StandingRule, ...] = (), **call: Any
+) -> Verdict:
     table = Approvals(mode=mode).plus(rules)
     return verdict_of(table, made, ToolCall(**{"tool": "write_file", "arguments": {}, **call}), NOW)
 
@@ -112,7 +103,7 @@ def test_rules_expire() -> None:
 
 
 def test_what_a_person_allowed_turns_asking_into_allowing_and_never_denying() -> None:
-    made = Made("write_file", {"path": "a.txt"})
+    made = StandingRule("rule_1", "allow", "write_file", arguments={"path": "a.txt"})
     call = {"arguments": {"path": "a.txt"}}
     assert judged(made=(made,), **call) == Verdict("allow", "rule_1")
     assert judged({"outcome": "deny"}, made=(made,), **call).outcome == "deny"
@@ -124,6 +115,8 @@ def test_what_a_person_allowed_turns_asking_into_allowing_and_never_denying() ->
         made._replace(server="git"),
         made._replace(expires_us=NOW),
         made._replace(arguments={}),
+        made._replace(arguments=None),
+        made._replace(outcome="ask"),
         made._replace(arguments={"path": "A.txt"}),
     ):
         assert judged(made=(other,), **call).outcome == "ask", other

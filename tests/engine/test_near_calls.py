@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
-from tests.engine.test_approvals import Made, judged
+from divebook.engine.rules import StandingRule
+from tests.engine.test_approvals import judged
 
 
 def most_hostile(value: str) -> str:
@@ -179,7 +180,7 @@ def test_no_call_near_a_rules_edge_passes_that_a_plain_reading_refuses() -> None
             rules = [{"arguments": edge.rule, "outcome": "allow"}, {"tool": "other", "outcome": "allow"}]
             chance.shuffle(rules)
             outcome = judged(*rules, arguments=arguments).outcome
-            made = Made("write_file", edge.rule)
+            made = StandingRule("rule_1", "allow", "write_file", arguments=edge.rule)
             assert judged(made=(made,), arguments=arguments).outcome == outcome, "rules made on a card read alike"
             if outcome == "allow":
                 assert plainly_allowed(edge, arguments), arguments

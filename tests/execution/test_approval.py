@@ -8,6 +8,8 @@ from divebook.steps.actions import Action
 from divebook.workflow.functions import step, workflow
 from tests.execution.worlds import environment, question_of
 
+OFFERS = {"scopes": ["run", "always"], "expires_in": 86_400}
+
 
 class Till:
     def __init__(self):
@@ -36,7 +38,7 @@ def test_an_action_with_approval_shows_what_it_would_do():
     till = Till()
     question = question_of(environment(PAY, actions=[till.action()]).start("pay", {"n": 4}).wait(20))
     assert (question.kind, question.question, question.message) == ("confirmation", "Run pay?", "Pays for good.")
-    assert question.data == {"action": "pay", "parameters": {"amount": 5}}
+    assert question.data == {"action": "pay", "parameters": {"amount": 5}, "offers": OFFERS}
     assert till.paid == []
 
 
@@ -91,7 +93,7 @@ def test_a_step_function_with_approval_asks_first():
     execution = environment().start(pays).wait(20)
     question = question_of(execution)
     assert (question.question, question.message) == ("Run pay?", "Pay for good.")
-    assert question.data == {"step": "pay", "parameters": {"amount": 5, "to": "ann"}}
+    assert question.data == {"step": "pay", "parameters": {"amount": 5, "to": "ann"}, "offers": OFFERS}
     edited = {"approved": True, "data": {"parameters": {"amount": 3, "to": "bob"}}}
     assert execution.answer(question.interrupt_id, edited).wait(20).outputs == {"result": "paid 3"}
     assert paid == [(3, "bob")]

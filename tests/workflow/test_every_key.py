@@ -26,6 +26,7 @@ FOR_PEOPLE = {"Description", "Version", "Format"}
 """Keys whose only effect is that people and pages read them."""
 
 INSIDE_REFUSED = {"MCP server", "OAuth", "TokenStore", "ToolConfiguration", "ApprovalFilter"}
+RULE_KEYS = ("Tool", "Agent", "Server", "Arguments", "When", "Outcome", "Reason")
 READ_BY = {
     ("Config", "Recover"): ("config/recovery.py", "recover"),
     ("Config", "NotebookData"): ("notebook/bundle.py", "notebook_data"),
@@ -42,8 +43,13 @@ READ_BY = {
     ("definition", "Schedules"): ("config/schedules.py", "schedules"),
     **{("schedule", name): ("config/schedules.py", name.lower()) for name in ("Name", "Cron", "Workflow", "Enabled")},
     ("provider", "Name"): ("workflow/settings.py", "name"),
+    ("Config", "Approvals"): ("holdings.py", "approvals"),
+    ("Config", "ConfirmationMode"): ("holdings.py", "confirmation_mode"),
+    ("agent", "Approvals"): ("holdings.py", "approvals"),
+    **{("approval rule", name): ("engine/approvals.py", name.lower()) for name in RULE_KEYS},
+    ("approval rule", "Expires"): ("engine/approvals.py", "expires_us"),
 }
-"""What only a failure, a session or another way of loading reads: the file, and the field."""
+"""What only a failure, a session, a call that is judged, or another way of loading reads: the file, and the field."""
 
 RICH = """
 Name: all

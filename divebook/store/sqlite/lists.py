@@ -12,7 +12,7 @@ from typing import Any
 
 from divebook.engine.lifecycle import STATUSES, TERMINAL
 from divebook.errors import CorruptStoreError
-from divebook.events.catalog import WAITING
+from divebook.events.catalog import BOOK, WAITING
 from divebook.store.records import ExecutionRecord, RecordFilter
 from divebook.store.sqlite.rows import COLUMNS, RECORD
 from divebook.text.logs import logger
@@ -66,12 +66,13 @@ WIDTH = COLUMNS.count(",") + 1
 def fitting(wanted: RecordFilter, limit: int, offset: int) -> tuple[str, dict[str, Any]]:
     """Return the statement that lists the executions that fit, newest first, and its parameters."""
     asked = {name: value for name, value in asdict(wanted).items() if value is not None}
+    without_books = [] if asked.pop("with_books") else [f"+origin IS NOT '{BOOK}'"]
     names = [name for name in _COLUMNS_OF if name in asked]
     leading = [] if "tag" in asked else names[: 2 if names[:2] == ["workflow", "status"] else 1]
     # +: no index is used for it, so that SQLite, which knows nothing of the data, need not choose between two.
     conditions = [f"{'' if name in leading else '+'}{_COLUMNS_OF[name]} = :{name}" for name in names]
     source, order = (_TAGGED, "began") if "tag" in asked else (RECORD, "created_at")
-    where = " AND ".join(["tag = :tag"] * ("tag" in asked) + conditions)
+    where = " AND ".join(["tag = :tag"] * ("tag" in asked) + conditions + without_books)
     order = f"ORDER BY {order} DESC, key DESC LIMIT :limit OFFSET :offset"
     return f"{source} {where and 'WHERE'} {where} {order}", {**asked, "limit": limit or -1, "offset": offset}
 

@@ -1,0 +1,61 @@
+"""What an execution knows of calls that need a person's yes: its own rules, and what its environment says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from divebook.engine.approvals import ToolCall, Verdict, verdict_of
+from divebook.engine.cards import ALWAYS, RUN, rules_of_run
+from divebook.engine.operations import Place
+from divebook.engine.rules import StandingRule
+from divebook.execution.once import Once
+from divebook.questions import Question
+from divebook.workflow.approvals import ASK, Approvals
+
+
+class ApprovalPolicy:
+    """What is said of calls beside an execution; here nothing. `divebook.Environment` has one that says more."""
+
+    def table(self, _agent: str) -> Approvals:
+        """Return the rules and modes for the calls of an agent; of no agent for an empty name."""
+        return Approvals()
+
+    async def lasting(self) -> Iterable[StandingRule]:
+        """Return the rules that people made for every execution, as they stand."""
+        return ()
+
+    async def keep(self, rule: StandingRule) -> None:
+        """Let a rule hold in every execution; done twice it is done once."""
+
+
+class Approving:
+    """Judges the calls of one execution."""
+
+    def __init__(self, once: Once, policy: ApprovalPolicy) -> None:
+        self._once, self._policy = once, policy
+
+    def asked(self, place: Place) -> Question | None:
+        """Return the question at a place as the log has it, if it was asked."""
+        return self._once.journal.state.interrupts.get(self._once.question_id(place))
+
+    async def verdict(self, call: ToolCall) -> Verdict:
+        """Return what becomes of a call that the log does not have."""
+        table, now = self._policy.table(call.agent), self._once.journal.clock.now()
+        found = verdict_of(table, self.rules, call, now)
+        return verdict_of(table, await self._policy.lasting(), call, now) if found.outcome == ASK else found
+
+    @property
+    def rules(self) -> list[StandingRule]:
+        """The rules that people made in this execution, for it alone."""
+        return [rule for rule in self._made if rule.scope == RUN]
+
+    @property
+    def _made(self) -> list[StandingRule]:
+        state = self._once.journal.state
+        return rules_of_run(state.execution_id, state.rules.values())
+
+    async def keep(self, question: Question) -> None:
+        """Let the rule that the answer to a question made hold in every execution, if it is to."""
+        made = next((rule for rule in self._made if rule.question == question.id), None)
+        if made is not None and made.scope == ALWAYS:
+            await self._policy.keep(made)

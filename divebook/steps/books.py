@@ -1,0 +1,72 @@
+"""Books: facts that outlast a run, such as rules that people made and conversations, as executions that wait for ever.
+
+A book is found by its start key. What is written into it are signals: whoever sends one has it kept by the store, with
+a number of its own, and of several with one key the first stays. That is all a book needs: it is read from its inbox,
+where they remain, and nothing drives it. Lists leave books out (`divebook.events.catalog.BOOK`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+from divebook.engine.inbox import SIGNAL, Message, signal_payload
+from divebook.execution.clock import Clock
+from divebook.execution.store_calls import StoreCalls
+from divebook.store import EventStore
+from divebook.workflow.definition import Workflow
+from divebook.workflow.step import Step
+
+ENTRY = "entry"
+BOOK_WORKFLOW = Workflow("book", [Step("open", type="wait", signal="close")])
+"""What a book is an execution of."""
+
+
+class Entry(NamedTuple):
+    """Something that was written into a book."""
+
+    number: int
+    """It grows from entry to entry."""
+    key: str
+    value: Any
+    by: str
+    at_us: int
+    """When it was written, microseconds since 1970."""
+
+
+class Books:
+    """The books of one store, each begun when something is first written into it.
+
+    Parameters
+    ----------
+    begin
+        Begins the book of a start key, unless there is one; returns the id of the one that there is.
+    """
+
+    def __init__(self, store: EventStore, begin: Callable[[str], Awaitable[str]], clock: Clock) -> None:
+        self._store, self._begin, self._clock = store, begin, clock
+        self._calls = StoreCalls(store)
+
+    def entries(self, name: str) -> list[Entry]:
+        """Return what a book says, oldest first; nothing for one that was never begun. Any thread but the engine's."""
+        book = self._found(name)
+        return [] if book is None else [_entry(message) for message in self._store.inbox(book)]
+
+    async def read(self, name: str) -> list[Entry]:
+        """Return what a book says, on the engine's loop."""
+        return await self._calls.patiently(lambda: self.entries(name))
+
+    async def write(self, name: str, key: str, value: Any, by: str) -> Entry:
+        """Write an entry, unless the book has one of that key; return the one that it has. On the engine's loop."""
+        book = await self._calls.patiently(lambda: self._found(name))
+        if book is None:
+            book = await self._begin(name)
+        message = Message(book, SIGNAL, key, signal_payload(ENTRY, value), by, self._clock.now())
+        return _entry(await self._calls.patiently(lambda: self._store.post(message)))
+
+    def _found(self, name: str) -> str | None:
+        return next((record.execution_id for record in self._store.records(key=name, limit=1)), None)
+
+
+def _entry(message: Message) -> Entry:
+    return Entry(message.number, message.key, message.payload["payload"], message.source, message.posted_at)

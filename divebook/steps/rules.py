@@ -1,0 +1,56 @@
+"""What an environment says of calls that need a person's yes: its table, and a book of the rules that people made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from divebook.engine.rules import StandingRule
+from divebook.execution.approving import ApprovalPolicy
+from divebook.steps.books import Books, Entry
+from divebook.workflow.approvals import Approvals
+
+RULES = "divebook/rules"
+"""Start key of the book of rules."""
+ADDED, REVOKED = "added", "revoked"
+
+
+class StandingPolicy(ApprovalPolicy):
+    """The rules and modes of an environment, and what people allowed for every execution.
+
+    Parameters
+    ----------
+    table
+        Gives the rules and modes for the calls of an agent, of no agent for an empty name.
+    """
+
+    def __init__(self, table: Callable[[str], Approvals], books: Books) -> None:
+        self._table, self._books = table, books
+
+    def table(self, agent: str) -> Approvals:
+        """Return the rules and modes for the calls of an agent."""
+        return self._table(agent)
+
+    async def lasting(self) -> Iterable[StandingRule]:
+        """Return the rules that people made for every execution, as the store has them at this moment."""
+        return rules_in(await self._books.read(RULES))
+
+    async def keep(self, rule: StandingRule) -> None:
+        """Let a rule hold in every execution; one that was revoked since stays revoked."""
+        await self._books.write(RULES, rule.rule_id, {ADDED: rule._asdict()}, rule.by or "")
+
+    async def revoke(self, rule_id: str, by: str) -> None:
+        """Let a rule that holds in every execution hold no more."""
+        await self._books.write(RULES, f"{REVOKED}/{rule_id}", {REVOKED: rule_id}, by)
+
+
+def rules_in(entries: Iterable[Entry]) -> list[StandingRule]:
+    """Return the rules of the book that nobody has revoked, oldest first."""
+    rules: dict[str, StandingRule] = {}
+    revoked: set[str] = set()
+    for entry in entries:
+        if ADDED in entry.value:
+            known = {name: value for name, value in entry.value[ADDED].items() if name in StandingRule._fields}
+            rules[known["rule_id"]] = StandingRule(**known)
+        elif REVOKED in entry.value:
+            revoked.add(entry.value[REVOKED])
+    return [rule for rule in rules.values() if rule.rule_id not in revoked]
