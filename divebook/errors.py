@@ -38,6 +38,7 @@
     └── ExecutionError             a run went wrong
         ├── EditedError            functions that a cell's run has called were edited since (choices, begin)
         ├── StepError              a step cannot be carried out
+        │   ├── AgentError         an agent's turn ended without an answer (agent, request)
         │   ├── ItemFailedError    one item of a step's `Each` failed (index, item, results so far)
         │   ├── StageTimeoutError  an attempt at a stage of a pipeline took longer than it may
         │   ├── TimedOutError      a step or a call took longer than its Timeout
@@ -477,6 +478,22 @@ class EditedError(ExecutionError):
 
 class StepError(ExecutionError):
     """A step cannot be carried out."""
+
+
+class AgentError(StepError):
+    """A turn of an agent ended without an answer.
+
+    Parameters
+    ----------
+    agent
+        Whose turn it was.
+    request
+        The number of its last request.
+    """
+
+    def __init__(self, agent: str, request: int, cause: str) -> None:
+        self.agent, self.request = agent, request
+        super().__init__(f"agent {agent} gave no answer after {request} requests: {cause}")
 
 
 class ItemFailedError(StepError):

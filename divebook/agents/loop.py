@@ -26,6 +26,7 @@ from divebook.agents.durable import Request, resolved
 from divebook.agents.output import output_type
 from divebook.agents.present import CALL, TURN, AgentTurn
 from divebook.agents.requests import RequestRecord
+from divebook.agents.rounds import LastRound, answering
 from divebook.agents.signatures import library_tool
 from divebook.agents.turn import TurnContext
 from divebook.agents.wire import settings_of
@@ -64,14 +65,15 @@ class LoopRun:
             options["output_type"] = output_type(self._output)
         token = TURN.set(turn)
         try:
-            result = await options.pop("library").run(
-                asked,
-                message_history=history or None,
-                deps=agent.deps if deps is None else deps,
-                usage_limits=UsageLimits(request_limit=None),
-                infer_name=False,
-                **options,
-            )
+            with answering(record):
+                result = await options.pop("library").run(
+                    asked,
+                    message_history=history or None,
+                    deps=agent.deps if deps is None else deps,
+                    usage_limits=UsageLimits(request_limit=None),
+                    infer_name=False,
+                    **options,
+                )
         finally:
             TURN.reset(token)
         return {OUTPUT: result.output, REQUESTS: record.requests, FINISH_REASON: result.response.finish_reason}
@@ -79,11 +81,12 @@ class LoopRun:
     async def _made(self, tools: Sequence[ToolFunction]) -> dict[str, Any]:
         """Return an agent that is made of ours, and what is given to its run."""
         agent, made = self._agent, [_library_tool(tool) for tool in tools]
+        rounds = LastRound(agent.name, agent.definition.tool_iteration_limit)
         library = pydantic_ai.Agent(
             await resolved(agent.model),
             name=agent.name,
             toolsets=[FunctionToolset(made, id=TOOLSET)] if made else [],
-            capabilities=[*agent.capabilities, DivebookDurability()],
+            capabilities=[*agent.capabilities, rounds, DivebookDurability()],
         )
         settings = settings_of(agent.definition)
         return {"library": library, "instructions": self._message.instructions or None, "model_settings": settings}

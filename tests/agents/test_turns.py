@@ -119,7 +119,7 @@ def test_a_steps_retry_makes_no_finished_call_again():
     model = ScriptedModel(SCRIPT)
     execution = environment(agents=[Agent("a", model=model, tools=[look])]).start(Workflow("w", [step])).wait(20)
     assert execution.variables == {"birds": "an owl, a lark and a wren"}
-    assert looked == ["owl", "lark", "wren", "wren"]
+    assert sorted(looked) == ["lark", "owl", "wren", "wren"]
     assert model.calls == 3
     assert event_types(execution).count("step_retried") == 1
 
