@@ -17,6 +17,7 @@ from divebook.agents.scripted import SCRIPTED, ScriptedModel
 from divebook.engine.operations import RunOperation
 from divebook.errors import SetupError, TemplateError
 from divebook.scripting import render_template
+from divebook.workflow.answer_types import allow_answers, answer_type
 from divebook.workflow.definition import AgentDefinition, ModelSettings
 from divebook.workflow.policies import Retry
 from divebook.workflow.tools import ToolFunction, tool_of
@@ -96,7 +97,9 @@ class Agent:
         given = list(tools)
         self.tools = tuple(tool_of(tool) for tool in given if not isinstance(tool, str))
         """Those that it was given, beside those that its definition names."""
-        self.output, self.capabilities, self.deps = output, tuple(capabilities), deps
+        self.output = own.output if output is None else output
+        allow_answers(self.output)
+        self.capabilities, self.deps = tuple(capabilities), deps
         self.library: LibraryAgent[Any, Any] | None = None
         """The agent of pydantic-ai that it is, where it was taken as it is."""
         self._declare(instructions, [tool for tool in given if isinstance(tool, str)], list(subordinates))
@@ -141,6 +144,7 @@ class Agent:
         check(agent, known)
         taken = cls(known, model=agent.model, deps=deps)
         taken.library = agent
+        allow_answers(agent.output_type)
         return taken
 
     def __repr__(self) -> str:
@@ -265,7 +269,9 @@ class Agent:
         loop, durable = await _loaded(LOOP), await _loaded(DURABLE)
         instructions = self.instructions(context.started_at) if self.library is None else ""
         message = durable.Request(asked.prompt, asked.content, asked.context, instructions)
-        run = loop.LoopRun(self, message, self.output if asked.output is None else asked.output)
+        output = answer_type(self.output if asked.output is None else asked.output)
+        allow_answers(output)
+        run = loop.LoopRun(self, message, output)
         result: dict[str, Any] = await run.turn(context, [*tools, *self.tools], asked.deps)
         return result
 

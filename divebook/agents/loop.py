@@ -23,7 +23,7 @@ from pydantic_ai.usage import UsageLimits
 
 from divebook.agents.durability import ENGINE, DivebookDurability
 from divebook.agents.durable import Request, resolved
-from divebook.agents.output import output_type
+from divebook.agents.output import output_type, text_of_output
 from divebook.agents.present import CALL, TURN, AgentTurn
 from divebook.agents.requests import RequestRecord
 from divebook.agents.rounds import LastRound, answering
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 TOOLSET = "divebook-tools"
 """Id of the toolset of our functions; pydantic-ai wants one, and nothing of it is recorded."""
 _ANY = TypeAdapter[Any](Any)
-OUTPUT, REQUESTS, FINISH_REASON = "output", "requests", "finish_reason"
+OUTPUT, TEXT, REQUESTS, FINISH_REASON = "output", "text", "requests", "finish_reason"
 """What the result of a turn says."""
 
 
@@ -76,7 +76,9 @@ class LoopRun:
                 )
         finally:
             TURN.reset(token)
-        return {OUTPUT: result.output, REQUESTS: record.requests, FINISH_REASON: result.response.finish_reason}
+        said = {} if isinstance(result.output, str) else {TEXT: text_of_output(result.output)}
+        told = {REQUESTS: record.requests, FINISH_REASON: result.response.finish_reason}
+        return {OUTPUT: result.output, **said, **told}
 
     async def _made(self, tools: Sequence[ToolFunction]) -> dict[str, Any]:
         """Return an agent that is made of ours, and what is given to its run."""

@@ -60,6 +60,11 @@ def allow(*classes: C) -> C:
     return classes[-1]
 
 
+def allowed_classes() -> list[type]:
+    """Return the classes that are allowed in this process, each in its newest form."""
+    return [cls for name in _ALLOWED if (cls := find(name)) is not None]
+
+
 def name_of(cls: type) -> str:
     """Return the name under which a class is allowed."""
     return f"{cls.__module__}.{cls.__qualname__}"

@@ -46,7 +46,7 @@ class PromptStep:
             raise StepError(f'no agent specified for prompt step "{step.name}"; define one, or name it with Agent')
         (prompt,) = await render_texts([step.prompt or ""], context.names)
         content = await self._content.blocks(step.content, context, agent.name)
-        answer = await self._answer(context, agent, Assignment(prompt, content))
+        answer = await self._answer(context, agent, Assignment(prompt, content, output=step.output))
         return Outcome(answer.text, answer.value)
 
     def hands_of(self, step: Step) -> Agent | None:
@@ -55,7 +55,8 @@ class PromptStep:
             agent = self._find_agent(step.agent)
         except NotFoundError:
             return None  # which the step says when it runs
-        return agent if agent is not None and has_hands(agent, self._offers) else None
+        is_turn = agent is not None and (has_hands(agent, self._offers) or step.output is not None)
+        return agent if is_turn else None
 
     async def ask(self, context: StepContext, name: str, asked: Assignment) -> Answer:
         """Return the answer of an agent to a workflow function; raises `NotFoundError`."""

@@ -19,7 +19,6 @@ from divebook.execution.context import StepContext
 from divebook.execution.once import HASH_DIGITS
 from divebook.execution.strands import Suspended, UnderWay
 from divebook.questions import Question
-from divebook.scripting import value_text
 from divebook.steps.call import compute_for, invoke, made_in_slot
 from divebook.steps.offers import Offers
 from divebook.steps.work import work_tool
@@ -94,7 +93,7 @@ async def take_turn(
 
     parameters = {"agent": agent.name, **asked.to_dict()}
     result = await context.enclosing(AGENT_TURN, parameters, body, key=key, setting=setting, within=chain.within)
-    return Answer(value_text(result["output"]), result["output"])
+    return Answer(result.get("text", result["output"]), result["output"])
 
 
 async def _made_with(context: StepContext, agent: Agent, key: str) -> dict[str, Any]:

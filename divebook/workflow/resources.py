@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from divebook.dialects import OWN, Dialect
 from divebook.workflow import kinds
+from divebook.workflow.answer_types import declared_answer
 from divebook.workflow.approvals import CONFIRMATION_MODES, ApprovalRule
 from divebook.workflow.content import ContentEntry
 from divebook.workflow.policies import Retry
@@ -162,8 +163,15 @@ class AgentDefinition(Definition):
             extension=True,
         ),
     ] = None
+    output: Annotated[
+        Any,
+        Key("What it answers with, in place of text: a JSON schema, or the name of an allowed class.", extension=True),
+    ] = None
     dialect: Dialect = OWN
     """In which it was written: one of the old system may name tools that are not there, and goes without them."""
+
+    def __post_init__(self) -> None:
+        self._put(output=declared_answer(self.output))
 
 
 @dataclass(frozen=True, slots=True)

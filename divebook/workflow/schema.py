@@ -66,8 +66,7 @@ STEP = Table(
     makers.step,
     example="{Name: first, Prompt: ...}",
     advice={
-        "Output": "write Store: name",
-        "OutputFormat": "say in the prompt what the answer should look like",
+        "OutputFormat": "write Output: a JSON schema of the answer",
         "With": "write Parameters",
         "Task": "write Prompt",
         "Var": "write Store",

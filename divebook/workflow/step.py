@@ -14,6 +14,7 @@ from typing import Annotated, Any, Self
 from divebook.errors import DefinitionError, Problem
 from divebook.events.frozen import filling
 from divebook.workflow import kinds
+from divebook.workflow.answer_types import declared_answer
 from divebook.workflow.ask import Ask
 from divebook.workflow.content import ContentEntry
 from divebook.workflow.policies import Catch, Retry, catches
@@ -24,7 +25,7 @@ STAGE = "stage"
 """Type of the steps that a pipeline becomes; only `divebook.Pipeline` makes them."""
 WORKFLOW = "workflow"
 USED: dict[str, dict[str, str]] = {
-    "prompt": {"agent": "Agent", "prompt": "Prompt", "content": "Content"},
+    "prompt": {"agent": "Agent", "prompt": "Prompt", "content": "Content", "output": "Output"},
     "action": {"action": "Action", "parameters": "Parameters", "executor": "Executor"},
     "script": {"script": "Script"},
     "wait": {"seconds": "Seconds", "signal": "Signal"},
@@ -151,6 +152,13 @@ class Step(Definition):
     end: Annotated[bool, Key("Whether the path ends here.")] = False
     seconds: Annotated[float | str | None, Key("How long to wait.", kind=kinds.Seconds())] = None
     content: Annotated[tuple[ContentEntry, ...], Key("Texts, files and pictures that come before the prompt.")] = ()
+    output: Annotated[
+        Any,
+        Key(
+            "What the agent is to answer with, in place of text: a JSON schema, or the name of an allowed class.",
+            extension=True,
+        ),
+    ] = None
     join: Annotated[bool, Key("Whether it waits for all paths that can still come here.", extension=True)] = False
     retry: Annotated[Retry | None, Key("How it is tried again after a failure.", extension=True)] = None
     catch: Annotated[tuple[Catch, ...], Key("Where to go on after a failure.", extension=True)] = ()
@@ -190,6 +198,7 @@ class Step(Definition):
         end: bool = False,
         seconds: float | str | None = None,
         content: Sequence[ContentEntry | str] = (),
+        output: Mapping[str, Any] | str | None = None,
         join: bool = False,
         retry: Retry | int | Mapping[str, Any] | None = None,
         catch: Catch | str | Sequence[Catch | str] = (),
@@ -216,6 +225,7 @@ class Step(Definition):
             end=end,
             seconds=float(seconds) if isinstance(seconds, int | float) else seconds,
             content=tuple(ContentEntry.of(entry) for entry in content) if content else (),
+            output=declared_answer(output),
             join=join,
             retry=None if retry is None else Retry.of(retry),
             catch=catches(catch) if catch else (),

@@ -224,7 +224,7 @@ def test_two_workflows_of_one_name_are_refused():
         ("{Name: s, Script: '1', Catch: [{Errors: [E]}]}", "Catch needs a Step to go to"),
         ("{Name: s, Script: '1', Retry: {Attempts: 0}}", "Attempts must be 1 or more, not 0"),
         ("{Name: s, Script: '1', Retry: {Delay: 1}}", "write Seconds"),
-        ("{Name: s, Script: '1', Output: x}", "write Store: name"),
+        ("{Name: s, Script: '1', Output: x}", "Output has no effect on a step of type script"),
     ],
 )
 def test_what_is_wrong_in_a_step_is_said(step, message):
