@@ -31,7 +31,7 @@ from divebook.agents.limits import TURNSTILES
 from divebook.agents.present import CALL, INSIDE, TURN, WRITE, AgentTurn, present
 from divebook.agents.prices import estimate
 from divebook.agents.streaming import stream_response
-from divebook.agents.wire import in_time, plain_response, response_of, usage_of
+from divebook.agents.wire import in_time, plain_response, response_of, usage_of, with_values
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_STEP, TOOL_CALL, TOOL_DISCOVERY, Write
 from divebook.errors import UnstorableValueError
 from divebook.events.recorded import opened
@@ -79,7 +79,7 @@ class BoundRequest(_Bound):
             nonlocal executed
             executed = True
             with keepable_errors():
-                return plain_response(await in_time(self._made(params, told.key), turn.seconds))
+                return plain_response(await in_time(self._made(_with_values(params), told.key), turn.seconds))
 
         async def streamed(write: Write) -> dict[str, Any]:
             token = WRITE.set(write)
@@ -206,6 +206,17 @@ class StreamedModel(WrapperModel):
         write = WRITE.get()
         assert write is not None  # noqa: S101 - else it is not put around the model
         return await stream_response(self.wrapped, messages, model_settings, model_request_parameters, write)
+
+
+def _with_values(params: ModelRequestParams) -> ModelRequestParams:
+    """Return a request with the values that its settings name."""
+    return ModelRequestParams(
+        params.model_id,
+        messages=params.messages,
+        model_settings=with_values(params.model_settings),
+        model_request_parameters=params.model_request_parameters,
+        run_context=params.run_context,
+    )
 
 
 def _plain(value: Any) -> Any:

@@ -29,7 +29,7 @@ from divebook.agents.prices import estimate
 from divebook.agents.scripted import ScriptedModel
 from divebook.agents.scripted_model import ScriptedFunction
 from divebook.agents.streaming import stream_response
-from divebook.agents.wire import in_time, plain_response, response_of, settings_of, usage_of, user_block
+from divebook.agents.wire import in_time, plain_response, response_of, settings_of, usage_of, user_block, with_values
 from divebook.engine.operations import AGENT_RESPONSE, RunOperation, Write
 from divebook.errors import StepError
 from divebook.history.messages import request_messages
@@ -58,11 +58,12 @@ class RecordedModel(WrapperModel):
         """Make the request, or return the recorded response."""
 
         async def call() -> dict[str, Any]:
-            request = self.wrapped.request(messages, model_settings, model_request_parameters)
+            request = self.wrapped.request(messages, with_values(model_settings), model_request_parameters)
             return plain_response(await in_time(request, self._seconds))
 
         async def streamed(write: Write) -> dict[str, Any]:
-            request = stream_response(self.wrapped, messages, model_settings, model_request_parameters, write)
+            settings = with_values(model_settings)
+            request = stream_response(self.wrapped, messages, settings, model_request_parameters, write)
             return plain_response(await in_time(request, self._seconds))
 
         recorded = await self._operation(

@@ -63,7 +63,10 @@ def errors_as_raised() -> Iterator[None]:
     try:
         yield
     except OperationError as error:
-        raise _as_raised(error) from error
+        raised = _as_raised(error)
+        if raised is error:  # which must not become its own cause
+            raise
+        raise raised from error
 
 
 def _as_raised(error: OperationError) -> Exception:

@@ -28,6 +28,7 @@ from divebook.agents.present import CALL, TURN, AgentTurn
 from divebook.agents.requests import RequestRecord
 from divebook.agents.rounds import LastRound, answering
 from divebook.agents.signatures import library_tool
+from divebook.agents.tool_choice import choosing
 from divebook.agents.turn import TurnContext
 from divebook.agents.wire import settings_of
 from divebook.workflow.tools import ToolFunction
@@ -88,7 +89,7 @@ class LoopRun:
             await resolved(agent.model),
             name=agent.name,
             toolsets=[FunctionToolset(made, id=TOOLSET)] if made else [],
-            capabilities=[*agent.capabilities, rounds, DivebookDurability()],
+            capabilities=[*agent.capabilities, *choosing(agent.definition), rounds, DivebookDurability()],
         )
         settings = settings_of(agent.definition)
         return {"library": library, "instructions": self._message.instructions or None, "model_settings": settings}

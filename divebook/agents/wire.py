@@ -12,6 +12,8 @@ from pydantic_ai.messages import BinaryContent, DocumentUrl, ImageUrl, ModelResp
 from pydantic_ai.settings import ModelSettings, ThinkingLevel
 
 from divebook.agents.prices import cost_of
+from divebook.documents.policy import Policy
+from divebook.documents.references import resolved
 from divebook.errors import SetupError
 from divebook.history.spans import COST
 from divebook.workflow.definition import AgentDefinition
@@ -69,6 +71,13 @@ def _with_special_settings(settings: ModelSettings, own: SettingsDefinition) -> 
     if own.request_headers:
         settings["extra_headers"] = {name: ", ".join(values) for name, values in own.request_headers.items()}
     return settings
+
+
+def with_values(settings: ModelSettings | None) -> ModelSettings | None:
+    """Return settings with the values that they name (``env://KEY``): for the request itself, and for no log."""
+    if settings is None or not settings.get("extra_headers"):
+        return settings
+    return {**settings, "extra_headers": resolved(settings["extra_headers"], Policy.given())}
 
 
 def user_block(block: Mapping[str, Any]) -> UserContent:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from divebook.dialects import OWN, Dialect
+from divebook.errors import DefinitionError, Problem
 from divebook.workflow import kinds
 from divebook.workflow.answer_types import declared_answer
 from divebook.workflow.approvals import CONFIRMATION_MODES, ApprovalRule
@@ -17,6 +18,7 @@ from divebook.workflow.table import Key
 
 DEFAULT_RESPONSE_TIMEOUT = 600.0
 DEFAULT_TOOL_ITERATIONS = 16
+TOOL_CHOICES = ("auto", "any", "tool", "none")
 LOG_LEVELS = ("debug", "info", "warn", "error")
 DURABILITIES = ("full", "relaxed")
 RECOVERIES = ("ask", "auto", "off")
@@ -39,14 +41,27 @@ class ModelSettings(Definition):
     reasoning_budget: Annotated[int | None, Key("Tokens for thinking.", ignored="write ReasoningEffort")] = None
     reasoning_effort: Annotated[str | None, Key("How much it thinks, in the words of its provider.")] = None
     max_tokens: Annotated[int | None, Key("The most tokens of an answer.")] = None
-    tool_choice: Annotated[Mapping[str, Any] | None, Key("Which tool it must call.", ignored=NO_TOOLS)] = None
-    """``{"type": "auto" | "any" | "tool" | "none", "name": ...}``"""
+    tool_choice: Annotated[
+        Mapping[str, Any] | None,
+        Key("Which tool it must call first: `{type: tool, name: search}`, or type `any`, `auto` or `none`."),
+    ] = None
     parallel_tool_calls: Annotated[bool | None, Key("Whether it may call several tools at once.")] = None
     features: Annotated[tuple[str, ...], Key("Features to switch on.", ignored=_NO_FEATURES)] = ()
     request_headers: Annotated[Mapping[str, Sequence[str]], Key("HTTP headers of each request.")] = field(
         default_factory=dict
     )
     caching: Annotated[bool | None, Key("Whether prompts are cached.", ignored=_NO_CACHING)] = None
+
+    def __post_init__(self) -> None:
+        choice = self.tool_choice
+        if choice is None:
+            return
+        hint = "write {type: auto}, {type: any}, {type: none} or {type: tool, name: search}"
+        if choice.get("type") not in TOOL_CHOICES or not choice.keys() <= {"type", "name"}:
+            raise DefinitionError([Problem(f"ToolChoice cannot be {dict(choice)}", key="tool_choice", hint=hint)])
+        if (choice["type"] == "tool") is not bool(choice.get("name")):
+            message = "ToolChoice names a tool with the type tool, and only then"
+            raise DefinitionError([Problem(message, key="tool_choice", hint=hint)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +162,7 @@ class AgentDefinition(Definition):
         Retry | None,
         Key("How requests are tried again; by default 3 attempts after 429, 5xx and lost connections.", extension=True),
     ] = None
-    tool_iteration_limit: Annotated[int, Key("How often it may call tools for one prompt.", ignored=NO_TOOLS)] = (
-        DEFAULT_TOOL_ITERATIONS
-    )
+    tool_iteration_limit: Annotated[int, Key("How often it may call tools for one prompt.")] = DEFAULT_TOOL_ITERATIONS
     date_awareness: Annotated[bool, Key("Whether its instructions hold today's date.")] = True
     system_prompt: Annotated[str | None, Key("Its whole instructions, as a template over `agent`.")] = None
     model_settings: Annotated[ModelSettings | None, Key("Settings of its model.")] = None

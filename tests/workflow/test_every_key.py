@@ -76,7 +76,9 @@ Agents:
     Retry: {Attempts: 2, Seconds: 0, Factor: 1, MaxSeconds: 1, Jitter: 0, Errors: [ModelServerError]}
     DateAwareness: false
     SystemPrompt: "You are ${agent.name}"
-    ModelSettings: {Temperature: 0.5, PresencePenalty: 0, FrequencyPenalty: 0, MaxTokens: 9, ReasoningEffort: low}
+    ModelSettings:
+      {ToolChoice: {type: auto}, Temperature: 0.5, PresencePenalty: 0, FrequencyPenalty: 0, MaxTokens: 9,
+       ReasoningEffort: low}
     Tools: [list_documents]
     ToolConfig: {list_documents: {MaxEntries: 3}}
     Context: [{Text: context}]
