@@ -189,9 +189,8 @@ class StepContext:
         if timeout is not None or self.step.timeout is not None:
             call, streamed = self._limit.of(call, timeout), streamed and self._limit.of(streamed, timeout)
         wanted = Wanted.of(self.place(key, attempt), operation_type, parameters, self.known)
-        return self._recorder.run(
-            wanted, Call(call, usage, repeatable, reserved, streamed, noted, slot, setting, within, done)
-        )
+        made = call, usage, repeatable, reserved, streamed, noted, slot, setting, within, done
+        return self._recorder.run(wanted, tuple.__new__(Call, made))  # a third of the time that the class takes
 
     def enclosing(
         self,

@@ -162,7 +162,10 @@ class _Drafts:
                     _check_beginning(fact, is_first=sequence == 1 and not bodies)
                 bodies.append(SOUND[type(fact)](fact))
             name = type_of(kinds)
-            bodies, payload = self._encoded(bodies)
+            is_large_one = batch.is_heavy and any(map(is_large, bodies))
+            payload = LARGE if is_large_one else encode_facts(bodies, self._tagged)
+            if is_large_one or self.has_met:
+                bodies, self.has_met = by_reference(bodies, self.kept), False
             self.heads.append(head(record.recorded_at, name, record.id, record.path, record.step))
         except (InvalidEventError, UnstorableValueError, UnicodeEncodeError) as error:
             raise invalid(sequence - batch.expected_sequence - 1 + _wrong_one(record, bodies), error) from error
@@ -177,14 +180,6 @@ class _Drafts:
         self.last_sequence += len(kinds)
         if len(payload) > NOTABLE or payload is LARGE:
             self.are_long = True
-
-    def _encoded(self, bodies: list[Body]) -> tuple[list[Body], bytes]:
-        """Return the facts of a record, with references to what is kept by its hash, and as they are encoded."""
-        if self.batch.is_heavy and any(map(is_large, bodies)):
-            return by_reference(bodies, self.kept), LARGE
-        self.has_met = False
-        payload = encode_facts(bodies, self._tagged)
-        return (by_reference(bodies, self.kept) if self.has_met else bodies), payload
 
     def _tagged(self, value: Any) -> Any:
         """Do what `tag` does, which is asked of few values, and note those that are kept by their hash."""
