@@ -54,6 +54,7 @@ from divebook.workflow.approvals import ApprovalRule
 from divebook.workflow.code import code_of
 from divebook.workflow.definition import Definitions, Workflow
 from divebook.workflow.inputs import bind_inputs
+from divebook.workflow.servers import MCPServerDefinition
 from divebook.workflow.settings import require_name
 from divebook.workflow.tools import ToolFunction
 
@@ -70,7 +71,7 @@ class Environment(Holdings, Executions):
         Shown to people.
     store
         Where events rest: a store, or a place for `open_store`; by default ``.divebook/executions.db``.
-    agents, workflows, actions, tools
+    agents, workflows, actions, tools, servers
         What it begins with; names must not repeat.
     documents
         What document actions read and write.
@@ -124,6 +125,7 @@ class Environment(Holdings, Executions):
         workflows: Iterable[Workflow] = (),
         actions: Iterable[Action] = (),
         tools: Iterable[ToolFunction | Callable[..., Any]] = (),
+        servers: Iterable[MCPServerDefinition] = (),
         documents: DocumentRepository | None = None,
         documents_dir: str | os.PathLike[str] | None = None,
         printer: Callable[[str], None] = print,
@@ -175,6 +177,8 @@ class Environment(Holdings, Executions):
             self.add_workflow(workflow)
         for tool in tools:
             self.add_tool(tool)
+        for server in servers:
+            self.add_server(server)
 
     def _make_services(self, interpreter: Interpreter, printer: Callable[[str], None], control: Control) -> Services:
         self._handlers |= built_in_handlers(
@@ -230,6 +234,8 @@ class Environment(Holdings, Executions):
         self._is_closed = True
         self._control.close()
         self._executors.close()
+        if self.servers:
+            ENGINE.call(lambda: ENGINE.promise(self.servers.close())).result()
         ENGINE.call(lambda: ENGINE.promise(CLIENTS.leave(self))).result()
         for closer in reversed(self._closers):
             closer()

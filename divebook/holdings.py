@@ -12,7 +12,9 @@ from divebook.agents.agent import agent_of
 from divebook.agents.models import is_known_provider
 from divebook.agents.scripted import SCRIPTED
 from divebook.dialects import OWN
+from divebook.dialects.dive import TOOLS
 from divebook.documents import DocumentRepository, Policy
+from divebook.documents.policy import KINDS
 from divebook.errors import (
     AlreadyRegisteredError,
     DefinitionError,
@@ -27,6 +29,7 @@ from divebook.steps.syntax import syntax_problems
 from divebook.steps.work import ASSIGN_WORK
 from divebook.text.logs import logger
 from divebook.tools.declared import declared
+from divebook.tools.mcp.servers import Server, Servers
 from divebook.tools.offered import ABSENT, OFFERED
 from divebook.tools.reach import ToolReach
 from divebook.workflow.approvals import ApprovalRule, Approvals
@@ -34,6 +37,7 @@ from divebook.workflow.definition import AgentDefinition, Config, Definitions, W
 from divebook.workflow.functions import FUNCTION, WORKFLOW_FUNCTIONS
 from divebook.workflow.merge import merge
 from divebook.workflow.references import missing_agents
+from divebook.workflow.servers import MCPServerDefinition
 from divebook.workflow.settings import check_default_workflow, check_providers, with_defaults
 from divebook.workflow.step import STEP_TYPES, Step
 from divebook.workflow.tools import REGISTERED_TOOLS, ToolFunction, tool_of
@@ -61,6 +65,7 @@ class Holdings:
         self._workflows: dict[str, Workflow] = {}
         self._actions, self._own_actions = built_in, own_actions
         self._tools: dict[str, ToolFunction] = {}
+        self.servers = Servers()
         self._reach = ToolReach(documents, policy, getattr(documents, "root", Path()))
         self._handlers: dict[str, Handler] = {}
         self._approvals = Approvals().plus(approvals)
@@ -132,6 +137,20 @@ class Holdings:
             return []
         return [agent for agent in self._agents.values() if agent.name != definition.name]
 
+    def servers_for(self, definition: AgentDefinition) -> list[Server]:
+        """Return the MCP servers whose tools an agent may call: those it names, and all where a tool may be of any.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such server.
+        """
+        named = {*definition.servers, *(tool.partition("/")[0] for tool in definition.tools if "/" in tool)}
+        known = {tool.name for tool in self.tools_for(definition)} | set(TOOLS)
+        if any("/" not in name and name not in known for name in definition.tools):
+            named |= self.servers.keys()
+        return [self.servers[name] for name in sorted(named)]
+
     def _tool(self, name: str, definition: AgentDefinition) -> ToolFunction | None:
         known, said = self.tools, {tool.name: tool for tool in self._defined.tools}
         config = definition.tool_config.get(name, {})
@@ -140,7 +159,7 @@ class Holdings:
         made = declared(name, known.get(name), said.get(name), config, self._reach)
         if made is not None or name == ASSIGN_WORK:
             return made
-        if self._defined.mcp_servers and name not in ABSENT:
+        if name not in ABSENT and (self.servers or "/" in name):
             return None  # servers say what they offer when they are asked
         if name not in ABSENT:
             raise NotFoundError("tool", name, {*known, *OFFERED}, f"unknown tool: {name}")
@@ -153,6 +172,7 @@ class Holdings:
         if agent is None:
             return
         self.subordinates_for(agent.definition)
+        self.servers_for(agent.definition)
         found = {tool.name for tool in self.tools_for(agent.definition)}
         for name in ABSENT.keys() & set(agent.definition.tools) - found:
             _log.warning("agent %s goes without the tool %s: %s", agent.name, name, ABSENT[name])
@@ -160,6 +180,9 @@ class Holdings:
     def approvals_for(self, agent: str) -> Approvals:
         """Return the rules and modes for the calls of an agent: those of all, and its own; '' for no agent."""
         table = replaced(self._approvals, mode=self.config.confirmation_mode).plus(self.config.approvals)
+        for server in self.servers.values():
+            own = server.definition.approvals
+            table = replaced(table, servers={**table.servers, **own.servers}).plus(own.rules)
         known = self._agents.get(agent)
         return table if known is None else table.plus(known.definition.approvals, agent)
 
@@ -197,6 +220,8 @@ class Holdings:
         if agent.name in self._agents and not replace:
             raise AlreadyRegisteredError("agent", agent.name)
         self._agents[agent.name] = agent
+        for server in agent.servers:
+            self.add_server(server, replace=replace)
         others = [other for other in self._defined.agents if other.name != agent.name]
         self._defined = replaced(self._defined, agents=tuple(others))  # so that settings do not make it anew
 
@@ -206,6 +231,13 @@ class Holdings:
         if made.name in self._tools and not replace:
             raise AlreadyRegisteredError("tool", made.name)
         self._tools[made.name] = made
+
+    def add_server(self, server: MCPServerDefinition, *, replace: bool = False) -> None:
+        """Take an MCP server in; a taken name is an error unless `replace` is set.
+
+        It is started when an agent first needs it, and ends with the environment.
+        """
+        self.servers.add(server, Policy(*KINDS), replace=replace)  # who writes Python may start programs anyway
 
     def add_workflow(self, workflow: Workflow, *, replace: bool = False) -> None:
         """Take a workflow in; executions that are already running keep the one they were started with."""
@@ -257,6 +289,8 @@ class Holdings:
             if document.path:
                 self.documents.register(document.name, document.path)
         self._agents |= agents
+        for server in definitions.mcp_servers:
+            self.servers.add(server, self._reach.policy, replace=True)
         for workflow in definitions.workflows:
             self.add_workflow(workflow, replace=True)
 

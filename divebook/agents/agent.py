@@ -14,12 +14,15 @@ import anyio.to_thread
 
 from divebook.agents.models import model_name
 from divebook.agents.scripted import SCRIPTED, ScriptedModel
+from divebook.agents.served_tools import served_tools
 from divebook.engine.operations import RunOperation
 from divebook.errors import SetupError, TemplateError
 from divebook.scripting import render_template
 from divebook.workflow.answer_types import allow_answers, answer_type
 from divebook.workflow.definition import AgentDefinition, ModelSettings
 from divebook.workflow.policies import Retry
+from divebook.workflow.servers import MCPServerDefinition
+from divebook.workflow.tool_servers import ToolServer
 from divebook.workflow.tools import ToolFunction, tool_of
 
 if TYPE_CHECKING:
@@ -60,6 +63,8 @@ class Agent:
         What it answers with: a pydantic model, a dataclass or another type, or a JSON schema. By default text.
     capabilities
         Capabilities of pydantic-ai.
+    servers
+        MCP servers, or names of those of its environment, whose tools it may call.
     subordinates
         Names of agents that it may hand work to, beside those of its definition.
     deps
@@ -82,6 +87,7 @@ class Agent:
         instructions: str = "",
         tools: Iterable[ToolFunction | Callable[..., Any] | str] = (),
         output: Any = None,
+        servers: Iterable[MCPServerDefinition | str] = (),
         capabilities: Iterable[AbstractCapability[Any]] = (),
         subordinates: Iterable[str] = (),
         deps: Any = None,
@@ -97,22 +103,27 @@ class Agent:
         given = list(tools)
         self.tools = tuple(tool_of(tool) for tool in given if not isinstance(tool, str))
         """Those that it was given, beside those that its definition names."""
+        named_servers = list(servers)
+        self.servers = tuple(server for server in named_servers if not isinstance(server, str))
+        """Those that it brings along to an environment."""
         self.output = own.output if output is None else output
         allow_answers(self.output)
         self.capabilities, self.deps = tuple(capabilities), deps
         self.library: LibraryAgent[Any, Any] | None = None
         """The agent of pydantic-ai that it is, where it was taken as it is."""
-        self._declare(instructions, [tool for tool in given if isinstance(tool, str)], list(subordinates))
+        self._declare(
+            instructions,
+            tools=[tool for tool in given if isinstance(tool, str)],
+            servers=[server if isinstance(server, str) else server.name for server in named_servers],
+            subordinates=list(subordinates),
+        )
 
-    def _declare(self, instructions: str, tools: Sequence[str], subordinates: Sequence[str]) -> None:
+    def _declare(self, instructions: str, **names: Sequence[str]) -> None:
         """Add to the definition what was given beside it."""
         own, added = self.definition, dict[str, Any]()
         if instructions:
             added["instructions"] = instructions
-        if tools:
-            added["tools"] = (*own.tools, *tools)
-        if subordinates:
-            added["subordinates"] = (*own.subordinates, *subordinates)
+        added |= {field: (*getattr(own, field), *given) for field, given in names.items() if given}
         self.definition = replace(own, **added) if added else own
 
     @classmethod
@@ -190,7 +201,8 @@ class Agent:
     @property
     def has_hands(self) -> bool:
         """Whether it may do more than answer: then what it does is a turn of requests and calls."""
-        more = self.tools, self.capabilities, self.definition.tools, self.definition.subordinates
+        own = self.definition
+        more = self.tools, self.capabilities, own.tools, own.servers, own.subordinates
         return self.library is not None or self.output is not None or any(more)
 
     def with_model(self, name: str | None) -> Agent:
@@ -264,15 +276,20 @@ class Agent:
         answer: str = await durable.respond(self.definition, self.model, self.model_name, message, operation)
         return answer
 
-    async def turn(self, asked: Assignment, context: TurnContext, tools: Sequence[ToolFunction]) -> dict[str, Any]:
-        """Answer with requests and calls of `tools` that `context` records; return what the turn comes to."""
+    async def turn(
+        self, asked: Assignment, context: TurnContext, tools: Sequence[ToolFunction], servers: Sequence[ToolServer]
+    ) -> dict[str, Any]:
+        """Answer with requests and calls of tools that `context` records; return what the turn comes to."""
         loop, durable = await _loaded(LOOP), await _loaded(DURABLE)
+        own = [*tools, *self.tools]
+        served, notes = await served_tools(context, self.definition, servers, [tool.name for tool in own])
         instructions = self.instructions(context.started_at) if self.library is None else ""
+        instructions = "\n\n".join(filter(None, (instructions, notes)))
         message = durable.Request(asked.prompt, asked.content, asked.context, instructions)
         output = answer_type(self.output if asked.output is None else asked.output)
         allow_answers(output)
         run = loop.LoopRun(self, message, output)
-        result: dict[str, Any] = await run.turn(context, [*tools, *self.tools], asked.deps)
+        result: dict[str, Any] = await run.turn(context, [*own, *served], asked.deps)
         return result
 
 

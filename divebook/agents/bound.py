@@ -30,6 +30,7 @@ from divebook.agents.failures import errors_as_raised, keepable_errors
 from divebook.agents.limits import TURNSTILES
 from divebook.agents.present import CALL, INSIDE, TURN, WRITE, AgentTurn, present
 from divebook.agents.prices import estimate
+from divebook.agents.served_tools import InputRequired, answered
 from divebook.agents.streaming import stream_response
 from divebook.agents.wire import in_time, plain_response, response_of, usage_of, with_values
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_STEP, TOOL_CALL, TOOL_DISCOVERY, Write
@@ -121,15 +122,27 @@ class BoundCall(_Bound):
             nonlocal executed
             executed = True
             with _secrets_kept():
-                made = self._operation.result_codec.dump(await self._made(params, f"tool {params.name}"))
+                try:
+                    made = self._operation.result_codec.dump(await self._made(params, f"tool {params.name}"))
+                except InputRequired as asked_back:
+                    made = asked_back.payload
             return shared().without_known(made)
 
         arguments = _plain(params.tool_args)
         asked = {"agent": turn.record.agent, "tool": params.name, "arguments": arguments}
         own = turn.tools.get(params.name)
+        if own is not None and own.server:
+            asked["server"] = own.server
+
+        async def own_call(key: str, more: Mapping[str, Any]) -> Any:
+            assert own is not None  # noqa: S101 - only those have rounds
+            made = turn.context.call(own, params.tool_args, {**asked, **more}, call, key=key, done=returned)
+            return opened(await made)
+
         try:
             if own is not None:
-                recorded = await turn.context.call(own, params.tool_args, asked, call, key=place.key, done=returned)
+                first = await own_call(place.key, {})
+                recorded = await answered(turn.context, own, place.name, first, own_call)
             else:
                 repeatable = bool(isinstance(config, Mapping) and config.get("idempotent"))
                 recorded = await turn.context.operation(

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from divebook.agents import Agent
 from divebook.workflow.definition import AgentDefinition
+from divebook.workflow.tool_servers import ToolServer
 from divebook.workflow.tools import ToolFunction
 
 
@@ -15,6 +16,9 @@ class Offers(Protocol):
 
     def tools_for(self, definition: AgentDefinition) -> Sequence[ToolFunction]:
         """Return the tools that an agent names."""
+
+    def servers_for(self, definition: AgentDefinition) -> Sequence[ToolServer]:
+        """Return the MCP servers whose tools an agent may call."""
 
     def subordinates_for(self, definition: AgentDefinition) -> Sequence[Agent]:
         """Return the agents that one may give work to."""

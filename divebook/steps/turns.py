@@ -87,7 +87,7 @@ async def take_turn(
     async def body(turn: str) -> dict[str, Any]:
         means = StepTurn(context, asked.prefix, turn)
         try:
-            return await agent.turn(asked, means, tools_of(turn))
+            return await agent.turn(asked, means, tools_of(turn), offers.servers_for(agent.definition))
         finally:
             means.require_going_on()
 

@@ -19,7 +19,6 @@ from divebook.workflow.content import ContentEntry
 from divebook.workflow.fingerprint import fingerprint_of
 from divebook.workflow.graph import check_workflow, reachable_from
 from divebook.workflow.resources import (
-    NO_TOOLS,
     AgentDefinition,
     Config,
     DocumentDefinition,
@@ -278,10 +277,7 @@ class Definitions(Definition):
         Key("Names that start workflows.", ignored="write it under the Triggers of each workflow"),
     ] = ()
     schedules: Annotated[tuple[ScheduleDefinition, ...], Key("When to start workflows.")] = ()
-    mcp_servers: Annotated[
-        tuple[MCPServerDefinition, ...],
-        Key("Servers that offer tools.", ignored="MCP servers are not connected yet; " + NO_TOOLS),
-    ] = ()
+    mcp_servers: Annotated[tuple[MCPServerDefinition, ...], Key("Servers that offer tools to agents.")] = ()
     warnings: tuple[Problem, ...] = field(default=(), compare=False, repr=False, metadata={"transient": True})
     """What is doubtful but not wrong; the caller shows it."""
     positions: Mapping[Place, tuple[int, int]] = field(

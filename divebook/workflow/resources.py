@@ -154,6 +154,9 @@ class AgentDefinition(Definition):
     tool_config: Annotated[
         Mapping[str, Any], Key("Options of its tools, by name; they win over a tool's Parameters.")
     ] = field(default_factory=dict)
+    servers: Annotated[
+        tuple[str, ...], Key("MCP servers whose tools it may all call; Tools names single ones.", extension=True)
+    ] = ()
     response_timeout: Annotated[float, Key("How long one request may take.", kind=kinds.ResponseTimeout())] = (
         DEFAULT_RESPONSE_TIMEOUT
     )

@@ -6,7 +6,7 @@ recorded list again, and starts a server only for a call that the log does not h
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
@@ -14,8 +14,6 @@ from divebook.workflow.stored_form import Definition
 
 Answers: TypeAlias = Mapping[str, Mapping[str, Any]]
 """By the name of each request: ``{"action": "accept" | "decline" | "cancel", "content": {...}}``."""
-Elicit: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
-"""Asks a person during a call; takes ``{"message", "schema"}`` and returns such an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +51,9 @@ class CallOutcome(Definition):
     """Text, JSON, or a list of such; bytes stand in it as ``{"media_type": ..., "base64": ...}``."""
     is_error: bool = False
     requests: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """By name: ``{"message", "schema"}``; they are answered by a call with `Answers` and the `state`."""
+    """By name: ``{"message", "schema"}``, the schema empty where nothing is to be filled in.
+
+    They are answered by a call with `Answers` and the `state`."""
     state: str | None = None
     """What the server wants back with the answers; only it can read it."""
 
@@ -70,6 +70,10 @@ class ToolServer(Protocol):
     def name(self) -> str:
         """The name under which definitions know it."""
 
+    @property
+    def timeout(self) -> float:
+        """Seconds that a call may take."""
+
     async def discover(self) -> Discovered:
         """Return what it offers now; raises `ServerError`."""
 
@@ -80,15 +84,12 @@ class ToolServer(Protocol):
         *,
         answers: Answers | None = None,
         state: str | None = None,
-        elicit: Elicit | None = None,
         repeatable: bool = False,
     ) -> CallOutcome:
         """Call a tool, in a later round with the answers and the state of the one before.
 
         Parameters
         ----------
-        elicit
-            For servers that ask during a call; without it they are told that nobody answers.
         repeatable
             Whether the call may simply be made again where the connection broke.
 

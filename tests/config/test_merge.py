@@ -55,8 +55,8 @@ def test_settings_that_the_later_one_does_not_give_stay():
 
 
 def test_warnings_of_all_parts_are_kept():
-    servers = read_definitions("MCPServers: [{Name: s}]", dialect="dive")
-    assert len(merge_all([servers, servers]).warnings) == 2
+    part = read_definitions("Documents: [{Name: d, ID: x}]", dialect="dive")
+    assert len(merge_all([part, part]).warnings) == 2
     assert merge_all([]).name == ""
 
 

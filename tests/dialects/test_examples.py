@@ -4,6 +4,8 @@ Each says little, but uses what its kind uses: providers without a model, tools,
 pictures and programs, the clock, chance and the old script language.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from divebook.config import load
@@ -11,6 +13,7 @@ from divebook.documents import FileDocuments
 from divebook.documents.policy import Policy
 from divebook.environment import Environment
 from divebook.store import MemoryStore
+from tests.tools.conftest import defined
 
 HEAD = "Name: Example\nDescription: An example\nConfig:\n"
 QUIET = HEAD + "  {LogLevel: warn, ConfirmationMode: never, DefaultProvider: anthropic}\n"
@@ -193,11 +196,18 @@ def folder(tmp_path):
     return tmp_path
 
 
+def with_servers_of_ours(definitions):
+    """Let a server of the tests stand for each that needs the network; it offers whatever the agents name."""
+    tools = [tool for agent in definitions.agents for tool in agent.tools]
+    ours = (defined("rough.py", "offers", *tools, name=server.name) for server in definitions.mcp_servers)
+    return replace(definitions, mcp_servers=tuple(ours))
+
+
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_a_file_of_the_old_system_runs(folder, name):
     path = folder / f"{name}.yaml"
     path.write_text(EXAMPLES[name])
-    definitions = load(path, dialect="dive")
+    definitions = with_servers_of_ours(load(path, dialect="dive"))
     with MemoryStore() as store:
         environment = Environment(store=store, documents=FileDocuments(folder), policy=Policy("programs"))
         environment.define(definitions)

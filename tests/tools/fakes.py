@@ -8,15 +8,13 @@ class FakeServer:
 
     def __init__(self, name="fake", hints=None, **tools):
         self.name, self.tools, self.hints = name, tools, hints or {}
-        self.asked = []
+        self.timeout, self.asked = 5.0, []
 
     async def discover(self):
         self.asked.append("discover")
         return Discovered(tuple(OfferedTool(name, f"Do {name}.", hints=self.hints) for name in self.tools), "Be brief.")
 
-    async def call(self, tool, arguments, *, answers=None, state=None, elicit=None, repeatable=False):
+    async def call(self, tool, arguments, *, answers=None, state=None, repeatable=False):
         self.asked.append((tool, dict(arguments), answers, state))
-        if elicit is not None and state is None and answers is None and tool == "elicits":
-            return CallOutcome(content=dict(await elicit({"message": "Which?", "schema": {"type": "object"}})))
         found = self.tools[tool](arguments, answers)
         return found if isinstance(found, CallOutcome) else CallOutcome(content=found)

@@ -78,7 +78,6 @@ MCPServers:
     assert found.workflows[0].inputs[0].required is False
     assert found.mcp_servers[0].args == ("-v", "1")
     assert found.mcp_servers[0].oauth.token_store.type == "memory"
-    assert {warning.key for warning in found.warnings} >= {"MCPServers"}
 
 
 @pytest.mark.parametrize(("name", "value"), [("Name", "name"), ("ContinueOnFailure", "continue_on_failure")])

@@ -69,7 +69,7 @@ def request_of(params: Any) -> dict[str, Any]:
     """Return what a person is asked; an address is shown as text and never opened."""
     if isinstance(params, ElicitRequestFormParams):
         return {"message": params.message, "schema": dict(params.requested_schema)}
-    return {"message": f"{params.message}\n{params.url}", "schema": {"type": "object", "properties": {}}}
+    return {"message": f"{params.message}\n{params.url}", "schema": {}}
 
 
 def response_of(answer: Mapping[str, Any]) -> ElicitResult:

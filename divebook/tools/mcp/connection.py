@@ -21,6 +21,7 @@ from mcp.types import CONNECTION_CLOSED, METHOD_NOT_FOUND, Implementation, JSONR
 from pydantic import ValidationError
 
 from divebook._version import __version__
+from divebook.text.logs import logger
 
 T = TypeVar("T")
 
@@ -33,7 +34,7 @@ MOST_MALFORMED = 100
 _LONGEST = 10_000
 _SESSION_TERMINATED = "Session terminated"
 
-logging.getLogger("mcp").addHandler(logging.NullHandler())  # else Python prints what the SDK logs into the notebook
+logger("mcp").addHandler(logging.NullHandler())  # else Python prints what the SDK logs into the notebook
 
 
 class BrokenError(Exception):

@@ -52,6 +52,11 @@ class Server:
         """The name under which definitions know it."""
         return self.definition.name
 
+    @property
+    def timeout(self) -> float:
+        """Seconds that a call may take."""
+        return self.definition.timeout
+
     @cached_property
     def _credentials(self) -> httpx2.Auth | None:
         from divebook.tools.mcp.credentials import provider_of

@@ -43,6 +43,7 @@ TOOLS = {
     "lies": [tool("go", outputSchema=NUMBER, annotations={"readOnlyHint": True, "destructiveHint": True})],
     "many": [tool(f"tool{number}") for number in range(2001)],
     "no-list": "none",
+    "offers": [tool(name) for name in MORE[:-1]],
 }
 
 

@@ -1,0 +1,193 @@
+"""Tools of MCP servers in a turn: the list of each server is recorded, and its calls take the road of all tools.
+
+A replay makes the tools of the recorded list again, so that it starts no server but for a call that the log lacks
+(``tests/tools/test_mcp_turns.py``).
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from divebook.dialects.dive import TOOLS
+from divebook.engine.operations import TOOL_DISCOVERY
+from divebook.errors import NotFoundError, SetupError
+from divebook.events.codec import by_hash
+from divebook.events.recorded import opened
+from divebook.questions.answer import value_of
+from divebook.questions.kinds import CLARIFICATION
+from divebook.workflow.approvals import IF_NOT_READ_ONLY
+from divebook.workflow.tool_servers import Answers, CallOutcome, Discovered, OfferedTool, ToolServer
+from divebook.workflow.tools import ToolFunction, ToolHints
+
+if TYPE_CHECKING:
+    from divebook.agents.turn import TurnContext
+    from divebook.workflow.definition import AgentDefinition
+
+INPUT_REQUIRED = "input_required"
+"""The kind of a recorded call that has to be made again, with answers."""
+ACCEPT, DECLINE = "accept", "decline"
+Again = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
+"""Makes a call again, under a key and with what the log says of it besides."""
+
+
+class InputRequired(Exception):  # noqa: N818 - no error: the call is to be made again with answers
+    """A server has to know something first."""
+
+    def __init__(self, outcome: CallOutcome) -> None:
+        self.payload = {"kind": INPUT_REQUIRED, **outcome.to_dict()}
+        super().__init__(f"{len(outcome.requests)} questions")
+
+
+class _Round(NamedTuple):
+    answers: Answers
+    state: str | None
+
+
+_ROUND: ContextVar[_Round | None] = ContextVar("divebook_round", default=None)
+"""With what the call under way is made again."""
+
+
+async def served_tools(
+    context: TurnContext, definition: AgentDefinition, servers: Sequence[ToolServer], own: Iterable[str]
+) -> tuple[list[ToolFunction], str]:
+    """Return the tools of servers that an agent may call, and what the servers say of their use.
+
+    Parameters
+    ----------
+    own
+        Names of the tools that it has besides.
+
+    Raises
+    ------
+    ServerError
+        A server cannot be asked.
+    SetupError
+        Two tools have one name.
+    NotFoundError
+        The agent names a tool that nobody has.
+    """
+    made: dict[str, ToolFunction] = {}
+    notes: list[str] = []
+    taken = set(own)
+    named = set(definition.tools) - taken - set(TOOLS)
+    for server in servers:
+        found = await _discovered(context, server)
+        chosen = [tool for tool in found.tools if _is_named(tool.name, server, definition)]
+        for tool in chosen:
+            if tool.name in taken or tool.name in made:
+                raise SetupError(
+                    f'mcp server {server.name} has duplicate tool name "{tool.name}": let agent {definition.name} have '
+                    f"one of the two, as {server.name}/{tool.name} in its Tools"
+                )
+            made[tool.name] = _function(server, tool)
+            named -= {tool.name, f"{server.name}/{tool.name}"}
+        if chosen and found.instructions:
+            notes.append(f"About the tools of {server.name}: {found.instructions}")
+    if servers and named:
+        raise NotFoundError("tool", min(named), {*taken, *made}, f"unknown tool: {min(named)}")
+    return list(made.values()), "\n\n".join(notes)
+
+
+def _is_named(tool: str, server: ToolServer, definition: AgentDefinition) -> bool:
+    return server.name in definition.servers or bool({tool, f"{server.name}/{tool}"} & set(definition.tools))
+
+
+async def _discovered(context: TurnContext, server: ToolServer) -> Discovered:
+    async def call() -> Any:
+        return by_hash((await server.discover()).to_dict(), server.name)
+
+    with context.calling():
+        recorded = await context.operation(
+            TOOL_DISCOVERY, {"server": server.name}, call, key=f"tools-{server.name}", repeatable=True
+        )
+    return Discovered.from_dict(opened(recorded))
+
+
+def _function(server: ToolServer, tool: OfferedTool) -> ToolFunction:
+    hints = ToolHints(**tool.hints)
+    repeatable = bool(hints.idempotent or hints.read_only)
+
+    async def call(**arguments: Any) -> Any:
+        answers, state = _ROUND.get() or (None, None)
+        outcome = await server.call(tool.name, arguments, answers=answers, state=state, repeatable=repeatable)
+        return _result(outcome)
+
+    return ToolFunction(
+        tool.name,
+        call,
+        tool.description,
+        timeout=server.timeout,
+        hints=hints,
+        schema=tool.input_schema,
+        confirmation=IF_NOT_READ_ONLY,
+        server=server.name,
+    )
+
+
+def _result(outcome: CallOutcome) -> Any:
+    """Return what a model gets of an outcome; raises what pydantic-ai takes for a call that failed."""
+    from pydantic_ai.exceptions import ToolFailed
+
+    if outcome.needs_input:
+        raise InputRequired(outcome)
+    if outcome.is_error:
+        content = outcome.content
+        raise ToolFailed(content if isinstance(content, str) else "\n".join(map(str, content)))
+    if isinstance(outcome.content, list):
+        return [_shown(part) for part in outcome.content]
+    return _shown(outcome.content)
+
+
+def _shown(part: Any) -> Any:
+    from pydantic_ai.messages import BinaryContent
+
+    if isinstance(part, Mapping) and part.keys() == {"media_type", "base64"}:
+        return BinaryContent(base64.b64decode(part["base64"]), media_type=part["media_type"])
+    return part
+
+
+async def answered(
+    context: TurnContext, tool: ToolFunction, name: str, payload: dict[str, Any], again: Again
+) -> dict[str, Any]:
+    """Return what a call comes to once a person has answered its server; each round is a call of its own.
+
+    Parameters
+    ----------
+    name
+        The call's part of keys: ``<n>-<id>``.
+    """
+    number = 1
+    while payload.get("kind") == INPUT_REQUIRED:
+        outcome = CallOutcome.from_dict({key: value for key, value in payload.items() if key != "kind"})
+        answers = {}
+        for index, (request, asked) in enumerate(outcome.requests.items()):
+            key = f"elicit-{name}-{number}" + (f"-{index}" if index else "")
+            answers[request] = await elicited(context, tool, asked, key)
+        number += 1
+        token = _ROUND.set(_Round(answers, outcome.state))
+        try:
+            more = {"round": number, "answers": answers, "state": outcome.state}
+            payload = await again(f"tool-{name}#{number}", more)
+        finally:
+            _ROUND.reset(token)
+    return payload
+
+
+async def elicited(context: TurnContext, tool: ToolFunction, asked: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """Have a person answer a server, or decline to; return the answer as `Answers` has it."""
+    wanted = asked["schema"] if asked["schema"].get("properties") else {"const": ACCEPT}
+    question = await context.question(
+        CLARIFICATION,
+        asked["message"],
+        key=key,
+        data={"server": tool.server, "tool": tool.name},
+        schema={"anyOf": [wanted, {"const": DECLINE}]},
+        message=f"the server {tool.server} asks this during a call of {tool.name}; {DECLINE} gives it no answer",
+    )
+    value = value_of(question)
+    if value == DECLINE:
+        return {"action": DECLINE}
+    return {"action": ACCEPT, "content": value} if isinstance(value, Mapping) else {"action": ACCEPT}

@@ -1,0 +1,189 @@
+"""Agents that call tools of MCP servers: what the log has of it, what a resume starts, and who is asked what."""
+
+from pathlib import Path
+
+import pytest
+
+from divebook import Agent, ScriptedModel, Step, Workflow
+from divebook.documents import Policy
+from divebook.errors import AlreadyRegisteredError, NotFoundError
+from divebook.events import catalog
+from divebook.tools.mcp import servers as mcp_servers
+from divebook.workflow.reader import read_definitions
+from divebook.workflow.servers import MCPServerDefinition
+from tests.execution.test_resuming import cut
+from tests.execution.worlds import environment
+from tests.tools.conftest import defined
+
+ASK = Workflow("ask", [Step("ask", prompt="Go", agent="a", store="said")])
+GO = [{"call": {"go": {}}}, "done"]
+
+
+def world(script, *servers, tools=(), store=None, named=None):
+    """Return an environment with servers, and an agent that may call all of them, or those that are named."""
+    given = {} if store is None else {"store": store}
+    names = [server.name for server in servers] if named is None else named
+    agent = Agent("a", model=ScriptedModel(script), tools=tools, servers=names)
+    return environment(ASK, agents=[agent], servers=servers, **given)
+
+
+@pytest.fixture(scope="module")
+def good():
+    """An environment over one server that is made with the SDK, which takes a second to start."""
+    server = defined("good.py", name="good")
+
+    def calls(tool):
+        return Agent(tool, model=ScriptedModel([{"call": {tool: {}}}, "done"]), servers=[server])
+
+    flows = [Workflow(tool, [Step("ask", prompt="Go", agent=tool, store="said")]) for tool in ("paint", "fails")]
+    with environment(*flows, agents=[calls("paint"), calls("fails")]) as here:
+        yield here
+
+
+def started(execution):
+    return [event.data for event in execution.history() if isinstance(event.data, catalog.OperationStarted)]
+
+
+def results(execution):
+    """Return what calls of tools came to, by key."""
+    keys = {operation.operation_id: operation.key for operation in started(execution)}
+    ended = (event.data for event in execution.history() if isinstance(event.data, catalog.OperationCompleted))
+    return {keys[end.operation_id]: end.result for end in ended if "tool-" in keys[end.operation_id]}
+
+
+def test_the_list_of_a_server_and_each_call_are_operations_of_the_turn():
+    with world(GO, defined("rough.py", trusted=True)) as here:
+        execution = here.start("ask").wait(60)
+        assert execution.variables == {"said": "done"}
+        turn, discovery, _, call, _ = started(execution)
+        assert (discovery.key, discovery.operation_type, discovery.name) == ("tools-s", "tool_discovery", "s")
+        assert call.parameters == {"agent": "a", "tool": "go", "arguments": {}, "server": "s"}
+        assert {operation.within for operation in (discovery, call)} == {turn.operation_id}
+        assert results(execution)["tool-1-call-1-1"]["result"].startswith("good ")
+
+
+def test_a_resume_starts_a_server_only_for_a_call_that_the_log_does_not_have(monkeypatch):
+    starts, opened = [], mcp_servers.Server._opened
+
+    def noted(server, operation):
+        starts.append(operation)
+        return opened(server, operation)
+
+    monkeypatch.setattr(mcp_servers.Server, "_opened", noted)
+    server = defined("rough.py", trusted=True)
+    with world(GO, server) as here:
+        execution = here.start("ask").wait(60)
+    ends = [event for event in execution.history() if event.event_type == "operation_completed"]
+    for end, wanted in zip(ends, [["call_tool"], ["call_tool"], [], []], strict=False):
+        starts.clear()
+        with world(GO, server, store=cut(execution.store, execution, end.sequence)) as other:
+            assert other.resume(execution.id).wait(60).variables == {"said": "done"}
+        assert starts == wanted
+
+
+@pytest.mark.parametrize(("answer", "said"), [({"colour": "red"}, "easel: red"), ("decline", "easel: decline")])
+def test_a_question_of_a_server_stands_in_the_log_and_its_answer_goes_back(good, answer, said):
+    execution = good.start("paint").wait(60)
+    (question,) = execution.interrupts
+    assert question.question == "Which colour?"
+    assert question.data == {"server": "good", "tool": "paint"}
+    execution.answer(question.id, answer).wait(60)
+    found = results(execution)
+    assert found["tool-1-call-1-1"]["kind"] == "input_required"
+    assert found["tool-1-call-1-1#2"]["result"] == said
+    assert said in str(execution.requests[-1].messages)  # what the model got is what the last round came to
+
+
+def test_a_server_that_is_down_fails_the_run_which_goes_on_once_it_is_there(tmp_path):
+    program = tmp_path / "later.py"
+    server = MCPServerDefinition("s", "stdio", command="python3", args=(str(program),), trusted=True)
+    script = [{"call": {"mark": {}}}, {"call": {"go": {}}}, "done"]
+    marked = []
+
+    def mark() -> str:
+        """Make a mark."""
+        marked.append(1)
+        return "marked"
+
+    with world(script, server, tools=[mark]) as here:
+        execution = here.start("ask").wait(60)
+        assert execution.status == "failed"
+        assert "MCP list_tools failed for server s: not connected: initialization failed" in execution.error
+        program.write_text((Path(__file__).parent / "servers" / "rough.py").read_text())
+        assert here.resume(execution.id).wait(60).variables == {"said": "done"}
+        assert marked == [1]
+
+
+def test_what_a_server_says_against_a_call_is_for_the_model(good):
+    execution = good.start("fails").wait(60)
+    assert execution.variables == {"said": "done"}
+    recorded = results(execution)["tool-1-call-1-1"]
+    assert (recorded["kind"], "Error executing tool fails" in str(recorded)) == ("tool_failed", True)
+
+
+def test_a_connection_that_ends_in_a_call_asks_a_person_what_it_came_to():
+    with world(GO, defined("rough.py", "dies")) as here:
+        execution = here.start("ask").wait(60)
+        (question,) = execution.interrupts
+        assert question.kind == "outcome_unknown"
+        execution.answer(question.id, {"choice": "done", "result": "gone"}).wait(60)
+        assert execution.variables == {"said": "done"}
+
+
+# --- which tools ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tools", [["go"], ["s/go"]])
+def test_an_agent_may_name_single_tools_of_servers(tools):
+    with world(GO, defined("rough.py"), tools=tools, named=()) as here:
+        assert here.start("ask").wait(60).variables == {"said": "done"}
+
+
+def test_two_tools_of_one_name_are_refused_and_one_of_them_can_be_named():
+    both = defined("rough.py", name="s1"), defined("rough.py", name="s2")
+    with world(GO, *both) as here:
+        failed = here.start("ask").wait(60)
+        assert 'mcp server s2 has duplicate tool name "go"' in failed.error
+    with world(GO, *both, named=(), tools=["s2/go"]) as here:
+        assert here.start("ask").wait(60).variables == {"said": "done"}
+    with world(GO, defined("rough.py"), tools=[go]) as here:
+        assert 'mcp server s has duplicate tool name "go"' in here.start("ask").wait(60).error
+
+
+def go() -> str:
+    """Go."""
+    return "gone"
+
+
+def test_names_that_nobody_has_are_refused():
+    with world(GO, defined("rough.py"), tools=["gone"]) as here:
+        assert "unknown tool: gone" in here.start("ask").wait(60).error
+    with world(GO, named=["nowhere"]) as here, pytest.raises(NotFoundError, match="nowhere"):
+        here.start("ask")
+
+
+def test_servers_are_held_by_the_environment(tmp_path):
+    server = defined("rough.py")
+    here = world(GO, server)
+    with here:
+        assert list(here.servers) == ["s"]
+        here.add_server(server)
+        with pytest.raises(AlreadyRegisteredError):
+            here.add_server(defined("good.py"))
+        here.start("ask").wait(60)
+        assert here.servers["s"].is_running
+    assert not here.servers["s"].is_running
+
+
+def test_a_definition_brings_its_servers_and_needs_leave_to_start_programs():
+    text = f"""
+Agents: [{{Name: a, Model: scripted, Servers: [s]}}]
+MCPServers: [{{Name: s, Type: stdio, Command: {defined("rough.py").command}, Args: ['{defined("rough.py").args[0]}']}}]
+Workflows: [{{Name: w, Steps: [{{Name: one, Prompt: Go}}]}}]
+"""
+    with environment(policy=Policy()) as here:
+        here.define(read_definitions(text))
+        assert "programs are not allowed; to allow it: DIVEBOOK_ALLOW=programs" in here.start("w").wait(60).error
+    with environment(policy=Policy("programs")) as here:
+        here.define(read_definitions(text))
+        assert here.start("w").wait(60).status == "completed"
