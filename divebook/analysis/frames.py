@@ -1,4 +1,6 @@
-"""A log as DataFrames: one row per event, operation, message, item or visit to a step, in fixed columns.
+"""A log as DataFrames: one row per event, operation, item or visit to a step, in fixed columns.
+
+`divebook.analysis.agent_frames` has what agents said and called.
 
 An empty frame has the same columns and dtypes as a full one; `divebook.analysis.columns` says what is missing how.
 """
@@ -6,7 +8,7 @@ An empty frame has the same columns and dtypes as a full one; `divebook.analysis
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 
@@ -29,12 +31,11 @@ from divebook.analysis.columns import (
 from divebook.analysis.event_table import EventTable
 from divebook.engine.state import PathState
 from divebook.events import Event
-from divebook.history.messages import CallMessage, messages_of
-from divebook.history.spans import Span, spans_of
+from divebook.history.spans import spans_of
 from divebook.store.pages import EventPage
 from divebook.store.past import History
 
-_FAILED: Columns = {
+FAILED: Columns = {
     "error_type": Column(TEXT, "class of the error"),
     "error": Column(TEXT, "why it failed"),
     "traceback": Column(TEXT, "where in a person's code that was", "trace"),
@@ -102,7 +103,7 @@ OPERATION_COLUMNS: Columns = {
     "attempts": Column(COUNT, "which attempt it was; every attempt that was recorded has its row"),
     **TIMES,
     **CONSUMED,
-    **_FAILED,
+    **FAILED,
     "parameters": Column(
         ANYTHING, "what it was asked, a dict", lambda span: None if span.parameters is None else dict(span.parameters)
     ),
@@ -121,31 +122,6 @@ def operations_frame(events: Iterable[Event]) -> pd.DataFrame:
     )
 
 
-class _Seen(NamedTuple):
-    call: Span
-    message: CallMessage
-
-
-MESSAGE_COLUMNS: Columns = {
-    "operation_id": Column(TEXT, "the model call", "call.operation_id"),
-    "agent": Column(TEXT, "who was asked", "call.agent"),
-    "model": Column(TEXT, "the model that answered", "call.model"),
-    "path": Column(TEXT, "the path it is on", "call.path"),
-    "step": Column(TEXT, "the step it belongs to", "call.step"),
-    "iteration": Column(NUMBER, "index of the item of `Each`", "call.iteration"),
-    "role": Column(TEXT, "``system``, ``user`` or ``assistant``", "message.role"),
-    "text": Column(TEXT, "what it says", "message.text"),
-    "content": Column(ANYTHING, "its blocks: text, images, documents", "message.content"),
-}
-
-
-@documented(MESSAGE_COLUMNS)
-def messages_frame(events: Iterable[Event]) -> pd.DataFrame:
-    """Return one row per message that a model saw or answered, call by call."""
-    calls = [span for span in spans_of(events) if span.kind == "operation"]
-    return frame(MESSAGE_COLUMNS, [_Seen(call, message) for call in calls for message in messages_of(call)])
-
-
 ITEM_COLUMNS: Columns = {
     "step": Column(TEXT, "the step it belongs to"),
     "path": Column(TEXT, "the path it is on"),
@@ -157,7 +133,7 @@ ITEM_COLUMNS: Columns = {
     "attempts": Column(COUNT, "how often it was begun"),
     **TIMES,
     **CONSUMED,
-    **_FAILED,
+    **FAILED,
     "result": Column(ANYTHING, "its result"),
 }
 

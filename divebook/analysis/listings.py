@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from functools import cached_property, partial
+from typing import Any, NamedTuple, Protocol, get_args
 
 import pandas as pd
 
-from divebook.analysis import frames
+from divebook.analysis import agent_frames, frames
 from divebook.analysis.columns import (
     ANYTHING,
     CONSUMED,
@@ -141,10 +141,13 @@ def questions_frame(asked: Iterable[tuple[str, Question]], now_us: int | None = 
 _OF_ONE: Mapping[str, Callable[[Iterable[Any]], pd.DataFrame]] = {
     "events": frames.events_frame,
     "operations": frames.operations_frame,
-    "messages": frames.messages_frame,
+    "model_calls": agent_frames.model_calls_frame,
+    "messages": agent_frames.messages_frame,
+    "tool_calls": agent_frames.tool_calls_frame,
     "steps": frames.steps_frame,
     "items": frames.items_frame,
     "questions": questions_frame,
+    **{f"costs by {by}": partial(agent_frames.costs_frame, by=by) for by in get_args(agent_frames.By)},
 }
 
 
@@ -186,7 +189,8 @@ class Frames(Framed):
 
     def __repr__(self) -> str:
         count = plural(len(self.records), "execution")
-        return f"<Frames of {count} in {self.store.location}: {', '.join(('runs', *_OF_ONE))}>"
+        kinds = [kind for kind in ("runs", *_OF_ONE) if kind.isidentifier()]
+        return f"<Frames of {count} in {self.store.location}: {', '.join(kinds)}, costs()>"
 
     def _frame(self, kind: str) -> pd.DataFrame:
         if kind not in self._made:

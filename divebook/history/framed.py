@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from divebook import extensions
+from divebook.errors import SetupError
 from divebook.events import Event
 from divebook.history.messages import CallMessage
 from divebook.history.requests import RequestView, conversation_in, requests_of
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 
 
 class Framed(ABC):
-    """Something that shows what was done as DataFrames; `divebook.analysis.frames` documents their columns."""
+    """Something that shows what was done as DataFrames.
+
+    `divebook.analysis.frames` and `divebook.analysis.agent_frames` document their columns.
+    """
 
     @abstractmethod
     def _frame(self, kind: str) -> pd.DataFrame:
@@ -33,9 +37,25 @@ class Framed(ABC):
         return self._frame("operations")
 
     @property
+    def model_calls(self) -> pd.DataFrame:
+        """One row per request to a model: `divebook.analysis.agent_frames.model_calls_frame`."""
+        return self._frame("model_calls")
+
+    @property
     def messages(self) -> pd.DataFrame:
-        """One row per message that a model saw or answered: `divebook.analysis.frames.messages_frame`."""
+        """One row per message of each request and its answer: `divebook.analysis.agent_frames.messages_frame`."""
         return self._frame("messages")
+
+    @property
+    def tool_calls(self) -> pd.DataFrame:
+        """One row per call of a tool: `divebook.analysis.agent_frames.tool_calls_frame`."""
+        return self._frame("tool_calls")
+
+    def costs(self, by: Literal["agent", "model", "tool"] = "agent") -> pd.DataFrame:
+        """One row per agent, model or tool with what it consumed: `divebook.analysis.agent_frames.costs_frame`."""
+        if by not in ("agent", "model", "tool"):
+            raise SetupError(f"costs are added up by agent, model or tool, not by {by!r}")
+        return self._frame(f"costs by {by}")
 
     @property
     def steps(self) -> pd.DataFrame:

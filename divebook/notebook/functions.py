@@ -162,7 +162,8 @@ def frames(
 ) -> Frames:
     """Return the frames of many executions: ``frames(workflow="label").operations`` has those of all its runs.
 
-    ``.runs``, ``.events``, ``.operations``, ``.steps``, ``.items`` and ``.questions`` are made when they are asked for;
+    ``.runs``, ``.events``, ``.operations``, ``.steps``, ``.items``, ``.questions``, and of agents ``.model_calls``,
+    ``.messages``, ``.tool_calls`` and ``.costs()`` are made when they are asked for;
     `limit` 0 takes all executions, else the newest. The `filters` are those of `runs`.
     """
     from divebook.analysis.listings import Frames

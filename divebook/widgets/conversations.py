@@ -6,16 +6,15 @@ them together.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
-from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, CACHED_RESPONSE, TOOL_CALL
-from divebook.events.catalog import FAILED
+from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, CACHED_RESPONSE
 from divebook.events.readable import readable
 from divebook.history.messages import CallMessage, spoken_in
 from divebook.history.requests import RequestView, call_name, requests_in
 from divebook.history.spans import Span
+from divebook.history.tool_calls import DENIED, Outcome, ToolCallView, tool_calls_in
 from divebook.text.shown import cut, one_line
 from divebook.widgets.positions import Budget
 from divebook.widgets.protocol import Conversation, ConversationCall, ConversationPart, ConversationRequest
@@ -28,10 +27,7 @@ MOST_REQUESTS = 60
 MOST_TEXT = 20_000
 """Characters of one text."""
 NAME = 120
-_CALL = re.compile(r"tool-(\d+)-([^#]+)(?:#(\d+))?")
-DENIED = "User denied tool call"
-Outcome: TypeAlias = Literal["", "returned", "failed", "denied", "retry"]
-Speaker: TypeAlias = Literal["system", "user", "retry", "thinking", "assistant", "call"]
+Speaker: TypeAlias = Literal["system", "user", "retry", "thinking", "assistant", "call", "result"]
 
 
 def conversation_of(turn: Span, inside: Sequence[Span], places: Mapping[str, int], *, since: int = 0) -> Conversation:
@@ -159,7 +155,7 @@ def _block(block: Mapping[str, Any], role: str) -> ConversationPart | None:
         case "tool_call":
             return _part("call", _words(block["arguments"]), str(block["tool"]))
         case "tool_result":
-            return _part("call", _words(block["content"]), str(block["tool"]))
+            return _part("result", _words(block["content"]), str(block["tool"]))
         case "thinking":
             return _part("thinking", str(block["text"]))
         case "text":
@@ -194,16 +190,9 @@ class _Calls:
 
     def __init__(self, inside: Iterable[Span], places: Mapping[str, int]) -> None:
         self._places = places
-        self._made: dict[tuple[int, str], Span] = {}
-        self._turns: dict[str, Span] = {}
-        for span in inside:
-            prefix, _, name = str(span.key).partition("@")[0].rpartition("/")
-            if span.type == AGENT_TURN:
-                self._turns[prefix.rpartition("/")[2]] = span
-            elif span.type == TOOL_CALL and (named := _CALL.fullmatch(name)):
-                self._made[int(named[1]), named[2]] = span  # of rounds the last
+        self._made = {(call.request, call.name): call for call in tool_calls_in(inside)}
 
-    def of(self, view: RequestView, views: Iterable[RequestView]) -> Iterator[tuple[int, ConversationCall]]:
+    def of(self, view: RequestView, views: Sequence[RequestView]) -> Iterator[tuple[int, ConversationCall]]:
         """Yield the calls that a request led to, each with the event that changed it last."""
         outputs, known = _output_names(view), dict[str, int]()
         for block in _answered(view):
@@ -212,46 +201,53 @@ class _Calls:
             name = str(block["id"])
             known[name] = known.get(name, 0) + 1
             key = call_name(name) + (f"~{known[name]}" if known[name] > 1 else "")
-            yield self._told(view, block, key, views)
+            call = self._made.get((view.n, key))
+            yield self._begun(view, name, call) if call is not None else _unbegun(view, block, views)
 
-    def _told(
-        self, view: RequestView, block: Mapping[str, Any], key: str, views: Iterable[RequestView]
-    ) -> tuple[int, ConversationCall]:
-        name = str(block["id"])
-        span, turn = self._made.get((view.n, key)), self._turns.get(f"tool-{view.n}-{key}")
-        given = block["arguments"] if span is None else (span.parameters or {}).get("arguments")
-        result, outcome = _returned(name, views) if span is None else _outcome(span)
-        seen = [one.sequences[-1] for one in (view.span, span, turn) if one is not None]
-        later = [
-            one.span.sequences[-1] for one in views if one.n == view.n + 1
-        ]  # says what calls without a span returned
-        return max(seen + later), ConversationCall(
-            id=-1 if span is None else self._places.get(str(span.operation_id), -1),
-            call=name,
-            request=view.n,
-            tool=one_line(str(block["tool"]), NAME),
-            server=one_line(str(((span and span.parameters) or {}).get("server") or ""), NAME),
-            arguments=Budget(MOST_TEXT).shortened(shown(given)),
-            result=_text(result),
-            outcome=outcome,
-            turn=-1 if turn is None else self._places.get(str(turn.operation_id), -1),
-        )
+    def _begun(self, view: RequestView, name: str, call: ToolCallView) -> tuple[int, ConversationCall]:
+        seen = [span.sequences[-1] for span in (view.span, call.span, call.turn) if span is not None]
+        told = _call(view.n, name, call)
+        turn = -1 if call.turn is None else self._place(call.turn)
+        return max(seen), {
+            **told,
+            "id": self._place(call.span),
+            "server": one_line(call.server or "", NAME),
+            "turn": turn,
+        }
+
+    def _place(self, span: Span) -> int:
+        return self._places.get(str(span.operation_id), -1)
 
 
-def _outcome(span: Span) -> tuple[str, Outcome]:
-    """Return what a call returned, as the model got it, and how that is called."""
-    if span.status == FAILED:
-        return "", "failed"
-    payload = span.result if isinstance(span.result, Mapping) else {}
-    match payload.get("kind"):
-        case None:
-            return "", ""
-        case "tool_failed" | "validation_error":
-            message = str(payload.get("message", ""))
-            return message, "denied" if message.startswith(DENIED) else "failed"
-        case "model_retry":
-            return str(payload.get("message", "")), "retry"
-    return _words(payload.get("result")), "returned"
+def _unbegun(view: RequestView, block: Mapping[str, Any], views: Iterable[RequestView]) -> tuple[int, ConversationCall]:
+    """Return a call without an operation: it waits, or a later request says what it returned."""
+    name = str(block["id"])
+    later = [one.span.sequences[-1] for one in views if one.n == view.n + 1]
+    result, outcome = _returned(name, views)
+    said = _Unbegun(block["tool"], block["arguments"], result, outcome)
+    return max([view.span.sequences[-1], *later]), _call(view.n, name, said)
+
+
+class _Unbegun(NamedTuple):
+    tool: Any
+    arguments: Any
+    result: str
+    outcome: Outcome
+    server: str | None = None
+
+
+def _call(request: int, name: str, said: ToolCallView | _Unbegun) -> ConversationCall:
+    return ConversationCall(
+        id=-1,
+        call=name,
+        request=request,
+        tool=one_line(str(said.tool), NAME),
+        server=one_line(said.server or "", NAME),
+        arguments=Budget(MOST_TEXT).shortened(shown(said.arguments)),
+        result="" if said.result is None else _text(_words(said.result)),
+        outcome=said.outcome,
+        turn=-1,
+    )
 
 
 def _returned(name: str, views: Iterable[RequestView]) -> tuple[str, Outcome]:

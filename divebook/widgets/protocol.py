@@ -248,10 +248,10 @@ class Detail(TypedDict):
 class ConversationPart(TypedDict):
     """A part of what was said."""
 
-    kind: Literal["system", "user", "retry", "thinking", "assistant", "call"]
+    kind: Literal["system", "user", "retry", "thinking", "assistant", "call", "result"]
     text: str
     call: str
-    """Of a call: which; empty for all else."""
+    """Of a call: which; of a result: the tool; empty for all else."""
 
 
 class ConversationRequest(TypedDict):

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from divebook import Action, Agent, Each, Environment, Retry, Run, ScriptedModel, Step, Workflow
-from divebook.analysis import frames, listings
+from divebook.analysis import agent_frames, frames, listings
 from divebook.analysis.timeline import layout, svg
 from divebook.events import catalog
 from divebook.history.spans import spans_of
@@ -71,7 +71,10 @@ def declared(columns):
         (frames.operations_frame, frames.OPERATION_COLUMNS),
         (frames.steps_frame, frames.STEP_COLUMNS),
         (frames.items_frame, frames.ITEM_COLUMNS),
-        (frames.messages_frame, frames.MESSAGE_COLUMNS),
+        (agent_frames.messages_frame, agent_frames.MESSAGE_COLUMNS),
+        (agent_frames.model_calls_frame, agent_frames.MODEL_CALL_COLUMNS),
+        (agent_frames.tool_calls_frame, agent_frames.TOOL_CALL_COLUMNS),
+        (agent_frames.costs_frame, agent_frames.COST_COLUMNS),
     ],
 )
 def test_full_and_empty_frames_of_a_log_have_the_documented_dtypes(make, columns, execution):
@@ -259,7 +262,7 @@ def test_questions_tell_who_waited_how_long():
 
 def test_an_execution_and_its_run_have_the_same_frames(retried):
     run = Run(retried, Environment(store=retried.store))
-    for kind in ("events", "operations", "messages", "steps", "items", "failed_items", "questions"):
+    for kind in ("events", "operations", "model_calls", "messages", "tool_calls", "steps", "items", "questions"):
         pd.testing.assert_frame_equal(getattr(retried, kind), getattr(run, kind))
     assert list(retried.steps.attempts) == list(frames.steps_frame(retried.history()).attempts)
     assert list(retried.items.status) == ["completed"] * 4

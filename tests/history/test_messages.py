@@ -5,7 +5,7 @@ from pydantic_ai.messages import ModelResponse, TextPart
 from pydantic_ai.models.function import FunctionModel
 
 from divebook import Agent, Environment, Step, Workflow
-from divebook.analysis.frames import messages_frame
+from divebook.analysis.agent_frames import messages_frame
 from divebook.events import catalog
 from divebook.history.messages import messages_of
 from divebook.history.spans import spans_of

@@ -218,9 +218,9 @@ export interface Detail {
 
 /** A part of what was said. */
 export interface ConversationPart {
-  kind: "system" | "user" | "retry" | "thinking" | "assistant" | "call";
+  kind: "system" | "user" | "retry" | "thinking" | "assistant" | "call" | "result";
   text: string;
-  /** Of a call: which; empty for all else. */
+  /** Of a call: which; of a result: the tool; empty for all else. */
   call: string;
 }
 

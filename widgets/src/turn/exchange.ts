@@ -148,12 +148,12 @@ function finish({ finish: word, answer }: ConversationRequest): string {
   return ENDS[word] ?? oneLine(word, 40);
 }
 
-const SPEAKERS = { system: "System", user: "You", retry: "Asked to try again", thinking: "Thought", assistant: "Agent", call: "Calls" } as const;
-const SIDES = { system: "sys", user: "person", retry: "sys", thinking: "bot", assistant: "bot", call: "bot" } as const;
+const SPEAKERS = { system: "System", user: "You", retry: "Asked to try again", thinking: "Thought", assistant: "Agent", call: "Calls", result: "Result of" } as const;
+const SIDES = { system: "sys", user: "person", retry: "sys", thinking: "bot", assistant: "bot", call: "bot", result: "sys" } as const;
 const SHORT = 600;
 
 function message(part: ConversationPart): HTMLElement {
-  const who = h("b", { class: "by" }, part.kind === "call" && part.call !== "" ? `Result of ${oneLine(part.call, 60)}` : SPEAKERS[part.kind]);
+  const who = h("b", { class: "by" }, `${SPEAKERS[part.kind]} ${oneLine(part.call, 60)}`.trim());
   const said = part.text.length > SHORT ? longText(part.text) : h("span", { class: "text", dir: "auto" }, part.text);
   return h("div", { class: "m" }, h("span", { class: `who ${SIDES[part.kind]}`, "aria-hidden": "true" }), h("div", {}, who, said));
 }

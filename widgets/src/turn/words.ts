@@ -22,7 +22,7 @@ const OUTCOMES = { failed: "failed", denied: "denied", retry: "tried again", ret
 
 /** Returns what came of a call: short results as they are, long ones by their size. */
 export function outcomeText(call: ConversationCall): string {
-  if (call.outcome === "failed" && call.result !== "") return oneLine(call.result, 40);
+  if (call.outcome === "failed" && !call.result.includes("\n")) return oneLine(call.result, 60) || "failed";
   const word = OUTCOMES[call.outcome];
   if (word !== "") return word;
   if (call.result === "") return call.outcome === "returned" ? "nothing" : "";

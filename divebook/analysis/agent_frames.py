@@ -1,0 +1,217 @@
+"""What agents asked their models, said, called and cost, as DataFrames in fixed columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import pandas as pd
+
+from divebook.analysis.columns import (
+    ANYTHING,
+    CONSUMED,
+    COUNT,
+    NUMBER,
+    TEXT,
+    TIMES,
+    Column,
+    Columns,
+    documented,
+    frame,
+)
+from divebook.analysis.frames import FAILED
+from divebook.events import Event
+from divebook.history.messages import CallMessage
+from divebook.history.requests import RequestView, requests_in, requests_of
+from divebook.history.spans import Span, spans_of
+from divebook.history.tool_calls import ToolCallView, tool_calls_in
+
+By: TypeAlias = Literal["agent", "model", "tool"]
+
+_WHERE: Columns = {
+    "path": Column(TEXT, "the path it is on", "span.path"),
+    "step": Column(TEXT, "the step it belongs to", "span.step"),
+    "iteration": Column(NUMBER, "index of the item of `Each`", "span.iteration"),
+}
+
+
+def _of_span(columns: Columns) -> Columns:
+    """Return columns of spans as columns of what has one."""
+
+    def value(name: str, column: Column) -> Callable[[Any], Any]:
+        if callable(column.value):
+            made = column.value
+            return lambda row: made(row.span)
+        return lambda row: getattr(row.span, str(column.value) or name)
+
+    return {name: column._replace(value=value(name, column)) for name, column in columns.items()}
+
+
+class _Said(NamedTuple):
+    """A message of a request."""
+
+    view: RequestView
+    message: CallMessage
+
+    @property
+    def span(self) -> Span:
+        return self.view.span
+
+    @property
+    def tool(self) -> str | None:
+        return _first(self.message, "tool_result", "tool")
+
+
+def _first(message: CallMessage, kind: str, name: str) -> str | None:
+    return next((block[name] for block in message.content if block.get("type") == kind), None)
+
+
+MESSAGE_COLUMNS: Columns = {
+    "operation_id": Column(TEXT, "the request", "span.operation_id"),
+    "agent": Column(TEXT, "who asked the model", "view.agent"),
+    "model": Column(TEXT, "the model that was asked", "view.model"),
+    **_WHERE,
+    "request": Column(COUNT, "number of the request in its turn, from 1", "view.n"),
+    "role": Column(TEXT, "``system``, ``user``, ``assistant`` or ``tool``", "message.role"),
+    "tool": Column(TEXT, "of a tool: its name"),
+    "text": Column(TEXT, "what it says; of a tool what it returned", "message.text"),
+    "content": Column(
+        ANYTHING, "its blocks: text, thinking, tool_call, tool_result, images, documents", "message.content"
+    ),
+}
+
+
+@documented(MESSAGE_COLUMNS)
+def messages_frame(events: Iterable[Event]) -> pd.DataFrame:
+    """Return one row per message that a model saw or answered, request by request: what was sent again is there again.
+
+    `divebook.Execution.conversation` has each of them once.
+    """
+    return frame(MESSAGE_COLUMNS, [_Said(view, message) for view in requests_of(events) for message in view.said])
+
+
+def _answered(name: str) -> Callable[[RequestView], Any]:
+    return lambda view: (view.response or {}).get(name)
+
+
+def _text(view: RequestView) -> str | None:
+    said = [message.text for message in view.said if message.role == "assistant"]
+    return said[-1] if said and view.response is not None else None
+
+
+MODEL_CALL_COLUMNS: Columns = {
+    "operation_id": Column(TEXT, "its id: equal for the same place in every execution", "span.operation_id"),
+    "agent": Column(TEXT, "who asked"),
+    "model": Column(TEXT, "the model that was asked"),
+    "answered_by": Column(TEXT, "the model that answered, in its provider's words", _answered("model_name")),
+    **_WHERE,
+    "request": Column(COUNT, "its number in its turn, from 1", "n"),
+    "status": Column(TEXT, "``running``, ``completed``, ``failed``, ``cancelled``"),
+    "cached": Column("bool", "whether the answer came from the agent's cache, and no model was asked"),
+    "finish_reason": Column(TEXT, "why the model stopped", _answered("finish_reason")),
+    "attempts": Column(COUNT, "which attempt it was", "span.attempts"),
+    **_of_span(TIMES),
+    **_of_span(CONSUMED),
+    **_of_span({name: column for name, column in FAILED.items() if name != "traceback"}),
+    "messages": Column(COUNT, "how many messages were sent", lambda view: len(view.messages)),
+    "tools": Column(ANYTHING, "names of the tools it could call", lambda view: [tool["name"] for tool in view.tools]),
+    "text": Column(TEXT, "what the model said", _text),
+}
+
+
+@documented(MODEL_CALL_COLUMNS)
+def model_calls_frame(events: Iterable[Event]) -> pd.DataFrame:
+    """Return one row per request to a model, in the order in which they began.
+
+    `divebook.Execution.requests` has them whole, with exactly what was sent.
+    """
+    return frame(MODEL_CALL_COLUMNS, requests_of(events))
+
+
+TOOL_CALL_COLUMNS: Columns = {
+    "operation_id": Column(TEXT, "its id: equal for the same place in every execution", "span.operation_id"),
+    "tool": Column(TEXT, "what was called"),
+    "agent": Column(TEXT, "who called it"),
+    "server": Column(TEXT, "the MCP server that has it; missing for functions"),
+    **_WHERE,
+    "request": Column(COUNT, "number of the request whose answer asked for it"),
+    "status": Column(TEXT, "``running``, ``completed``, ``failed``, ``cancelled``", "span.status"),
+    "outcome": Column(TEXT, "``returned``, ``failed``, ``denied`` or ``retry``", lambda call: call.outcome or None),
+    "attempts": Column(COUNT, "which attempt it was", "span.attempts"),
+    **_of_span(TIMES),
+    **{
+        name: column._replace(meaning=column.meaning.replace("model calls", "agents that it gave work"))
+        for name, column in CONSUMED.items()
+    },
+    **_of_span(FAILED),
+    "arguments": Column(ANYTHING, "what it was called with, after a person's changes"),
+    "result": Column(ANYTHING, "what it returned, or what the model was told instead"),
+}
+
+
+@documented(TOOL_CALL_COLUMNS)
+def tool_calls_frame(events: Iterable[Event]) -> pd.DataFrame:
+    """Return one row per call of a tool, in the order in which they began.
+
+    A tool has no cost of its own: what stands there was consumed by agents that the call gave work. A call that a
+    person denied never began, and has no row; one that a rule denied has.
+    """
+    return frame(TOOL_CALL_COLUMNS, tool_calls_in(spans_of(events)))
+
+
+# --- costs ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Sum:
+    """What one agent, model or tool consumed."""
+
+    name: str
+    requests: int = 0
+    cached: int = 0
+    calls: int = 0
+    usage: dict[str, int] = field(default_factory=dict)
+
+    def add(self, usage: Mapping[str, int]) -> None:
+        self.usage = {name: self.usage.get(name, 0) + usage.get(name, 0) for name in {**self.usage, **usage}}
+
+
+COST_COLUMNS: Columns = {
+    "name": Column(TEXT, "the agent, model or tool"),
+    "requests": Column(COUNT, "requests to models; of a tool none"),
+    "cached": Column(COUNT, "answers from a cache, which cost nothing"),
+    "calls": Column(COUNT, "calls of tools; of a model none"),
+    **CONSUMED,
+}
+
+
+@documented(COST_COLUMNS)
+def costs_frame(events: Iterable[Event], by: By = "agent") -> pd.DataFrame:
+    """Return one row per agent, model or tool, the dearest first.
+
+    What a tool cost was consumed by agents that its calls gave work: it is in their rows as well.
+    """
+    spans = spans_of(events)
+    sums: dict[str, _Sum] = {}
+
+    def of(name: str | None) -> _Sum:
+        return sums.setdefault(name or "", _Sum(name or ""))
+
+    for view in requests_in(spans) if by != "tool" else ():
+        _count(of(view.agent if by == "agent" else view.model), view)
+    for call in tool_calls_in(spans) if by != "model" else ():
+        _count_call(of(call.agent if by == "agent" else call.tool), call, is_tool=by == "tool")
+    return frame(COST_COLUMNS, sorted(sums.values(), key=lambda one: -one.usage.get("cost", 0)))
+
+
+def _count(total: _Sum, view: RequestView) -> None:
+    total.requests += not view.cached
+    total.cached += view.cached
+    total.add(view.usage)
+
+
+def _count_call(total: _Sum, call: ToolCallView, *, is_tool: bool) -> None:
+    total.calls += 1
+    if is_tool:
+        total.add(call.usage)

@@ -1,0 +1,114 @@
+"""What agents asked, said, called and cost, as DataFrames of one log and of many."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from divebook import Agent, Environment, ScriptedModel, Step, Workflow
+from divebook.analysis import agent_frames, listings
+from divebook.errors import SetupError
+from divebook.events import catalog
+from divebook.events.codec import decode_line
+from tests.engine.history import begun, events
+
+TURN = [decode_line(line) for line in (Path(__file__).parents[1] / "history" / "turn.jsonl").read_bytes().splitlines()]
+
+
+def test_messages_stand_request_by_request_as_they_were_sent():
+    frame = agent_frames.messages_frame(TURN)
+    second = frame[(frame.agent == "critic") & (frame.request == 2)]
+    assert second.role.tolist() == ["system", "user", "assistant", "tool", "tool", "assistant"]
+    assert second.tool.dropna().tolist() == ["search", "delete"]
+    assert "n = 12" in second.text.iloc[3]
+    assert second.content.iloc[2][0] == {"type": "thinking", "text": "Two things to look at."}
+
+
+def test_requests_have_a_row_each_with_numbers_and_answer():
+    frame = agent_frames.model_calls_frame(TURN)
+    assert frame.agent.tolist() == ["critic", "critic", "counter", "critic"]
+    assert frame.cached.tolist() == [False, False, True, False]
+    assert frame.answered_by.iloc[0] == "gpt-6-2026-10-01"
+    assert frame.cost.sum() == pytest.approx(0.0018)
+    assert frame.tools.iloc[0] == ["search", "delete", "assign_work"]
+    assert (frame.messages.iloc[1], frame.text.iloc[3]) == (3, "It is sound, with 12 samples.")
+
+
+def test_calls_have_a_row_each_with_arguments_and_outcome():
+    frame = agent_frames.tool_calls_frame(TURN).set_index("tool")
+    assert frame.outcome.to_dict() == {"search": "returned", "delete": "denied", "assign_work": "returned"}
+    assert frame.loc["search", "arguments"] == {"query": "method"}
+    assert frame.loc["assign_work", "result"] == {"count": 12}
+    assert frame.loc["delete", "result"] == "User denied tool call: keep the draft"
+    assert frame.request.tolist() == [1, 1, 2]
+
+
+def nested(cost):
+    """Return a log in which an agent gives work to another one, which gives some of it to a third."""
+    asked = {"kind": "response", "parts": []}
+    usage = {"requests": 1, "input_tokens": 10, "output_tokens": 1, "cost": cost}
+
+    def turn(agent, key, within=None):
+        return [catalog.OperationStarted(f"turn {agent}", "agent_turn", {"agent": agent}, key=key, within=within)]
+
+    def request(agent, prefix):
+        given = {"agent": agent, "request": 1, "kept": 0, "new": []}
+        begin = catalog.OperationStarted(f"model {agent}", "agent_response", given, key=f"{prefix}model-1",
+                                         setting={"model": f"m-{agent}"}, within=f"turn {agent}")  # fmt: skip
+        return [begin, catalog.OperationCompleted(f"model {agent}", "agent_response", 1, asked, usage)]
+
+    def call(agent, key):
+        given = {"agent": agent, "tool": "assign_work", "arguments": {}}
+        return [catalog.OperationStarted(f"call {agent}", "tool_call", given, key=key, within=f"turn {agent}")]
+
+    facts = [
+        *turn("head", "turn"), *request("head", ""), *call("head", "tool-1-a"),
+        *turn("clerk", "tool-1-a/turn", "turn head"), *request("clerk", "tool-1-a/"),
+        *call("clerk", "tool-1-a/tool-1-a"),
+        *turn("boy", "tool-1-a/tool-1-a/turn", "turn clerk"), *request("boy", "tool-1-a/tool-1-a/"),
+    ]  # fmt: skip
+    return events(*begun(), (catalog.StepStarted("prompt"), "main", "s"), *((fact, "main", "s") for fact in facts))
+
+
+def test_the_cost_of_a_call_is_that_of_all_who_worked_below_it():
+    log = nested(1_000_000_000)
+    calls = agent_frames.tool_calls_frame(log).set_index("agent")
+    assert calls.cost.to_dict() == {"head": 2.0, "clerk": 1.0}
+    by_tool = agent_frames.costs_frame(log, "tool").set_index("name")
+    assert (by_tool.loc["assign_work", "calls"], by_tool.loc["assign_work", "input_tokens"]) == (2, 30)
+
+
+def test_costs_add_up_to_the_same_by_agent_and_by_model():
+    log = nested(250_000_000)
+    by_agent, by_model = (agent_frames.costs_frame(log, by).set_index("name") for by in ("agent", "model"))
+    assert by_agent.cost.sum() == by_model.cost.sum() == 0.75
+    assert by_agent.loc["head", ["requests", "cached", "calls"]].tolist() == [1, 0, 1]
+    assert set(by_model.index) == {"m-head", "m-clerk", "m-boy"}
+
+
+def test_answers_from_a_cache_are_counted_and_cost_nothing():
+    row = agent_frames.costs_frame(TURN).set_index("name").loc["counter"]
+    assert (row.requests, row.cached) == (0, 1)
+    assert pd.isna(row.cost)
+
+
+def test_the_frames_of_an_execution_whose_agent_has_called_a_tool():
+    def search(query: str) -> str:
+        "Find passages."
+        return f"found {query}"
+
+    model = ScriptedModel([[{"call": {"search": {"query": "owls"}}}], "done"])
+    agent = Agent("a", model=model, tools=[search])
+    environment = Environment(store="memory:", agents=[agent])
+    execution = environment.start(Workflow("w", [Step("ask", agent="a", prompt="Look.")])).wait(check=True)
+    assert execution.tool_calls[["tool", "result", "outcome"]].to_numpy().tolist() == [
+        ["search", "found owls", "returned"]
+    ]
+    assert execution.model_calls.request.tolist() == [1, 2]
+    assert [message.role for message in execution.conversation] == ["system", "user", "assistant", "tool", "assistant"]
+    assert execution.costs("tool").calls.tolist() == [1]
+    every = listings.Frames(environment.store, environment.executions())
+    assert every.tool_calls.execution_id.tolist() == [execution.id]
+    assert every.costs("model").requests.tolist() == [2]
+    with pytest.raises(SetupError, match="by agent, model or tool, not by 'day'"):
+        execution.costs("day")
