@@ -191,6 +191,13 @@ def _run(arguments: Arguments, names: Surroundings) -> Iterator[Candidate]:
             yield Candidate(f"{entry.name}=", entry.type or "input")
 
 
+def _ask(arguments: Arguments, names: Surroundings) -> Iterator[Candidate]:
+    if not arguments.words:
+        yield from (Candidate(quoted(name), "agent") for name in names.agents())
+    elif len(arguments.words) == 1:
+        yield from (Candidate(f"${variable}", "variable") for variable in names.variables())
+
+
 def _executions(*statuses: str) -> Callable[[Arguments, Surroundings], Iterator[Candidate]]:
     def offered(arguments: Arguments, names: Surroundings) -> Iterator[Candidate]:
         found = () if arguments.words else names.executions()
@@ -211,6 +218,7 @@ def _answer(arguments: Arguments, names: Surroundings) -> Iterator[Candidate]:
 
 _WORDS: Mapping[str, Callable[[Arguments, Surroundings], Iterator[Candidate]]] = {
     "run": _run,
+    "ask": _ask,
     "show": _executions(*STATUSES),
     "resume": _executions(*RESUMABLE),
     "recover": _executions(*CANCELLABLE),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from IPython.core.error import UsageError
-from IPython.core.magic import Magics, line_cell_magic, magics_class, needs_local_scope, no_var_expand
+from IPython.core.magic import line_cell_magic, magics_class, needs_local_scope, no_var_expand
 
 from divebook.errors import EditedError
 from divebook.notebook.awaiting import AWAIT
@@ -14,6 +14,7 @@ from divebook.notebook.caller import line_in_cell
 from divebook.notebook.commands import HELP_OPTIONS, Command, command, command_called
 from divebook.notebook.frontend import FrontEnd, notebook_of, present_front_end
 from divebook.notebook.printed import tell
+from divebook.notebook.run_magics import RunMagics, spared
 from divebook.notebook.variables import own_variables
 from divebook.notebook.verdict import at_once, finish_here, finish_in_cell, in_background
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from divebook.notebook.expressions import Names
     from divebook.notebook.run import Run
     from divebook.notebook.saved import SavedNotebook, SavedRun
-    from divebook.notebook.session import Session
 
 Result: TypeAlias = Any
 
@@ -36,7 +36,7 @@ OVERVIEW = """\
 
 
 @magics_class
-class DiveMagics(Magics):
+class DiveMagics(RunMagics):
     """Magics of one shell."""
 
     @no_var_expand
@@ -100,59 +100,7 @@ class DiveMagics(Magics):
             return error
         return run
 
-    @property
-    def _session(self) -> Session:
-        from divebook.notebook.session import current_session
-
-        return current_session()
-
     # --- sub-commands: their docstrings are their help, and name their options ------------------------------------
-
-    @command("run [NAME] [KEY=VALUE ...]")
-    def run(self, arguments: Arguments) -> Run:
-        """Run a workflow and show the result.
-
-        NAME           the workflow; without it, the one that was defined last
-        KEY=VALUE      an input, in YAML: n=3  names=[a, b]  title='two words'
-        KEY=$NAME      an input whose value is a variable of the kernel, or an expression: n=$df.head(2)
-        -b, --background   return at once; `await run` or `run.wait()` wait for the end
-        --no-check     let the cell succeed although the run fails or is cancelled
-        --strict       fail the cell also if the run has to wait for an answer or a signal
-        --new          start a new run, even if this cell has begun one before
-        --changed again|keep   where functions were edited since: again runs from the first call that this can reach,
-                       and reuses what comes before it; keep shows the old run; without it the cell offers both
-        --tag TAG      a tag to find the run by (%dive runs --tag TAG), also several
-        --note TEXT    a note to keep with the run
-        --no-data      leave the data of the run out of the notebook; only text, table and picture are saved
-        --store PATH   keep the log there
-        --durability full|relaxed   relaxed: faster, but a power failure may take the latest events
-        --bounds max_cost=2.50,max_llm_calls=40   what it may spend
-        --model NAME   the model of all agents in this run: provider:model, or scripted (offline)
-        --answer STEP=VALUE         an answer up front, also several; STEP:2=... for its second question, or an id;
-                                    in YAML where data is asked for, or STEP:=JSON
-        --answers FILE              answers up front: YAML that maps steps to answers; as in DIVEBOOK_ANSWERS
-
-        `r = %dive run ...` keeps the run. Interrupting the kernel pauses it. A run that fails is shown, and fails the
-        cell, so that Run All stops there: `r = %dive show ID` returns it. The same cell with the same workflow and
-        inputs goes on with the run that it began, or shows it if it has completed: Run All repeats nothing.
-        """
-        from divebook.notebook.arguments import values
-        from divebook.notebook.edits import said_of_edits
-
-        workflow = self._session.workflow(arguments.words[0] if arguments.words else None)
-        types = {definition.name: definition.type for definition in workflow.inputs}
-        given = values(arguments.inputs, types, arguments.names.variables, arguments.names.own)
-        options: dict[str, Any] = {name: arguments.options.get(name) for name in _SAID_OF_A_RUN}
-        options |= _spared(arguments) | {"tags": arguments.several("tag")}
-        front_end, edited = present_front_end(self.shell), said_of_edits(arguments.options.get("changed"))
-        place = self._session.ordinals.next(front_end, workflow.name)
-        if place is None:
-            return self._session.start(workflow, given, **options)
-        edited = edited or ("ask" if front_end.shows_widgets else "again")
-        run = self._session.start_at(place, workflow, given, anew=arguments.has("new"), edited=edited, **options)
-        if run.note:
-            tell(run.note)
-        return run
 
     @command("runs [--status STATUS]")
     def runs(self, arguments: Arguments) -> Result:
@@ -223,7 +171,7 @@ class DiveMagics(Magics):
         --answers FILE              answers up front: YAML that maps steps to answers
         """
         execution_id, store = arguments.only_word("execution id", LISTED), arguments.options.get("store")
-        return self._session.resume(execution_id, store=store, **_spared(arguments))
+        return self._session.resume(execution_id, store=store, **spared(arguments))
 
     @command("recover [ID] [--all]")
     def recover(self, arguments: Arguments) -> None:
@@ -373,14 +321,9 @@ class DiveMagics(Magics):
         tell("\n".join([OVERVIEW, "", *lines]))
 
 
-def _spared(arguments: Arguments) -> dict[str, Any]:
-    """Return the bounds and the answers up front that a line names."""
-    from divebook.config.answers import answers_from, bounds_from
-
-    answers = answers_from(arguments.several("answer"), arguments.options.get("answers"))
-    return {"bounds": bounds_from(arguments.options.get("bounds")), "answers": answers}
-
-
-_SAID_OF_A_RUN = ("store", "durability", "model", "note")
-
-COMMANDS = {name: found for name, found in vars(DiveMagics).items() if isinstance(found, Command)}
+COMMANDS = {
+    name: found
+    for kind in reversed(DiveMagics.__mro__)
+    for name, found in vars(kind).items()
+    if isinstance(found, Command)
+}

@@ -35,7 +35,7 @@ def completed(shell):
 
 def test_sub_commands_are_offered(completed):
     assert completed("%dive ru") == {"run": "command", "runs": "command"}
-    assert list(completed("r = %dive "))[:3] == ["run", "runs", "show"]
+    assert list(completed("r = %dive "))[:3] == ["run", "ask", "runs"]
     assert completed("for i in range(3):\n    r[i] = %dive resu") == {"resume": "command"}
     assert completed("%dive help canc") == {"cancel": "command"}
 
@@ -49,6 +49,14 @@ def test_workflows_and_their_inputs_are_offered(completed, cell):
     assert completed("%dive run sum fast=f") == {"false": "value"}
     assert completed.first == "%dive run sum fast=false"
     assert completed("%dive runs --workflow s") == {"sum": "workflow"}
+
+
+def test_agents_are_offered_to_be_asked(completed, cell):
+    cell("%%dive agent critic\nGoal: judge\n")
+    cell("question = 'why?'")
+    assert completed("%dive ask ") == {"critic": "agent"}
+    assert completed("%dive ask cr") == {"critic": "agent"}
+    assert completed("%dive ask critic $q") == {"$question": "variable"}
 
 
 def test_steps_that_ask_are_offered_for_answers_up_front(completed, cell):

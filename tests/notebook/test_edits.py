@@ -6,7 +6,7 @@ import pytest
 from IPython.core.error import UsageError
 
 from divebook.errors import EditedError, ExecutionError
-from divebook.notebook import choosing, magics
+from divebook.notebook import choosing, magics, run_magics
 from divebook.notebook.frontend import FrontEnd, notebook_of, present_front_end
 from divebook.notebook.reattach import CellPlace
 from divebook.notebook.session import current_session
@@ -133,7 +133,8 @@ def edited(edit, shell, monkeypatch):
     front_end = FrontEnd(has_kernel=True, takes_input=True, cell=HERE.cell, count=7)
     old = start()
     edit("return x + 1", "return x + 100")
-    monkeypatch.setattr(magics, "present_front_end", lambda _shell: front_end)
+    for module in (magics, run_magics):
+        monkeypatch.setattr(module, "present_front_end", lambda _shell: front_end)
     monkeypatch.setattr(magics, "finish_here", lambda begun, *_: choosing.chosen_blocking(begun))
     return old
 

@@ -1,0 +1,123 @@
+"""The sub-commands of ``%dive`` that begin a run: of a workflow, and of an agent that is asked something."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.error import UsageError
+from IPython.core.magic import Magics
+
+from divebook.notebook.commands import command
+from divebook.notebook.frontend import present_front_end
+from divebook.notebook.printed import tell
+
+if TYPE_CHECKING:
+    from divebook.notebook.arguments import Arguments
+    from divebook.notebook.run import Run
+    from divebook.notebook.session import Session
+    from divebook.workflow.definition import Workflow
+
+
+class RunMagics(Magics):
+    """Sub-commands that begin a run; their docstrings are their help, and name their options."""
+
+    @property
+    def _session(self) -> Session:
+        from divebook.notebook.session import current_session
+
+        return current_session()
+
+    @command("run [NAME] [KEY=VALUE ...]")
+    def run(self, arguments: Arguments) -> Run:
+        """Run a workflow and show the result.
+
+        NAME           the workflow; without it, the one that was defined last
+        KEY=VALUE      an input, in YAML: n=3  names=[a, b]  title='two words'
+        KEY=$NAME      an input whose value is a variable of the kernel, or an expression: n=$df.head(2)
+        -b, --background   return at once; `await run` or `run.wait()` wait for the end
+        --no-check     let the cell succeed although the run fails or is cancelled
+        --strict       fail the cell also if the run has to wait for an answer or a signal
+        --new          start a new run, even if this cell has begun one before
+        --changed again|keep   where functions were edited since: again runs from the first call that this can reach,
+                       and reuses what comes before it; keep shows the old run; without it the cell offers both
+        --tag TAG      a tag to find the run by (%dive runs --tag TAG), also several
+        --note TEXT    a note to keep with the run
+        --no-data      leave the data of the run out of the notebook; only text, table and picture are saved
+        --store PATH   keep the log there
+        --durability full|relaxed   relaxed: faster, but a power failure may take the latest events
+        --bounds max_cost=2.50,max_llm_calls=40   what it may spend
+        --model NAME   the model of all agents in this run: provider:model, or scripted (offline)
+        --answer STEP=VALUE         an answer up front, also several; STEP:2=... for its second question, or an id;
+                                    in YAML where data is asked for, or STEP:=JSON
+        --answers FILE              answers up front: YAML that maps steps to answers; as in DIVEBOOK_ANSWERS
+
+        `r = %dive run ...` keeps the run. Interrupting the kernel pauses it. A run that fails is shown, and fails the
+        cell, so that Run All stops there: `r = %dive show ID` returns it. The same cell with the same workflow and
+        inputs goes on with the run that it began, or shows it if it has completed: Run All repeats nothing.
+        """
+        from divebook.notebook.arguments import values
+
+        workflow = self._session.workflow(arguments.words[0] if arguments.words else None)
+        types = {definition.name: definition.type for definition in workflow.inputs}
+        given = values(arguments.inputs, types, arguments.names.variables, arguments.names.own)
+        return self._begin(workflow, given, arguments)
+
+    @command("ask AGENT PROMPT")
+    def ask(self, arguments: Arguments) -> Run:
+        """Ask an agent something, and show the conversation.
+
+        AGENT          the agent
+        PROMPT         what to ask it: a text in quotes, or a variable of the kernel ($question)
+        -b, --background   return at once; `await run` or `run.wait()` wait for the end
+        --model NAME   the model that it asks: provider:model, or scripted (offline)
+        --new          ask again, even if this cell has asked before
+        --no-check     let the cell succeed although the run fails or is cancelled
+        --strict       fail the cell also if the run has to wait for an answer or a signal
+        --bounds max_cost=2.50,max_llm_calls=40   what it may spend
+        --tag TAG      a tag to find the run by (%dive runs --tag TAG), also several
+        --note TEXT    a note to keep with the run
+        --no-data      leave the data of the run out of the notebook; only text, table and picture are saved
+        --store PATH   keep the log there
+        --durability full|relaxed   relaxed: faster, but a power failure may take the latest events
+        --answer STEP=VALUE         an answer up front, also several; `%dive run?` says more
+        --answers FILE              answers up front: YAML that maps steps to answers
+
+        `r = %dive ask ...` keeps the run, a run of a workflow with this one step: `r.variables["answer"]` is the
+        answer, `r.conversation`, `r.messages` and `r.tool_calls` say how it came about. The same cell goes on with
+        what it has asked, or shows it: Run All asks nothing twice.
+        """
+        from divebook.notebook.asking import ask_workflow
+
+        if len(arguments.words) != 2:
+            raise UsageError("%dive ask needs the name of an agent, and a text in quotes; %dive list has the agents")
+        agent, prompt = arguments.words
+        environment = self._session.environment
+        return self._begin(ask_workflow(environment.agent(agent).name), {"prompt": prompt}, arguments)
+
+    def _begin(self, workflow: Workflow, given: Mapping[str, Any], arguments: Arguments) -> Run:
+        """Begin a run, or go on with the one that this cell has begun."""
+        from divebook.notebook.edits import said_of_edits
+
+        options: dict[str, Any] = {name: arguments.options.get(name) for name in _SAID_OF_A_RUN}
+        options |= spared(arguments) | {"tags": arguments.several("tag")}
+        front_end, edited = present_front_end(self.shell), said_of_edits(arguments.options.get("changed"))
+        place = self._session.ordinals.next(front_end, workflow.name)
+        if place is None:
+            return self._session.start(workflow, given, **options)
+        edited = edited or ("ask" if front_end.shows_widgets else "again")
+        run = self._session.start_at(place, workflow, given, anew=arguments.has("new"), edited=edited, **options)
+        if run.note:
+            tell(run.note)
+        return run
+
+
+def spared(arguments: Arguments) -> dict[str, Any]:
+    """Return the bounds and the answers up front that a line names."""
+    from divebook.config.answers import answers_from, bounds_from
+
+    answers = answers_from(arguments.several("answer"), arguments.options.get("answers"))
+    return {"bounds": bounds_from(arguments.options.get("bounds")), "answers": answers}
+
+
+_SAID_OF_A_RUN = ("store", "durability", "model", "note")
