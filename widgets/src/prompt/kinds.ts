@@ -6,6 +6,7 @@ import { button } from "../shared/element";
 import { valueText } from "../shared/values";
 import { makeForm, type Form } from "./form";
 import { asSchema, isRecord, numeric, text, titleOf, type Schema } from "./schema";
+import { Standing } from "./standing";
 import type { Draft, Question } from "./types";
 
 /** A button that answers. */
@@ -43,7 +44,7 @@ export const KINDS: Record<InterruptKind, { word: string; sign: string }> = {
 /** Keys under which data holds what a person may change. */
 const SUBJECTS = ["parameters", "output", "content", "result"];
 /** Keys that are shown in another way, or only meant for programs. */
-const TOLD = new Set(["bound", "used", "limit", "choices"]);
+const TOLD = new Set(["bound", "used", "limit", "choices", "offers"]);
 const ANYTHING: Schema = { anyOf: [{ type: "string", title: "Text" }, { title: "JSON" }] };
 
 function subjectOf({ data }: Question): [string, unknown] | undefined {
@@ -111,21 +112,25 @@ function judgement(question: Question, draft: Draft): Asking {
   const isReview = question.kind === "agent_review";
   const comment = makeForm(note("Comment"), draft["comment"], false);
   const editor = new Editor(question, isReview ? "Under review" : "Arguments", draft["edited"]);
+  const standing = new Standing(question, draft["standing"]);
   const give = (decision: string): unknown => {
     const isChanged = editor.isOpen && decision !== "reject";
     if (isChanged && !editor.check()) return undefined;
     const approved = decision === "approve";
-    return withText({ approved, ...(isReview ? { decision } : {}), ...(isChanged ? { data: editor.value() } : {}) }, comment);
+    if (approved && !standing.check()) return undefined;
+    const rule = approved ? standing.rule() : undefined;
+    const data = rule === undefined ? editor.value() : { ...asSchema(editor.value()), rule };
+    return withText({ approved, ...(isReview ? { decision } : {}), ...(isChanged || rule !== undefined ? { data } : {}) }, comment);
   };
   const changes: Action = { label: "Send changes", sign: "✎", response: () => give("modify"), isHidden: () => !editor.isOpen };
   return {
-    parts: [editor.element, comment.element],
+    parts: [editor.element, standing.element, comment.element],
     actions: [
       ...(isReview ? [changes] : []),
       { label: "Approve", sign: "✓", response: () => give("approve"), isHidden: () => isReview && editor.isOpen },
       { label: isReview ? "Reject" : "Deny", sign: "✕", response: () => give("reject") },
     ],
-    draft: () => ({ comment: comment.value(), edited: editor.value() }),
+    draft: () => ({ comment: comment.value(), edited: editor.value(), standing: standing.draft() }),
     focus: comment.focus,
     escape: () => editor.close(),
   };
@@ -185,7 +190,7 @@ class Editor {
     this.#subject = found?.[1];
     this.#part = part === undefined ? part : found?.[0];
     this.#title = title;
-    this.#schema = { title, ...(part ?? schema ?? schemaFor(this.#subject)) };
+    this.#schema = { title, ...(part === undefined ? (schema ?? schemaFor(this.#subject)) : alone(part, `#/properties/${this.#part ?? ""}`)) };
     if (found === undefined && schema === null && kind === "confirmation") return;
     if (edited === undefined) this.#show();
     else this.#open(this.#part === undefined ? edited : asSchema(edited)[this.#part]);
@@ -236,6 +241,11 @@ class Editor {
   }
 }
 
+/** Returns a part of a schema as one that stands alone: what it refers to lies in itself. */
+function alone(part: unknown, place: string): Schema {
+  return asSchema(JSON.parse(JSON.stringify(part).replaceAll(`"$ref":"${place}`, '"$ref":"#')));
+}
+
 function schemaFor(subject: unknown): Schema {
   if (subject === undefined) return ANYTHING;
   return typeof subject === "string" ? { type: "string" } : isRecord(subject) ? { type: "object" } : {};
@@ -266,7 +276,11 @@ export function answerText({ response }: Question): string {
   const { approved, decision, choice, text: comment, data } = asSchema(response);
   const judged = approved === undefined ? "" : approved === true ? "approved" : "denied";
   const word = WORDS[text(decision ?? choice)] ?? judged;
-  const changes = judged !== "" && data !== undefined && decision === undefined ? " with changes" : "";
+  const { rule, ...edited } = isRecord(data) ? data : { rule: undefined, ...(data === undefined ? {} : { data }) };
+  const isChanged = judged !== "" && Object.keys(edited).length > 0 && decision === undefined;
+  const like = text(asSchema(rule)["scope"]);
+  const lasting = { run: ", and calls like it in this run", always: ", and calls like it in every run" }[like] ?? "";
+  const changes = (isChanged ? " with changes" : "") + lasting;
   const said = comment ?? (judged === "" ? (asSchema(data)["to"] ?? data) : undefined);
   return [word + changes, valueText(said, 400)].filter((part) => part !== "").join(": ") || "no answer";
 }

@@ -1,0 +1,64 @@
+// What an approval says of calls to come: nothing, or a rule for this run or for all (divebook/engine/cards.py).
+
+import { h } from "../shared/dom";
+import { makeForm, type Form } from "./form";
+import { asSchema, isRecord, text } from "./schema";
+import type { Question } from "./types";
+
+const HOUR = 3600;
+const EVERY_TIME = "Ask every time";
+const CHOICES: Record<string, Record<string, unknown> | undefined> = {
+  [EVERY_TIME]: undefined,
+  "Allow them in this run": { scope: "run" },
+  "Allow them in every run for an hour": { scope: "always", expires_in: HOUR },
+  "Allow them in every run for a day": { scope: "always", expires_in: 24 * HOUR },
+  "Allow them in every run for 30 days": { scope: "always", expires_in: 30 * 24 * HOUR },
+};
+const HINT = "Such calls must have just these arguments. In a text * stands for anything without /, and ** for anything.";
+
+/** Returns what a rule says where it means a value and no other. */
+function exactly(value: unknown): unknown {
+  const isPattern = typeof value === "string" && value.includes("*");
+  const isExact = isRecord(value) && Object.keys(value).join() === "equals";
+  return isPattern || isExact ? { equals: value } : value;
+}
+
+/** Asks what becomes of calls like the one that is approved. */
+export class Standing {
+  readonly element = h("div", { class: "standing" });
+  readonly #first: string;
+  readonly #choice: Form | undefined;
+  readonly #patterns: Form | undefined;
+
+  constructor({ data }: Question, begun: unknown) {
+    const exact = Object.fromEntries(Object.entries(asSchema(data["parameters"])).map(([name, value]) => [name, exactly(value)]));
+    this.#first = JSON.stringify(exact);
+    if (!isRecord(data["offers"])) return;
+    const { choice, patterns } = asSchema(begun);
+    this.#choice = makeForm({ type: "string", title: "Calls like this one", enum: Object.keys(CHOICES) }, choice ?? EVERY_TIME);
+    this.#patterns = makeForm({ title: "Arguments of such calls", description: HINT, type: "object" }, patterns ?? exact);
+    this.element.append(this.#choice.element, this.#patterns.element);
+    this.element.addEventListener("input", () => { this.#show(); });
+    this.element.addEventListener("change", () => { this.#show(); });
+    this.#show();
+  }
+
+  /** Returns the rule that is wanted, if one is. */
+  rule(): Record<string, unknown> | undefined {
+    const rule = CHOICES[text(this.#choice?.value())];
+    const patterns = this.#patterns?.value() ?? {};
+    return rule === undefined || JSON.stringify(patterns) === this.#first ? rule : { ...rule, arguments: patterns };
+  }
+
+  check(): boolean {
+    return this.rule() === undefined || (this.#patterns?.check() ?? true);
+  }
+
+  draft(): unknown {
+    return { choice: this.#choice?.value(), patterns: this.#patterns?.value() };
+  }
+
+  #show(): void {
+    if (this.#patterns !== undefined) this.#patterns.element.hidden = CHOICES[text(this.#choice?.value())] === undefined;
+  }
+}

@@ -1,0 +1,62 @@
+// What an approval may say of calls to come.
+
+import { afterEach, beforeEach, expect, test } from "vitest";
+
+import { Standing } from "../../src/prompt/standing";
+import { asking } from "../../src/prompt/kinds";
+import { question } from "./questions";
+
+const OFFERS = { scopes: ["run", "always"], expires_in: 86_400 };
+const ASKED = question({ kind: "confirmation", data: { tool: "fetch", parameters: { url: "https://a.b/*", n: 1 }, offers: OFFERS } });
+
+let card: ReturnType<typeof asking>;
+
+function show(draft = {}): void {
+  card = asking(ASKED, draft);
+  document.body.replaceChildren(...card.parts);
+}
+
+function choose(label: string): void {
+  const select = document.querySelector("select");
+  const option = [...(select?.options ?? [])].find((one) => one.textContent.includes(label));
+  if (select === null || option === undefined) throw new Error(`there is no choice ${label}`);
+  select.value = option.value;
+  select.dispatchEvent(new Event("input", { bubbles: true }));
+}
+
+function pressed(label: string): unknown {
+  return card.actions.find((action) => action.label === label)?.response();
+}
+
+beforeEach(() => { show(); });
+afterEach(() => { document.body.replaceChildren(); });
+
+test("nothing is said of other calls unless somebody says it", () => {
+  expect(pressed("Approve")).toEqual({ approved: true });
+  choose("in this run");
+  expect(pressed("Approve")).toEqual({ approved: true, data: { rule: { scope: "run" } } });
+  expect(pressed("Deny")).toEqual({ approved: false });
+});
+
+test("a rule for every run says for how long", () => {
+  choose("for a day");
+  expect(pressed("Approve")).toEqual({ approved: true, data: { rule: { scope: "always", expires_in: 86_400 } } });
+});
+
+test("what was chosen survives the view", () => {
+  choose("for an hour");
+  show(card.draft());
+  expect(pressed("Approve")).toEqual({ approved: true, data: { rule: { scope: "always", expires_in: 3600 } } });
+});
+
+test("arguments can be widened where a rule is wanted, and a text with a star stands for itself until then", () => {
+  const begun = { choice: "Allow them in this run", patterns: { url: "https://a.b/**", n: 1 } };
+  const standing = new Standing(ASKED, begun);
+  expect(standing.rule()).toEqual({ scope: "run", arguments: { url: "https://a.b/**", n: 1 } });
+  const exact = { url: { equals: "https://a.b/*" }, n: 1 };
+  expect(asking(ASKED, {}).draft()["standing"]).toEqual({ choice: "Ask every time", patterns: exact });
+});
+
+test("a question that offers no rule asks for none", () => {
+  expect(new Standing(question({ kind: "confirmation" }), undefined).element.textContent).toBe("");
+});
