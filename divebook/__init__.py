@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     )
     from divebook.steps.actions import Action, action
     from divebook.store import MemoryStore, SqliteStore, open_store
+    from divebook.workflow.approvals import ApprovalRule
     from divebook.workflow.definition import Each, Edge, Step, Workflow
     from divebook.workflow.policies import Catch, Retry
     from divebook.workflow.tools import ToolFunction, tool
@@ -70,6 +71,7 @@ _NAMES = {
     ),
     "divebook.steps.actions": "Action action",
     "divebook.store": "MemoryStore SqliteStore open_store",
+    "divebook.workflow.approvals": "ApprovalRule",
     "divebook.workflow.definition": "Each Edge Step Workflow",
     "divebook.workflow.policies": "Catch Retry",
     "divebook.workflow.tools": "ToolFunction tool",
@@ -80,6 +82,7 @@ __all__ = [
     "Action",
     "Agent",
     "AgentStage",
+    "ApprovalRule",
     "Bounds",
     "Catch",
     "DefinitionError",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Status = Literal[
     "pending", "running", "waiting", "completed", "failed", "cancelled", "moved", "continued_as_new", "picture"
 ]
-Origin = Literal["run", "resume", "fork", "what-if", "trial", "child", "import"]
+Origin = Literal["run", "resume", "fork", "what-if", "trial", "child", "import", "book"]
 _ATTEMPTS = 20
 
 

@@ -12,6 +12,7 @@ from divebook.events.readable import readable
 from divebook.execution.execution import Execution
 from divebook.questions import Question
 from divebook.questions.wording import address_of, example_answer, schema_in_words, wanted_answer
+from divebook.steps.rules import rule_in_words
 from divebook.store import EventStore
 from divebook.text.commands import in_notebook, in_shell
 from divebook.text.redaction import shared
@@ -34,6 +35,14 @@ def questions(environment: Environment, store: str | None = None) -> str:
     """Return the questions that wait for an answer, and how to give it in a session that names this store."""
     asked = ["\n    ".join(question_lines(*found, store)) for found in environment.interrupts()]
     return "\n".join(_section("questions", asked or ["none"]))
+
+
+def rules(environment: Environment, revoked: str | None = None) -> str:
+    """Return the rules that people made when they approved calls, after one of them was revoked if one is named."""
+    if revoked is not None:
+        environment.revoke(revoked)
+    held = [f"{rule.rule_id}  {rule_in_words(rule, name)}" for name, rule in environment.rules()]
+    return "\n".join(_section("rules", [one_line(shared().text(line), 400) for line in held] or ["none"]))
 
 
 def question_lines(execution_id: str, question: Question, store: str | None = None) -> Iterable[str]:

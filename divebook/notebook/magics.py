@@ -219,6 +219,17 @@ class DiveMagics(RunMagics):
         else:
             tell(questions(environment, store))
 
+    @command("rules")
+    def rules(self, arguments: Arguments) -> None:
+        """List the rules that people made when they approved calls.
+
+        --revoke ID    let one hold no more, for calls that are judged from now on
+        --store PATH   where the logs are
+        """
+        from divebook.notebook.listing import rules
+
+        tell(rules(self._session.over(arguments.options.get("store")), arguments.options.get("revoke")))
+
     @command("answer QUESTION ANSWER", data_word=1)
     def answer(self, arguments: Arguments) -> Run:
         """Answer a question, and show its run.

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from divebook.engine.rules import StandingRule
+from divebook.events.event import to_datetime
 from divebook.execution.approving import ApprovalPolicy
 from divebook.steps.books import Books, Entry
+from divebook.text.times import local_time
 from divebook.workflow.approvals import Approvals
 
 RULES = "divebook/rules"
@@ -54,3 +56,13 @@ def rules_in(entries: Iterable[Entry]) -> list[StandingRule]:
         elif REVOKED in entry.value:
             revoked.add(entry.value[REVOKED])
     return [rule for rule in rules.values() if rule.rule_id not in revoked]
+
+
+def rule_in_words(rule: StandingRule, execution_id: str | None) -> str:
+    """Return a rule for people; `execution_id` is the run that it holds in, None for every run."""
+    server = f" of {rule.server}" if rule.server else ""
+    agent = f" by agent {rule.agent}" if rule.agent else ""
+    until = "" if rule.expires_us is None else f", until {local_time(to_datetime(rule.expires_us))}"
+    where = "every run" if execution_id is None else execution_id
+    author = f" (made by {rule.by})" if rule.by else ""
+    return f"{rule.outcome} {rule.kind} {rule.tool}{server}{agent} with {rule.arguments} in {where}{until}{author}"
