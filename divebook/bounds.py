@@ -16,6 +16,8 @@ from divebook.errors import BoundsError, nearest
 
 ARROW = "->"
 ASK, FAIL = "ask", "fail"
+OF_AGENTS: Final = ("max_cost", "max_llm_calls", "max_tokens", "on_exhausted")
+"""What one turn of an agent can be bounded in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,21 @@ class Bounds:
         plain["edges"] = dict(self.edges) or None
         plain["on_exhausted"] = None if self.on_exhausted == ASK else self.on_exhausted
         return {name: value for name, value in plain.items() if value is not None}
+
+
+def agent_bounds(given: Bounds | Mapping[str, Any]) -> Bounds:
+    """Return what one turn of an agent may spend, as a person wrote it down.
+
+    Raises
+    ------
+    BoundsError
+        It bounds what a turn does not have, such as loops.
+    """
+    bounds = given if isinstance(given, Bounds) else Bounds.read(given)
+    for name in bounds.to_dict():
+        if name not in OF_AGENTS:
+            raise BoundsError(name, bounds.to_dict()[name], f"an agent can be bounded in {', '.join(OF_AGENTS)}")
+    return bounds
 
 
 def edge_key(source: str, target: str) -> str:

@@ -15,6 +15,7 @@ import anyio.to_thread
 from divebook.agents.models import model_name
 from divebook.agents.scripted import SCRIPTED, ScriptedModel
 from divebook.agents.served_tools import served_tools
+from divebook.bounds import Bounds, agent_bounds
 from divebook.engine.operations import RunOperation
 from divebook.errors import SetupError, TemplateError
 from divebook.scripting import render_template
@@ -69,6 +70,9 @@ class Agent:
         Names of agents that it may hand work to, beside those of its definition.
     deps
         What its capabilities get as ``ctx.deps``.
+    bounds
+        What it may spend for one prompt, the work of its subordinates included: ``{"max_cost": 0.5, "max_tokens":
+        20_000, "max_llm_calls": 8}``. At a bound a person is asked; with ``"on_exhausted": "fail"`` its step fails.
 
     Examples
     --------
@@ -91,6 +95,7 @@ class Agent:
         capabilities: Iterable[AbstractCapability[Any]] = (),
         subordinates: Iterable[str] = (),
         deps: Any = None,
+        bounds: Bounds | Mapping[str, Any] | None = None,
     ) -> None:
         self.definition = AgentDefinition(definition) if isinstance(definition, str) else definition
         named = model if isinstance(model, str) else None
@@ -117,6 +122,8 @@ class Agent:
             servers=[server if isinstance(server, str) else server.name for server in named_servers],
             subordinates=list(subordinates),
         )
+        if bounds is not None:
+            self.definition = replace(self.definition, bounds=agent_bounds(bounds).to_dict())
 
     def _declare(self, instructions: str, **names: Sequence[str]) -> None:
         """Add to the definition what was given beside it."""
@@ -202,7 +209,7 @@ class Agent:
     def has_hands(self) -> bool:
         """Whether it may do more than answer: then what it does is a turn of requests and calls."""
         own = self.definition
-        more = self.tools, self.capabilities, own.tools, own.servers, own.subordinates
+        more = self.tools, self.capabilities, own.tools, own.servers, own.subordinates, own.bounds
         return self.library is not None or self.output is not None or any(more)
 
     def with_model(self, name: str | None) -> Agent:

@@ -89,22 +89,27 @@ class BoundRequest(_Bound):
             finally:
                 WRITE.reset(token)
 
-        with turn.context.calling(), errors_as_raised():
-            recorded = await turn.context.operation(
-                AGENT_RESPONSE,
-                told.parameters,
-                call,
-                key=told.key,
-                setting=told.setting,
-                usage=usage_of,
-                repeatable=True,
-                reserved=estimate(model, params.messages, params.model_settings, params.model_request_parameters),
-                streamed=streamed,
-                retry=turn.retry,
-                slot=TURNSTILES.slot(model),
-            )
+        reserved = estimate(model, params.messages, params.model_settings, params.model_request_parameters)
+        async with turn.spending(told.key, reserved):
+            with errors_as_raised():
+                recorded = await turn.context.operation(
+                    AGENT_RESPONSE,
+                    told.parameters,
+                    call,
+                    key=told.key,
+                    setting=told.setting,
+                    usage=usage_of,
+                    repeatable=True,
+                    reserved=reserved,
+                    streamed=streamed,
+                    retry=turn.retry,
+                    slot=TURNSTILES.slot(model),
+                )
         record_durable_unit(executed=executed)
-        response = response_of(opened(recorded))
+        payload = opened(recorded)
+        if turn.budget is not None:
+            turn.budget.spend(usage_of(payload))
+        response = response_of(payload)
         turn.record.answered(told.number, response)
         return response
 

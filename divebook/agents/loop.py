@@ -21,6 +21,7 @@ from pydantic_ai.tools import RunContext, Tool
 from pydantic_ai.toolsets import FunctionToolset
 from pydantic_ai.usage import UsageLimits
 
+from divebook.agents.budget import TurnBudget
 from divebook.agents.durability import ENGINE, DivebookDurability
 from divebook.agents.durable import Request, resolved
 from divebook.agents.output import output_type, text_of_output
@@ -31,6 +32,7 @@ from divebook.agents.signatures import library_tool
 from divebook.agents.tool_choice import choosing
 from divebook.agents.turn import TurnContext
 from divebook.agents.wire import settings_of
+from divebook.bounds import Bounds
 from divebook.workflow.tools import ToolFunction
 
 if TYPE_CHECKING:
@@ -59,7 +61,8 @@ class LoopRun:
         """Return what a turn comes to."""
         agent, definition = self._agent, self._agent.definition
         record, known = RequestRecord(agent.name), {tool.name: tool for tool in tools}
-        turn = AgentTurn(context, record, agent.model_name, agent.retry, definition.response_timeout, known)
+        seconds, budget = definition.response_timeout, self._budget()
+        turn = AgentTurn(context, record, agent.model_name, agent.retry, seconds, known, budget)
         history, asked = _messages(self._message)
         options = await self._taken() if agent.library is not None else await self._made(tools)
         if self._output is not None:
@@ -80,6 +83,14 @@ class LoopRun:
         said = {} if isinstance(result.output, str) else {TEXT: text_of_output(result.output)}
         told = {REQUESTS: record.requests, FINISH_REASON: result.response.finish_reason}
         return {OUTPUT: result.output, **said, **told}
+
+    def _budget(self) -> TurnBudget | None:
+        """Return what the turn may spend, where it or the turn that it works for is bounded."""
+        bounds, above = self._agent.definition.bounds, TURN.get()
+        given = None if above is None else above.budget
+        if not bounds and given is None:
+            return None
+        return TurnBudget(self._agent.name, Bounds.from_dict(bounds or {}), given)
 
     async def _made(self, tools: Sequence[ToolFunction]) -> dict[str, Any]:
         """Return an agent that is made of ours, and what is given to its run."""

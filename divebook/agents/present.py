@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -14,9 +15,10 @@ from pydantic_ai.exceptions import ToolFailed
 from divebook.history.requests import call_name
 
 if TYPE_CHECKING:
+    from divebook.agents.budget import TurnBudget
     from divebook.agents.requests import RequestRecord
     from divebook.agents.turn import TurnContext
-    from divebook.engine.operations import Write
+    from divebook.engine.operations import Reserved, Write
     from divebook.workflow.policies import Retry
     from divebook.workflow.tools import ToolFunction
 
@@ -49,6 +51,8 @@ class AgentTurn:
     """How long a request may take."""
     tools: Mapping[str, ToolFunction] = field(default_factory=dict)
     """Those that are functions of ours, by name."""
+    budget: TurnBudget | None = None
+    """What it may spend, where that is bounded."""
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     has_begun: bool = False
     """Whether the run whose turn it is has its places: another that begins is one of a tool's."""
@@ -64,6 +68,18 @@ class AgentTurn:
         self._calls[tool] += 1
         if most is not None and self._calls[tool] > most:
             raise ToolFailed(f"{tool} is used up: it may be called {most} times, go on with what you have")
+
+    @asynccontextmanager
+    async def spending(self, key: str, reserved: Reserved) -> AsyncIterator[None]:
+        """Surround a request: it is under way once its agent may spend so much, or if the log has it already."""
+        with self.context.calling():
+            if self.budget is None:
+                yield
+                return
+            if not self.context.knows(key):
+                await self.budget.admit(self.context, reserved)
+            with self.budget.holding(reserved):
+                yield
 
     def key(self, name: str, mark: str = "#") -> str:
         """Return the name of an operation, which is numbered where it is met more than once."""

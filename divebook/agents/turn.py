@@ -69,6 +69,9 @@ class TurnContext(Protocol):
     def started_at(self) -> datetime | None:
         """When the execution began, UTC: a time that replay need not ask for."""
 
+    def knows(self, key: str) -> bool:
+        """Whether the log has an operation of that key."""
+
     async def operation(
         self,
         kind: str,

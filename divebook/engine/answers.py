@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from decimal import Decimal
-from typing import Any
-
-from divebook.bounds import Bounds
+from divebook.engine.bounds import raised
 from divebook.engine.changes import Draft
 from divebook.engine.state import ENDED, RUNNING, WAITING, ExecutionState, PathState
 from divebook.errors import CorruptStoreError
@@ -92,20 +88,13 @@ def _follow_about_bounds(draft: Draft, question: Question) -> None:
     """Raise a bound, or stop, as the answer says."""
     response = question.response or {}
     told = question.data or {}
-    if "bound" not in told:  # a definition may ask such questions as well
+    if "bound" not in told or "agent" in told:  # of a definition, or of an agent's turn, which follows it by itself
         return
     if response.get("decision") == STOP:
         error = question.question.partition(". Raise the bound")[0]
         draft.stops, draft.stopped = draft.stops + 1, (error, told.get("reason", ""))
     elif response.get("decision") == RAISE:
-        draft.bounds = _raised(draft.bounds, told["bound"], told.get("edge"), response["data"]["to"])
-
-
-def _raised(bounds: Bounds, name: str, edge: str | None, to: Any) -> Bounds:
-    if edge is not None:
-        return replace(bounds, edges={**bounds.edges, edge: to})
-    value: Any = Decimal(to) if name == "max_cost" else to
-    return replace(bounds, **{name: value})
+        draft.bounds = raised(draft.bounds, told["bound"], told.get("edge"), response["data"]["to"])
 
 
 def signal_received(draft: Draft, data: catalog.SignalReceived) -> None:

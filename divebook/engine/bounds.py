@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -10,6 +11,7 @@ from divebook.bounds import ASK, FAIL, Bounds, edge_key
 from divebook.engine.instructions import Fact
 from divebook.engine.operations import Reserved
 from divebook.engine.state import PENDING, ExecutionState, PathState
+from divebook.errors import BoundExceededError
 from divebook.events import catalog
 from divebook.questions.kinds import RAISE, RESOURCE_EXHAUSTED, STOP
 from divebook.workflow.step import Step
@@ -47,7 +49,7 @@ class Exhausted(NamedTuple):
 
     bound: str
     limit: int | float | str
-    used: int | float | str
+    used: int | float | str | None
     edge: str | None = None
     reserved: int | str | None = None
     """What calls under way may still spend."""
@@ -90,21 +92,52 @@ def step_bound(state: ExecutionState, path: PathState, step: Step, kinds: frozen
     return call_bound(state, Reserved())
 
 
+class Consumption(NamedTuple):
+    """What model calls have consumed, and what those under way may still consume."""
+
+    calls: int = 0
+    tokens: int = 0
+    cost: int = 0
+    held_tokens: int = 0
+    held_cost: int = 0
+
+    def begun(self, reserved: Reserved) -> Consumption:
+        """Return it with a call more that is under way."""
+        tokens, cost = self.held_tokens + reserved.tokens, self.held_cost + reserved.cost
+        return self._replace(calls=self.calls + 1, held_tokens=tokens, held_cost=cost)
+
+    def ended(self, reserved: Reserved) -> Consumption:
+        """Return it with one fewer under way."""
+        return self._replace(held_tokens=self.held_tokens - reserved.tokens, held_cost=self.held_cost - reserved.cost)
+
+    def spent(self, usage: Mapping[str, int]) -> Consumption:
+        """Return it with what a call has consumed."""
+        tokens = usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
+        return self._replace(tokens=self.tokens + tokens, cost=self.cost + usage.get("cost", 0))
+
+
 def call_bound(state: ExecutionState, reserved: Reserved) -> Exhausted | None:
-    """Return the first bound that forbids a model call which may consume `reserved`.
+    """Return the first bound of an execution that forbids a model call which may consume `reserved`."""
+    ledger, used = state.ledger, state.usage
+    held = ledger.reserved_tokens, ledger.reserved_cost
+    consumed = Consumption(ledger.llm_calls, used.input_tokens + used.output_tokens, used.cost, *held)
+    return bound_met(state.bounds, consumed, reserved)
+
+
+def bound_met(bounds: Bounds, consumed: Consumption, reserved: Reserved) -> Exhausted | None:
+    """Return the first of some bounds that forbids a model call which may consume `reserved`.
 
     Calls that have begun and not ended count with what they have reserved, so that calls side by side never overshoot.
     """
-    bounds, ledger, usage = state.bounds, state.ledger, state.usage
-    if bounds.max_llm_calls is not None and ledger.llm_calls + ledger.reserved_calls >= bounds.max_llm_calls:
-        return Exhausted("max_llm_calls", bounds.max_llm_calls, ledger.llm_calls)
+    if bounds.max_llm_calls is not None and consumed.calls >= bounds.max_llm_calls:
+        return Exhausted("max_llm_calls", bounds.max_llm_calls, consumed.calls)
     if bounds.max_tokens is not None:
-        used, held = usage.input_tokens + usage.output_tokens, ledger.reserved_tokens
+        used, held = consumed.tokens, consumed.held_tokens
         if used + held >= bounds.max_tokens or used + held + reserved.tokens > bounds.max_tokens:
             reached = Exhausted("max_tokens", bounds.max_tokens, used)
             return reached if used >= bounds.max_tokens else reached._replace(reserved=held, needed=reserved.tokens)
     if bounds.max_cost is not None:
-        spent, held = usage.cost, ledger.reserved_cost
+        spent, held = consumed.cost, consumed.held_cost
         allowed = int(bounds.max_cost * NANODOLLARS)
         if spent + held >= allowed or spent + held + reserved.cost > allowed:
             found = Exhausted("max_cost", str(bounds.max_cost), str(dollars(spent)))
@@ -112,6 +145,24 @@ def call_bound(state: ExecutionState, reserved: Reserved) -> Exhausted | None:
                 return found
             return found._replace(reserved=str(dollars(held)), needed=str(dollars(reserved.cost)))
     return None
+
+
+def require_price(bounds: Bounds, reserved: Reserved) -> None:
+    """Raise BoundExceededError where a cost is bounded and nobody knows what a call costs."""
+    if bounds.max_cost is not None and not reserved.is_priced:
+        raise BoundExceededError(
+            "max_cost cannot be enforced: no price is known for this model; bound its tokens with max_tokens",
+            "max_cost",
+            "max_cost_exceeded",
+        )
+
+
+def raised(bounds: Bounds, name: str, edge: str | None, to: Any) -> Bounds:
+    """Return bounds of which one is raised as a person said."""
+    if edge is not None:
+        return replace(bounds, edges={**bounds.edges, edge: to})
+    value: Any = Decimal(to) if name == "max_cost" else to
+    return replace(bounds, **{name: value})
 
 
 class Spent(NamedTuple):
@@ -210,14 +261,19 @@ def facts_about(state: ExecutionState, found: Exhausted, path: str, step: str) -
     interrupt_id = question_about(state, found)
     asked = state.interrupts.get(interrupt_id)
     if asked is None:
-        question = f"{found}. Raise the bound and go on, or stop?"
-        told = {"bound": found.bound, "limit": found.limit, "used": found.used, "edge": found.edge}
-        told |= {"reason": found.reason, "reserved": found.reserved, "needed": found.needed}
-        data = {key: value for key, value in told.items() if value is not None} | {"choices": [RAISE, STOP]}
+        question, data = asked_about(found, str(found))
         return (Fact(catalog.InterruptRaised(interrupt_id, RESOURCE_EXHAUSTED, question, data=data), path, step),)
     if asked.status == PENDING and path not in asked.waiting:
         return (Fact(catalog.InterruptJoined(interrupt_id), path, step),)
     return ()
+
+
+def asked_about(found: Exhausted, met: str) -> tuple[str, dict[str, Any]]:
+    """Return the question whether to raise a bound, and its data; `met` says in words which one was met."""
+    told = {"bound": found.bound, "limit": found.limit, "used": found.used, "edge": found.edge}
+    told |= {"reason": found.reason, "reserved": found.reserved, "needed": found.needed}
+    data = {key: value for key, value in told.items() if value is not None} | {"choices": [RAISE, STOP]}
+    return f"{met}. Raise the bound and go on, or stop?", data
 
 
 def fails_at_bounds(state: ExecutionState) -> bool:

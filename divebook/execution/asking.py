@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from divebook.engine.bounds import call_bound, facts_about, fails_at_bounds, question_about
+from divebook.engine.bounds import call_bound, facts_about, fails_at_bounds, question_about, require_price
 from divebook.engine.operations import Place, Reserved
 from divebook.errors import BoundExceededError, InterruptExpiredError
 from divebook.events import catalog
@@ -74,12 +74,7 @@ class Asking:
             They do not, and a person said stop, or no person is to be asked.
         """
         journal = self._once.journal
-        if journal.state.bounds.max_cost is not None and not reserved.is_priced:
-            raise BoundExceededError(
-                "max_cost cannot be enforced: no price is known for this model; bound its tokens with max_tokens",
-                "max_cost",
-                "max_cost_exceeded",
-            )
+        require_price(journal.state.bounds, reserved)
         while (found := call_bound(journal.state, reserved)) is not None:
             if fails_at_bounds(journal.state):
                 raise BoundExceededError(str(found), found.bound, found.reason)

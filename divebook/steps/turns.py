@@ -149,6 +149,10 @@ class StepTurn:
         """When the execution began."""
         return self._context.started_at
 
+    def knows(self, key: str) -> bool:
+        """Whether the log has an operation of that key."""
+        return self._context.record_of(self.prefix + key) is not None
+
     def calling(self) -> AbstractContextManager[None]:
         """Surround a call that is under way."""
         return self._under_way.call()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
-from divebook.bounds import Bounds
+from divebook.bounds import Bounds, agent_bounds
 from divebook.dialects import dive
 from divebook.errors import BoundsError, Place, Problem, Severity
 from divebook.workflow.content import EXACTLY_ONE, ContentEntry
@@ -56,12 +57,12 @@ def step(made: Made, reading: Reading) -> Any:
     return Step(**values)
 
 
-def _bounds(values: dict[str, Any], made: Made, reading: Reading) -> None:
-    """Bring what a workflow may spend into its plain form."""
+def _bounds(values: dict[str, Any], made: Made, reading: Reading, read: Callable[[Any], Bounds] = Bounds.read) -> None:
+    """Bring what may be spent into its plain form."""
     if "bounds" not in values:
         return
     try:
-        values["bounds"] = Bounds.read(values["bounds"]).to_dict()
+        values["bounds"] = read(values["bounds"]).to_dict()
     except BoundsError as error:
         reading.add(str(error), made.node.start, (*made.place, "Bounds"), key="Bounds")
 
@@ -111,6 +112,7 @@ def agent(made: Made, reading: Reading) -> Any:
         reading.add("agent name is required", made.node.start, made.place, key="Name", hint="add Name")
     elif not values["name"]:
         values["name"] = f"agent-{_number(made.place)}"
+    _bounds(values, made, reading, agent_bounds)
     _check_provider(values.get("provider"), (*made.place, "Provider"), reading)
     if not values.get("response_timeout", 1):
         del values["response_timeout"]

@@ -183,6 +183,10 @@ class AgentDefinition(Definition):
         Any,
         Key("What it answers with, in place of text: a JSON schema, or the name of an allowed class.", extension=True),
     ] = None
+    bounds: Annotated[
+        Mapping[str, Any] | None,
+        Key("What it may spend for one prompt: MaxCost, MaxTokens, MaxLLMCalls, OnExhausted.", extension=True),
+    ] = None
     dialect: Dialect = OWN
     """In which it was written: one of the old system may name tools that are not there, and goes without them."""
 

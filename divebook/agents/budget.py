@@ -1,0 +1,86 @@
+"""What one turn of an agent may spend: its own `Bounds`, beside those of the execution.
+
+What the turns of its subordinates spend counts as well. Before each request that the log has not yet, what the request
+may consume at most must be left; at a bound a person is asked, as at those of the execution, or the turn fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from divebook.bounds import FAIL, Bounds
+from divebook.engine.bounds import Consumption, Exhausted, asked_about, bound_met, raised, require_price
+from divebook.errors import BoundExceededError
+from divebook.questions.kinds import RESOURCE_EXHAUSTED, STOP
+
+if TYPE_CHECKING:
+    from divebook.agents.turn import TurnContext
+    from divebook.engine.operations import Reserved
+
+
+class TurnBudget:
+    """What a turn has spent, and what it still may.
+
+    Parameters
+    ----------
+    above
+        That of the agent which handed it the work, if one did.
+    """
+
+    def __init__(self, agent: str, bounds: Bounds, above: TurnBudget | None = None) -> None:
+        self.agent, self.bounds, self.consumed = agent, bounds, Consumption()
+        self._above = above
+
+    async def admit(self, context: TurnContext, reserved: Reserved) -> None:
+        """Return when a request that may consume so much fits, in the bounds of those above as well.
+
+        Raises
+        ------
+        BoundExceededError
+            It does not, and a person said stop, or no person is to be asked.
+        """
+        for budget in self._chain():
+            require_price(budget.bounds, reserved)
+            while (found := bound_met(budget.bounds, budget.consumed, reserved)) is not None:
+                await budget._raise_bound(context, found)  # noqa: SLF001 - of its own class
+
+    async def _raise_bound(self, context: TurnContext, found: Exhausted) -> None:
+        """Raise a bound as a person says."""
+        met = f"agent {self.agent!r}: {found}"
+        if self.bounds.on_exhausted == FAIL:
+            raise BoundExceededError(met, found.bound, found.reason)
+        key = f"bound-{self.agent}-{found.bound}-{found.limit}"
+        question, data = asked_about(found._replace(used=None, reserved=None, needed=None), self._reached(found))
+        asked = await context.question(RESOURCE_EXHAUSTED, question, key=key, data={**data, "agent": self.agent})
+        response = asked.response or {}
+        if response.get("decision") == STOP:
+            raise BoundExceededError(met, found.bound, found.reason)
+        self.bounds = raised(self.bounds, found.bound, None, response["data"]["to"])
+
+    def _reached(self, found: Exhausted) -> str:
+        """Say which bound is reached, and not by how much: with agents side by side that is a matter of speed."""
+        return f"agent {self.agent!r}: {found.bound} is reached, at most {found.limit} allowed"
+
+    @contextmanager
+    def holding(self, reserved: Reserved) -> Iterator[None]:
+        """Count a request that is under way with what it may consume."""
+        for budget in self._chain():
+            budget.consumed = budget.consumed.begun(reserved)
+        try:
+            yield
+        finally:
+            for budget in self._chain():
+                budget.consumed = budget.consumed.ended(reserved)
+
+    def spend(self, usage: Mapping[str, int]) -> None:
+        """Count what a request has consumed."""
+        for budget in self._chain():
+            budget.consumed = budget.consumed.spent(usage)
+
+    def _chain(self) -> Iterator[TurnBudget]:
+        budget: TurnBudget | None = self
+        while budget is not None:
+            yield budget
+            budget = budget._above  # noqa: SLF001 - of its own class

@@ -1,0 +1,159 @@
+"""What one turn of an agent may spend: asked about or failing at, the same on replay, subordinates included."""
+
+import asyncio
+
+import pytest
+
+from divebook import Agent, ScriptedModel, Step, Workflow, tool
+from divebook.agents.budget import TurnBudget
+from divebook.bounds import Bounds, agent_bounds
+from divebook.engine.operations import Reserved
+from divebook.errors import BoundExceededError, BoundsError, DefinitionError
+from divebook.workflow.reader import definitions_from
+from tests.execution.test_resuming import cut
+from tests.execution.worlds import environment, event_types
+
+ASK = Workflow("w", [Step("ask", prompt="Ask", agent="a", store="r")])
+CALLS = [{"call": {"note": {"text": str(number)}}} for number in range(3)]
+
+
+@pytest.fixture
+def noted():
+    """Return what the tool was called with."""
+    return []
+
+
+@pytest.fixture
+def note(noted):
+    @tool
+    async def note(text: str) -> str:
+        """Note a text."""
+        noted.append(text)
+        return "noted"
+
+    return note
+
+
+def agent(note, bounds, **script):
+    return Agent("a", model=ScriptedModel([*CALLS, "done"], **script), tools=[note], bounds=bounds)
+
+
+SPENT = {"usage": {"input_tokens": 6, "output_tokens": 4}, "price": 0.25}
+
+
+@pytest.mark.parametrize(
+    ("bounds", "made"),
+    [
+        ({"max_llm_calls": 2}, 2),
+        ({"max_tokens": 29}, 2),
+        ({"max_tokens": 30}, 3),
+        ({"max_cost": "0.74"}, 2),
+        ({"max_llm_calls": 0}, 0),
+    ],
+)
+def test_a_turn_stops_before_what_it_may_not_spend(note, bounds, made):
+    world = environment(agents=[agent(note, {**bounds, "on_exhausted": "fail"}, **SPENT)])
+    execution = world.start(ASK).wait(20)
+    assert execution.usage.requests == made
+    (name,) = bounds
+    assert f"agent 'a': {name} is reached" in execution.error
+
+
+def test_a_person_raises_the_bound_and_nothing_is_made_again(note, noted):
+    world = environment(agents=[agent(note, {"max_llm_calls": 2}, **SPENT)])
+    execution = world.start(ASK).wait(20)
+    (question,) = execution.interrupts
+    met = "agent 'a': max_llm_calls is reached, at most 2 allowed"
+    assert question.question == f"{met}. Raise the bound and go on, or stop?"
+    assert (question.data["agent"], question.data["limit"]) == ("a", 2)
+    done = world.answer(question.interrupt_id, 4).wait(20)
+    assert (done.variables, noted) == ({"r": "done"}, ["0", "1", "2"])
+    assert done.state.bounds == Bounds()
+
+
+def test_a_bound_that_was_raised_may_be_met_again(note):
+    world = environment(agents=[agent(note, {"max_llm_calls": 1}, **SPENT)])
+    execution = world.start(ASK).wait(20)
+    for limit in (2, 3, 4):
+        (question,) = execution.interrupts
+        execution = world.answer(question.interrupt_id, limit).wait(20)
+    assert execution.variables == {"r": "done"}
+
+
+def test_who_says_stop_fails_the_step_and_no_attempt_follows(note):
+    world = environment(agents=[agent(note, {"max_llm_calls": 1}, **SPENT)])
+    execution = world.start(ASK).wait(20)
+    done = world.answer(execution.interrupts[0].interrupt_id, "stop").wait(20)
+    assert "agent 'a': max_llm_calls is reached" in done.error
+    assert done.usage.requests == 1
+
+
+def test_another_process_goes_on_with_what_was_raised(note, noted):
+    world = environment(agents=[agent(note, {"max_llm_calls": 2}, **SPENT)])
+    execution = world.start(ASK).wait(20)
+    done = world.answer(execution.interrupts[0].interrupt_id, 3).wait(20)
+    length = max(e.sequence for e in done.history() if e.event_type == "operation_completed")
+    again = environment(store=cut(done.store, done, length), agents=[agent(note, {"max_llm_calls": 2}, **SPENT)])
+    resumed = again.resume(done.id).wait(20)
+    assert [asked.data["limit"] for asked in resumed.interrupts] == [3]
+    assert noted == ["0", "1", "2"]
+
+
+def test_every_turn_has_the_whole_bound(note):
+    world = environment(agents=[agent(note, {"max_llm_calls": 4}, **SPENT)])
+    assert [world.start(ASK).wait(20).status for _ in range(2)] == ["completed", "completed"]
+
+
+def test_an_agent_that_only_answers_has_bounds_as_well():
+    bounded = Agent("a", model=ScriptedModel(["well"], **SPENT), bounds={"max_tokens": 9, "on_exhausted": "fail"})
+    execution = environment(agents=[bounded]).start(ASK).wait(20)
+    assert "agent 'a': max_tokens is reached: 0 tokens spent, 0 reserved" in execution.error
+    assert "operation_started" in event_types(execution)
+    assert execution.usage.requests == 0
+
+
+def test_what_a_definition_bounds():
+    found = definitions_from({"Agents": [{"Name": "a", "Bounds": {"MaxCost": 0.5, "MaxLLMCalls": 3}}]})
+    assert found.agents[0].bounds == {"max_cost": "0.5", "max_llm_calls": 3}
+    with pytest.raises(DefinitionError, match="an agent can be bounded in max_cost"):
+        definitions_from({"Agents": [{"Name": "a", "Bounds": {"MaxIterations": 3}}]})
+    with pytest.raises(BoundsError, match="max_seconds"):
+        agent_bounds({"max_seconds": 3})
+
+
+class Nobody:
+    """A turn in which nobody can be asked."""
+
+    async def question(self, *_, **__):
+        raise AssertionError
+
+
+NOTHING = Reserved()
+
+
+def admit(budget, reserved=NOTHING):
+    asyncio.run(budget.admit(Nobody(), reserved))
+
+
+def two_below(**bounds):
+    """Return the budget of an agent, and of two to which it handed work."""
+    above = TurnBudget("chief", Bounds(**bounds, on_exhausted="fail"))
+    return above, TurnBudget("left", Bounds(), above), TurnBudget("right", Bounds(), above)
+
+
+def test_work_that_is_handed_on_counts_for_who_hands_it_on():
+    above, one, other = two_below(max_llm_calls=2)
+    for budget in (one, other):
+        admit(budget)
+        with budget.holding(Reserved()):
+            budget.spend({"input_tokens": 3})
+    with pytest.raises(BoundExceededError, match="agent 'chief': max_llm_calls is reached"):
+        admit(one)
+    assert (above.consumed.tokens, one.consumed.tokens) == (6, 3)
+
+
+def test_side_by_side_they_never_overshoot():
+    _, one, other = two_below(max_tokens=10)
+    with one.holding(Reserved(6)), pytest.raises(BoundExceededError, match="6 reserved by calls under way, 5 for the"):
+        admit(other, Reserved(5))
+    admit(other, Reserved(5))
