@@ -34,7 +34,7 @@ class Log:
         self._listeners: list[Callable[[Sequence[Event]], None]] = []
         self.grow(length)
         source = Source(
-            self._header, list, Graph(steps=[], edges=[]), self._read, self._subscribe, lambda _: lambda: None
+            self._header, list, Graph(steps=[], edges=[]), self._read, self._subscribe, lambda _: lambda: None, str
         )
         self.publisher = Publisher(Feed(source))
 

@@ -18,8 +18,8 @@ from divebook.history.spans import Span
 Outcome: TypeAlias = Literal["", "returned", "failed", "denied", "retry"]
 """``returned``; ``failed``: the model was told an error; ``denied`` by a rule or a person; ``retry``: the tool wanted
 other arguments; empty while it runs, and where it has not come back."""
-DENIED = "User denied tool call"
-"""How what a model hears of a denied call begins."""
+DENIED = ("User denied tool call", "A rule denies")
+"""How what a model hears of a denied call begins: `divebook.steps.approval` says it."""
 _KEY = re.compile(r"tool-(\d+)-([^#]+)(?:#(\d+))?")
 
 

@@ -89,6 +89,13 @@ class Surroundings:
         environment = present_environment()
         return () if environment is None else environment.interrupts()
 
+    def classes(self) -> Iterable[str]:
+        """Return the names of the user's classes that an answer may be of."""
+        from divebook.events.classes import kind_of
+
+        variables = {name: self._shell.user_ns[name] for name in self.variables()}
+        return (name for name, value in variables.items() if isinstance(value, type) and kind_of(value) is not None)
+
     def variables(self) -> Iterable[str]:
         """Return the names of the user's variables."""
         from divebook.notebook.variables import own_variables
@@ -160,6 +167,7 @@ def _option_values(option: str, arguments: Arguments, names: Surroundings) -> It
         "origin": lambda: ORIGINS,
         "durability": lambda: DURABILITIES,
         "workflow": names.workflows,
+        "output": names.classes,
         "answer": lambda: (f"{step}=" for step in names.asking(arguments.words[0] if arguments.words else None)),
     }
     return (Candidate(value, option) for value in (known[option]() if option in known else ()))

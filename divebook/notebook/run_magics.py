@@ -70,6 +70,7 @@ class RunMagics(Magics):
         AGENT          the agent
         PROMPT         what to ask it: a text in quotes, or a variable of the kernel ($question)
         -b, --background   return at once; `await run` or `run.wait()` wait for the end
+        --output NAME  the class of the answer: a pydantic model or dataclass of the kernel, or another allowed one
         --model NAME   the model that it asks: provider:model, or scripted (offline)
         --new          ask again, even if this cell has asked before
         --no-check     let the cell succeed although the run fails or is cancelled
@@ -87,13 +88,14 @@ class RunMagics(Magics):
         answer, `r.conversation`, `r.messages` and `r.tool_calls` say how it came about. The same cell goes on with
         what it has asked, or shows it: Run All asks nothing twice.
         """
-        from divebook.notebook.asking import ask_workflow
+        from divebook.notebook.asking import ask_workflow, class_of_answer
 
         if len(arguments.words) != 2:
             raise UsageError("%dive ask needs the name of an agent, and a text in quotes; %dive list has the agents")
         agent, prompt = arguments.words
-        environment = self._session.environment
-        return self._begin(ask_workflow(environment.agent(agent).name), {"prompt": prompt}, arguments)
+        output = class_of_answer(arguments.options.get("output"), arguments.names.variables)
+        workflow = ask_workflow(self._session.environment.agent(agent).name, output)
+        return self._begin(workflow, {"prompt": prompt}, arguments)
 
     def _begin(self, workflow: Workflow, given: Mapping[str, Any], arguments: Arguments) -> Run:
         """Begin a run, or go on with the one that this cell has begun."""

@@ -6,10 +6,10 @@ them together.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
-from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, CACHED_RESPONSE
+from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, CACHED_RESPONSE, Place
 from divebook.events.readable import readable
 from divebook.history.messages import CallMessage, spoken_in
 from divebook.history.requests import RequestView, call_name, requests_in
@@ -24,13 +24,18 @@ CONVERSATIONS = (AGENT_TURN, AGENT_RESPONSE, CACHED_RESPONSE)
 """Types of operation in which something is said."""
 MOST_REQUESTS = 60
 """The newest of a turn."""
+MOST_ROUNDS = 4
+"""In which a server may ask before a call returns, that are looked for."""
 MOST_TEXT = 20_000
 """Characters of one text."""
 NAME = 120
+QuestionId: TypeAlias = Callable[..., str]
 Speaker: TypeAlias = Literal["system", "user", "retry", "thinking", "assistant", "call", "result"]
 
 
-def conversation_of(turn: Span, inside: Sequence[Span], places: Mapping[str, int], *, since: int = 0) -> Conversation:
+def conversation_of(
+    turn: Span, inside: Sequence[Span], places: Mapping[str, int], question_id: QuestionId, *, since: int = 0
+) -> Conversation:
     """Return what was said in a turn, or with a single request.
 
     Parameters
@@ -39,11 +44,13 @@ def conversation_of(turn: Span, inside: Sequence[Span], places: Mapping[str, int
         The spans that the turn holds: none of a single request.
     places
         The spans of the views, by operation.
+    question_id
+        Returns the id of the question about something.
     since
         What has not changed since this event is left out.
     """
     views = [view for view in requests_in([turn, *inside]) if view.span.operation_id != turn.operation_id or not inside]
-    calls = _Calls(inside, places)
+    calls = _Calls(turn, inside, places, question_id)
     thread = (turn.parameters or {}).get("thread")
     told = views[-MOST_REQUESTS:]
     asked = [call for view in told for call in calls.of(view, views)]
@@ -60,7 +67,7 @@ def conversation_of(turn: Span, inside: Sequence[Span], places: Mapping[str, int
     )
 
 
-def newest_conversations(spans: Sequence[Span], most: int) -> list[Conversation]:
+def newest_conversations(spans: Sequence[Span], most: int, question_id: QuestionId) -> list[Conversation]:
     """Return what was said in the newest turns and single requests of a whole log."""
     operations = [span for span in spans if span.kind == "operation"]
     turns = [span for span in operations if span.type == AGENT_TURN or (span.type in CONVERSATIONS and span.holder < 0)]
@@ -68,7 +75,7 @@ def newest_conversations(spans: Sequence[Span], most: int) -> list[Conversation]
     for span in operations:
         held.setdefault(span.holder, []).append(span)
     places = {str(span.operation_id): span.index for span in operations}
-    return [conversation_of(turn, held.get(turn.index, []), places) for turn in turns[-most:]]
+    return [conversation_of(turn, held.get(turn.index, []), places, question_id) for turn in turns[-most:]]
 
 
 def shortened(said: Conversation, texts: int) -> Conversation:
@@ -188,8 +195,8 @@ def _output_names(view: RequestView) -> list[str]:
 class _Calls:
     """The calls of one turn, by the request whose answer asked for them."""
 
-    def __init__(self, inside: Iterable[Span], places: Mapping[str, int]) -> None:
-        self._places = places
+    def __init__(self, turn: Span, inside: Iterable[Span], places: Mapping[str, int], question_id: QuestionId) -> None:
+        self._turn, self._places, self._question_id = turn, places, question_id
         self._made = {(call.request, call.name): call for call in tool_calls_in(inside)}
 
     def of(self, view: RequestView, views: Sequence[RequestView]) -> Iterator[tuple[int, ConversationCall]]:
@@ -202,7 +209,8 @@ class _Calls:
             known[name] = known.get(name, 0) + 1
             key = call_name(name) + (f"~{known[name]}" if known[name] > 1 else "")
             call = self._made.get((view.n, key))
-            yield self._begun(view, name, call) if call is not None else _unbegun(view, block, views)
+            changed, told = self._begun(view, name, call) if call is not None else _unbegun(view, block, views)
+            yield changed, {**told, "questions": self._questions(view.n, key, None if call is None else call.span)}
 
     def _begun(self, view: RequestView, name: str, call: ToolCallView) -> tuple[int, ConversationCall]:
         seen = [span.sequences[-1] for span in (view.span, call.span, call.turn) if span is not None]
@@ -214,6 +222,16 @@ class _Calls:
             "server": one_line(call.server or "", NAME),
             "turn": turn,
         }
+
+    def _questions(self, request: int, name: str, span: Span | None) -> list[str]:
+        """Return the ids that questions about a call have; most calls have none."""
+        turn, prefix = self._turn, str(self._turn.key).partition("@")[0].removesuffix("turn")
+        keys = [f"{kind}-{request}-{name}" for kind in ("approve", "ask")]
+        keys += [f"elicit-{request}-{name}-{number}" for number in range(1, MOST_ROUNDS + 1)]
+        places = (Place(turn.path, turn.step, turn.visit, turn.iteration, f"{prefix}{key}") for key in keys)
+        about = [self._question_id("question", place.operation_id) for place in places]
+        unknown = [] if span is None else [self._question_id(span.operation_id, one) for one in span.sequences]
+        return about + unknown
 
     def _place(self, span: Span) -> int:
         return self._places.get(str(span.operation_id), -1)
@@ -247,6 +265,7 @@ def _call(request: int, name: str, said: ToolCallView | _Unbegun) -> Conversatio
         result="" if said.result is None else _text(_words(said.result)),
         outcome=said.outcome,
         turn=-1,
+        questions=[],
     )
 
 

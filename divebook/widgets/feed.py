@@ -220,7 +220,7 @@ class Feed:
         if turn is None or turn.type not in CONVERSATIONS:
             return no_conversation(view, index, self._framed, f"there is no conversation of span {index}")
         places = {str(span.operation_id): span.index for span, _ in self._told if span.operation_id is not None}
-        said = conversation_of(turn, inside, places, since=since)
+        said = conversation_of(turn, inside, places, self.source.question_id, since=since)
         return {**said, "view": view, "last": self._framed}
 
     def sent(self, view: str, index: int) -> Sent:

@@ -293,6 +293,8 @@ class ConversationCall(TypedDict):
     outcome: Literal["", "returned", "failed", "denied", "retry"]
     turn: int
     """The span of the turn of the agent that was given the work; -1 if it is no such call."""
+    questions: list[str]
+    """Ids that questions about it have, if there are any: whether it may be made, what became of it ..."""
 
 
 class Conversation(TypedDict):

@@ -82,7 +82,9 @@ class CleanRun:
         self._data = self._clean_data(self._events)
         self._texts = [redactor.text(summary_of(event)) for event in self._events]
         spans = spans_of(log)
-        self._conversations = [redactor.value(said) for said in newest_conversations(spans, MAX_CONVERSATIONS)]
+        self._conversations = [
+            redactor.value(said) for said in newest_conversations(spans, MAX_CONVERSATIONS, execution.state.question_id)
+        ]
         self._total, self._spans = len(spans), [self._labelled(span) for span in spans[-MAX_EVENTS:]]
         base, *self._changes = self._changes_of(_states(execution.id, log, first))
         self._base = _applied({}, [base])

@@ -56,6 +56,8 @@ class Source:
     """Events after a sequence number, at most so many."""
     subscribe: Callable[[Callable[[Sequence[Event]], None]], Callable[[], None]]
     subscribe_text: Callable[[TextListener], Callable[[], None]]
+    question_id: Callable[..., str]
+    """What the id of a question about something is."""
 
 
 def source_of(execution: Execution) -> Source:
@@ -67,6 +69,9 @@ def source_of(execution: Execution) -> Source:
         except ExecutionNotFoundError:  # its first event is still to come
             return []
 
+    def question_id(*about: object) -> str:
+        return execution.state.question_id(*about)
+
     return Source(
         header=lambda: header_of(execution),
         questions=lambda: [question_of(asked) for asked in execution.asked.values()],
@@ -74,6 +79,7 @@ def source_of(execution: Execution) -> Source:
         read=read,
         subscribe=execution.subscribe,
         subscribe_text=partial(execution.subscribe_text, parts=True),
+        question_id=question_id,
     )
 
 

@@ -69,6 +69,25 @@ def test_another_model_may_be_asked(cell, asked):
     assert run.requests[0].model == "scripted"
 
 
+CLASS = """
+from dataclasses import dataclass
+@dataclass
+class Bird:
+    name: str
+    nocturnal: bool
+"""
+
+
+def test_the_answer_may_be_of_a_class_of_the_kernel(cell, session):
+    model = ScriptedModel([{"output": {"name": "owl", "nocturnal": True}}])
+    session.environment.add_agent(Agent("reader", model=model))
+    cell(CLASS)
+    run, _ = cell("%dive ask reader 'What hunts by night?' --output Bird")
+    assert (run.variables["answer"].name, run.variables["answer"].nocturnal) == ("owl", True)
+    with pytest.raises(NotFoundError, match="Fish"):
+        cell("%dive ask reader 'What swims?' --output Fish")
+
+
 def test_an_agent_without_tools_is_asked_in_the_same_way(cell):
     cell("%%dive agent poet\nGoal: write\n")
     run, _ = cell("%dive ask poet 'Write.' --no-data")

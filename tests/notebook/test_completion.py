@@ -57,6 +57,8 @@ def test_agents_are_offered_to_be_asked(completed, cell):
     assert completed("%dive ask ") == {"critic": "agent"}
     assert completed("%dive ask cr") == {"critic": "agent"}
     assert completed("%dive ask critic $q") == {"$question": "variable"}
+    cell("import dataclasses\n@dataclasses.dataclass\nclass Verdict:\n    fair: bool\nclass Other: ...")
+    assert completed("%dive ask critic x --output ") == {"Verdict": "output"}
 
 
 def test_steps_that_ask_are_offered_for_answers_up_front(completed, cell):

@@ -1,5 +1,6 @@
 """Feeds over a list of events, without store, engine or clock."""
 
+from divebook.engine.state import ExecutionState
 from divebook.events import Event, catalog
 from divebook.widgets.feed import Feed
 from divebook.widgets.source import Source
@@ -22,6 +23,7 @@ class Log:
             read=self.read,
             subscribe=self.subscribe,
             subscribe_text=lambda _: lambda: None,
+            question_id=ExecutionState("exec_1").question_id,
         )
         self.feed = Feed(self.source)
 

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from divebook.engine.operations import Place
+from divebook.engine.state import ExecutionState
 from divebook.events import catalog
 from divebook.events.codec import decode_line, encode
 from divebook.execution.streaming import TextDelta
@@ -19,6 +21,8 @@ from tests.widgets.feeds import STEP, Log
 TURN = [decode_line(line) for line in (Path(__file__).parents[1] / "history" / "turn.jsonl").read_bytes().splitlines()]
 CRITIC, COUNTER = 1, 7
 """Spans of the two turns in it."""
+
+ID = ExecutionState("exec_1").question_id
 
 
 def column(block, name):
@@ -89,6 +93,13 @@ def test_a_call_that_has_not_begun_is_there_with_the_arguments_of_the_model():
     search, delete = log.feed.conversation("v", CRITIC, 0)["calls"]
     assert (search["id"], search["outcome"], search["arguments"]) == (-1, "", {"query": "method"})
     assert (delete["id"], delete["arguments"]) == (-1, {"path": "draft.txt"})
+
+
+def test_a_call_names_the_questions_that_are_about_it(feed):
+    search, _, work = feed.conversation("v", CRITIC, 0)["calls"]
+    assert ID("question", Place("main", "ask", 1, None, "approve-1-call_a").operation_id) in search["questions"]
+    assert ID(TURN[6].data.operation_id, 7) in search["questions"]  # what became of it is not known
+    assert ID("question", Place("main", "ask", 1, None, "approve-2-45ff1b878d1e").operation_id) in work["questions"]
 
 
 def test_what_has_not_changed_since_an_event_is_left_out(feed):
@@ -190,9 +201,9 @@ def test_long_texts_are_cut():
 
 
 def test_a_conversation_that_is_cut_for_a_notebook_keeps_its_form():
-    (said,) = newest_conversations(spans_of(TURN), 1)
+    (said,) = newest_conversations(spans_of(TURN), 1, ID)
     assert checked(shortened(said, 3), Conversation)["calls"] == []
-    (said, _) = newest_conversations(spans_of(TURN), 2)
+    (said, _) = newest_conversations(spans_of(TURN), 2, ID)
     short = checked(shortened(said, 5), Conversation)
     assert short["requests"][0]["sent"][0]["text"].startswith("Is th…")
     assert all(set(call) == set(said["calls"][0]) for call in short["calls"])
@@ -202,9 +213,9 @@ def test_a_conversation_that_is_cut_for_a_notebook_keeps_its_form():
 def test_a_log_that_ends_anywhere_is_told(place):
     """Of each beginning of a log something can be shown, and all of it is of the right form."""
     spans = spans_of(TURN[:place])
-    for said in newest_conversations(spans, 9):
+    for said in newest_conversations(spans, 9, ID):
         checked(json.loads(encode(said)), Conversation)
-    assert len(requests_of(TURN[:place])) == sum(len(said["requests"]) for said in newest_conversations(spans, 9))
+    assert len(requests_of(TURN[:place])) == sum(len(said["requests"]) for said in newest_conversations(spans, 9, ID))
 
 
 def test_what_was_left_out_of_a_log_is_left_out_of_what_is_said():
@@ -212,4 +223,4 @@ def test_what_was_left_out_of_a_log_is_left_out_of_what_is_said():
     for span in spans:
         span.parameters, span.result, span.setting = {"…": "(3 more)"}, "… (9 more characters)", None
     turn, *inside = spans[CRITIC:]
-    checked(conversation_of(turn, [span for span in inside if span.holder == CRITIC], {}), Conversation)
+    checked(conversation_of(turn, [span for span in inside if span.holder == CRITIC], {}, ID), Conversation)

@@ -261,6 +261,8 @@ export interface ConversationCall {
   outcome: "" | "returned" | "failed" | "denied" | "retry";
   /** The span of the turn of the agent that was given the work; -1 if it is no such call. */
   turn: number;
+  /** Ids that questions about it have, if there are any: whether it may be made, what became of it ... */
+  questions: string[];
 }
 
 /** Answer to `ConversationQuery`; what has not changed since the event that it named is left out. */

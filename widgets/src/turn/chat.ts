@@ -1,6 +1,6 @@
 // A conversation on the page: its requests one below the other, and within them the turns of agents that were given work.
 
-import type { ConversationCall, QuestionView as Question } from "../protocol";
+import type { ConversationCall } from "../protocol";
 import { h, setText, type View } from "../shared/dom";
 import { button } from "../shared/element";
 import { dollars, duration, plural } from "../shared/format";
@@ -8,7 +8,7 @@ import type { Host } from "../shared/later";
 import type { Model } from "../shared/model";
 import { oneLine } from "../shared/text";
 import { type Around, Exchange } from "./exchange";
-import { type Talk, Talks } from "./talk";
+import { questionOf, type Talk, Talks } from "./talk";
 
 const MOST_EXCHANGES = 60; // the newest; a turn may have hundreds
 
@@ -79,19 +79,11 @@ export class Chat implements View {
     return {
       model: this.model,
       agent: () => this.talks.of(this.id).agent,
-      questionOf: (call) => this.#questionOf(call),
+      questionOf: (call) => questionOf(this.model, call),
       placeCard: (question, place) => { this.host.placeCard(question.interrupt_id, place); },
       inset: (call) => this.#inset(call),
       sent: this.host.sent,
     };
-  }
-
-  /** The latest question about a call, found by what the engine wrote beside it. */
-  #questionOf(call: ConversationCall): Question | undefined {
-    const { spans } = this.model;
-    const isMine = ({ step, path, data }: Question): boolean =>
-      data["call"] === call.call && path === spans.text(this.id, "path") && step === spans.text(this.id, "step") && (data["agent"] ?? "") === this.talks.of(this.id).agent;
-    return [...this.model.questions.values()].findLast(isMine);
   }
 
   #inset(call: ConversationCall): HTMLElement {
@@ -133,7 +125,7 @@ class Inset implements View {
 
   #draw(open: HTMLElement): void {
     const { spans } = this.model;
-    const { requests, calls, agent } = this.talks.of(this.id);
+    const { requests, calls } = this.talks.of(this.id);
     const cost = requests.reduce((sum, one) => sum + (one.cost ?? 0), 0);
     const took = duration(spans.endOf(this.id, this.model.now()) - spans.startOf(this.id));
     const status = spans.text(this.id, "status");
@@ -142,7 +134,7 @@ class Inset implements View {
     const last = requests.at(-1)?.answer.findLast(({ kind }) => kind === "assistant");
     setText(this.#answer, last === undefined || this.#chat !== null ? "" : oneLine(last.text, 400));
     this.#answer.hidden = this.#answer.textContent === "";
-    const asks = [...this.model.questions.values()].some(({ status: state, data }) => state === "pending" && data["agent"] === agent && calls.some(({ call }) => call === data["call"]));
+    const asks = calls.some((call) => questionOf(this.model, call)?.status === "pending");
     if (asks && this.#chat === null) this.#toggle(open); // what waits for a person must be seen
   }
 

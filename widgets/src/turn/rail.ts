@@ -5,7 +5,7 @@ import { h, type View } from "../shared/dom";
 import { dollars, duration, plural } from "../shared/format";
 import type { Model } from "../shared/model";
 import { oneLine } from "../shared/text";
-import type { Talk, Talks } from "./talk";
+import { questionOf, type Talk, type Talks } from "./talk";
 import { deedOf } from "./words";
 
 /** Lists the requests of a turn, and those who were given work below the request that gave it. */
@@ -28,7 +28,7 @@ export class Rail implements View {
     const entries = talk.requests.flatMap((request) => {
       const calls = talk.calls.filter((call) => call.request === request.number);
       const isRunning = spans.text(request.id, "status") === "running";
-      const waits = calls.some((call) => this.#waits(call, talk.agent));
+      const waits = calls.some((call) => questionOf(this.model, call)?.status === "pending");
       const took = duration(this.#end(request.id, calls) - spans.startOf(request.id));
       const facts = waits ? "? waits for you" : [calls.length > 0 ? plural(calls.length, "call") : "", took].filter(Boolean).join(" · ");
       const own = { number: request.number, mark: String(request.number), words: deedOf(request, isRunning), cost: request.cost, facts, kind: waits ? "waits" : "" };
@@ -53,10 +53,6 @@ export class Rail implements View {
     const took = duration(spans.endOf(call.turn, this.model.now()) - spans.startOf(call.turn));
     const facts = [requests.length > 0 ? plural(requests.length, "request") : "", took].filter(Boolean).join(" · ");
     return { number, mark: "↳", words: oneLine(spans.text(call.turn, "label"), 40), cost: costs.length > 0 ? costs.reduce((sum, cost) => sum + cost, 0) : null, facts, kind: "given" };
-  }
-
-  #waits(call: ConversationCall, agent: string): boolean {
-    return [...this.model.questions.values()].some(({ status, data }) => status === "pending" && data["call"] === call.call && data["agent"] === agent);
   }
 
   /** When a request and all that it called were over. */

@@ -1,6 +1,6 @@
 // What was said in turns of agents, as far as the kernel has told it; asked for again while somebody looks and it grows.
 
-import type { Conversation, ConversationCall, ConversationRequest } from "../protocol";
+import type { Conversation, ConversationCall, ConversationRequest, QuestionView as Question } from "../protocol";
 import type { Connection } from "../shared/connection";
 import type { Model } from "../shared/model";
 
@@ -86,6 +86,11 @@ export class Talks {
       this.#look(id);
     });
   }
+}
+
+/** Returns the latest question about a call. */
+export function questionOf({ questions }: Model, call: ConversationCall): Question | undefined {
+  return call.questions.map((id) => questions.get(id)).findLast((found) => found !== undefined);
 }
 
 function take(talk: Followed, answer: Conversation): void {

@@ -30,7 +30,7 @@ function request(given: Partial<ConversationRequest> = {}): ConversationRequest 
 }
 
 function call(given: Partial<ConversationCall> = {}): ConversationCall {
-  return { id: 3, call: "a", request: 1, tool: "search", server: "", arguments: { query: "offset" }, result: "one\ntwo", outcome: "returned", turn: -1, ...given };
+  return { id: 3, call: "a", request: 1, tool: "search", server: "", arguments: { query: "offset" }, result: "one\ntwo", outcome: "returned", turn: -1, questions: ["int_1"], ...given };
 }
 
 function conversation(given: Partial<Conversation> = {}): Conversation {
@@ -136,15 +136,15 @@ test("only what may have changed is asked for again, and only while there is new
 
 test("a call that needs an approval says so, and has the card in its place", () => {
   said.set(1, conversation({ calls: [call({ id: -1, outcome: "", result: "" })] }));
-  begin(ROWS, { questions: [question({ kind: "confirmation", step: "ask", data: { call: "a", agent: "fixer", tool: "search" } })] });
+  begin(ROWS, { questions: [question({ kind: "confirmation", step: "ask", data: { agent: "fixer", tool: "search" } })] });
   expect(text(".call .came")).toBe("? waits for you");
   expect(placed.at(-1)?.[0]).toBe("int_1");
   expect(view.element.contains(placed.at(-1)?.[1] ?? null)).toBe(true);
   expect(text(".rail .waits .facts")).toBe("? waits for you");
 });
 
-test("a question of another agent or step is not put at this call", () => {
-  begin(ROWS, { questions: [question({ step: "ask", data: { call: "a", agent: "reader" } }), question({ interrupt_id: "b", step: "other", data: { call: "a", agent: "fixer" } })] });
+test("a question about something else is not put at this call", () => {
+  begin(ROWS, { questions: [question({ interrupt_id: "b", kind: "confirmation", step: "ask" })] });
   expect(placed).toEqual([]);
 });
 
