@@ -74,6 +74,8 @@ class BoundRequest(_Bound):
         told = turn.record.describe(
             params.messages, params.model_settings, params.model_request_parameters, params.model_id or turn.model
         )
+        if turn.agreement is not None:
+            await turn.agreement.check(told)
         executed = False
 
         async def call() -> dict[str, Any]:

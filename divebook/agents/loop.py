@@ -22,6 +22,7 @@ from pydantic_ai.toolsets import FunctionToolset
 from pydantic_ai.usage import UsageLimits
 
 from divebook.agents.budget import TurnBudget
+from divebook.agents.changed import Agreement, AsBegun, carried_on, stand_ins
 from divebook.agents.durability import ENGINE, DivebookDurability
 from divebook.agents.durable import Request, resolved
 from divebook.agents.output import output_type, text_of_output
@@ -58,13 +59,29 @@ class LoopRun:
         self._agent, self._message, self._output = agent, message, output
 
     async def turn(self, context: TurnContext, tools: Sequence[ToolFunction], deps: Any) -> dict[str, Any]:
-        """Return what a turn comes to."""
+        """Return what a turn comes to; where its agent is not what it was when it began, as a person says."""
+
+        async def begin(
+            place: TurnContext, agreement: Agreement | None, begun_with: Mapping[str, Any]
+        ) -> dict[str, Any]:
+            return await self._run(place, tools, deps, agreement, begun_with)
+
+        return await carried_on(context, self._agent.name, begin, stands_in=self._agent.library is None)
+
+    async def _run(
+        self,
+        context: TurnContext,
+        tools: Sequence[ToolFunction],
+        deps: Any,
+        agreement: Agreement | None,
+        begun_with: Mapping[str, Any],
+    ) -> dict[str, Any]:
         agent, definition = self._agent, self._agent.definition
         record, known = RequestRecord(agent.name), {tool.name: tool for tool in tools}
         seconds, budget = definition.response_timeout, self._budget()
-        turn = AgentTurn(context, record, agent.model_name, agent.retry, seconds, known, budget)
+        turn = AgentTurn(context, record, agent.model_name, agent.retry, seconds, known, budget, agreement)
         history, asked = _messages(self._message)
-        options = await self._taken() if agent.library is not None else await self._made(tools)
+        options = await self._taken(begun_with) if agent.library is not None else await self._made(tools, begun_with)
         if self._output is not None:
             options["output_type"] = output_type(self._output)
         token = TURN.set(turn)
@@ -92,25 +109,37 @@ class LoopRun:
             return None
         return TurnBudget(self._agent.name, Bounds.from_dict(bounds or {}), given)
 
-    async def _made(self, tools: Sequence[ToolFunction]) -> dict[str, Any]:
+    async def _made(self, tools: Sequence[ToolFunction], begun_with: Mapping[str, Any]) -> dict[str, Any]:
         """Return an agent that is made of ours, and what is given to its run."""
         agent, made = self._agent, [_library_tool(tool) for tool in tools]
+        made += stand_ins(begun_with, {tool.name: tool for tool in tools})
         rounds = LastRound(agent.name, agent.definition.tool_iteration_limit)
         library = pydantic_ai.Agent(
             await resolved(agent.model),
             name=agent.name,
             toolsets=[FunctionToolset(made, id=TOOLSET)] if made else [],
-            capabilities=[*agent.capabilities, *choosing(agent.definition), rounds, DivebookDurability()],
+            capabilities=[
+                *agent.capabilities,
+                *choosing(agent.definition),
+                *_as_begun(begun_with),
+                rounds,
+                DivebookDurability(),
+            ],
         )
         settings = settings_of(agent.definition)
         return {"library": library, "instructions": self._message.instructions or None, "model_settings": settings}
 
-    async def _taken(self) -> dict[str, Any]:
+    async def _taken(self, begun_with: Mapping[str, Any]) -> dict[str, Any]:
         """Return an agent that was taken as it is, and what is given to its run; it may have another model here."""
         agent, model = self._agent, await resolved(self._agent.model)
         durability = DivebookDurability(name=agent.name, models={agent.model_name: model})
+        capabilities = [*_as_begun(begun_with), durability]
         once = ModelSettings(max_retries=0)  # a request is tried again by us, so that the log has each attempt
-        return {"library": agent.library, "model": model, "capabilities": [durability], "model_settings": once}
+        return {"library": agent.library, "model": model, "capabilities": capabilities, "model_settings": once}
+
+
+def _as_begun(begun_with: Mapping[str, Any]) -> list[AsBegun]:
+    return [AsBegun(begun_with)] if begun_with else []
 
 
 def _library_tool(tool: ToolFunction) -> Tool[Any]:

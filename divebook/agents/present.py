@@ -16,6 +16,7 @@ from divebook.history.requests import call_name
 
 if TYPE_CHECKING:
     from divebook.agents.budget import TurnBudget
+    from divebook.agents.changed import Agreement
     from divebook.agents.requests import RequestRecord
     from divebook.agents.turn import TurnContext
     from divebook.engine.operations import Reserved, Write
@@ -53,6 +54,8 @@ class AgentTurn:
     """Those that are functions of ours, by name."""
     budget: TurnBudget | None = None
     """What it may spend, where that is bounded."""
+    agreement: Agreement | None = None
+    """Whether it is made with what it began with; None once a person has said with what."""
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     has_begun: bool = False
     """Whether the run whose turn it is has its places: another that begins is one of a tool's."""

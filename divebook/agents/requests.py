@@ -38,6 +38,8 @@ _UNSEEN: Mapping[str, Any] = {
 _PARAMETERS, _ANY = TypeAdapter(ModelRequestParameters), TypeAdapter[Any](Any)
 _ATOMS = frozenset({str, int, float, bool, bytes, type(None), datetime})
 HASH_DIGITS = 16
+_FREE = frozenset({"model", "settings"})
+"""Parts of the setting that may change while a turn waits: a fix of them makes no other agent."""
 
 
 class Described(NamedTuple):
@@ -166,7 +168,8 @@ class _Settings:
         full = _setting(settings, parameters, instructions, model)
         changed = {name: value for name, value in full.items() if self._said.get(name) != value}
         gone = dict.fromkeys(self._said.keys() - full.keys())
-        self._said, self._hash = full, canonical_hash(full, "setting")[:HASH_DIGITS]
+        told = {name: value for name, value in full.items() if name not in _FREE}
+        self._said, self._hash = full, canonical_hash(told, "setting")[:HASH_DIGITS]
         self._given, self._held = given, _Held(given)
         return Setting({"model": model, **changed, **gone}, self._hash)
 

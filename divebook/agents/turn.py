@@ -122,6 +122,15 @@ class TurnContext(Protocol):
     ) -> Question:
         """Ask a person; return the question with its answer."""
 
+    def asked(self, key: str) -> Question | None:
+        """Return a question that the log has, with its answer if there is one."""
+
+    def recorded_digest(self, key: str) -> str | None:
+        """Return the digest of what an operation of the log was made with; None where it has none."""
+
+    async def recorded_setting(self, key: str) -> Mapping[str, Any]:
+        """Return what the log keeps of what such an operation was made with."""
+
     def below(self, key: str) -> TurnContext:
         """Return what an agent asks of the engine that one of the calls runs; its keys begin with that of the call."""
 

@@ -51,8 +51,6 @@ class StepContext:
         Names that exist only for this item (`As`).
     executors
         Where functions run.
-    approving
-        What is known of calls that need a person's yes.
     """
 
     def __init__(
@@ -234,6 +232,10 @@ class StepContext:
     async def setting_of(self, key: str) -> Mapping[str, Any]:
         """Return the setting that the log keeps with the operation named `key`; it has one."""
         return await self._recorder.once.setting_of(self._opened.operations[self.place(key).operation_id])
+
+    def question_of(self, key: str) -> Question | None:
+        """Return the question named `key`, if it was asked."""
+        return self._recorder.once.question_at(self.place(key))
 
     def has_history_ahead(self) -> bool:
         """Whether the log holds operations of this step that its code has not asked for again yet."""

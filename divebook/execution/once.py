@@ -178,6 +178,10 @@ class Once:
         """Return the id of the question at a place, the same for every attempt of its step."""
         return self.journal.state.question_id("question", place._replace(attempt=0).operation_id)
 
+    def question_at(self, place: Place) -> Question | None:
+        """Return the question at a place, with its answer if it has one."""
+        return self.journal.state.interrupts.get(self.question_id(place))
+
     def record_of(self, place: Place, operation_id: str) -> OperationRecord | None:
         """Return the record of an operation of the step that is open on the path of `place`."""
         opened = self.journal.present.paths[place.path].open

@@ -14,7 +14,9 @@ from typing import Any
 from divebook.errors import InterruptError, UnstorableValueError
 from divebook.events.codec import storable
 from divebook.questions.kinds import (
+    AGENT_CHANGED,
     AGENT_REVIEW,
+    ANEW,
     APPROVE,
     CHECKPOINT,
     CLARIFICATION,
@@ -77,6 +79,8 @@ def checked_answer(question: Question, response: Any, fitting: Fitting, now: int
         raise _unfit(question, f"it needs an answer: answer with {wanted_answer(question)}")
     if question.kind == OUTCOME_UNKNOWN:
         return _outcome(question, plain)
+    if question.kind == AGENT_CHANGED:
+        return _changed(question, plain)
     answer = _with_fields(question, plain, fitting)
     if answer is None:
         answer = _READERS.get(question.kind, _anything)(question, plain)
@@ -247,6 +251,14 @@ def _outcome(question: Question, response: Any) -> dict[str, Any]:
     if answer["choice"] != DONE and "result" in answer:
         raise _unfit(question, f"only done comes with a result, not {answer['choice']}")
     return dict(answer)
+
+
+def _changed(question: Question, response: Any) -> dict[str, Any]:
+    choice = response.get("choice") if isinstance(response, Mapping) else response
+    offered = (question.data or {}).get("choices") or [ANEW]
+    if choice not in offered:
+        raise _unfit(question, f"answer with {' or '.join(offered)}, not {response!r}")
+    return {"choice": choice}
 
 
 _READERS: dict[str, Callable[[Question, Any], dict[str, Any]]] = {

@@ -32,6 +32,7 @@ class InterruptKind(Word):
     TIMEOUT = "timeout"
     SYSTEM_ERROR = "system_error"
     OUTCOME_UNKNOWN = "outcome_unknown"
+    AGENT_CHANGED = "agent_changed"
 
 
 class InterruptStatus(Word):
@@ -51,6 +52,7 @@ RESOURCE_EXHAUSTED: Final = InterruptKind.RESOURCE_EXHAUSTED.value
 TIMEOUT: Final = InterruptKind.TIMEOUT.value
 SYSTEM_ERROR: Final = InterruptKind.SYSTEM_ERROR.value
 OUTCOME_UNKNOWN: Final = InterruptKind.OUTCOME_UNKNOWN.value
+AGENT_CHANGED: Final = InterruptKind.AGENT_CHANGED.value
 
 PENDING: Final = InterruptStatus.PENDING.value
 RESOLVED: Final = InterruptStatus.RESOLVED.value
@@ -58,6 +60,8 @@ EXPIRED: Final = InterruptStatus.EXPIRED.value
 
 RETRY, DONE, FAIL = "retry", "done", "fail"
 """Answers to a question about an unknown outcome: make the call again, take it as done, take it as failed."""
+FINISH, ANEW = "finish", "anew"
+"""Answers to a question about an agent that has changed: finish its turn with what it began with, or begin it anew."""
 RAISE, STOP = "raise", "stop"
 """Answers to a question about a bound: raise it and go on, or stop."""
 APPROVE, REJECT, MODIFY = "approve", "reject", "modify"
@@ -86,6 +90,7 @@ KINDS: Final[dict[str, KindOfQuestion]] = {
     TIMEOUT: KindOfQuestion("a text", "TEXT", optional=True),
     SYSTEM_ERROR: KindOfQuestion("a text", "TEXT", optional=True),
     OUTCOME_UNKNOWN: KindOfQuestion("retry, done or fail (done: with its result)", RETRY, definable=False),
+    AGENT_CHANGED: KindOfQuestion("finish (as it began) or anew (begin again), as offered", ANEW, definable=False),
 }
 DEFINABLE: Final = tuple(kind for kind, about in KINDS.items() if about.definable)
 """Kinds of question that a definition, a function or a pipeline may ask."""

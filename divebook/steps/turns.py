@@ -157,6 +157,19 @@ class StepTurn:
         """Surround a call that is under way."""
         return self._under_way.call()
 
+    def asked(self, key: str) -> Question | None:
+        """Return a question that the log has."""
+        return self._context.question_of(self.prefix + key)
+
+    def recorded_digest(self, key: str) -> str | None:
+        """Return the digest of what an operation of the log was made with."""
+        record = self._context.record_of(self.prefix + key)
+        return None if record is None else record.setting_hash
+
+    async def recorded_setting(self, key: str) -> Mapping[str, Any]:
+        """Return what the log keeps of what such an operation was made with."""
+        return await self._context.setting_of(self.prefix + key)
+
     def below(self, key: str) -> StepTurn:
         """Return the means of an agent that a call runs."""
         means = StepTurn(self._context, f"{self.prefix}{key}/", self._turn)

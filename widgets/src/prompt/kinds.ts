@@ -39,6 +39,7 @@ export const KINDS: Record<InterruptKind, { word: string; sign: string }> = {
   timeout: { word: "Timeout", sign: "◷" },
   system_error: { word: "Error", sign: "✕" },
   outcome_unknown: { word: "Unknown outcome", sign: "≟" },
+  agent_changed: { word: "Changed agent", sign: "≠" },
 };
 
 /** Keys under which data holds what a person may change. */
@@ -74,6 +75,7 @@ const BUILDERS: Record<InterruptKind, (question: Question, draft: Draft) => Aski
   agent_review: judgement,
   resource_exhausted: exhausted,
   outcome_unknown: outcome,
+  agent_changed: changed,
 };
 
 /** Returns the schema of a text that may stay empty, with its title. */
@@ -170,6 +172,18 @@ function outcome(_question: Question, draft: Draft): Asking {
     ],
     draft: () => ({ result: form.value() }),
     focus: form.focus,
+  };
+}
+
+/** What is to become of a turn whose agent is another one by now. */
+function changed({ data }: Question): Asking {
+  const offered = Array.isArray(data["choices"]) ? data["choices"] : [];
+  const finish: Action = { label: "Finish as it began", sign: "→", response: () => ({ choice: "finish" }) };
+  return {
+    parts: [],
+    actions: [...(offered.includes("finish") ? [finish] : []), { label: "Begin anew", sign: "↻", response: () => ({ choice: "anew" }) }],
+    draft: () => ({}),
+    focus: () => undefined,
   };
 }
 

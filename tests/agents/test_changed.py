@@ -1,0 +1,184 @@
+"""Turns that go on with an agent that is not what it was when they began."""
+
+import pytest
+from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import FunctionModel
+
+from divebook import Agent, Step, Workflow
+from divebook.errors import InterruptError
+from divebook.workflow.definition import AgentDefinition, ModelSettings
+from tests.execution.test_resuming import cut
+from tests.execution.worlds import environment
+
+ASK = Workflow("ask", [Step("ask", prompt="Which birds?", agent="a", store="birds")])
+
+
+class Birds:
+    """An agent that looks for two birds, one after the other, and says what it found."""
+
+    def __init__(self):
+        self.looked, self.told, self.breaks = [], [], False
+
+    def look(self, name: str) -> str:
+        """Look a bird up."""
+        self.looked.append(name)
+        return f"{name}: seen"
+
+    def find(self, name: str) -> str:
+        """Find a bird."""
+        self.looked.append(name)
+        return f"{name}: found"
+
+    def answer(self, messages, info):
+        tools = [tool.name for tool in info.function_tools]
+        self.told.append((info.instructions, tools))
+        number = sum(isinstance(message, ModelResponse) for message in messages)
+        if number == 1 and self.breaks:
+            raise ValueError("no more")
+        if number < 2:
+            return ModelResponse([ToolCallPart(tools[0], {"name": f"bird-{number}"}, tool_call_id=f"call-{number}")])
+        found = [part.content for message in messages for part in message.parts if part.part_kind == "tool-return"]
+        return ModelResponse([TextPart(", ".join(map(str, found)))])
+
+    def world(self, instructions="Be brief.", tools=("look",), output=None, store=None, **settings):
+        definition = AgentDefinition("a", instructions=instructions, date_awareness=False, **settings)
+        functions = [getattr(self, tool) for tool in tools]
+        agent = Agent(definition, model=FunctionModel(self.answer), tools=functions, output=output)
+        given = {} if store is None else {"store": store}
+        return environment(ASK, agents=[agent], **given)
+
+
+@pytest.fixture
+def left():
+    """A run that ended after the first call of its turn: where it is kept, and what it is called."""
+    execution = Birds().world().start("ask").wait(20)
+    assert execution.variables == {"birds": "bird-0: seen, bird-1: seen"}
+    at = [event for event in execution.history() if event.event_type == "operation_completed"][1]
+    return cut(execution.store, execution, at.sequence), execution.id
+
+
+def resumed(left, birds, **changed):
+    store, execution_id = left
+    return birds.world(store=store, **changed).resume(execution_id).wait(20)
+
+
+def test_an_agent_that_is_what_it_was_goes_on(left):
+    birds = Birds()
+    assert resumed(left, birds).variables == {"birds": "bird-0: seen, bird-1: seen"}
+    assert birds.looked == ["bird-1"]
+
+
+def test_another_model_or_setting_makes_no_other_agent(left):
+    birds = Birds()
+    settings = ModelSettings(temperature=0.5)
+    assert resumed(left, birds, model_settings=settings, model="openai:gpt-x").status == "completed"
+    assert birds.looked == ["bird-1"]
+
+
+def test_what_changed_is_named(left):
+    execution = resumed(left, Birds(), instructions="Be long.", tools=("find",))
+    (question,) = execution.interrupts
+    assert (execution.status, question.kind) == ("waiting", "agent_changed")
+    assert question.data == {
+        "agent": "a",
+        "changes": ["instructions differ", "tool look is gone", "tool find is new"],
+        "choices": ["finish", "anew"],
+    }
+    assert question.question.startswith(
+        "Agent a is not what it was when this turn began (instructions differ; tool look is gone; tool find is new)."
+    )
+    with pytest.raises(InterruptError, match="answer with finish or anew, not 'yes'"):
+        execution.answer(question.id, "yes")
+
+
+def test_finishing_with_the_old_sends_the_old_instructions_and_tools(left):
+    birds = Birds()
+    execution = resumed(left, birds, instructions="Be long.", tools=("look", "find"))
+    done = execution.answer(execution.interrupts[0].id, "finish").wait(20)
+    assert done.variables == {"birds": "bird-0: seen, bird-1: seen"}
+    assert birds.looked == ["bird-1"]
+    assert {(told.rpartition("\n")[2], *tools) for told, tools in birds.told} == {("Be brief.", "look")}
+
+
+def test_a_tool_that_is_gone_is_not_called_any_more_and_what_it_returned_stays(left):
+    birds = Birds()
+    execution = resumed(left, birds, tools=("find",))
+    done = execution.answer(execution.interrupts[0].id, "finish").wait(20)
+    assert done.variables == {"birds": "bird-0: seen, look is not there any more"}
+    assert birds.looked == []
+
+
+def test_beginning_anew_has_places_of_its_own(left):
+    birds = Birds()
+    execution = resumed(left, birds, instructions="Be long.", tools=("find",))
+    done = execution.answer(execution.interrupts[0].id, "anew").wait(20)
+    assert done.variables == {"birds": "bird-0: found, bird-1: found"}
+    keys = [event.data.key for event in done.history() if event.event_type == "operation_started"]
+    assert [key for key in keys if str(key).startswith("anew-1/")] == [
+        f"anew-1/{key}" for key in ("model-1", "tool-1-call-0", "model-2", "tool-2-call-1", "model-3")
+    ]
+    requests = done.requests
+    assert [view.n for view in requests] == [1, 1, 2, 3]
+    assert requests[0].turn != requests[1].turn == requests[3].turn
+
+
+@pytest.mark.parametrize("choice", ["finish", "anew"])
+def test_the_choice_holds_in_every_process_that_goes_on(left, choice):
+    changed = {"instructions": "Be long."}
+    execution = resumed(left, Birds(), **changed)
+    done = execution.answer(execution.interrupts[0].id, choice).wait(20)
+    for end in [event for event in done.history() if event.event_type == "operation_completed"][2:-1]:
+        birds = Birds()
+        again = resumed((cut(done.store, done, end.sequence), done.id), birds, **changed)
+        for question in again.interrupts:  # a call that was under way
+            again = again.answer(question.id, {"choice": "retry"}).wait(20)
+        assert again.variables == done.variables
+        assert len(again.asked) - len(again.interrupts) <= 2
+
+
+def test_a_question_that_was_asked_stands_whatever_changes_then(left):
+    store, execution_id = left
+    waiting = resumed(left, Birds(), instructions="Be long.")
+    (question,) = waiting.interrupts
+    store = cut(waiting.store, waiting, len(waiting.history()))
+    for changed in ({"instructions": "Be funny."}, {}):
+        birds = Birds()
+        again = resumed((store, execution_id), birds, **changed)
+        assert [asked.question for asked in again.interrupts] == [question.question]
+        assert birds.told == []
+
+
+def test_an_agent_that_changed_twice_is_asked_about_twice(left):
+    failing = Birds()
+    failing.breaks = True
+    waiting = resumed(left, failing, instructions="Be long.")
+    failed = waiting.answer(waiting.interrupts[0].id, "anew").wait(20)
+    assert failed.status == "failed"
+    birds = Birds()
+    again = resumed((failed.store, failed.id), birds, instructions="Be funny.")
+    (question,) = again.interrupts
+    assert question.data["changes"] == ["instructions differ"]
+    done = again.answer(question.id, "anew").wait(20)
+    assert done.variables == {"birds": "bird-0: seen, bird-1: seen"}
+    assert [view.instructions.rpartition("\n")[2] for view in done.requests] == [
+        "Be brief.",
+        "Be long.",
+        "Be long.",
+        *["Be funny."] * 3,
+    ]
+
+
+def test_changed_output_cannot_finish_with_the_old(left):
+    execution = resumed(left, Birds(), output=dict[str, str])
+    (question,) = execution.interrupts
+    assert (question.data["changes"], question.data["choices"]) == (["output differs"], ["anew"])
+    with pytest.raises(InterruptError, match="answer with anew, not 'finish'"):
+        execution.answer(question.id, "finish")
+
+
+def test_a_finished_turn_is_not_asked_about():
+    execution = Birds().world().start("ask").wait(20)
+    at = next(event for event in execution.history() if event.event_type == "step_completed")
+    birds = Birds()
+    again = resumed((cut(execution.store, execution, at.sequence - 2), execution.id), birds, instructions="Other.")
+    assert (again.status, birds.told) == ("completed", [])
