@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 
+from divebook.agents.keys import check_key, without_secrets
 from divebook.agents.models import model_name
 from divebook.agents.scripted import SCRIPTED, ScriptedModel
 from divebook.agents.served_tools import served_tools
@@ -73,6 +74,8 @@ class Agent:
     bounds
         What it may spend for one prompt, the work of its subordinates included: ``{"max_cost": 0.5, "max_tokens":
         20_000, "max_llm_calls": 8}``. At a bound a person is asked; with ``"on_exhausted": "fail"`` its step fails.
+    api_key
+        Where the key of its provider is, ``env://NAME`` or ``file://PATH``: looked up at each call and kept nowhere.
 
     Examples
     --------
@@ -96,6 +99,7 @@ class Agent:
         subordinates: Iterable[str] = (),
         deps: Any = None,
         bounds: Bounds | Mapping[str, Any] | None = None,
+        api_key: str | None = None,
     ) -> None:
         self.definition = AgentDefinition(definition) if isinstance(definition, str) else definition
         named = model if isinstance(model, str) else None
@@ -124,6 +128,9 @@ class Agent:
         )
         if bounds is not None:
             self.definition = replace(self.definition, bounds=agent_bounds(bounds).to_dict())
+        if api_key is not None:
+            self.definition = replace(self.definition, api_key=api_key)
+        check_key(self.definition, is_named=isinstance(self.model, str | ScriptedModel))
 
     def _declare(self, instructions: str, **names: Sequence[str]) -> None:
         """Add to the definition what was given beside it."""
@@ -216,9 +223,10 @@ class Agent:
         """Return this agent with another model, ``provider:model`` or ``scripted``; None leaves it its own."""
         if name is None or name == self.model_name:
             return self
-        return self._with(
-            self.definition, Agent(AgentDefinition(self.name, script=self.definition.script), model=name).model
-        )
+        own = self.definition
+        if name.partition(":")[0] != self.model_name.partition(":")[0]:
+            own = without_secrets(own)
+        return self._with(own, Agent(AgentDefinition(self.name, script=own.script), model=name).model)
 
     def with_script(self, script: ScriptedModel) -> Agent:
         """Return this agent with a script in place of its model."""

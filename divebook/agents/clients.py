@@ -7,20 +7,27 @@ so that a client per request is slow and uses up file descriptors (``tests/agent
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakSet
 
 import anyio
 import anyio.to_thread
 
 from divebook.agents.models import DEFAULT_MODELS
+from divebook.documents.policy import Policy
+from divebook.documents.references import resolved
 from divebook.errors import SetupError, nearest
+from divebook.text.redaction import shared as redactor
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
     from pydantic_ai.providers import Provider
+
+
+_Key: TypeAlias = tuple[int, int, str, str | None]
+"""Process, hash of the environ, name of the model or provider, and the key that an agent names itself."""
 
 
 class ModelClients:
@@ -31,8 +38,8 @@ class ModelClients:
     """
 
     def __init__(self) -> None:
-        self._models: dict[tuple[int, int, str], Model] = {}
-        self._providers: dict[tuple[int, int, str], Provider[Any]] = {}
+        self._models: dict[_Key, Model] = {}
+        self._providers: dict[_Key, Provider[Any]] = {}
         self._entered: set[int] = set()
         self._open = AsyncExitStack()
         self._users: WeakSet[object] = WeakSet()
@@ -50,15 +57,21 @@ class ModelClients:
         if not self._users:
             await self.close()
 
-    async def model(self, name: str) -> Model:
+    async def model(self, name: str, api_key: str | None = None) -> Model:
         """Return the model called ``provider:model``.
+
+        Parameters
+        ----------
+        api_key
+            Names the key, ``env://NAME`` or ``file://PATH``; by default it is where its provider's library looks.
 
         Raises
         ------
         SetupError
             Its provider is not known, its library is not installed, or it has no key.
         """
-        key = (os.getpid(), self._environ_hash(), name)
+        secret = None if api_key is None else resolved(api_key, Policy.given())
+        key = (os.getpid(), self._environ_hash(), name, secret)
         if key not in self._models:
             await self._add(key)
         return self._models[key]
@@ -70,29 +83,31 @@ class ModelClients:
             self._environ = (dict(environ), hash(frozenset(environ.items())))
         return self._environ[1]
 
-    async def _add(self, key: tuple[int, int, str]) -> None:
+    async def _add(self, key: _Key) -> None:
         async with self._making:
             if key not in self._models:
                 # loading a provider's library takes up to a second: in a thread, so that other paths go on meanwhile
                 self._models[key] = await anyio.to_thread.run_sync(self._make, key)
                 await self._enter_new()
 
-    def _make(self, key: tuple[int, int, str]) -> Model:
+    def _make(self, key: _Key) -> Model:
         from pydantic_ai.exceptions import UserError
         from pydantic_ai.models import infer_model
-        from pydantic_ai.providers import infer_provider
+        from pydantic_ai.providers import infer_provider, infer_provider_class
 
-        pid, environ, name = key
+        pid, environ, name, secret = key
 
         def shared(provider: str) -> Provider[Any]:
-            found = self._providers.get((pid, environ, provider))
+            place = pid, environ, provider, secret
+            found = self._providers.get(place)
             if found is None:
-                found = self._providers[pid, environ, provider] = infer_provider(provider)
+                made = infer_provider(provider) if secret is None else _with_key(infer_provider_class(provider), secret)
+                found = self._providers[place] = _known_to_redactor(made)
             return found
 
         try:
             return infer_model(name, shared)
-        except (UserError, ImportError, ValueError) as error:
+        except (UserError, ImportError, ValueError, SetupError) as error:
             close = nearest(name.partition(":")[0], DEFAULT_MODELS) if isinstance(error, ValueError) else None
             advice = f"; did you mean {close}?" if close else ""
             raise SetupError(f"model {name!r} cannot be used: {error}{advice}") from error
@@ -109,6 +124,21 @@ class ModelClients:
         opened, self._open = self._open, AsyncExitStack()
         self._models, self._providers, self._entered = {}, {}, set()
         await opened.aclose()
+
+
+def _known_to_redactor(provider: Provider[Any]) -> Provider[Any]:
+    """Hide its key from now on, wherever a provider's error may repeat it."""
+    key = getattr(provider.client, "api_key", None)
+    if isinstance(key, str):
+        redactor().know(key)
+    return provider
+
+
+def _with_key(provider: Callable[..., Provider[Any]], secret: str) -> Provider[Any]:
+    try:
+        return provider(api_key=secret)
+    except TypeError as error:
+        raise SetupError(f"it takes no ApiKey: leave that out, and set what its library reads ({error})") from error
 
 
 CLIENTS = ModelClients()

@@ -24,6 +24,7 @@ from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
 
 from divebook.agents.clients import CLIENTS
+from divebook.agents.failures import keepable_errors
 from divebook.agents.limits import TURNSTILES
 from divebook.agents.prices import estimate
 from divebook.agents.scripted import ScriptedModel
@@ -59,12 +60,14 @@ class RecordedModel(WrapperModel):
 
         async def call() -> dict[str, Any]:
             request = self.wrapped.request(messages, with_values(model_settings), model_request_parameters)
-            return plain_response(await in_time(request, self._seconds))
+            with keepable_errors():
+                return plain_response(await in_time(request, self._seconds))
 
         async def streamed(write: Write) -> dict[str, Any]:
             settings = with_values(model_settings)
             request = stream_response(self.wrapped, messages, settings, model_request_parameters, write)
-            return plain_response(await in_time(request, self._seconds))
+            with keepable_errors():
+                return plain_response(await in_time(request, self._seconds))
 
         recorded = await self._operation(
             AGENT_RESPONSE,
@@ -117,7 +120,7 @@ async def respond(
         The model answered without any text.
     """
     parameters = {"agent": definition.name, "prompt": "", "model": model_name, **message.to_dict()}
-    recorded = RecordedModel(await resolved(model), operation, parameters, definition.response_timeout)
+    recorded = RecordedModel(await resolved(model, definition), operation, parameters, definition.response_timeout)
     answer = await model_request(recorded, message.messages(), model_settings=settings_of(definition), instrument=False)
     if not answer.text:
         raise StepError(
@@ -127,8 +130,8 @@ async def respond(
     return answer.text
 
 
-async def resolved(model: Model | ScriptedModel | str) -> Model:
-    """Return a model in pydantic-ai's form."""
+async def resolved(model: Model | ScriptedModel | str, definition: AgentDefinition) -> Model:
+    """Return the model of an agent in pydantic-ai's form, with the key that the agent names."""
     if isinstance(model, ScriptedModel):
         return ScriptedFunction(model)
-    return await CLIENTS.model(model) if isinstance(model, str) else model
+    return await CLIENTS.model(model, definition.api_key) if isinstance(model, str) else model

@@ -115,7 +115,7 @@ class LoopRun:
         made += stand_ins(begun_with, {tool.name: tool for tool in tools})
         rounds = LastRound(agent.name, agent.definition.tool_iteration_limit)
         library = pydantic_ai.Agent(
-            await resolved(agent.model),
+            await resolved(agent.model, agent.definition),
             name=agent.name,
             toolsets=[FunctionToolset(made, id=TOOLSET)] if made else [],
             capabilities=[
@@ -131,7 +131,7 @@ class LoopRun:
 
     async def _taken(self, begun_with: Mapping[str, Any]) -> dict[str, Any]:
         """Return an agent that was taken as it is, and what is given to its run; it may have another model here."""
-        agent, model = self._agent, await resolved(self._agent.model)
+        agent, model = self._agent, await resolved(self._agent.model, self._agent.definition)
         durability = DivebookDurability(name=agent.name, models={agent.model_name: model})
         capabilities = [*_as_begun(begun_with), durability]
         once = ModelSettings(max_retries=0)  # a request is tried again by us, so that the log has each attempt

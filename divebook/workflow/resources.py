@@ -183,6 +183,10 @@ class AgentDefinition(Definition):
         Any,
         Key("What it answers with, in place of text: a JSON schema, or the name of an allowed class.", extension=True),
     ] = None
+    api_key: Annotated[
+        str | None,
+        Key("Where the key of its provider is: `env://NAME` or `file://PATH`; looked up at each call.", extension=True),
+    ] = None
     bounds: Annotated[
         Mapping[str, Any] | None,
         Key("What it may spend for one prompt: MaxCost, MaxTokens, MaxLLMCalls, OnExhausted.", extension=True),

@@ -73,6 +73,7 @@ class ModelServer(ThreadingHTTPServer):
         self.streamed = []
         self.prompts = []
         self.bodies = []
+        self.headers = []
         self.connections = 0
         """How many were ever made."""
         self.open = self.most_open = 0
@@ -132,12 +133,13 @@ class _Handler(BaseHTTPRequestHandler):
         form = anthropic_form if self.path.startswith("/v1/messages") else openai_form
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.server.streamed.append(bool(body.get("stream")))
+        self.server.headers.append(self.headers)
         mood = self.server.mood_for(form.prompt_of(body), body)
         time.sleep(mood.hang or self.server.slow)
         if mood.cut or mood.hang:
             self.close_connection = True
         elif self.server.key is not None and form.key_of(self.headers) != self.server.key:
-            self._send(401, form.refusal("invalid key"))
+            self._send(401, form.refusal(f"invalid key: {form.key_of(self.headers)}"))
         elif mood.status != 200:
             self._send(mood.status, form.refusal("not now"), mood.after)
         elif mood.garbage:
