@@ -2,12 +2,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
 
 from divebook.tools.mcp import guard
+from tests.tools.processes import family, none_left
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="groups of processes are of POSIX")
 GUARD = [sys.executable, "-I", "-S", guard.__file__]
@@ -46,32 +45,6 @@ def guarded(*command, most=1000):
 
 def python(code):
     return (sys.executable, "-c", code)
-
-
-def family(pid):
-    """Return a process with all that it has started."""
-    found = [pid]
-    for parent in found:
-        tasks = Path(f"/proc/{parent}/task").glob("*/children")
-        found += [int(child) for task in tasks for child in task.read_text().split()]
-    return found
-
-
-def alive(pids):
-    return [pid for pid in pids if Path(f"/proc/{pid}").exists() and "\nState:\tZ" not in status_of(pid)]
-
-
-def status_of(pid):
-    try:
-        return Path(f"/proc/{pid}/status").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return "\nState:\tZ"
-
-
-def none_left(pids):
-    while alive(pids):  # the suite's time limit ends a test that waits for ever
-        time.sleep(0.01)
-    return True
 
 
 def test_input_and_output_pass_unchanged_and_the_end_of_one_is_the_end_of_the_other():

@@ -9,6 +9,7 @@ from divebook.documents import Policy
 from divebook.errors import AlreadyRegisteredError, NotFoundError
 from divebook.events import catalog
 from divebook.tools.mcp import servers as mcp_servers
+from divebook.workflow.approvals import ApprovalRule
 from divebook.workflow.reader import read_definitions
 from divebook.workflow.servers import MCPServerDefinition
 from tests.execution.test_resuming import cut
@@ -24,7 +25,7 @@ def world(script, *servers, tools=(), store=None, named=None):
     given = {} if store is None else {"store": store}
     names = [server.name for server in servers] if named is None else named
     agent = Agent("a", model=ScriptedModel(script), tools=tools, servers=names)
-    return environment(ASK, agents=[agent], servers=servers, **given)
+    return environment(ASK, agents=[agent], servers=servers, approvals=[ApprovalRule()], **given)
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,7 @@ def good():
         return Agent(tool, model=ScriptedModel([{"call": {tool: {}}}, "done"]), servers=[server])
 
     flows = [Workflow(tool, [Step("ask", prompt="Go", agent=tool, store="said")]) for tool in ("paint", "fails")]
-    with environment(*flows, agents=[calls("paint"), calls("fails")]) as here:
+    with environment(*flows, agents=[calls("paint"), calls("fails")], approvals=[ApprovalRule()]) as here:
         yield here
 
 

@@ -1,0 +1,205 @@
+"""MCP servers over HTTP, on loopback: headers and tokens, what refuses, and what goes away."""
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from divebook.documents import Policy
+from divebook.errors import OutcomeUnknownError, ServerError
+from divebook.tools.mcp.servers import Server
+from divebook.workflow.servers import MCPServerDefinition
+from tests.tools.conftest import SERVERS
+
+
+class Plain(BaseHTTPRequestHandler):
+    """Speaks MCP of 2025 in single answers, as its server's `way` says."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        message = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.server.heard.append(dict(self.headers))
+        way = self.server.way
+        if way.isdigit():
+            return self.answer(int(way), b"")
+        if "id" not in message:
+            return self.answer(202, b"")
+        if message["method"] == "tools/call" and way == "cut":
+            self.close_connection = True
+            return None
+        if message["method"] == "tools/call" and way == "endless":
+            return self.endless()
+        if message["method"] == "tools/call" and way == "broken":
+            return self.answer(502, b"")
+        return self.answer(200, json.dumps(self.result(message)).encode())
+
+    def result(self, message):
+        match message["method"]:
+            case "initialize":
+                found = {
+                    "protocolVersion": "2025-11-25",
+                    "capabilities": {"tools": {}},
+                    "serverInfo": {"name": "plain", "version": "1"},
+                }
+            case "tools/list":
+                found = {"tools": [{"name": "go", "inputSchema": {"type": "object"}}]}
+            case "tools/call":
+                found = {"content": [{"type": "text", "text": self.server.way}]}
+            case _:
+                error = {"code": -32601, "message": "Method not found"}
+                return {"jsonrpc": "2.0", "id": message["id"], "error": error}
+        return {"jsonrpc": "2.0", "id": message["id"], "result": found}
+
+    def answer(self, status, body):
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def endless(self):
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(10**9))
+        self.end_headers()
+        try:
+            while True:
+                self.wfile.write(b" " * 65536)
+        except OSError:
+            self.close_connection = True
+
+    def do_GET(self):
+        self.answer(405, b"")
+
+    do_DELETE = do_GET  # noqa: N815 - what the standard library calls
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def plain():
+    """Serve in a thread; what it returns has a `way` and what it `heard`."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Plain) as server:
+        server.daemon_threads = True
+        server.way, server.heard = "good", []
+        serving = threading.Thread(target=server.serve_forever, daemon=True)
+        serving.start()
+        yield server
+        server.shutdown()
+        serving.join()
+
+
+@pytest.fixture
+def client(run, plain):
+    made = []
+
+    def client(policy=("addresses",), **more):
+        url = f"http://127.0.0.1:{plain.server_port}/mcp"
+        made.append(Server(MCPServerDefinition("far", "http", url=url, **more), Policy(*policy)))
+        return made[-1]
+
+    yield client
+    for server in made:
+        run(server.close())
+
+
+def test_headers_and_tokens_reach_the_server_and_show_nowhere(run, plain, client, monkeypatch):
+    monkeypatch.setenv("FAR_TOKEN", "t-0123456789")
+    monkeypatch.setenv("TEAM", "blue")
+    server = client(authorization_token="env://FAR_TOKEN", headers={"X-Team": "$TEAM", "X-Key": "env://FAR_TOKEN"})
+    assert [tool.name for tool in run(server.discover()).tools] == ["go"]
+    for heard in plain.heard:
+        given = {name.lower(): value for name, value in heard.items()}
+        assert (given["authorization"], given["x-team"], given["x-key"]) == (
+            "Bearer t-0123456789",
+            "blue",
+            "t-0123456789",
+        )
+    assert "t-0123456789" not in repr(server.definition)
+
+
+@pytest.mark.parametrize(
+    ("way", "cause"),
+    [
+        ("401", "HTTP 401: check its AuthorizationToken, Headers or OAuth"),
+        ("403", "HTTP 403: check what its AuthorizationToken or OAuth Scopes allow"),
+        ("404", "HTTP 404: check its URL"),
+        ("500", "HTTP 500"),
+    ],
+)
+def test_a_server_that_refuses_says_with_what(run, plain, client, way, cause):
+    plain.way = way
+    with pytest.raises(ServerError) as failed:
+        run(client().discover())
+    assert str(failed.value).startswith("MCP list_tools failed for server far: not connected: initialization failed")
+    assert f"({cause})" in str(failed.value)
+
+
+def test_a_token_that_has_expired_fails_the_call_and_holds_once_it_is_renewed(run, plain, client):
+    server = client()
+    assert run(server.call("go", {})).content == "good"
+    plain.way = "401"
+    with pytest.raises(ServerError, match="MCP call_tool failed for server far: HTTP 401"):
+        run(server.call("go", {}))
+    plain.way = "good"
+    assert run(server.call("go", {})).content == "good"
+
+
+@pytest.mark.parametrize("way", ["cut", "broken"])
+def test_a_connection_that_breaks_in_a_call_leaves_its_outcome_unknown(run, plain, client, way):
+    plain.way = way
+    server = client()
+    with pytest.raises(OutcomeUnknownError, match="MCP call_tool failed for server far"):
+        run(server.call("go", {}))
+    plain.way = "good"
+    assert run(server.call("go", {})).content == "good"  # on a new connection
+
+
+def test_an_answer_without_end_is_refused(run, plain, client):
+    plain.way = "endless"
+    server = client()
+    outcome = run(server.call("go", {}))
+    assert outcome.is_error
+    assert "the server sent an answer of more than 16777216 bytes" in outcome.content
+
+
+def test_nobody_there_and_addresses_that_may_not_be_reached(run, client):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        definition = MCPServerDefinition("far", "http", url=f"http://127.0.0.1:{taken.getsockname()[1]}/mcp")
+        with pytest.raises(ServerError, match=r"not connected: initialization failed: .*connect"):
+            run(Server(definition, Policy("addresses")).discover())
+    with pytest.raises(ServerError, match="an address of this machine or of a private network"):
+        run(client(policy=()).discover())
+
+
+@pytest.mark.parametrize("kind", ["http", "pipe"])
+def test_what_a_definition_lacks_is_said(run, kind):
+    with pytest.raises(ServerError) as failed:
+        run(Server(MCPServerDefinition("x", kind), Policy()).discover())
+    wanted = {"http": "url is required for http mcp server", "pipe": "unsupported mcp server type: pipe"}
+    assert wanted[kind] in str(failed.value)
+
+
+def test_a_server_made_with_the_sdk_answers_over_http(run):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    program = subprocess.Popen(
+        [sys.executable, str(SERVERS / "good.py"), "http", str(port)], stderr=subprocess.PIPE, text=True
+    )
+    with program:
+        assert any("running on" in line for line in program.stderr)
+        server = Server(MCPServerDefinition("far", "http", url=f"http://127.0.0.1:{port}/mcp"), Policy("addresses"))
+        assert run(server.call("add", {"a": 1, "b": 2})).content == 3
+        first = run(server.call("paint", {}))
+        answers = {"colour": {"action": "accept", "content": {"colour": "red"}}}
+        assert run(server.call("paint", {}, answers=answers, state=first.state)).content == "easel: red"
+        run(server.close())
+        program.kill()
