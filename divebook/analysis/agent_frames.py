@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 import pandas as pd
 
@@ -129,22 +129,43 @@ def model_calls_frame(events: Iterable[Event]) -> pd.DataFrame:
     return frame(MODEL_CALL_COLUMNS, requests_of(events))
 
 
+def _of_call(columns: Columns) -> Columns:
+    """Return columns of spans as columns of calls, missing for those that have not begun."""
+
+    def value(column: Column) -> Callable[[Any], Any]:
+        made = cast("Callable[[Any], Any]", column.value)
+        return lambda call: None if call.under_way is None else made(_Row(call.under_way))
+
+    return {name: column._replace(value=value(column)) for name, column in _of_span(columns).items()}
+
+
+class _Row(NamedTuple):
+    span: Span
+
+
+def _spent(name: str, column: Column) -> Column:
+    meaning = column.meaning.replace("model calls", "agents that it gave work")
+    return column._replace(meaning=meaning if name != "cost" else f"{column.meaning}, of agents that it gave work")
+
+
 TOOL_CALL_COLUMNS: Columns = {
-    "operation_id": Column(TEXT, "its id: equal for the same place in every execution", "span.operation_id"),
+    "operation_id": Column(
+        TEXT,
+        "its id; missing where it has not begun, or was denied",
+        lambda call: None if call.under_way is None else call.under_way.operation_id,
+    ),
     "tool": Column(TEXT, "what was called"),
     "agent": Column(TEXT, "who called it"),
     "server": Column(TEXT, "the MCP server that has it; missing for functions"),
-    **_WHERE,
+    "path": Column(TEXT, "the path it is on", "view.span.path"),
+    "step": Column(TEXT, "the step it belongs to", "view.span.step"),
+    "iteration": Column(NUMBER, "index of the item of `Each`", "view.span.iteration"),
     "request": Column(COUNT, "number of the request whose answer asked for it"),
-    "status": Column(TEXT, "``running``, ``completed``, ``failed``, ``cancelled``", "span.status"),
+    "status": Column(TEXT, "``waiting``, ``running``, ``completed``, ``failed``, ``cancelled``"),
     "outcome": Column(TEXT, "``returned``, ``failed``, ``denied`` or ``retry``", lambda call: call.outcome or None),
-    "attempts": Column(COUNT, "which attempt it was", "span.attempts"),
-    **_of_span(TIMES),
-    **{
-        name: column._replace(meaning=column.meaning.replace("model calls", "agents that it gave work"))
-        for name, column in CONSUMED.items()
-    },
-    **_of_span(FAILED),
+    **_of_call({"attempts": Column(NUMBER, "which attempt it was"), **TIMES}),
+    **{name: _spent(name, column) for name, column in CONSUMED.items()},
+    **_of_call(FAILED),
     "arguments": Column(ANYTHING, "what it was called with, after a person's changes"),
     "result": Column(ANYTHING, "what it returned, or what the model was told instead"),
 }
@@ -152,10 +173,9 @@ TOOL_CALL_COLUMNS: Columns = {
 
 @documented(TOOL_CALL_COLUMNS)
 def tool_calls_frame(events: Iterable[Event]) -> pd.DataFrame:
-    """Return one row per call of a tool, in the order in which they began.
+    """Return one row per call of a tool that a model asked for, in the order in which they were asked for.
 
-    A tool has no cost of its own: what stands there was consumed by agents that the call gave work. A call that a
-    person denied never began, and has no row; one that a rule denied has.
+    A tool has no cost of its own: what stands there was consumed by agents that the call gave work.
     """
     return frame(TOOL_CALL_COLUMNS, tool_calls_in(spans_of(events)))
 

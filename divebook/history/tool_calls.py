@@ -1,52 +1,65 @@
-"""The calls of tools that agents made, read off the spans of a log: what was asked, what came of it, what it cost.
+"""The calls of tools that models asked for, read off a log: with what, what came of them, what they cost.
 
-A tool has no cost of its own. What a call cost is what was spent by the agents that it gave work.
+A call is there from the answer that asks for it: one that was denied, or waits to be approved, has no operation. Work
+that an agent is given has none of its own either, but its turn. A tool has no cost of its own: what a call cost is what
+was spent by the agents that it gave work.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, TOOL_CALL
-from divebook.events.catalog import FAILED
+from divebook.events.catalog import COMPLETED, FAILED
 from divebook.events.recorded import opened
+from divebook.history.messages import Block, spoken_in
+from divebook.history.requests import RequestView, call_name, requests_in
 from divebook.history.spans import Span
 
 Outcome: TypeAlias = Literal["", "returned", "failed", "denied", "retry"]
 """``returned``; ``failed``: the model was told an error; ``denied`` by a rule or a person; ``retry``: the tool wanted
-other arguments; empty while it runs, and where it has not come back."""
+other arguments; empty while it waits or runs, and where it has not come back."""
 DENIED = ("User denied tool call", "A rule denies")
 """How what a model hears of a denied call begins: `divebook.steps.approval` says it."""
-_KEY = re.compile(r"tool-(\d+)-([^#]+)(?:#(\d+))?")
 
 
 @dataclass(slots=True)
 class ToolCallView:
     """One call of a tool; what it holds belongs to the log, and is not to be changed."""
 
-    span: Span
-    """Its operation: times, status, error, attempts; of several rounds the last."""
-    request: int
-    """Number of the request whose answer asked for it; 0 where the log does not say."""
-    name: str
-    """How its key names it: `divebook.history.requests.call_name`, and ``~2`` where that came twice in one answer."""
+    view: RequestView
+    """The request whose answer asked for it."""
+    id: str
+    """As the model named it."""
+    key: str
+    """Its name within the turn, such as ``tool-2-call_7``."""
+    asked: Block
+    """What the model asked for: ``tool``, ``arguments``."""
+    span: Span | None = None
+    """Its operation: times, status, error, attempts; of several rounds the last. None where it has none."""
     turn: Span | None = None
     """The turn of the agent that it gave work."""
+    told: Mapping[str, Any] | None = None
+    """What the model was told of a call without an operation: ``text``, ``failed``."""
     usage: dict[str, int] = field(default_factory=dict)
-    """What was consumed by that, and by all below it."""
+    """What was consumed by agents that it gave work, and by all below them."""
 
     @property
     def tool(self) -> str:
         """What was called."""
-        return str(self._given.get("tool") or self.span.called or "")
+        return str(self.asked["tool"])
 
     @property
-    def agent(self) -> str | None:
+    def agent(self) -> str:
         """Who called it."""
-        return self.span.agent
+        return self.view.agent
+
+    @property
+    def request(self) -> int:
+        """Number of the request whose answer asked for it."""
+        return self.view.n
 
     @property
     def server(self) -> str | None:
@@ -56,29 +69,59 @@ class ToolCallView:
 
     @property
     def arguments(self) -> Any:
-        """What it was called with, after a person's changes."""
-        return opened(self._given.get("arguments"), lenient=True)
+        """What it was called with, after a person's changes; before it is called what the model wrote."""
+        return opened(self._given.get("arguments", self.asked["arguments"]), lenient=True)
+
+    @property
+    def under_way(self) -> Span | None:
+        """What says when it ran: its operation, else the turn that it led to."""
+        return self.span or self.turn
+
+    @property
+    def status(self) -> str:
+        """``waiting``, ``running``, ``completed``, ``failed``, ``cancelled``."""
+        if self.under_way is not None:
+            return self.under_way.status
+        return COMPLETED if self.outcome else "waiting"
 
     @property
     def outcome(self) -> Outcome:
         """What came of it, in a word."""
-        return outcome_of(self.span)
+        return _outcome(self)
 
     @property
     def result(self) -> Any:
         """What it returned, or what the model was told instead; None where nothing came."""
-        payload = _mapping(opened(self.span.result, lenient=True))
-        return payload.get("result", payload.get("message"))
+        if self.span is not None:
+            payload = _mapping(opened(self.span.result, lenient=True))
+            return payload.get("result", payload.get("message"))
+        if self.turn is not None:
+            answer = _mapping(opened(self.turn.result, lenient=True))
+            return answer.get("text", answer.get("output"))
+        return None if self.told is None else self.told["text"]
+
+    @property
+    def changed(self) -> int:
+        """The event that changed it last, as far as its own spans say."""
+        return max(span.sequences[-1] for span in (self.view.span, self.span, self.turn) if span is not None)
 
     @property
     def _given(self) -> Mapping[str, Any]:
-        return _mapping(self.span.parameters)
+        return {} if self.span is None else _mapping(self.span.parameters)
 
 
-def outcome_of(span: Span) -> Outcome:
-    """Return what came of a call of a tool."""
+def _outcome(call: ToolCallView) -> Outcome:
+    span = call.under_way
+    if span is None:
+        if call.told is None:
+            return ""
+        return (
+            "denied" if str(call.told["text"]).startswith(DENIED) else "failed" if call.told["failed"] else "returned"
+        )
     if span.status == FAILED:
         return "failed"
+    if call.span is None:
+        return "returned" if span.status == COMPLETED else ""
     payload = _mapping(span.result)
     match payload.get("kind"):
         case None | "input_required":
@@ -91,33 +134,74 @@ def outcome_of(span: Span) -> Outcome:
 
 
 def tool_calls_in(spans: Iterable[Span]) -> list[ToolCallView]:
-    """Return the calls among the spans of one log, in the order in which they began."""
+    """Return the calls that the answers in one log asked for, in the order of these."""
     operations = [span for span in spans if span.kind == "operation"]
-    calls: dict[tuple[int, str], ToolCallView] = {}
+    made, turns = _made(operations)
+    calls: list[ToolCallView] = []
+    views = requests_in(operations)
+    told = _told(views)
+    for view in views:
+        for call in _asked_for(view):
+            place = view.span.holder, f"{prefix_of(view.span)}{call.key}"
+            call.span, call.turn, call.told = made.get(place), turns.get(place), told.get((view.turn, call.id))
+            calls.append(call)
+    _spend(operations, {call.turn.index: call for call in calls if call.turn is not None})
+    return calls
+
+
+def _made(operations: Iterable[Span]) -> tuple[dict[tuple[int, str], Span], dict[tuple[int, str], Span]]:
+    """Return the operations of calls, and the turns that calls led to, by the turn that holds them and the key."""
+    made: dict[tuple[int, str], Span] = {}
+    turns: dict[tuple[int, str], Span] = {}
     for span in operations:
+        key = str(span.key).partition("@")[0]
         if span.type == TOOL_CALL:
-            prefix, name, number = _placed(span)
-            place = span.holder, f"{prefix}{name}"
-            if place in calls:
-                calls[place].span = span
-            else:
-                calls[place] = ToolCallView(span, number, name.partition("-")[2].partition("-")[2] or name)
-        elif span.type == AGENT_TURN and (call := calls.get((span.holder, _giver(span)))) is not None:
-            call.turn = span
-    _spend(operations, {call.turn.index: call for call in calls.values() if call.turn is not None})
-    return list(calls.values())
+            made[span.holder, key.partition("#")[0]] = span  # of rounds the last
+        elif span.type == AGENT_TURN and span.holder >= 0:
+            turns[span.holder, key.removesuffix("/turn").partition("/anew-")[0]] = span
+    return made, turns
 
 
-def _placed(span: Span) -> tuple[str, str, int]:
-    """Return the prefix of a call's key, its rest without the round, and the number of the request."""
-    prefix, slash, last = str(span.key).partition("@")[0].rpartition("/")
-    named = _KEY.fullmatch(last)
-    return (prefix + slash, last.partition("#")[0], int(named[1])) if named else (prefix + slash, last, 0)
+def _asked_for(view: RequestView) -> Iterator[ToolCallView]:
+    """Yield the calls that an answer asks for; the call that is the answer itself is none."""
+    outputs = output_names(view)
+    known: dict[str, int] = {}
+    for block in answered(view):
+        if block.get("type") != "tool_call" or block["tool"] in outputs:
+            continue
+        name = str(block["id"])
+        known[name] = known.get(name, 0) + 1
+        again = f"~{known[name]}" if known[name] > 1 else ""
+        yield ToolCallView(view, name, f"tool-{view.n}-{call_name(name)}{again}", block)
 
 
-def _giver(turn: Span) -> str:
-    """Return the key of the call that a turn would have its work of."""
-    return str(turn.key).partition("@")[0].removesuffix("/turn").partition("/anew-")[0]
+def answered(view: RequestView) -> list[Block]:
+    """Return the blocks of an answer: texts, thoughts, calls; none while there is no answer."""
+    return [block for said in spoken_in([view.response or {}]) for block in said.content]
+
+
+def output_names(view: RequestView) -> list[str]:
+    """Return the names of calls by which a model gives its answer."""
+    return [str(tool.get("name", "")) for tool in _mappings(view.output.get("output_tools"))]
+
+
+def _told(views: Sequence[RequestView]) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return what requests say that calls returned, by turn and by the model's name of the call."""
+    told: dict[tuple[str, str], dict[str, Any]] = {}
+    for view in views:
+        for message in _mappings((view.span.parameters or {}).get("new")):
+            for part in _mappings(message.get("parts")):
+                kind = part.get("part_kind")
+                if kind in ("tool-return", "retry-prompt") and isinstance(part.get("tool_call_id"), str):
+                    failed = part.get("outcome") == "failed" or kind == "retry-prompt"
+                    told[view.turn, part["tool_call_id"]] = {"text": part.get("content"), "failed": failed}
+    return told
+
+
+def prefix_of(span: Span) -> str:
+    """Return what stands in the key of an operation before its own name: where in the step its turn is."""
+    prefix, slash, _ = str(span.key).partition("@")[0].rpartition("/")
+    return prefix + slash
 
 
 def _spend(operations: Iterable[Span], given: Mapping[int, ToolCallView]) -> None:
@@ -137,3 +221,7 @@ def _spend(operations: Iterable[Span], given: Mapping[int, ToolCallView]) -> Non
 def _mapping(value: Any) -> Mapping[str, Any]:
     """Return a mapping; what was cut out of a saved log is an empty one."""
     return value if isinstance(value, Mapping) else {}
+
+
+def _mappings(parts: Any) -> list[Mapping[str, Any]]:
+    return [part for part in parts if isinstance(part, Mapping)] if isinstance(parts, list | tuple) else []

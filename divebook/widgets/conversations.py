@@ -6,15 +6,15 @@ them together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeAlias, cast
 
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, CACHED_RESPONSE, Place
 from divebook.events.readable import readable
 from divebook.history.messages import CallMessage, spoken_in
-from divebook.history.requests import RequestView, call_name, requests_in
+from divebook.history.requests import RequestView, requests_in
 from divebook.history.spans import Span
-from divebook.history.tool_calls import DENIED, Outcome, ToolCallView, tool_calls_in
+from divebook.history.tool_calls import ToolCallView, answered, output_names, prefix_of, tool_calls_in
 from divebook.text.shown import cut, one_line
 from divebook.widgets.positions import Budget
 from divebook.widgets.protocol import Conversation, ConversationCall, ConversationPart, ConversationRequest
@@ -50,10 +50,14 @@ def conversation_of(
         What has not changed since this event is left out.
     """
     views = [view for view in requests_in([turn, *inside]) if view.span.operation_id != turn.operation_id or not inside]
-    calls = _Calls(turn, inside, places, question_id)
-    thread = (turn.parameters or {}).get("thread")
+    thread = {**(turn.parameters or {}), **(turn.setting or {})}.get("thread")
     told = views[-MOST_REQUESTS:]
-    asked = [call for view in told for call in calls.of(view, views)]
+    later = {view.n - 1: view.span.sequences[-1] for view in views}  # says what calls without an operation returned
+    calls = [
+        _call(call, places, _questions(turn, call, question_id))
+        for call in tool_calls_in([turn, *inside])
+        if call.request >= told[0].n and max(call.changed, later.get(call.request, 0)) > since
+    ]
     return Conversation(
         type="conversation",
         view="",
@@ -62,7 +66,7 @@ def conversation_of(
         agent=one_line(str((turn.parameters or {}).get("agent", "")), NAME),
         thread=one_line(str(thread.get("id", "")), NAME) if isinstance(thread, Mapping) else "",
         requests=[_request(view, places) for view in told if view.span.sequences[-1] > since],
-        calls=[call for changed, call in asked if changed > since],
+        calls=calls,
         error="",
     )
 
@@ -126,7 +130,7 @@ def _request(view: RequestView, places: Mapping[str, int]) -> ConversationReques
         cost=view.cost,
         instructions=_text(view.instructions or ""),
         tools=[one_line(str(tool.get("name", "")), NAME) for tool in view.tools],
-        output=one_line(", ".join(_output_names(view)), NAME),
+        output=one_line(", ".join(output_names(view)), NAME),
         sent=list(_said_first(view)),
         answer=list(_answer(view)),
     )
@@ -172,8 +176,8 @@ def _block(block: Mapping[str, Any], role: str) -> ConversationPart | None:
 
 def _answer(view: RequestView) -> Iterator[ConversationPart]:
     """Yield what a model thought, said and called; the call that is its answer as what it says."""
-    outputs = _output_names(view)
-    for block in _answered(view):
+    outputs = output_names(view)
+    for block in answered(view):
         if block.get("type") != "tool_call":
             made = _block(block, "assistant")
             if made is not None:
@@ -184,101 +188,34 @@ def _answer(view: RequestView) -> Iterator[ConversationPart]:
             yield _part("call", one_line(str(block["tool"]), NAME), str(block["id"]))
 
 
-def _answered(view: RequestView) -> Iterator[Mapping[str, Any]]:
-    yield from (block for said in spoken_in([view.response or {}]) for block in said.content)
-
-
-def _output_names(view: RequestView) -> list[str]:
-    return [str(tool.get("name", "")) for tool in _mappings(view.output.get("output_tools"))]
-
-
-class _Calls:
-    """The calls of one turn, by the request whose answer asked for them."""
-
-    def __init__(self, turn: Span, inside: Iterable[Span], places: Mapping[str, int], question_id: QuestionId) -> None:
-        self._turn, self._places, self._question_id = turn, places, question_id
-        self._made = {(call.request, call.name): call for call in tool_calls_in(inside)}
-
-    def of(self, view: RequestView, views: Sequence[RequestView]) -> Iterator[tuple[int, ConversationCall]]:
-        """Yield the calls that a request led to, each with the event that changed it last."""
-        outputs, known = _output_names(view), dict[str, int]()
-        for block in _answered(view):
-            if block.get("type") != "tool_call" or block["tool"] in outputs:
-                continue
-            name = str(block["id"])
-            known[name] = known.get(name, 0) + 1
-            key = call_name(name) + (f"~{known[name]}" if known[name] > 1 else "")
-            call = self._made.get((view.n, key))
-            changed, told = self._begun(view, name, call) if call is not None else _unbegun(view, block, views)
-            yield changed, {**told, "questions": self._questions(view.n, key, None if call is None else call.span)}
-
-    def _begun(self, view: RequestView, name: str, call: ToolCallView) -> tuple[int, ConversationCall]:
-        seen = [span.sequences[-1] for span in (view.span, call.span, call.turn) if span is not None]
-        told = _call(view.n, name, call)
-        turn = -1 if call.turn is None else self._place(call.turn)
-        return max(seen), {
-            **told,
-            "id": self._place(call.span),
-            "server": one_line(call.server or "", NAME),
-            "turn": turn,
-        }
-
-    def _questions(self, request: int, name: str, span: Span | None) -> list[str]:
-        """Return the ids that questions about a call have; most calls have none."""
-        turn, prefix = self._turn, str(self._turn.key).partition("@")[0].removesuffix("turn")
-        keys = [f"{kind}-{request}-{name}" for kind in ("approve", "ask")]
-        keys += [f"elicit-{request}-{name}-{number}" for number in range(1, MOST_ROUNDS + 1)]
-        places = (Place(turn.path, turn.step, turn.visit, turn.iteration, f"{prefix}{key}") for key in keys)
-        about = [self._question_id("question", place.operation_id) for place in places]
-        unknown = [] if span is None else [self._question_id(span.operation_id, one) for one in span.sequences]
-        return about + unknown
-
-    def _place(self, span: Span) -> int:
-        return self._places.get(str(span.operation_id), -1)
-
-
-def _unbegun(view: RequestView, block: Mapping[str, Any], views: Iterable[RequestView]) -> tuple[int, ConversationCall]:
-    """Return a call without an operation: it waits, or a later request says what it returned."""
-    name = str(block["id"])
-    later = [one.span.sequences[-1] for one in views if one.n == view.n + 1]
-    result, outcome = _returned(name, views)
-    said = _Unbegun(block["tool"], block["arguments"], result, outcome)
-    return max([view.span.sequences[-1], *later]), _call(view.n, name, said)
-
-
-class _Unbegun(NamedTuple):
-    tool: Any
-    arguments: Any
-    result: str
-    outcome: Outcome
-    server: str | None = None
-
-
-def _call(request: int, name: str, said: ToolCallView | _Unbegun) -> ConversationCall:
+def _call(call: ToolCallView, places: Mapping[str, int], questions: list[str]) -> ConversationCall:
+    result = call.result
     return ConversationCall(
-        id=-1,
-        call=name,
-        request=request,
-        tool=one_line(str(said.tool), NAME),
-        server=one_line(said.server or "", NAME),
-        arguments=Budget(MOST_TEXT).shortened(shown(said.arguments)),
-        result="" if said.result is None else _text(_words(said.result)),
-        outcome=said.outcome,
-        turn=-1,
-        questions=[],
+        id=_place(call.under_way, places),
+        call=call.id,
+        request=call.request,
+        tool=one_line(call.tool, NAME),
+        server=one_line(call.server or "", NAME),
+        arguments=Budget(MOST_TEXT).shortened(shown(call.arguments)),
+        result="" if result is None else _text(_words(result)),
+        outcome=call.outcome,
+        turn=_place(call.turn, places),
+        questions=questions,
     )
 
 
-def _returned(name: str, views: Iterable[RequestView]) -> tuple[str, Outcome]:
-    """Return what a later request says that a call returned which has no operation of its own."""
-    for view in views:
-        for message in _mappings((view.span.parameters or {}).get("new")):
-            for part in _mappings(message.get("parts")):
-                if part.get("tool_call_id") == name and part.get("part_kind") in ("tool-return", "retry-prompt"):
-                    words = _words(part.get("content"))
-                    failed = part.get("outcome") == "failed" or part["part_kind"] == "retry-prompt"
-                    return words, "denied" if words.startswith(DENIED) else "failed" if failed else "returned"
-    return "", ""
+def _place(span: Span | None, places: Mapping[str, int]) -> int:
+    return -1 if span is None else places.get(str(span.operation_id), -1)
+
+
+def _questions(turn: Span, call: ToolCallView, question_id: QuestionId) -> list[str]:
+    """Return the ids that questions about a call have; most calls have none."""
+    prefix, name = prefix_of(call.view.span), call.key.removeprefix("tool")
+    keys = [f"approve{name}", f"ask{name}", *(f"elicit{name}-{number}" for number in range(1, MOST_ROUNDS + 1))]
+    places = (Place(turn.path, turn.step, turn.visit, turn.iteration, f"{prefix}{key}") for key in keys)
+    about = [question_id("question", place.operation_id) for place in places]
+    unknown = [] if call.span is None else [question_id(call.span.operation_id, one) for one in call.span.sequences]
+    return about + unknown
 
 
 def _words(value: Any) -> str:

@@ -45,37 +45,43 @@ def test_calls_have_a_row_each_with_arguments_and_outcome():
 
 def nested(cost):
     """Return a log in which an agent gives work to another one, which gives some of it to a third."""
-    asked = {"kind": "response", "parts": []}
+    given = {"part_kind": "tool-call", "tool_name": "assign_work", "args": {"agent": "x"}, "tool_call_id": "a"}
+    asked = {"kind": "response", "parts": [given]}
     usage = {"requests": 1, "input_tokens": 10, "output_tokens": 1, "cost": cost}
 
     def turn(agent, key, within=None):
         return [catalog.OperationStarted(f"turn {agent}", "agent_turn", {"agent": agent}, key=key, within=within)]
 
     def request(agent, prefix):
-        given = {"agent": agent, "request": 1, "kept": 0, "new": []}
-        begin = catalog.OperationStarted(f"model {agent}", "agent_response", given, key=f"{prefix}model-1",
+        told = {"agent": agent, "request": 1, "kept": 0, "new": []}
+        begin = catalog.OperationStarted(f"model {agent}", "agent_response", told, key=f"{prefix}model-1",
                                          setting={"model": f"m-{agent}"}, within=f"turn {agent}")  # fmt: skip
         return [begin, catalog.OperationCompleted(f"model {agent}", "agent_response", 1, asked, usage)]
 
-    def call(agent, key):
-        given = {"agent": agent, "tool": "assign_work", "arguments": {}}
-        return [catalog.OperationStarted(f"call {agent}", "tool_call", given, key=key, within=f"turn {agent}")]
-
     facts = [
-        *turn("head", "turn"), *request("head", ""), *call("head", "tool-1-a"),
+        *turn("head", "turn"), *request("head", ""),
         *turn("clerk", "tool-1-a/turn", "turn head"), *request("clerk", "tool-1-a/"),
-        *call("clerk", "tool-1-a/tool-1-a"),
         *turn("boy", "tool-1-a/tool-1-a/turn", "turn clerk"), *request("boy", "tool-1-a/tool-1-a/"),
+        catalog.OperationCompleted("turn boy", "agent_turn", 1, {"output": "done", "text": "done"}),
     ]  # fmt: skip
     return events(*begun(), (catalog.StepStarted("prompt"), "main", "s"), *((fact, "main", "s") for fact in facts))
+
+
+def test_work_that_was_given_is_a_call_with_the_turn_in_place_of_an_operation():
+    calls = agent_frames.tool_calls_frame(nested(1)).set_index("agent")
+    assert calls.tool.tolist() == ["assign_work"] * 3
+    assert calls.status.to_dict() == {"head": "running", "clerk": "completed", "boy": "waiting"}
+    assert calls.loc["clerk", ["outcome", "result"]].tolist() == ["returned", "done"]
+    assert calls.operation_id.tolist()[:2] == ["turn clerk", "turn boy"]
+    assert pd.isna(calls.loc["boy", "started"])
 
 
 def test_the_cost_of_a_call_is_that_of_all_who_worked_below_it():
     log = nested(1_000_000_000)
     calls = agent_frames.tool_calls_frame(log).set_index("agent")
-    assert calls.cost.to_dict() == {"head": 2.0, "clerk": 1.0}
+    assert calls.cost.dropna().to_dict() == {"head": 2.0, "clerk": 1.0}
     by_tool = agent_frames.costs_frame(log, "tool").set_index("name")
-    assert (by_tool.loc["assign_work", "calls"], by_tool.loc["assign_work", "input_tokens"]) == (2, 30)
+    assert (by_tool.loc["assign_work", "calls"], by_tool.loc["assign_work", "input_tokens"]) == (3, 30)
 
 
 def test_costs_add_up_to_the_same_by_agent_and_by_model():
