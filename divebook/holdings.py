@@ -28,7 +28,7 @@ from divebook.steps.function import require_function
 from divebook.steps.syntax import syntax_problems
 from divebook.steps.work import ASSIGN_WORK
 from divebook.text.logs import logger
-from divebook.tools.declared import declared
+from divebook.tools.declared import declared, limited
 from divebook.tools.mcp.servers import Server, Servers
 from divebook.tools.offered import ABSENT, OFFERED
 from divebook.tools.reach import ToolReach
@@ -132,9 +132,10 @@ class Holdings:
         """
         if definition.subordinates:
             return [self.agent(name) for name in definition.subordinates]
-        supervisors = [agent.name for agent in self._agents.values() if agent.is_supervisor]
-        if ASSIGN_WORK not in definition.tools and supervisors != [definition.name]:
-            return []
+        if ASSIGN_WORK not in definition.tools:
+            supervisors = [agent.name for agent in self._agents.values() if agent.is_supervisor]
+            if not definition.is_supervisor or len(supervisors) > 1:
+                return []
         return [agent for agent in self._agents.values() if agent.name != definition.name]
 
     def servers_for(self, definition: AgentDefinition) -> list[Server]:
@@ -150,6 +151,11 @@ class Holdings:
         if any("/" not in name and name not in known for name in definition.tools):
             named |= self.servers.keys()
         return [self.servers[name] for name in sorted(named)]
+
+    def limited(self, tool: ToolFunction) -> ToolFunction:
+        """Return a tool that an agent may call with the limits that stand about it under ``Tools``."""
+        names = (tool.name, f"{tool.server}/{tool.name}")
+        return limited(tool, next((said for said in self._defined.tools if said.name in names), None))
 
     def _tool(self, name: str, definition: AgentDefinition) -> ToolFunction | None:
         known, said = self.tools, {tool.name: tool for tool in self._defined.tools}
@@ -171,9 +177,12 @@ class Holdings:
         """Raise unless the tools of an agent are there; one of the old system goes without those of services."""
         if agent is None:
             return
+        for name in agent.definition.tool_config:
+            if name not in agent.definition.tools:
+                raise SetupError(f"ToolConfig of agent {agent.name} names {name}, which is not among its Tools: add it")
         self.subordinates_for(agent.definition)
         self.servers_for(agent.definition)
-        found = {tool.name for tool in self.tools_for(agent.definition)}
+        found = {self.limited(tool).name for tool in (*self.tools_for(agent.definition), *agent.tools)}
         for name in ABSENT.keys() & set(agent.definition.tools) - found:
             _log.warning("agent %s goes without the tool %s: %s", agent.name, name, ABSENT[name])
 

@@ -12,6 +12,8 @@ from divebook.text.redaction import shared
 from divebook.workflow import AgentDefinition, definitions_from
 from divebook.workflow.tools import tool_of
 
+WORKFLOW = {"Name": "w", "Steps": [{"Name": "s", "Agent": "a", "Prompt": "Hi"}]}
+
 
 def find(query: str, key: str, idempotency_key: str = "") -> str:
     """Find passages."""
@@ -53,6 +55,7 @@ def test_options_and_limits_are_those_of_the_definition_and_those_of_the_agent_w
     made.documents.put("b.md", "more")
     (found,) = made.tools_for(made.agent("a").definition)
     assert found.function() == {"paths": ["a.md"], "note": "limited to 1 of 2"}
+    found = made.limited(found)
     assert (found.timeout, found.limit, found.most, found.concurrency) == (3, 2, 500, 1)
     assert (found.retry, found.approval) == (Retry(4), True)
 
@@ -98,15 +101,24 @@ def test_what_comes_with_a_call_still_comes_where_arguments_are_fixed():
             "tool \"find\" has no parameter 'kee'",
         ),
         ({"Agents": {"Tools": ["fetch"], "ToolConfig": {"fetch": 3}}}, SetupError, "fetch holds 3, not options"),
+        (
+            {"Agents": {"Tools": ["fetch"], "ToolConfig": {"find": {}}}},
+            SetupError,
+            "names find, which is not among its",
+        ),
         ({"Tools": [{"Name": "fetch", "Limit": 0}], "Agents": {"Tools": ["fetch"]}}, DefinitionError, "limit of tool"),
+        (
+            {"Tools": [{"Name": "far", "Parameters": {"x": 1}}], "Agents": {"Tools": ["far"]}},
+            SetupError,
+            "tool far is not one that takes options here: x would have no effect",
+        ),
     ],
 )
 def test_what_is_wrong_with_tools_is_said_before_anything_is_recorded(definition, error, says):
-    workflow = {"Name": "w", "Steps": [{"Name": "s", "Agent": "a", "Prompt": "Hi"}]}
     whole = {
         **definition,
         "Agents": [{"Name": "a", "Model": "scripted", **definition["Agents"]}],
-        "Workflows": [workflow],
+        "Workflows": [WORKFLOW],
     }
     made = environment(whole, tools=[find])
     with pytest.raises(error, match=says):
@@ -115,9 +127,8 @@ def test_what_is_wrong_with_tools_is_said_before_anything_is_recorded(definition
 
 
 def test_an_agent_of_the_old_system_goes_without_what_needs_a_service(logs):
-    workflow = {"Name": "w", "Steps": [{"Name": "s", "Agent": "a", "Prompt": "Hi"}]}
     agent = {"Name": "a", "Tools": ["web_search", "list_directory"]}
-    made = environment({"Agents": [agent], "Workflows": [workflow]}, dialect="dive")
+    made = environment({"Agents": [agent], "Workflows": [WORKFLOW]}, dialect="dive")
     assert [one.name for one in made.tools_for(made.agent("a").definition)] == ["list_directory"]
     made.create("w", model="scripted")
     assert ["a goes without the tool web_search: it needs the key" in said for said in logs()] == [True]
@@ -127,3 +138,14 @@ def test_a_tool_made_in_python_is_found_by_its_name():
     tool(read_only=True)(find)
     made = environment(agents=[Agent(AgentDefinition("a", tools=("find",)), model=ScriptedModel(["x"]))])
     assert made.tools_for(made.agent("a").definition) == [tool_of(find)]
+
+
+def test_limits_of_a_definition_hold_for_tools_that_were_given_in_python():
+    calls = [{"call": {"find": {"query": str(number), "key": "k"}}} for number in range(3)]
+    definition = {"Tools": [{"Name": "find", "Limit": 1, "Most": 100}], "Workflows": [WORKFLOW]}
+    made = environment(definition, agents=[Agent("a", model=ScriptedModel([*calls, "done"]), tools=[find])])
+    execution = made.start("w").wait(20)
+    assert execution.status == "completed", execution.error
+    started = [e.data for e in execution.history() if e.event_type == "operation_started"]
+    assert [operation.name for operation in started if operation.operation_type == "tool_call"] == ["find"]
+    assert "used up" in str(execution.requests[2].messages)

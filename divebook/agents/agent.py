@@ -292,9 +292,17 @@ class Agent:
         return answer
 
     async def turn(
-        self, asked: Assignment, context: TurnContext, tools: Sequence[ToolFunction], servers: Sequence[ToolServer]
+        self,
+        asked: Assignment,
+        context: TurnContext,
+        tools: Sequence[ToolFunction],
+        servers: Sequence[ToolServer],
+        limited: Callable[[ToolFunction], ToolFunction],
     ) -> dict[str, Any]:
-        """Answer with requests and calls of tools that `context` records; return what the turn comes to."""
+        """Answer with requests and calls of tools that `context` records; return what the turn comes to.
+
+        `limited` gives a tool the limits that its environment sets.
+        """
         loop, durable = await _loaded(LOOP), await _loaded(DURABLE)
         own = [*tools, *self.tools]
         served, notes = await served_tools(context, self.definition, servers, [tool.name for tool in own])
@@ -304,7 +312,7 @@ class Agent:
         output = answer_type(self.output if asked.output is None else asked.output)
         allow_answers(output)
         run = loop.LoopRun(self, message, output)
-        result: dict[str, Any] = await run.turn(context, [*own, *served], asked.deps)
+        result: dict[str, Any] = await run.turn(context, [*map(limited, own), *map(limited, served)], asked.deps)
         return result
 
 

@@ -17,6 +17,9 @@ class Offers(Protocol):
     def tools_for(self, definition: AgentDefinition) -> Sequence[ToolFunction]:
         """Return the tools that an agent names."""
 
+    def limited(self, tool: ToolFunction) -> ToolFunction:
+        """Return a tool with the limits that its environment sets."""
+
     def servers_for(self, definition: AgentDefinition) -> Sequence[ToolServer]:
         """Return the MCP servers whose tools an agent may call."""
 

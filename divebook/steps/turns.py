@@ -87,7 +87,8 @@ async def take_turn(
     async def body(turn: str) -> dict[str, Any]:
         means = StepTurn(context, asked.prefix, turn)
         try:
-            return await agent.turn(asked, means, tools_of(turn), offers.servers_for(agent.definition))
+            servers = offers.servers_for(agent.definition)
+            return await agent.turn(asked, means, tools_of(turn), servers, offers.limited)
         finally:
             means.require_going_on()
 

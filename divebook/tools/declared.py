@@ -10,7 +10,7 @@ from typing import Any
 
 from divebook.documents.references import resolved
 from divebook.errors import SetupError
-from divebook.tools.offered import OFFERED, offered, option_named
+from divebook.tools.offered import ABSENT, OFFERED, offered, option_named
 from divebook.tools.reach import ToolReach
 from divebook.workflow.functions import signature_of
 from divebook.workflow.resources import ToolDefinition
@@ -36,21 +36,26 @@ def declared(
     Raises
     ------
     SetupError
-        It is switched off, or an option does not fit.
+        It is switched off, or an option does not fit, or has no effect.
     """
     if said is not None and not said.enabled:
         raise SetupError(f'agent references unknown tool "{name}": its definition under Tools says Enabled: false')
     options = _merged({} if said is None else said.parameters, config)
     if own is not None:
-        made = with_arguments(own, options, reach)
-    elif name in OFFERED:
-        made = offered(name, reach, options)
-    else:
-        return None
+        return with_arguments(own, options, reach)
+    if name in OFFERED:
+        return offered(name, reach, options)
+    if options and name not in ABSENT:
+        raise SetupError(f"tool {name} is not one that takes options here: {', '.join(options)} would have no effect")
+    return None
+
+
+def limited(tool: ToolFunction, said: ToolDefinition | None) -> ToolFunction:
+    """Return a tool of any kind with the limits that stand about it under ``Tools``."""
     if said is None:
-        return made
+        return tool
     limits = {key: getattr(said, key) for key in _LIMITS if getattr(said, key) is not None}
-    return replace(made, **limits, approval=made.approval or said.approval)
+    return replace(tool, **limits, approval=tool.approval or said.approval)
 
 
 def _merged(parameters: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:

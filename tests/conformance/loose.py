@@ -14,10 +14,12 @@ from divebook.agents import Agent, ScriptedModel
 from divebook.config import Sources, build_content, load, merge
 from divebook.documents.fetching import Page
 from divebook.documents.globs import has_wildcards
-from divebook.engine.operations import Place
+from divebook.engine.operations import DYNAMIC_CONTENT, Place
 from divebook.environment import Environment
 from divebook.errors import DivebookError
+from divebook.events.catalog import OperationCompleted
 from divebook.scripting.interpreter import default_interpreter
+from divebook.steps.content import run_program
 from divebook.store import MemoryStore
 from divebook.workflow import AgentDefinition
 from divebook.workflow.blocks import blocks_from_script_result
@@ -129,8 +131,43 @@ def _write(folder: str, files: Mapping[str, str]) -> None:
 
 
 def _dynamic(given: Given) -> dict[str, Any]:
+    if "path" in given:
+        return {"count": len(run_program(given["path"], {}))}
+    if "script_stdout" in given:
+        return {"count": len(_printed(given["script_stdout"]))}
+    if not given:
+        entries = [ContentEntry(dynamic="'a'"), ContentEntry(dynamic_from="a.sh")]
+        return {"type": "".join({block["type"] for block in build_content(entries)})}
+    if "agent" in given:
+        return {"globals": _names_of_dynamic(given)}
     result = default_interpreter().run_script(given["script"], given.get("globals", {}))
     return {"count": len(blocks_from_script_result(result))}
+
+
+def _printed(text: str) -> list[Any]:
+    """Return the blocks that a program gives which prints a text."""
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder, "program.sh")
+        program.write_text(f"#!/bin/sh\ncat <<'END'\n{text}\nEND\n", encoding="utf-8")
+        program.chmod(0o700)
+        return run_program(str(program), {})
+
+
+def _names_of_dynamic(given: Given) -> dict[str, Any]:
+    """Return the names that a dynamic content of a step finds, as far as the case knows them."""
+    script = "'{0}|{1}|{2}|{3}|{4}'.format(workflow, step, agent, len(inputs), len(state))"
+    content = [{"Dynamic": script}]
+    step = {"Name": given["step"], "Type": "prompt", "Agent": given["agent"], "Content": content}
+    workflow = read_workflow({"Name": given["workflow"], "Steps": [step]}, dialect="dive")
+    with MemoryStore() as store:
+        agent = Agent(given["agent"], model=ScriptedModel(["x"]))
+        execution = Environment(store=store, agents=[agent], workflows=[workflow]).start(workflow).wait(30)
+        (made,) = [
+            event.data.result
+            for event in execution.history()
+            if isinstance(event.data, OperationCompleted) and event.data.operation_type == DYNAMIC_CONTENT
+        ]
+    return dict(zip(("workflow", "step", "agent"), made[0]["text"].split("|"), strict=False))
 
 
 def _operation_id(given: Given) -> dict[str, Any]:
@@ -217,7 +254,15 @@ RUN: Mapping[str, tuple[Callable[[Given], dict[str, Any]], tuple[frozenset[str],
     "config": (_config, tuple(map(frozenset, (["yaml"], ["json"], ["files"], ["path"], ["base", "override"])))),
     "config_build": (_build_or_settings, tuple(map(frozenset, (["config"], ["values"], ["steps"])))),
     "content": (_content_or_path, tuple(map(frozenset, (["entries"], ["entries", "files"], ["path"])))),
-    "dynamic_content": (_dynamic, (frozenset({"script"}), frozenset({"script", "globals"}))),
+    "dynamic_content": (
+        _dynamic,
+        tuple(
+            map(
+                frozenset,
+                (["script"], ["script", "globals"], ["script_stdout"], ["path"], [], ["workflow", "step", "agent"]),
+            )
+        ),
+    ),
     "operation_id": (_operation_id, tuple(map(frozenset, (["type", "step", "path", "params"], ["a", "b"])))),
     "environment": (
         _environment,
@@ -235,7 +280,7 @@ UNDERSTOOD: Mapping[str, frozenset[str]] = {
     "config": frozenset({"Name", "Description", "Documents", "Agents", "Config", *ORDERS}),
     "config_build": frozenset({"seconds", "name", "description", "agents", "supervisors", "workflows", "step_names"}),
     "content": frozenset({"wildcard", "count", "kinds", "texts", "all_contain", "source"}),
-    "dynamic_content": frozenset({"count"}),
+    "dynamic_content": frozenset({"count", "type", "globals"}),
     "operation_id": frozenset({"id", "prefix", "length", "equal"}),
     "environment": frozenset({"default_agent", "results", "executions", "status"}),
 }

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 NOT_RUN: Mapping[str, str] = {
-    "agent": "agents have no tools yet, and are asked by steps only",
     "confirmation": "agents have no tools yet, so there is no call to confirm",
     "continue_as_new": "a workflow itself says when it goes on as new (ctx.continue_as_new); there are no thresholds",
     "mcp": "MCP servers are not connected yet",
@@ -17,6 +16,9 @@ NOT_RUN: Mapping[str, str] = {
     "threads": "there are no threads of messages",
 }
 NOT_RUN_OF_SHAPE: Mapping[tuple[str, frozenset[str]], str] = {
+    ("agent", frozenset({"call"})): "a model that calls a tool which is not there is told so, and may try again",
+    ("content", frozenset({"paths"})): "how the old system wrote the address of a file; files are read, not named",
+    ("agent", frozenset({"messages"})): "agents are asked by steps, with the prompt that those must have",
     ("event", frozenset({"snapshot"})): "there are no snapshots: the state is a fold of the log",
     (
         "event",

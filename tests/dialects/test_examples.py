@@ -4,10 +4,13 @@ Each says little, but uses what its kind uses: providers without a model, tools,
 pictures and programs, the clock, chance and the old script language.
 """
 
+import threading
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from divebook import Agent, ScriptedModel
 from divebook.config import load
 from divebook.documents import FileDocuments
 from divebook.documents.policy import Policy
@@ -217,3 +220,89 @@ def test_a_file_of_the_old_system_runs(folder, name):
     prompts = [given["prompt"] for given in started if "prompt" in given]
     assert prompts
     assert not [prompt for prompt in prompts if "${" in prompt]
+
+
+# --- with their tools called -----------------------------------------------------------------------------------------
+
+
+class Page(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<title>Syrup</title><p>It is made of sap.</p>")
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def page(monkeypatch):
+    """Return the address of a page on this machine, in place of one of the web."""
+    for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+        thread.join()
+
+
+def call(tool, **arguments):
+    return {"call": {tool: arguments}}
+
+
+CALLED = {
+    "code_overview": [
+        [call("list_directory", path="."), call("read_file", path="notes.md"), "It holds notes."],
+        [call("read_file", path="none.md"), "One is missing."],
+    ],
+    "company_overview": [[call("fetch", url="PAGE"), "found"], ["read"], ["analysed"]],
+    "go_program": [
+        [
+            call("list_directory", path="pictures"),
+            call("write_file", path="src/main.go", content="package main\n"),
+            call("read_file", path="src/main.go"),
+            "written",
+        ],
+        ["summed up"],
+    ],
+    "research": [[call("fetch", url="PAGE"), "history"], [call("fetch", url="ftp://x"), "news"], ["facts"], ["joined"]],
+}
+"""By example, what the model does in each of its turns."""
+RESULTS = {
+    "code_overview": ["notes.md", "# Notes", "Error: File not found: none.md"],
+    "company_overview": ["Syrup\n\nIt is made of sap."],
+    "go_program": ["dot.png", "Successfully wrote 13 bytes to src/main.go", "package main\n"],
+    "research": ["It is made of sap.", "Error: content address must start with http"],
+}
+"""Parts of what their tools return, in order."""
+
+
+def prepared(text, page):
+    return [
+        [{**part, "call": {"fetch": {"url": page}}} if "PAGE" in str(part) else part for part in turn] for turn in text
+    ]
+
+
+@pytest.mark.parametrize("name", CALLED)
+def test_the_tools_of_a_file_of_the_old_system_are_called(folder, page, name):
+    path = folder / f"{name}.yaml"
+    path.write_text(EXAMPLES[name])
+    with MemoryStore() as store:
+        reach = Policy("programs", "addresses")
+        environment = Environment(store=store, documents=FileDocuments(folder), policy=reach, printer=lambda _: None)
+        environment.define(load(path, dialect="dive"))
+        model = ScriptedModel(turns=prepared(CALLED[name], page))
+        environment.add_agent(Agent(environment.agent("A").definition, model=model), replace=True)
+        execution = environment.start("Main", REQUIRED.get(name, {})).wait(30)
+        for question in execution.interrupts:
+            execution.answer(question.id, {"approved": True}).wait(30)
+        assert execution.status == "completed", execution.error
+        results = [
+            str(e.data.result)
+            for e in execution.history()
+            if getattr(e.data, "operation_type", "") == "tool_call" and e.event_type == "operation_completed"
+        ]
+    assert [wanted for wanted, got in zip(RESULTS[name], results, strict=True) if repr(wanted)[1:-1] not in got] == []
