@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -28,7 +28,7 @@ from pydantic_ai.settings import ModelSettings
 
 from divebook.agents.failures import errors_as_raised, keepable_errors
 from divebook.agents.limits import TURNSTILES
-from divebook.agents.present import CALL, INSIDE, TURN, WRITE, AgentTurn, present
+from divebook.agents.present import CALL, INSIDE, TURN, WRITE, AgentTurn, CallPlace, present
 from divebook.agents.prices import estimate
 from divebook.agents.served_tools import InputRequired, answered
 from divebook.agents.streaming import stream_response
@@ -121,46 +121,55 @@ class BoundCall(_Bound):
 
     async def __call__(self, params: ToolsetCallToolParams, *, config: object | None = None) -> Any:
         """Return the recorded result, in pydantic-ai's form, or make the call."""
-        turn, place = _required(), CALL.get()
+        place = CALL.get()
         assert place is not None  # noqa: S101 - the guard around all tools has set it
         executed = False
 
         async def call() -> Any:
             nonlocal executed
             executed = True
-            with _secrets_kept():
-                try:
-                    made = self._operation.result_codec.dump(await self._made(params, f"tool {params.name}"))
-                except InputRequired as asked_back:
-                    made = asked_back.payload
-            return shared().without_known(made)
-
-        arguments = _plain(params.tool_args)
-        asked = {"agent": turn.record.agent, "tool": params.name, "arguments": arguments}
-        own = turn.tools.get(params.name)
-        if own is not None and own.server:
-            asked["server"] = own.server
-
-        async def own_call(key: str, more: Mapping[str, Any]) -> Any:
-            assert own is not None  # noqa: S101 - only those have rounds
-            made = turn.context.call(own, params.tool_args, {**asked, **more}, call, key=key, done=returned)
-            return opened(await made)
+            return await self._carried_out(params)
 
         try:
-            if own is not None:
-                first = await own_call(place.key, {})
-                recorded = await answered(turn.context, own, place.name, first, own_call)
-            else:
-                repeatable = bool(isinstance(config, Mapping) and config.get("idempotent"))
-                recorded = await turn.context.operation(
-                    TOOL_CALL, asked, call, key=place.key, repeatable=repeatable, done=returned
-                )
+            payload = await _recorded(place, params, call, config)
         except UnstorableValueError as error:  # a model wrote arguments that no log can hold, and may try others
             raise ToolFailed(f"the call of {params.name} was not made: {error}") from error
         record_durable_unit(executed=executed)
-        payload = opened(recorded)
-        turn.record.called(params.ctx.tool_call_id or params.name, params.name, payload)
+        place.turn.record.called(params.ctx.tool_call_id or params.name, params.name, payload)
         return self._operation.result_codec.load(payload)
+
+    async def _carried_out(self, params: ToolsetCallToolParams) -> Any:
+        with _secrets_kept():
+            try:
+                made = self._operation.result_codec.dump(await self._made(params, f"tool {params.name}"))
+            except InputRequired as asked_back:
+                made = asked_back.payload
+        return shared().without_known(made)
+
+
+async def _recorded(
+    place: CallPlace, params: ToolsetCallToolParams, call: Callable[[], Awaitable[Any]], config: object | None
+) -> Any:
+    """Return the recorded result of a call; of one that its server asks back about, that of the last round."""
+    turn, setting = place.turn, place.setting(place.rule)
+    asked = {"agent": turn.record.agent, "tool": params.name, "arguments": _plain(params.tool_args)}
+    own = turn.tools.get(params.name)
+    if own is None:
+        repeatable = bool(isinstance(config, Mapping) and config.get("idempotent"))
+        made = turn.context.operation(
+            TOOL_CALL, asked, call, key=place.key, setting=setting, repeatable=repeatable, done=returned
+        )
+        return opened(await made)
+    if own.server:
+        asked["server"] = own.server
+
+    async def own_call(key: str, more: Mapping[str, Any]) -> Any:
+        told = {**asked, **more}
+        return opened(
+            await turn.context.call(own, params.tool_args, told, call, key=key, setting=setting, done=returned)
+        )
+
+    return await answered(turn.context, own, place.name, await own_call(place.key, {}), own_call)
 
 
 @contextmanager

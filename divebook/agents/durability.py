@@ -26,10 +26,11 @@ from pydantic_ai.durable_exec import (
 )
 from pydantic_ai.models import Model
 from pydantic_ai.run import AgentRunResult
-from pydantic_ai.tools import RunContext
+from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, RunContext
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 
 from divebook.agents.bound import BoundCall, BoundRequest, BoundStep, StreamedModel
+from divebook.agents.deferred import deferred
 from divebook.agents.guarded import GuardedToolset
 from divebook.agents.present import CALL, INSIDE, TURN, WRITE, AgentTurn, present
 from divebook.agents.requests import RequestRecord
@@ -152,3 +153,13 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
                 call,
                 ENGINE,
             )
+
+    # --- people ----------------------------------------------------------------------------------------------------
+
+    async def handle_deferred_tool_calls(
+        self, ctx: RunContext[Any], *, requests: DeferredToolRequests
+    ) -> DeferredToolResults | None:
+        """Have people approve and answer what tools have put off, all asked before one of them is waited for."""
+        del ctx
+        turn = present()
+        return None if turn is None else await deferred(turn, requests)

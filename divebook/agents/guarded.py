@@ -1,22 +1,27 @@
-"""What stands around all tools of an agent: each call is a strand, and what the model gets is limited."""
+"""What stands around all tools of an agent: each call is a strand, is approved, and what the model gets is limited."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry, ToolFailed
 from pydantic_ai.tools import RunContext
 from pydantic_ai.toolsets import ToolsetTool, WrapperToolset
 
-from divebook.agents.present import CALL, AgentTurn, present
+from divebook.agents.present import CALL, AgentTurn, CallPlace, present
 from divebook.agents.shortened import shortened
+from divebook.engine.approvals import Denied, ToolCall
+from divebook.workflow.approvals import IF_DESTRUCTIVE
 from divebook.workflow.tools import MOST
 
 TOLD = ApprovalRequired, CallDeferred, ModelRetry, ToolFailed, ValidationError
 """What a tool raises to say something to the model: it ends no other call."""
+_Call: TypeAlias = tuple[str, dict[str, Any], RunContext[Any], ToolsetTool[Any]]
+_ANY = TypeAdapter[Any](Any)
 
 
 @dataclass
@@ -35,16 +40,17 @@ class GuardedToolset(WrapperToolset[Any]):
         try:
             with turn.context.calling():
                 await asyncio.sleep(0)  # those of one response are all counted before one of them can have to wait
-                return await self._made(turn, (name, tool_args, ctx, tool))
+                return await self._made(turn, place, (name, tool_args, ctx, tool))
         finally:
             CALL.reset(token)
 
-    async def _made(self, turn: AgentTurn, call: tuple[str, dict[str, Any], RunContext[Any], ToolsetTool[Any]]) -> Any:
+    async def _made(self, turn: AgentTurn, place: CallPlace, call: _Call) -> Any:
         name, given, ctx, tool = call
         own = turn.tools.get(name)
         turn.count(name, None if own is None else own.limit)
         try:
-            result = await super().call_tool(name, given, ctx, tool)
+            arguments = given if ctx.tool_call_approved else await _approved(turn, place, name, given, tool)
+            result = await super().call_tool(name, arguments, ctx, tool)
         except TOLD:
             raise
         except Exception:
@@ -52,3 +58,28 @@ class GuardedToolset(WrapperToolset[Any]):
             await turn.context.alone()
             raise
         return shortened(result, MOST if own is None else own.most)
+
+
+async def _approved(
+    turn: AgentTurn, place: CallPlace, name: str, given: dict[str, Any], tool: ToolsetTool[Any]
+) -> dict[str, Any]:
+    """Return the arguments with which a call may be made; `ToolFailed` tells the model why it may not."""
+    told: Mapping[str, Any] = _ANY.dump_python(given, mode="json", fallback=repr)
+    own = turn.tools.get(name)
+    call = ToolCall(name, told, agent=turn.record.agent, mode=IF_DESTRUCTIVE)
+    if own is not None:
+        call = replace(call, server=own.server, hints=own.hints, asks=own.approval, mode=own.confirmation)
+    definition = tool.tool_def
+    found = await turn.context.approve(
+        call, definition.parameters_json_schema, place=place.name, description=definition.description or ""
+    )
+    if isinstance(found, Denied):
+        raise ToolFailed(found.text)
+    place.rule = found.rule
+    if found.arguments == told:
+        return given
+    try:
+        validated: dict[str, Any] = tool.args_validator.validate_python(dict(found.arguments))
+    except ValidationError as error:
+        raise ToolFailed(f"{name} was approved with arguments that do not fit: {error}") from error
+    return validated

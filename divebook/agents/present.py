@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from pydantic_ai.exceptions import ToolFailed
 
+from divebook.engine.operations import Setting
+from divebook.events.codec import canonical_hash
 from divebook.history.requests import call_name
 
 if TYPE_CHECKING:
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from divebook.workflow.policies import Retry
     from divebook.workflow.tools import ToolFunction
 
+HASH_DIGITS = 16
+
 
 @dataclass(slots=True)
 class CallPlace:
@@ -31,11 +35,18 @@ class CallPlace:
     turn: AgentTurn
     name: str
     """``<n>-<id>``: the number of the request that asked for it, and the model's name for it."""
+    rule: str = ""
+    """What allowed it."""
 
     @property
     def key(self) -> str:
         """Name of its operation."""
         return f"tool-{self.name}"
+
+    def setting(self, rule: str) -> Setting | None:
+        """Return what the log keeps beside the call: what decided that it may be made, or not."""
+        told = {"rule": rule}
+        return Setting(told, canonical_hash(told)[:HASH_DIGITS]) if rule else None
 
 
 @dataclass

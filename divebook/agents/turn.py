@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    from divebook.engine.approvals import Approved, Denied, ToolCall
     from divebook.engine.operations import Reserved, Setting, Slot, StreamedCall
     from divebook.questions import Question
     from divebook.workflow.policies import Retry
@@ -98,6 +99,7 @@ class TurnContext(Protocol):
         call: Callable[[], Awaitable[Any]],
         *,
         key: str,
+        setting: Setting | None,
         done: Callable[[Any], Any],
     ) -> Any:
         """Make a call of a tool once: with its own retries, time limit and place among those that run at once.
@@ -130,6 +132,14 @@ class TurnContext(Protocol):
 
     async def recorded_setting(self, key: str) -> Mapping[str, Any]:
         """Return what the log keeps of what such an operation was made with."""
+
+    async def approve(
+        self, call: ToolCall, schema: Mapping[str, Any], *, place: str, description: str
+    ) -> Approved | Denied:
+        """Return whether a call may be made, and with which arguments; a person may be asked.
+
+        `place` is where it belongs: the question is ``approve-<place>``, the call itself ``tool-<place>``.
+        """
 
     def below(self, key: str) -> TurnContext:
         """Return what an agent asks of the engine that one of the calls runs; its keys begin with that of the call."""

@@ -128,10 +128,20 @@ async def approved(
         return found.arguments
     if not found.rule:
         raise ApprovalDeniedError(f"Run {name}?", found.reason)
-    # The log keeps what a rule denied: it may be another one when the code that called runs again.
     said = {"text": found.reason or f"denied by the rule: {found.rule}"}
-    kept = await context.operation(VERDICT, {kind: name}, lambda: _soon(said), key=denial, repeatable=True)
+    kept = await kept_denial(context, ToolCall(name, {}, kind=kind), said, key=denial)
     raise ApprovalDeniedError(f"Run {name}?", kept["text"])
+
+
+async def kept_denial(
+    context: StepContext, call: ToolCall, said: Mapping[str, str], *, key: str, within: str | None = None
+) -> Mapping[str, str]:
+    """Return what the log keeps of a call that a rule denied: it may be another rule when the caller runs again."""
+    asked = {call.kind: call.tool}
+    kept: Mapping[str, str] = await context.operation(
+        VERDICT, asked, lambda: _soon(said), key=key, repeatable=True, within=within
+    )
+    return kept
 
 
 async def _soon(value: Any) -> Any:

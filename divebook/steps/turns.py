@@ -12,6 +12,7 @@ import anyio
 
 from divebook.agents import Agent, ScriptedModel
 from divebook.agents.turn import Answer, Assignment
+from divebook.engine.approvals import Approved, Denied, ToolCall
 from divebook.engine.operations import AGENT_TURN, TOOL_CALL, Reserved, Setting, Slot, StreamedCall
 from divebook.events.codec import canonical_hash
 from divebook.execution.compute import Compute, LimitedSlot, Slots
@@ -19,6 +20,7 @@ from divebook.execution.context import StepContext
 from divebook.execution.once import HASH_DIGITS
 from divebook.execution.strands import Suspended, UnderWay
 from divebook.questions import Question
+from divebook.steps.approval import approve, kept_denial
 from divebook.steps.call import compute_for, invoke, made_in_slot
 from divebook.steps.offers import Offers
 from divebook.steps.work import work_tool
@@ -171,6 +173,25 @@ class StepTurn:
         """Return what the log keeps of what such an operation was made with."""
         return await self._context.setting_of(self.prefix + key)
 
+    async def approve(
+        self, call: ToolCall, schema: Mapping[str, Any], *, place: str, description: str
+    ) -> Approved | Denied:
+        """Return whether a call may be made, and with which arguments; the log keeps what a rule denied."""
+        question, within = f"{self.prefix}approve-{place}", self._turn
+        denial = f"{question}-denied"
+        found: Approved | Denied = Denied("", rule="a rule that held before")
+        if self._context.record_of(denial) is None:
+            key = f"{self.prefix}tool-{place}"
+            judged = approve(
+                self._context, call, schema, key=question, operation=key, description=description, within=within
+            )
+            found = await self._going_on(judged)
+        if isinstance(found, Approved) or not found.rule:
+            return found
+        said = {"text": found.text, "rule": found.rule}
+        kept = await kept_denial(self._context, call, said, key=denial, within=within)
+        return Denied(kept["text"], rule=kept["rule"])
+
     def below(self, key: str) -> StepTurn:
         """Return the means of an agent that a call runs."""
         means = StepTurn(self._context, f"{self.prefix}{key}/", self._turn)
@@ -234,6 +255,7 @@ class StepTurn:
         call: Callable[[], Awaitable[Any]],
         *,
         key: str,
+        setting: Setting | None,
         done: Callable[[Any], Any],
     ) -> Any:
         """Make a call of a tool once."""
@@ -250,6 +272,7 @@ class StepTurn:
                 attempt=failures,
                 timeout=tool.timeout,
                 slot=slot,
+                setting=setting,
                 within=self._turn,
                 done=done,
             )

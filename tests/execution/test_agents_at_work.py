@@ -29,8 +29,8 @@ class Book:
         return f"{name}: seen"
 
 
-def world_of(book, store=None):
-    agent = Agent("a", model=ScriptedModel(SCRIPT), tools=[book.look])
+def world_of(book, store=None, script=SCRIPT):
+    agent = Agent("a", model=ScriptedModel(script), tools=[book.look])
     return environment(agents=[agent], **({} if store is None else {"store": store}))
 
 
@@ -90,7 +90,7 @@ def test_a_pause_waits_for_a_call_of_a_tool_and_not_for_the_turn():
 def test_a_cancelled_turn_goes_on_when_it_is_resumed_and_asks_about_the_call_that_was_under_way():
     gate = Gate()
     book = Book(gate)
-    world = world_of(book)
+    world = world_of(book, script=[*map(list, zip(SCRIPT[0])), SCRIPT[1]])  # one after the other
     execution = world.start(asking(changed=False))
     assert gate.reached.wait(20)
     execution.cancel()

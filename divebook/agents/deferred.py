@@ -1,0 +1,72 @@
+"""Calls that an agent of pydantic-ai puts off until a person has approved them, or has said what they come to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from pydantic_ai.messages import ToolCallPart
+from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
+
+from divebook.agents.present import AgentTurn
+from divebook.engine.approvals import Denied, ToolCall
+from divebook.events.recorded import opened
+from divebook.history.requests import call_name
+from divebook.questions.kinds import CLARIFICATION
+
+
+async def deferred(turn: AgentTurn, requests: DeferredToolRequests) -> DeferredToolResults:
+    """Return what becomes of them."""
+    asked = [_approval(turn, call) for call in requests.approvals]
+    asked += [_question(turn, call) for call in requests.calls]
+    found = await _side_by_side(turn.context.calling, asked)
+    ids = [call.tool_call_id for call in (*requests.approvals, *requests.calls)]
+    count = len(requests.approvals)
+    return requests.build_results(
+        approvals=dict(zip(ids[:count], found[:count], strict=True)),
+        calls=dict(zip(ids[count:], found[count:], strict=True)),
+    )
+
+
+async def _approval(turn: AgentTurn, part: ToolCallPart) -> ToolApproved | ToolDenied:
+    given = part.args_as_dict()
+    call = ToolCall(part.tool_name, given, agent=turn.record.agent, asks=True)
+    found = await turn.context.approve(call, {}, place=_place(turn, part), description="")
+    if isinstance(found, Denied):
+        return ToolDenied(found.text)
+    return ToolApproved(override_args=None if found.arguments == given else found.arguments)
+
+
+async def _question(turn: AgentTurn, part: ToolCallPart) -> Any:
+    told = {"tool": part.tool_name, "parameters": part.args_as_dict(), "agent": turn.record.agent}
+    text = f"What is the result of {part.tool_name}?"
+    answered = await turn.context.question(CLARIFICATION, text, key=f"ask-{_place(turn, part)}", data=told)
+    response = opened(answered.response or {})
+    return response.get("data", response.get("text"))
+
+
+def _place(turn: AgentTurn, part: ToolCallPart) -> str:
+    return f"{turn.record.requests}-{call_name(part.tool_call_id)}"
+
+
+async def _side_by_side(
+    calling: Callable[[], AbstractContextManager[None]], calls: Sequence[Awaitable[Any]]
+) -> list[Any]:
+    """Await calls as strands, which are all counted before one of them can have to wait."""
+    strands = [calling() for _ in calls]
+    for strand in strands:
+        strand.__enter__()
+
+    async def awaited(strand: AbstractContextManager[None], call: Awaitable[Any]) -> Any:
+        try:
+            return await call
+        finally:
+            strand.__exit__(None, None, None)
+
+    found = await asyncio.gather(*map(awaited, strands, calls), return_exceptions=True)
+    for result in found:
+        if isinstance(result, BaseException):
+            raise result
+    return found
