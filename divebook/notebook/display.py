@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import html
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -24,6 +23,17 @@ from divebook.events.readable import readable
 from divebook.execution.execution import Execution
 from divebook.history.spans import Span, spans_of
 from divebook.notebook.listing import answer_line, answer_text, signal_line
+from divebook.notebook.rows import (
+    COLUMNS,
+    FIRST_ROWS,
+    MAX_CELL,
+    MAX_ROWS,
+    SIGNS,
+    TURN_COLUMNS,
+    more_title,
+    rows_of,
+    turn_rows,
+)
 from divebook.questions.kinds import EXPIRED
 from divebook.questions.wording import schema_in_words, wanted_answer
 from divebook.text.colours import LIGHT
@@ -32,18 +42,14 @@ from divebook.text.redaction import Redactor, shared
 from divebook.text.shown import cut, one_line, plural
 from divebook.text.times import local_time
 
-MAX_ROWS, FIRST_ROWS = 200, 24
-"""Steps that the table shows when unfolded, and at once."""
 MAX_VALUES = 20
-MAX_CELL, MAX_VALUE, MAX_ERROR = 120, 4000, 8000
+MAX_VALUE, MAX_ERROR = 4000, 8000
 MAX_ASIDE = 300
 """Characters of a value in the text of a run that is not over, or failed: what it asks, or says, is to be seen."""
 OPEN_BELOW = 1200
 """Values with fewer characters than this in all are shown unfolded."""
 
-SIGNS = {COMPLETED: "✓", FAILED: "✕", CANCELLED: "◼", RUNNING: "▸", WAITING: "…", PENDING: "…", "paused": "‖"}
 _UNITS = {"$": "US dollars", "s": "seconds"}
-COLUMNS = ("step", "path", "status", "duration", "output")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +66,8 @@ class Report:
     more_title: str = ""
     more_rows: tuple[tuple[str, ...], ...] = ()
     """The same of more steps, if there are many; shown folded."""
+    turns: tuple[tuple[str, ...], ...] = ()
+    """Cells under `TURN_COLUMNS`: what agents asked and called."""
     values_title: str = ""
     values: tuple[tuple[str, str], ...] = ()
     questions: tuple[tuple[str, tuple[str, ...]], ...] = ()
@@ -88,8 +96,9 @@ def report_of(execution: Execution, log: Sequence[Event]) -> Report:
         status=status,
         facts=tuple(_facts(execution)),
         rows=rows_of(steps, FIRST_ROWS),
-        more_title=_more_title(len(steps)),
+        more_title=more_title(len(steps)),
         more_rows=rows_of(steps, MAX_ROWS) if len(steps) > FIRST_ROWS else (),
+        turns=turn_rows(spans, redactor),
         values_title=values_title,
         values=values,
         questions=tuple((redactor.text(question), ways) for question, ways in _questions(execution)),
@@ -182,46 +191,6 @@ def _next(execution: Execution) -> str:
     return f"%dive show {execution.id}" if execution.is_live else ""
 
 
-def rows_of(steps: Sequence[Span], limit: int = MAX_ROWS) -> tuple[tuple[str, ...], ...]:
-    """Return rows for some steps: what did not complete, the last ones, the first ones; gaps are counted."""
-    last = len(steps) - limit // 3
-    ranked = sorted(range(len(steps)), key=lambda index: (steps[index].status == COMPLETED, index < last))
-    shown = sorted(ranked[:limit])
-    rows, previous = [], -1
-    for index in [*shown, len(steps)]:
-        if index > previous + 1:
-            rows.append(_gap(steps[previous + 1 : index]))
-        if index < len(steps):
-            rows.append(_cells(steps[index]))
-        previous = index
-    return tuple(rows)
-
-
-def _gap(steps: Sequence[Span]) -> tuple[str, ...]:
-    counts = Counter(step.status for step in steps)
-    told = ", ".join(f"{count:,} {status}" for status, count in counts.items())
-    return "…", "", told, "", f"{plural(len(steps), 'step')} not shown here"
-
-
-def _more_title(count: int) -> str:
-    return f"all {count:,} steps" if count <= MAX_ROWS else f"{MAX_ROWS} of {count:,} steps"
-
-
-def _cells(step: Span) -> tuple[str, ...]:
-    notes = [f"visit {step.visit}"] if step.visit > 1 else []
-    notes += [f"attempt {step.attempts}"] if step.attempts > 1 else []
-    again = f" ({', '.join(notes)})" if notes else ""
-    took = "" if step.duration_us is None else seconds(step.duration_us / 1e6)
-    status = f"{SIGNS.get(step.status, '')} {step.status}"
-    return one_line(step.step, 60) + again, one_line(step.path, 40), status, took, _outcome(step)
-
-
-def _outcome(step: Span) -> str:
-    told = [plural(step.items, "item")] if step.items else []
-    text = one_line(step.error or step.result or "", MAX_CELL)
-    return ": ".join([*told, text] if text else told)
-
-
 def _values(execution: Execution, redactor: Redactor) -> tuple[str, tuple[tuple[str, str], ...]]:
     """Return the outputs, or the variables where the workflow declares no outputs, with a title."""
     declared: Mapping[str, Any] = execution.state.outputs
@@ -244,7 +213,9 @@ def _value(name: str, value: Any, redactor: Redactor) -> str:
 def as_text(report: Report) -> str:
     """Return a run as text for a terminal."""
     lines = [f"{report.name}: {SIGNS.get(report.status, '')} {report.status}", f"  {report.id}"]
-    lines += [f"  {', '.join(report.facts)}", "", *_text_table(report.rows)]
+    lines += [f"  {', '.join(report.facts)}", "", *_text_table(COLUMNS, report.rows)]
+    if report.turns:
+        lines += ["", f"{_turns_title(report)}:", *_text_table(TURN_COLUMNS, report.turns)]
     if report.values:
         limit = MAX_VALUE if report.status == COMPLETED else MAX_ASIDE
         lines += ["", f"{report.values_title}:", *_text_values(report.values, limit)]
@@ -261,9 +232,14 @@ def as_text(report: Report) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _text_table(rows: Sequence[Sequence[str]]) -> list[str]:
-    table = [COLUMNS, *rows]
-    widths = [max(len(row[column]) for row in table) for column in range(len(COLUMNS) - 1)]
+def _turns_title(report: Report) -> str:
+    requests = sum(bool(row[1]) for row in report.turns)
+    return f"{plural(requests, 'request')} and {plural(len(report.turns) - requests, 'call')} of agents"
+
+
+def _text_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    table = [columns, *rows]
+    widths = [max(len(row[column]) for row in table) for column in range(len(columns) - 1)]
     return [
         "  " + "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]])
         for row in table
@@ -297,13 +273,21 @@ _PRE = f"{_WRAPPED};margin:2px 0 8px 0;padding:0;background:none;color:inherit"
 
 def as_html(report: Report) -> str:
     """Return a run as HTML with inline styles only."""
-    parts = [_table(report.rows, _caption(report)), _more(report), _picture(report), _details(report)]
+    parts = [_table(report.rows, caption=_caption(report)), _more(report), _turns(report), _picture(report)]
+    parts += [_details(report)]
     parts += [_asked(report), _error(report), _hint(report)]
     return f'<div style="max-width:1000px;color:inherit">{"".join(parts)}</div>'
 
 
-def _table(rows: Iterable[Sequence[str]], caption: str = "") -> str:
-    head = "".join(f'<th scope="col" style="{_NARROW}">{name}</th>' for name in COLUMNS)
+def _turns(report: Report) -> str:
+    if not report.turns:
+        return ""
+    table = _table(report.turns, TURN_COLUMNS)
+    return _folded(_turns_title(report), table, is_open=len(report.turns) <= FIRST_ROWS)
+
+
+def _table(rows: Iterable[Sequence[str]], columns: Sequence[str] = COLUMNS, caption: str = "") -> str:
+    head = "".join(f'<th scope="col" style="{_NARROW}">{name}</th>' for name in columns)
     return (
         '<table style="border-collapse:collapse;margin:0;width:100%;table-layout:auto;color:inherit">'
         f"{caption}<thead><tr>{head}</tr></thead><tbody>{''.join(map(_table_row, rows))}</tbody></table>"

@@ -23,6 +23,7 @@ from divebook.notebook.frontend import shows_widgets
 from divebook.notebook.listing import answer_text
 from divebook.questions.kinds import InterruptStatus
 from divebook.text.durations import seconds
+from divebook.text.redaction import shared
 from divebook.text.shown import cut, one_line, plural, visible
 from divebook.text.times import local_time
 from divebook.widgets.protocol import PackedRun, QuestionView, Recording, StateView
@@ -137,7 +138,8 @@ class SavedRun(FramedLog):
         return {"text/plain": as_text(report), "text/html": as_html(report), MIME: self._packed}
 
     def _report(self) -> Any:
-        from divebook.notebook.display import Report, rows_of
+        from divebook.notebook.display import Report
+        from divebook.notebook.rows import rows_of, turn_rows
 
         spans = spans_of(self._log())
         values = self.outputs or self.variables
@@ -147,6 +149,7 @@ class SavedRun(FramedLog):
             status=self.status,
             facts=tuple(self._facts()),
             rows=rows_of([span for span in spans if span.kind == "step"]),
+            turns=turn_rows(spans, shared()),
             values_title=plural(len(values), "output" if self.outputs else "variable") if values else "",
             values=tuple(
                 (one_line(name, 60), readable(value, indent=2)) for name, value in list(values.items())[:MAX_VALUES]
