@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from divebook.agents.cache import ResponseCache, cache_of
 from divebook.bounds import Bounds
 from divebook.engine.rules import StandingRule
 from divebook.errors import NotFoundError
@@ -18,6 +20,7 @@ from divebook.execution.engine_thread import ENGINE
 from divebook.execution.execution import Execution
 from divebook.execution.moving import move_out
 from divebook.execution.recovery import next_attempt
+from divebook.history.requests import RequestView, requests_of
 from divebook.questions import Question
 from divebook.starting import as_bounds
 from divebook.steps.rules import StandingPolicy
@@ -36,6 +39,15 @@ class Executions:
     _clock: Clock
     _chance: Chance
     _policy: StandingPolicy
+
+    @functools.cached_property
+    def responses(self) -> ResponseCache:
+        """The responses of models that agents with a `Cache` use again: in a folder beside the file of the store."""
+        return cache_of(self.store, lambda: self._clock.now() / 1_000_000)
+
+    def requests_of(self, run: str) -> list[RequestView]:
+        """Return the requests that an execution made to models; raises `ExecutionNotFoundError`."""
+        return requests_of(self.store.read(run))
 
     def _handle(self, driver: Driver) -> Execution:
         return Execution(self._control, driver)

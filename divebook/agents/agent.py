@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 
+from divebook.agents.cache import lasting
 from divebook.agents.keys import check_key, without_secrets
-from divebook.agents.models import model_name
+from divebook.agents.models import RECORDED, model_name
 from divebook.agents.scripted import SCRIPTED, ScriptedModel
 from divebook.agents.served_tools import served_tools
 from divebook.bounds import Bounds, agent_bounds
@@ -76,6 +77,8 @@ class Agent:
         20_000, "max_llm_calls": 8}``. At a bound a person is asked; with ``"on_exhausted": "fail"`` its step fails.
     api_key
         Where the key of its provider is, ``env://NAME`` or ``file://PATH``: looked up at each call and kept nowhere.
+    cache
+        How long responses of its model are used again, in any run on the same store, for the same request: ``"7d"``.
 
     Examples
     --------
@@ -100,6 +103,7 @@ class Agent:
         deps: Any = None,
         bounds: Bounds | Mapping[str, Any] | None = None,
         api_key: str | None = None,
+        cache: str | float | None = None,
     ) -> None:
         self.definition = AgentDefinition(definition) if isinstance(definition, str) else definition
         named = model if isinstance(model, str) else None
@@ -128,6 +132,10 @@ class Agent:
         )
         if bounds is not None:
             self.definition = replace(self.definition, bounds=agent_bounds(bounds).to_dict())
+        if cache is not None:
+            self.definition = replace(self.definition, cache=cache)
+        if self.definition.cache is not None:
+            lasting(self.definition.cache)
         if api_key is not None:
             self.definition = replace(self.definition, api_key=api_key)
         check_key(self.definition, is_named=isinstance(self.model, str | ScriptedModel))
@@ -216,8 +224,9 @@ class Agent:
     def has_hands(self) -> bool:
         """Whether it may do more than answer: then what it does is a turn of requests and calls."""
         own = self.definition
-        more = self.tools, self.capabilities, own.tools, own.servers, own.subordinates, own.bounds
-        return self.library is not None or self.output is not None or any(more)
+        more = self.tools, self.capabilities, own.tools, own.servers, own.subordinates, own.bounds, own.cache
+        is_played = self.model_name.startswith(RECORDED)
+        return is_played or self.library is not None or self.output is not None or any(more)
 
     def with_model(self, name: str | None) -> Agent:
         """Return this agent with another model, ``provider:model`` or ``scripted``; None leaves it its own."""

@@ -30,10 +30,12 @@ from divebook.agents.failures import errors_as_raised, keepable_errors
 from divebook.agents.limits import TURNSTILES
 from divebook.agents.present import CALL, INSIDE, TURN, WRITE, AgentTurn, CallPlace, present
 from divebook.agents.prices import estimate
+from divebook.agents.recall import Sent
+from divebook.agents.requests import Described
 from divebook.agents.served_tools import InputRequired, answered
 from divebook.agents.streaming import stream_response
 from divebook.agents.wire import in_time, plain_response, response_of, usage_of, with_values
-from divebook.engine.operations import AGENT_RESPONSE, AGENT_STEP, TOOL_CALL, TOOL_DISCOVERY, Write
+from divebook.engine.operations import AGENT_RESPONSE, AGENT_STEP, CACHED_RESPONSE, TOOL_CALL, TOOL_DISCOVERY, Write
 from divebook.errors import UnstorableValueError
 from divebook.events.recorded import opened
 from divebook.text.redaction import shared
@@ -91,6 +93,12 @@ class BoundRequest(_Bound):
             finally:
                 WRITE.reset(token)
 
+        sent, recalled = Sent(told, params.messages), None
+        known = turn.context.recorded_type(told.key)
+        if turn.context.recall is not None and known in (None, CACHED_RESPONSE):
+            recalled = turn.context.recall.find(sent)
+        if recalled is not None or known == CACHED_RESPONSE:
+            return await self._recalled(turn, told, recalled, call)
         reserved = estimate(model, params.messages, params.model_settings, params.model_request_parameters)
         async with turn.spending(told.key, reserved):
             with errors_as_raised():
@@ -111,6 +119,41 @@ class BoundRequest(_Bound):
         payload = opened(recorded)
         if turn.budget is not None:
             turn.budget.spend(usage_of(payload))
+        if executed and turn.context.recall is not None:
+            turn.context.recall.keep(sent, payload)
+        return self._answered(turn, told, payload)
+
+    async def _recalled(
+        self,
+        turn: AgentTurn,
+        told: Described,
+        recalled: Mapping[str, Any] | None,
+        call: Callable[[], Awaitable[Mapping[str, Any]]],
+    ) -> ModelResponse:
+        """Return a response that no model is asked for: what is recorded of it has no cost.
+
+        One that was taken from a cache in another process, which ended before it had recorded that, may be gone: then
+        the model is asked, and its answer stands in the same place.
+        """
+
+        async def found() -> Mapping[str, Any]:
+            return await call() if recalled is None else recalled
+
+        with turn.context.calling():
+            recorded = await turn.context.operation(
+                CACHED_RESPONSE,
+                told.parameters,
+                found,
+                key=told.key,
+                setting=told.setting,
+                usage=usage_of if recalled is None else None,
+                repeatable=True,
+            )
+        record_durable_unit(executed=False)
+        return self._answered(turn, told, opened(recorded))
+
+    @staticmethod
+    def _answered(turn: AgentTurn, told: Described, payload: Mapping[str, Any]) -> ModelResponse:
         response = response_of(payload)
         turn.record.answered(told.number, response)
         return response

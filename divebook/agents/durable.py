@@ -20,12 +20,14 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 from pydantic_ai.models import Model, ModelRequestParameters
+from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
 
 from divebook.agents.clients import CLIENTS
 from divebook.agents.failures import keepable_errors
 from divebook.agents.limits import TURNSTILES
+from divebook.agents.models import RECORDED
 from divebook.agents.prices import estimate
 from divebook.agents.scripted import ScriptedModel
 from divebook.agents.scripted_model import ScriptedFunction
@@ -134,4 +136,15 @@ async def resolved(model: Model | ScriptedModel | str, definition: AgentDefiniti
     """Return the model of an agent in pydantic-ai's form, with the key that the agent names."""
     if isinstance(model, ScriptedModel):
         return ScriptedFunction(model)
-    return await CLIENTS.model(model, definition.api_key) if isinstance(model, str) else model
+    if not isinstance(model, str):
+        return model
+    return unasked() if model.startswith(RECORDED) else await CLIENTS.model(model, definition.api_key)
+
+
+def unasked() -> Model:
+    """Return what stands for the model of an agent whose answers come from a run."""
+
+    async def answer(_: list[ModelMessage], __: AgentInfo) -> ModelResponse:
+        raise StepError("a run that is played again was asked for an answer that it does not have")
+
+    return FunctionModel(answer, model_name=RECORDED)

@@ -6,7 +6,7 @@ import os
 import re
 from dataclasses import dataclass
 
-from divebook.agents.models import is_known_provider, known_models
+from divebook.agents.models import RECORDED, is_known_provider, known_models
 from divebook.agents.prices import is_priced
 from divebook.agents.scripted import SCRIPTED
 
@@ -49,7 +49,7 @@ def examine(model: str) -> Examined:
     >>> examine("scripted").is_usable
     True
     """
-    if model == SCRIPTED:
+    if model == SCRIPTED or model.startswith(RECORDED):
         return Examined(model, "", "", "", has_price=True)
     provider, _, name = model.partition(":")
     if not is_known_provider(provider):

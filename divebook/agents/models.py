@@ -26,6 +26,8 @@ DEFAULT_MODELS = {
 }
 """The model of a provider that is named without one."""
 MOST_LISTED = 8
+RECORDED = "recorded:"
+"""Begins the name of a model that is a run: ``recorded:RUN`` answers as the models of that run did."""
 
 
 def is_known_provider(name: str) -> bool:

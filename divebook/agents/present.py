@@ -90,7 +90,7 @@ class AgentTurn:
             if self.budget is None:
                 yield
                 return
-            if not self.context.knows(key):
+            if self.context.recorded_type(key) is None:
                 await self.budget.admit(self.context, reserved)
             with self.budget.holding(reserved):
                 yield

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    from divebook.agents.recall import Recall
     from divebook.engine.approvals import Approved, Denied, ToolCall
     from divebook.engine.operations import Reserved, Setting, Slot, StreamedCall
     from divebook.questions import Question
@@ -57,6 +58,8 @@ class TurnContext(Protocol):
     """
 
     prefix: str
+    recall: Recall | None
+    """Where answers of models come from, if not from the models alone."""
 
     @property
     def execution_id(self) -> str:
@@ -70,8 +73,8 @@ class TurnContext(Protocol):
     def started_at(self) -> datetime | None:
         """When the execution began, UTC: a time that replay need not ask for."""
 
-    def knows(self, key: str) -> bool:
-        """Whether the log has an operation of that key."""
+    def recorded_type(self, key: str) -> str | None:
+        """Return the type of the operation that the log has under a key, if it has one."""
 
     async def operation(
         self,

@@ -75,15 +75,18 @@ def gc(
 
     Without --older-than and --keep-last no execution is deleted.
     """
+    from divebook.agents.cache import cache_of
     from divebook.cli.project import existing_store
     from divebook.store.retention import gc as collect
 
-    age = None if older_than is None else _age(older_than)
-    report = collect(existing_store(store), older_than=age, keep_last=keep_last, dry_run=dry_run)
+    age, opened = None if older_than is None else _age(older_than), existing_store(store)
+    report = collect(opened, older_than=age, keep_last=keep_last, dry_run=dry_run)
+    cached = 0 if dry_run else cache_of(opened).prune()
     verb = "would delete" if dry_run else "deleted"
     say(
         f"{verb} {len(report.executions)} executions with {report.events} events, {report.blobs} large values "
         f"({report.blob_bytes:,} bytes) and {report.checkpoints} checkpoints"
+        f"{f', and {cached} responses of models that are not used again' if cached else ''}"
     )
 
 

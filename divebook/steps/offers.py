@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from divebook.agents import Agent
+from divebook.agents.cache import ResponseCache
+from divebook.history.requests import RequestView
 from divebook.workflow.definition import AgentDefinition
 from divebook.workflow.tool_servers import ToolServer
 from divebook.workflow.tools import ToolFunction
@@ -22,6 +24,13 @@ class Offers(Protocol):
 
     def servers_for(self, definition: AgentDefinition) -> Sequence[ToolServer]:
         """Return the MCP servers whose tools an agent may call."""
+
+    @property
+    def responses(self) -> ResponseCache:
+        """The responses that agents with a `Cache` use again."""
+
+    def requests_of(self, run: str) -> Sequence[RequestView]:
+        """Return the requests that a run made to models; raises `ExecutionNotFoundError`."""
 
     def subordinates_for(self, definition: AgentDefinition) -> Sequence[Agent]:
         """Return the agents that one may give work to."""

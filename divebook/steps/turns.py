@@ -6,7 +6,7 @@ import functools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import anyio
 
@@ -23,10 +23,14 @@ from divebook.questions import Question
 from divebook.steps.approval import approve, kept_denial
 from divebook.steps.call import compute_for, invoke, made_in_slot
 from divebook.steps.offers import Offers
+from divebook.steps.recalling import recall_for
 from divebook.steps.work import work_tool
 from divebook.workflow.functions import IDEMPOTENCY_KEY
 from divebook.workflow.policies import Retry
 from divebook.workflow.tools import ToolFunction
+
+if TYPE_CHECKING:
+    from divebook.agents.recall import Recall
 
 T = TypeVar("T")
 _PLACES: dict[tuple[str, int], anyio.CapacityLimiter] = {}
@@ -87,7 +91,7 @@ async def take_turn(
         return [*named, handing]
 
     async def body(turn: str) -> dict[str, Any]:
-        means = StepTurn(context, asked.prefix, turn)
+        means = StepTurn(context, asked.prefix, turn, await recall_for(context, agent, offers, turn))
         try:
             servers = offers.servers_for(agent.definition)
             return await agent.turn(asked, means, tools_of(turn), servers, offers.limited)
@@ -132,10 +136,12 @@ class StepTurn:
         Stands in front of the key of each of its operations.
     turn
         Id of the operation that holds them.
+    recall
+        Where answers of models come from, if not from the models alone.
     """
 
-    def __init__(self, context: StepContext, prefix: str, turn: str) -> None:
-        self.prefix = prefix
+    def __init__(self, context: StepContext, prefix: str, turn: str, recall: Recall | None = None) -> None:
+        self.prefix, self.recall = prefix, recall
         self._context, self._turn = context, turn
         self._under_way = UnderWay(context.strands())
         self._unwinding: Suspended | None = None
@@ -152,9 +158,10 @@ class StepTurn:
         """When the execution began."""
         return self._context.started_at
 
-    def knows(self, key: str) -> bool:
-        """Whether the log has an operation of that key."""
-        return self._context.record_of(self.prefix + key) is not None
+    def recorded_type(self, key: str) -> str | None:
+        """Return the type of the operation that the log has under a key, if it has one."""
+        record = self._context.record_of(self.prefix + key)
+        return None if record is None else record.operation_type
 
     def calling(self) -> AbstractContextManager[None]:
         """Surround a call that is under way."""

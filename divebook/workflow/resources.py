@@ -171,6 +171,14 @@ class AgentDefinition(Definition):
     model_settings: Annotated[ModelSettings | None, Key("Settings of its model.")] = None
     context: Annotated[tuple[ContentEntry, ...], Key("What every prompt begins with.")] = ()
     approvals: Annotated[tuple[ApprovalRule, ...], Key("Rules for its calls of tools.", extension=True)] = ()
+    cache: Annotated[
+        float | str | None,
+        Key(
+            "How long its model's responses are used again, in any run, for the same request: `7d`.",
+            kind=kinds.Anything(),
+            extension=True,
+        ),
+    ] = None
     script: Annotated[
         Any,
         Key(

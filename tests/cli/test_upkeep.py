@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from divebook.agents.cache import ResponseCache
 from divebook.events.catalog import OperationStarted
 from divebook.store import open_store
+from divebook.store.codec import Sealing
 from tests.cli.conftest import write
 
 
@@ -107,6 +109,14 @@ def test_gc_says_what_it_would_delete_and_deletes_it(ran, divebook):
     assert json.loads(divebook("runs", "--json").stdout) != []
     assert "deleted 1 executions" in divebook("gc", "--keep-last", "0").stdout
     assert json.loads(divebook("runs", "--json").stdout) == []
+
+
+def test_gc_deletes_responses_that_are_not_used_again(ran, divebook, folder):
+    (store,) = folder.glob(".divebook/*.db")
+    ResponseCache(store.with_name(f"{store.name}.cache"), Sealing(), lambda: 0.0).keep("long-ago", {}, 60)
+    assert "1 responses" not in divebook("gc", "--dry-run").stdout
+    assert "and 1 responses of models that are not used again" in divebook("gc").stdout
+    assert "of models" not in divebook("gc").stdout
 
 
 def test_without_a_limit_gc_deletes_no_execution(ran, divebook):

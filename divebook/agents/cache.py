@@ -1,0 +1,148 @@
+"""Responses of models that are used again, in any run, by agents with a `Cache`.
+
+A cache is no truth: what is taken from it is recorded whole in the run, and a replay never asks it. Whatever cannot be
+read is as if it were not there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from divebook.errors import DivebookError, SetupError
+from divebook.store.codec import Sealing
+from divebook.text.durations import parse_duration
+from divebook.text.logs import logger
+
+if TYPE_CHECKING:
+    from divebook.agents.recall import Sent
+    from divebook.store import EventStore
+
+ENDING = ".response"
+MOST_BYTES = 256 * 1024 * 1024
+"""Of all responses in one folder; the oldest are deleted first."""
+WHOLE = ("stop", "tool_call")
+"""How a response ends that is complete."""
+_log = logger(__name__)
+
+
+def lasting(written: str | float) -> float:
+    """Return the seconds for which responses are used again; raises SetupError."""
+    try:
+        seconds = parse_duration(written)
+    except (ValueError, OverflowError) as error:
+        raise SetupError(f"Cache is a time such as 7d or 12h, not {written!r}", ("Cache",)) from error
+    if seconds <= 0:
+        raise SetupError(f"Cache is a time of more than nothing, not {written!r}; leave it out for none", ("Cache",))
+    return seconds
+
+
+class ResponseCache:
+    """Responses by the digest of their requests.
+
+    Parameters
+    ----------
+    folder
+        Where they are kept, readable for its owner only; None for this process alone.
+    sealing
+        How the store beside it seals what it writes.
+    """
+
+    def __init__(self, folder: Path | None, sealing: Sealing, clock: Callable[[], float] = time.time) -> None:
+        self.folder, self._sealing, self._clock = folder, sealing, clock
+        self._held: dict[str, bytes] = {}
+
+    def find(self, digest: str, seconds: float) -> dict[str, Any] | None:
+        """Return a response that is no older than so many seconds."""
+        try:
+            written = self._read(digest)
+            if written is None:
+                return None
+            found = json.loads(self._sealing.open_packed(written))
+            return found["response"] if 0 <= self._clock() - found["at"] < seconds else None
+        except (OSError, ValueError, KeyError, TypeError, DivebookError) as error:
+            _log.warning("a cached response cannot be read, and the model is asked instead: %s", error)
+            return None
+
+    def keep(self, digest: str, response: Mapping[str, Any], seconds: float) -> None:
+        """Take a response, which `prune` deletes after so many seconds."""
+        at = self._clock()
+        written = self._sealing.seal_packed(json.dumps({"at": at, "response": response}).encode())
+        if self.folder is None:
+            self._held[digest] = written
+            return
+        try:
+            self._write(self.folder, digest, written, at + seconds)
+            self.prune()
+        except OSError as error:
+            _log.warning("a response cannot be kept in %s, and is asked for again next time: %s", self.folder, error)
+
+    def _read(self, digest: str) -> bytes | None:
+        if self.folder is None:
+            return self._held.get(digest)
+        with suppress(FileNotFoundError):
+            return (self.folder / f"{digest}{ENDING}").read_bytes()
+        return None
+
+    @staticmethod
+    def _write(folder: Path, digest: str, written: bytes, until: float) -> None:
+        """Write a file whole or not at all; its time says until when it is of use."""
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=folder)  # for its owner only
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(written)
+            os.utime(name, (until, until))
+            Path(name).replace(folder / f"{digest}{ENDING}")
+        except BaseException:
+            with suppress(OSError):
+                Path(name).unlink()
+            raise
+
+    def prune(self) -> int:
+        """Delete what is of no use any more, and the oldest if all together are too large; return how many."""
+        now, total, deleted = self._clock(), 0, 0
+        for until, size, path in sorted(self._files(), reverse=True):
+            total += size
+            if until <= now or total > MOST_BYTES:
+                with suppress(OSError):
+                    path.unlink()
+                    deleted += 1
+        return deleted
+
+    def _files(self) -> Iterator[tuple[float, int, Path]]:
+        if self.folder is None or not self.folder.is_dir():
+            return
+        for path in self.folder.glob(f"*{ENDING}"):
+            with suppress(OSError):
+                found = path.stat()
+                yield found.st_mtime, found.st_size, path
+
+
+def cache_of(store: EventStore, clock: Callable[[], float] = time.time) -> ResponseCache:
+    """Return the cache that belongs to a store: a folder beside its file, or this process alone where it has none."""
+    path = getattr(store, "path", None)
+    folder = path.with_name(f"{path.name}.cache") if isinstance(path, Path) else None
+    return ResponseCache(folder, store.sealing, clock)
+
+
+class Cached:
+    """What one agent takes from a cache: responses that are no older than it allows."""
+
+    def __init__(self, cache: ResponseCache, seconds: float) -> None:
+        self._cache, self._seconds = cache, seconds
+
+    def find(self, sent: Sent) -> Mapping[str, Any] | None:
+        """Return the response to a request, if it is there."""
+        return self._cache.find(sent.digest, self._seconds)
+
+    def keep(self, sent: Sent, response: Mapping[str, Any]) -> None:
+        """Take a response, unless it was cut off or refused."""
+        if response.get("finish_reason") in (None, *WHOLE):
+            self._cache.keep(sent.digest, response, self._seconds)

@@ -1,0 +1,244 @@
+"""Answers that no model is asked for: from a cache, in any run, or from a run that is played again."""
+
+import os
+import stat
+
+import pytest
+
+from divebook import Agent, Environment, ScriptedModel, Step, Workflow, tool
+from divebook.agents.cache import ENDING, MOST_BYTES, Cached, ResponseCache
+from divebook.errors import SetupError
+from divebook.store.codec import FernetCodec, Sealing
+from divebook.workflow.definition import AgentDefinition
+from tests.execution.test_resuming import cut
+from tests.execution.worlds import environment, event_types
+
+ASK = Workflow("w", [Step("ask", prompt="Ask", agent="a", store="r")])
+SCRIPT = [{"call": {"note": {"text": "owls"}}}, "done"]
+SPENT = {"usage": {"input_tokens": 6, "output_tokens": 4}, "price": 0.25}
+
+
+@pytest.fixture
+def noted():
+    """Return what the tool was called with."""
+    return []
+
+
+@pytest.fixture
+def note(noted):
+    @tool
+    async def note(text: str) -> str:
+        """Note a text."""
+        noted.append(text)
+        return f"noted {text}"
+
+    return note
+
+
+@pytest.fixture
+def script():
+    return ScriptedModel(SCRIPT, **SPENT)
+
+
+def kinds(execution):
+    """Return how the requests of a run were answered."""
+    return [view.span.type for view in execution.requests]
+
+
+# --- cache -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_second_run_takes_the_responses_of_the_first_and_calls_its_tools(note, noted, script, tmp_path):
+    store = str(tmp_path / "runs.db")
+    ends = []
+    for name in ("a", "another"):
+        agent = Agent(AgentDefinition(name, system_prompt="Look."), model=script, tools=[note], cache="7d")
+        with Environment(store=store, agents=[agent]) as world:
+            ask = Workflow("w", [Step("ask", prompt="Ask", store="r")])
+            execution = world.start(ask).wait(20)
+            ends.append((kinds(execution), execution.variables, execution.usage.to_dict()))
+    asked, again = ends
+    assert asked[0] == ["agent_response"] * 2
+    assert again == (["cached_response"] * 2, {"r": "done"}, {})
+    assert (script.calls, noted) == (2, ["owls", "owls"])
+
+
+def test_a_request_that_differs_is_made(note, script):
+    world = environment(agents=[Agent("a", model=script, tools=[note], cache="7d")])
+    world.start(ASK).wait(20)
+    other = Workflow("w", [Step("ask", prompt="Ask again", agent="a", store="r")])
+    assert kinds(world.start(other).wait(20)) == ["agent_response"] * 2
+
+
+def test_an_agent_without_tools_has_a_cache_as_well():
+    script = ScriptedModel(["first", "second"])
+    world = environment(agents=[Agent("a", model=script, cache=3600)])
+    assert [world.start(ASK).wait(20).variables["r"] for _ in range(2)] == ["first", "first"]
+
+
+def test_a_resumed_run_does_not_ask_the_cache(note, script):
+    world = environment(agents=[Agent("a", model=script, tools=[note], cache="7d")])
+    world.start(ASK).wait(20)
+    execution = world.start(ASK).wait(20)
+    length = next(e.sequence for e in reversed(execution.history()) if e.event_type == "operation_completed") - 1
+    agent = Agent("a", model=ScriptedModel(error="nobody is to be asked"), tools=[note], cache="7d")
+    again = environment(store=cut(execution.store, execution, length), agents=[agent])
+    assert again.resume(execution.id).wait(20).variables == {"r": "done"}
+
+
+def test_what_was_taken_and_is_gone_before_it_was_recorded_is_asked_for(note, script):
+    world = environment(agents=[Agent("a", model=script, tools=[note], cache="7d")])
+    world.start(ASK).wait(20)
+    execution = world.start(ASK).wait(20)
+    begun = [e.sequence for e in execution.history() if e.event_type == "operation_started"]
+    again = environment(
+        store=cut(execution.store, execution, begun[1]), agents=[Agent("a", model=script, tools=[note], cache="7d")]
+    )
+    assert event_types(again.execution(execution.id))[-1] == "operation_started"
+    resumed = again.resume(execution.id).wait(20)
+    assert (resumed.variables, kinds(resumed)) == ({"r": "done"}, ["cached_response", "agent_response"])
+
+
+@pytest.fixture
+def clock():
+    class Clock:
+        now = 1000.0
+
+        def __call__(self):
+            return self.now
+
+    return Clock()
+
+
+def test_a_response_is_used_for_as_long_as_is_said(tmp_path, clock):
+    cache = ResponseCache(tmp_path / "c", Sealing(), clock)
+    cache.keep("d", {"parts": []}, 60)
+    clock.now += 59
+    assert cache.find("d", 60) == {"parts": []}
+    assert cache.find("d", 10) is None
+    clock.now += 1
+    assert cache.find("d", 60) is None
+    assert cache.find("unknown", 60) is None
+
+
+def test_its_files_are_for_their_owner_and_sealed_as_the_store_is(tmp_path, clock):
+    sealing = Sealing(FernetCodec(FernetCodec.new_key()))
+    cache = ResponseCache(tmp_path / "c", sealing, clock)
+    cache.keep("d", {"text": "a secret plan"}, 60)
+    (file,) = (tmp_path / "c").iterdir()
+    assert (stat.S_IMODE(file.stat().st_mode), stat.S_IMODE(file.parent.stat().st_mode)) == (0o600, 0o700)
+    assert b"plan" not in file.read_bytes()
+    assert cache.find("d", 60) == {"text": "a secret plan"}
+
+
+@pytest.mark.parametrize("written", [b"", b"{", b"[]", b'{"at": 1}', b'{"at": "x", "response": {}}'])
+def test_a_file_that_cannot_be_read_is_as_if_it_were_not_there(tmp_path, clock, written, logs):
+    cache = ResponseCache(tmp_path, Sealing(), clock)
+    (tmp_path / f"d{ENDING}").write_bytes(written)
+    assert cache.find("d", 1e9) is None
+    assert ["the model is asked instead" in message for message in logs()] == [True]
+
+
+def test_a_folder_that_cannot_be_written_to_keeps_nobody_from_answering(tmp_path, clock, logs):
+    (tmp_path / "c").write_text("a file")
+    ResponseCache(tmp_path / "c", Sealing(), clock).keep("d", {}, 60)
+    assert ["asked for again next time" in message for message in logs()] == [True]
+
+
+def test_what_is_of_no_use_any_more_is_deleted(tmp_path, clock):
+    cache = ResponseCache(tmp_path, Sealing(), clock)
+    cache.keep("old", {}, 60)
+    clock.now += 61
+    cache.keep("new", {}, 60)
+    assert [path.name for path in tmp_path.iterdir()] == [f"new{ENDING}"]
+
+
+def test_the_oldest_are_deleted_when_all_are_too_large(tmp_path, clock):
+    for number in range(3):
+        path = tmp_path / f"{number}{ENDING}"
+        with path.open("wb") as file:
+            file.truncate(MOST_BYTES // 2)
+        os.utime(path, (clock.now + 60 + number,) * 2)
+    assert ResponseCache(tmp_path, Sealing(), clock).prune() == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"1{ENDING}", f"2{ENDING}"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "kept"), [("stop", True), (None, True), ("length", False), ("content_filter", False)]
+)
+def test_a_response_that_was_cut_off_is_not_kept(clock, reason, kept):
+    class Sent:
+        digest = "d"
+
+    cached = Cached(ResponseCache(None, Sealing(), clock), 60)
+    cached.keep(Sent(), {"parts": [], **({"finish_reason": reason} if reason else {})})
+    assert (cached.find(Sent()) is not None) is kept
+
+
+@pytest.mark.parametrize("written", ["soon", -1, 0, "-3d"])
+def test_a_time_that_is_none_is_refused(written):
+    with pytest.raises(SetupError, match="Cache is a time"):
+        Agent("a", cache=written)
+
+
+# --- a run that is played again --------------------------------------------------------------------------------------
+
+
+def test_any_run_is_played_again_with_its_tools_really_called(note, noted, script):
+    world = environment(agents=[Agent("a", model=script, tools=[note])])
+    first = world.start(ASK).wait(20)
+    again = world.start(ASK, model=f"recorded:{first.id}").wait(20)
+    assert (again.variables, kinds(again)) == ({"r": "done"}, ["cached_response"] * 2)
+    assert again.usage.to_dict() == {}
+    assert (script.calls, noted) == (2, ["owls", "owls"])
+    third = world.start(ASK, model=f"recorded:{again.id}").wait(20)
+    assert third.variables == {"r": "done"}
+
+
+def test_an_agent_without_tools_is_played_again_too():
+    script = ScriptedModel(["first", "second"])
+    world = environment(agents=[Agent("a", model=script)])
+    first = world.start(ASK).wait(20)
+    named = environment(store=world.store, agents=[Agent("a", model=f"recorded:{first.id}")])
+    assert named.start(ASK).wait(20).variables == {"r": "first"}
+    assert script.calls == 1
+
+
+def test_what_was_asked_differently_is_said_with_both(note, script):
+    world = environment(agents=[Agent("a", model=script, tools=[note])])
+    first = world.start(ASK).wait(20)
+    other = Workflow("w", [Step("ask", prompt="Another question", agent="a", store="r")])
+    error = world.start(other, model=f"recorded:{first.id}").wait(20).error
+    assert f"the run {first.id} was asked something else in request 1 of agent a" in error
+    assert "'content': 'Ask'" in error
+    assert "'content': 'Another question'" in error
+
+
+def test_a_tool_that_answers_otherwise_is_noticed(note, script):
+    world = environment(agents=[Agent("a", model=script, tools=[note])])
+    first = world.start(ASK).wait(20)
+
+    @tool(name="note")
+    async def other(text: str) -> str:
+        """Note a text."""
+        return f"lost {text}"
+
+    changed = environment(store=world.store, agents=[Agent("a", model=script, tools=[other])])
+    error = changed.start(ASK, model=f"recorded:{first.id}").wait(20).error
+    assert "in request 2 of agent a" in error
+    assert "noted owls" in error
+    assert "lost owls" in error
+
+
+def test_a_step_that_the_run_does_not_have_is_said(note, script):
+    world = environment(agents=[Agent("a", model=script, tools=[note])])
+    first = world.start(ASK).wait(20)
+    other = Workflow("w", [Step("another", prompt="Ask", agent="a", store="r")])
+    error = world.start(other, model=f"recorded:{first.id}").wait(20).error
+    assert "has no answer to request 1 of agent a here: it took another way" in error
+
+
+def test_a_run_that_is_not_there_is_said(note, script):
+    world = environment(agents=[Agent("a", model=script, tools=[note])])
+    error = world.start(ASK, model="recorded:exec_01m7zzzzzzzzzzzzzzzzzzzzzz").wait(20).error
+    assert "exec_01m7zzzzzzzzzzzzzzzzzzzzzz" in error
