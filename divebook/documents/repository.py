@@ -81,6 +81,10 @@ class DocumentRepository(ABC):
         """Whether there is such a document."""
         return self._read(self.resolve(path)) is not None
 
+    def size(self, path: str) -> int:
+        """Return how many bytes a document has, 0 if there is none; a large one is not read for it where it can be."""
+        return self._size(self.resolve(path))
+
     def delete(self, path: str) -> None:
         """Remove a document; one that is not there is fine."""
         self._remove(self.resolve(path))
@@ -91,6 +95,9 @@ class DocumentRepository(ABC):
         start = f"{folder}/" if folder else ""
         below = [path for path in self._paths() if path.startswith(start)]
         return sorted(path for path in below if recursive or "/" not in path.removeprefix(start))
+
+    def _size(self, path: str) -> int:
+        return len((self._read(path) or "").encode())
 
     @abstractmethod
     def _read(self, path: str) -> str | None: ...
@@ -151,6 +158,10 @@ class FileDocuments(DocumentRepository):
     def _read(self, path: str) -> str | None:
         located = self._locate(path)
         return located.read_bytes().decode("utf-8") if located.is_file() else None
+
+    def _size(self, path: str) -> int:
+        located = self._locate(path)
+        return located.stat().st_size if located.is_file() else 0
 
     def _write(self, path: str, content: str) -> None:
         """Replace the file in one step, so that a reader never finds half of it."""

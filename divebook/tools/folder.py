@@ -11,6 +11,9 @@ from divebook.documents.globs import has_wildcards, matches
 from divebook.errors import SetupError
 from divebook.tools.reach import ToolReach, failed
 
+MOST_BYTES = 10_000_000
+"""Of a file that any tool reads."""
+
 
 class Folder:
     """A folder within which a tool finds files, links followed.
@@ -60,6 +63,8 @@ class Folder:
 def text_of(path: Path, shown: str) -> str:
     """Return what a file holds; raises what the model is told if it is no text."""
     try:
+        if (size := path.stat().st_size) > MOST_BYTES:
+            raise failed(f"File {shown} is too large ({size} bytes): at most {MOST_BYTES} bytes can be read")
         return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise failed(f"File {shown} is no UTF-8 text (at byte {error.start}), so it cannot be shown") from error

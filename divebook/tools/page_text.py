@@ -26,9 +26,24 @@ def readable(markup: str, address: str) -> str:
     [This](http://a/x) & that
     """
     reader = _Reader(address)
-    reader.feed(markup)
+    reader.feed(_harmless(markup))
     reader.close()
     return reader.text()
+
+
+def _harmless(markup: str) -> str:
+    """Return markup without what the parser of Python reads again and again, or fails at.
+
+    These are comments, sections, and tags that never end (test_a_page_that_was_made_to_hold_the_reader_up).
+    """
+    parts, done = [], 0
+    while (start := markup.find("<!--", done)) >= 0:
+        parts.append(markup[done:start])
+        end = markup.find("-->", start + 4)
+        done = len(markup) if end < 0 else end + 3
+    text = "".join([*parts, markup[done:]]).replace("<![", "<! ")
+    last = text.rfind(">") + 1
+    return text[:last] + text[last:].replace("<", " ")
 
 
 class _Reader(HTMLParser):
@@ -37,7 +52,7 @@ class _Reader(HTMLParser):
         self._address = address
         self._parts: list[str] = []
         self._title: list[str] = []
-        self._silent: list[str] = []
+        self._silent, self._depth = "", 0
         self._links: list[str] = []
         self._in_title = self._is_verbatim = False
 
@@ -50,10 +65,10 @@ class _Reader(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self._in_title = self._in_title or tag == "title"
-        if tag in _SILENT:
-            self._silent.append(tag)
-        elif tag == "body":  # some pages leave their head open
-            self._silent.clear()
+        if tag == "body":  # some pages leave their head open
+            self._silent = ""
+        if tag in _SILENT and self._silent in ("", tag):
+            self._silent, self._depth = tag, self._depth + 1 if self._silent else 1
         if self._silent:
             return
         self._is_verbatim = self._is_verbatim or tag == "pre"
@@ -78,10 +93,9 @@ class _Reader(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         if tag == "title":
             self._in_title = False
-        if tag in self._silent:
-            del self._silent[self._silent.index(tag) :]
-            return
         if self._silent:
+            self._depth -= tag == self._silent
+            self._silent = self._silent if self._depth else ""
             return
         if tag == "pre":
             self._is_verbatim = False

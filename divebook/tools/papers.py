@@ -9,13 +9,13 @@ from divebook.tools.reach import READS, WRITES, ToolReach, coming, failed
 from divebook.workflow.tools import ToolFunction
 
 _LONGEST = 1_000_000
-"""Characters of a document that is searched."""
+"""Bytes of a document that is searched."""
 _SHOWN = 300
 """Characters of a line that was found."""
 
 
-def document_reader(reach: ToolReach) -> ToolFunction:
-    """Return the tool that reads documents."""
+def document_reader(reach: ToolReach, *, max_size: int = 10_000_000) -> ToolFunction:
+    """Return the tool that reads documents of at most `max_size` bytes."""
 
     def read_document(path: str, first_line: int = 1, lines: int | None = None) -> str:
         """Read a document.
@@ -29,7 +29,7 @@ def document_reader(reach: ToolReach) -> ToolFunction:
         lines
             How many lines to read; by default all.
         """
-        text = _text(reach, path)
+        text = _text(reach, path, max_size)
         if first_line <= 1 and lines is None:
             return text
         found = text.splitlines(keepends=True)[max(0, first_line - 1) :]
@@ -106,8 +106,10 @@ def document_writer(reach: ToolReach) -> ToolFunction:
     return coming(write_document, WRITES)
 
 
-def _text(reach: ToolReach, path: str) -> str:
+def _text(reach: ToolReach, path: str, most: int) -> str:
     try:
+        if (size := reach.documents.size(path)) > most:
+            raise failed(f"document {path} is too large ({size} bytes): at most {most} bytes can be read")
         return reach.documents.get(path).content
     except (DivebookError, OSError, UnicodeError) as error:
         raise failed(f"document {path} cannot be read: {error}") from error
@@ -127,10 +129,12 @@ def _is_hidden(path: str) -> bool:
 def _lines_with(wanted: list[str], path: str, reach: ToolReach) -> list[dict[str, Any]]:
     """Return the lines of a document that hold all words; one that is no text, or very long, has none."""
     try:
+        if reach.documents.size(path) > _LONGEST:
+            return []
         text = reach.documents.get(path).content
     except (DivebookError, OSError, UnicodeError):
         return []
-    folded = ((number, line, line.casefold()) for number, line in enumerate(text[:_LONGEST].splitlines(), start=1))
+    folded = ((number, line, line.casefold()) for number, line in enumerate(text.splitlines(), start=1))
     return [
         {"path": path, "line": number, "text": line.strip()[:_SHOWN]}
         for number, line, low in folded

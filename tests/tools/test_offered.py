@@ -65,7 +65,7 @@ def test_a_model_sees_what_each_argument_is(folder, name):
         ("fetch", {"timeout": -1}, "must be a number, not -1"),
         ("write_file", {"AllowList": [1]}, r"must be a list of texts, not \[1\]"),
         ("text_editor", {"Name": 3}, "must be a text, not 3"),
-        ("read_document", {"x": 3}, "it has none"),
+        ("write_document", {"x": 3}, "it has none"),
     ],
 )
 def test_wrong_options_are_refused_in_words(folder, name, options, says):
@@ -174,6 +174,15 @@ def test_documents_are_read_in_whole_or_in_part(use):
     assert use("read_document", documents=papers, path="long") == "1\n2\n3\n"
     assert use("read_document", documents=papers, path="long", first_line=2, lines=1) == "2\n"
     assert use("read_document", documents=papers, path="long", first_line=3) == "3\n"
+
+
+def test_what_is_too_large_is_not_read(use, folder):
+    (folder / "large.txt").write_text("owl\n" * 300_000)
+    assert use("search_documents", words="owl") == {"matches": [use("search_documents", words="owls")["matches"][0]]}
+    with pytest.raises(ToolFailed, match=r"large.txt is too large \(1200000 bytes\): at most 1000 bytes"):
+        use("read_document", {"max_size": 1000}, path="large.txt")
+    assert MemoryDocuments({"a": "\u00e9"}).size("a") == 2
+    assert FileDocuments(folder).size("none") == 0
 
 
 def test_documents_are_listed_and_searched(use, folder):
@@ -313,7 +322,16 @@ def test_a_page_that_failed_is_asked_for_again_as_often_as_said(use, site, monke
         ("<a href='javascript:x()'>a</a> <a href='#b'>b</a> <a>c</a> <a href='http://[x'>d</a>", "a b c d"),
         ("a &lt; b &amp; c", "a < b & c"),
         ("<p>unclosed <b>bold", "unclosed bold"),
+        ("a<!-- <p>no</p> -->b<!-- never ends <p>no", "ab"),
+        ("<![if IE]>a<![endif]><![odd[b]]>c", "ac"),
+        ("<b>1 < 2</b> and <a href='x", "1 < 2 and a href='x"),
     ],
 )
 def test_a_page_is_read_as_text(markup, text):
     assert readable(markup, "http://a/") == text
+
+
+@pytest.mark.parametrize("piece", ["<!--", "<!", "<a ", "<![", "</", "<script><", "<a href='", "&#", "<?", "<svg></p>"])
+def test_a_page_that_was_made_to_hold_the_reader_up(piece):
+    """Each of these takes minutes where it is read again from every place."""
+    assert "seen" in readable(f"<p>seen</p>{piece * 100_000}", "http://a/")
