@@ -2,7 +2,7 @@
 
 import pytest
 
-from divebook import Agent, ScriptedModel, Step, Workflow
+from divebook import Agent, ScriptedModel, Step, Workflow, tool
 from divebook.errors import NotFoundError
 from divebook.events import catalog
 from divebook.workflow.definition import AgentDefinition, ContentEntry
@@ -168,3 +168,36 @@ def test_who_may_be_given_work():
     lost = agent("boss", ["x"], subordinates=["nobody"])
     with pytest.raises(NotFoundError, match="nobody"):
         environment(ASK, agents=[lost]).start("ask")
+
+
+def test_a_person_is_asked_about_calls_of_an_agent_that_was_given_work_while_another_works_on():
+    removed = []
+
+    def remove(name: str) -> str:
+        """Remove a bird."""
+        removed.append(name)
+        return "gone"
+
+    tool(destructive=True)(remove)
+    both = [ORDER, work("writer", expected_output="text")]
+    agents = [
+        agent("boss", [both, "done"], subordinates=["reader", "writer"]),
+        agent("reader", [{"call": {"remove": {"name": "owl"}}}, "read"], tools=[remove]),
+        agent("writer", ["written"]),
+    ]
+    execution = environment(ASK, agents=agents).start("ask").wait(20)
+    (question,) = execution.interrupts
+    assert (question.data["agent"], question.data["tool"]) == ("reader", "remove")
+    assert (removed, requests(agents)) == ([], [1, 1, 1])
+    for _ in range(2):  # another process takes it up, and nothing is done again
+        again = [
+            agent(each.name, each.model.replies, subordinates=each.definition.subordinates, tools=each.tools)
+            for each in agents
+        ]
+        other = environment(ASK, agents=again, store=cut(execution.store, execution, len(execution.history())))
+        resumed = other.resume(execution.id).wait(20)
+        assert requests(again) == [0, 0, 0]
+        assert [found.id for found in resumed.interrupts] == [question.id]
+    resumed.answer(question.id, {"approved": True, "data": {"parameters": {"name": "wren"}}}).wait(20)
+    assert resumed.variables == {"birds": "done"}, resumed.error
+    assert (removed, requests(again)) == (["wren"], [1, 1, 0])

@@ -279,6 +279,9 @@ RESULTS = {
 }
 """Parts of what their tools return, in order."""
 
+ASKED = {"go_program": ["write_file"]}
+"""Which calls a person is asked about: those that the ConfirmationMode of the file names."""
+
 
 def prepared(text, page):
     return [
@@ -297,7 +300,10 @@ def test_the_tools_of_a_file_of_the_old_system_are_called(folder, page, name):
         model = ScriptedModel(turns=prepared(CALLED[name], page))
         environment.add_agent(Agent(environment.agent("A").definition, model=model), replace=True)
         execution = environment.start("Main", REQUIRED.get(name, {})).wait(30)
-        for question in execution.interrupts:
+        asked = []
+        while execution.interrupts:
+            (question,) = execution.interrupts
+            asked.append(question.data["tool"])
             execution.answer(question.id, {"approved": True}).wait(30)
         assert execution.status == "completed", execution.error
         results = [
@@ -306,3 +312,4 @@ def test_the_tools_of_a_file_of_the_old_system_are_called(folder, page, name):
             if getattr(e.data, "operation_type", "") == "tool_call" and e.event_type == "operation_completed"
         ]
     assert [wanted for wanted, got in zip(RESULTS[name], results, strict=True) if repr(wanted)[1:-1] not in got] == []
+    assert asked == ASKED.get(name, [])
