@@ -39,6 +39,8 @@ async def retried(
     make: Callable[[int], Awaitable[T]],
     *,
     key: str | None = None,
+    within: str | None = None,
+    place_of: Callable[[int], Place] | None = None,
 ) -> T:
     """Make attempts until one succeeds, or the policy has no further one; return what it gave.
 
@@ -52,6 +54,10 @@ async def retried(
         Makes one attempt; receives how many have failed before it.
     key
         Name of the call within the step, where a single call is tried again and not the step or item.
+    within
+        Id of the operation that holds the timers between the attempts, if one does.
+    place_of
+        Returns the place of the operation of an attempt, where each is one.
 
     Raises
     ------
@@ -59,11 +65,14 @@ async def retried(
         Whatever the last attempt raised.
     """
     item = place.iteration_index if key is None else key
+    if place_of is not None:
+        _pass_over(recorder, place, key, _failures(recorder, place, item)[0], place_of)
     while True:
         failures, delay = _failures(recorder, place, item)
         if failures:
             with recorder.waits.strands(place.path).before_attempt():
-                await _pause(recorder, place, key, failures, delay)
+                if delay > 0:
+                    await recorder.signals.sleep(place._replace(key=pause_key(key, failures)), delay, within)
         try:
             return await make(failures)
         except Exception as error:
@@ -71,9 +80,16 @@ async def retried(
                 raise
 
 
-async def _pause(recorder: Recorder, place: Place, key: str | None, failures: int, seconds: float) -> None:
-    if seconds > 0:
-        await recorder.signals.sleep(place._replace(key=pause_key(key, failures)), seconds)
+def _pass_over(
+    recorder: Recorder, place: Place, key: str | None, failures: int, place_of: Callable[[int], Place]
+) -> None:
+    """Note that nobody asks again for the attempts that had failed, nor for the pauses between them.
+
+    What the log has of them is not ahead of the code (test_attempts_that_failed_are_not_history_ahead).
+    """
+    for failed in range(failures):
+        recorder.once.pass_over(place_of(failed).operation_id)
+        recorder.once.pass_over(place._replace(key=pause_key(key, failed)).operation_id)
 
 
 def _failures(recorder: Recorder, place: Place, item: int | str | None) -> tuple[int, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime
@@ -203,7 +204,7 @@ class StepContext:
         """Do something that makes calls of its own, as one operation: once it has ended, its result is taken.
 
         Until then a process that takes the execution up enters it again, and finds what it did. It is never under way
-        by itself. Its calls must be made `within` it, and have ended when it ends.
+        by itself. Its calls must be made `within` it, and have ended when it ends. Raises as `operation` does.
 
         Parameters
         ----------
@@ -213,13 +214,6 @@ class StepContext:
             Does it; is given the id of the operation.
         parameters, key, setting, within
             As for `operation`.
-
-        Raises
-        ------
-        OperationError
-            The body raised, now or when it was recorded.
-        DivergenceError
-            The log has another operation at this place.
         """
         return self._recorder.enclosing(
             Wanted.of(self.place(key), operation_type, parameters, self.known), body, setting, within
@@ -241,8 +235,14 @@ class StepContext:
         """Whether the log holds operations of this step that its code has not asked for again yet."""
         return self._recorder.once.has_history_ahead(self.place("ahead"))
 
-    def retried(self, key: str | int, policy: Retry | None, make: Callable[[int], Awaitable[T]]) -> Awaitable[T]:
-        """Make a call as often as its policy says; await what the attempt that succeeded gives.
+    def retried(
+        self,
+        key: str | int,
+        policy: Retry | None,
+        make: Callable[[int], Awaitable[T]],
+        within: str | None = None,
+    ) -> Awaitable[T]:
+        """Make a call as often as its policy says; await what the last attempt gives, or raises.
 
         Parameters
         ----------
@@ -250,18 +250,16 @@ class StepContext:
             The key of the call's operation; as many calls of a step are tried again at a time as have keys.
         make
             Makes one attempt; receives how many have failed before, which is the `attempt` of its operation.
-
-        Raises
-        ------
-        Exception
-            Whatever the last attempt raised.
+        within
+            Id of the operation that holds them; see `enclosing`.
         """
         if has_one_attempt(self._recorder, self.path, policy):
             return make(0)
         name = f"call-{key}" if isinstance(key, int) else key
         item = "" if self.iteration_index is None else f"{self.iteration_index}/"
         again = f"@{self.attempt}" if self.attempt else ""
-        return retried(self._recorder, self.place(name), policy, make, key=f"{item}{name}{again}")
+        known, of = f"{item}{name}{again}", functools.partial(self.place, key)
+        return retried(self._recorder, self.place(name), policy, make, key=known, within=within, place_of=of)
 
     def mutate(self, mutations: Sequence[catalog.Mutation]) -> None:
         """Record changes of variables, if there are any."""

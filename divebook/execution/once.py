@@ -165,6 +165,10 @@ class Once:
             self._latest.pop(path, None)
             self.require_agreement(path)
 
+    def pass_over(self, operation_id: str) -> None:
+        """Note that code asks no more for an operation, which the log may have."""
+        self._met.add(operation_id)
+
     def require_agreement(self, path: str) -> None:
         """Raise DivergenceError if the code of the path's step has left what the log has."""
         if path in self.diverged:

@@ -45,12 +45,12 @@ class Signals:
     def __init__(self, once: Once, waits: Waits) -> None:
         self._once, self._waits = once, waits
 
-    async def sleep(self, place: Place, seconds: float) -> None:
-        """Let time pass, counted from when the timer was first set."""
+    async def sleep(self, place: Place, seconds: float, holder: str | None = None) -> None:
+        """Let time pass, counted from when the timer was first set; `holder` is the operation that holds it, if any."""
         wanted = Wanted.of(place, TIMER, {"seconds": seconds})
 
         async def carry_out(record: OperationRecord | None) -> None:
-            begun = record or self._once.begin(wanted)
+            begun = record or self._once.begin(wanted, within=holder)
             await self._once.journal.durable()
             await self._let_pass(begun.started_at, seconds)
             self._once.complete(place, begun)

@@ -252,7 +252,7 @@ class StepTurn:
                 done=done,
             )
 
-        return await self._going_on(self._context.retried(name, self._context.step.retry or retry, attempt))
+        return await self._going_on(self._retried(name, retry, attempt))
 
     async def call(
         self,
@@ -284,7 +284,7 @@ class StepTurn:
                 done=done,
             )
 
-        return await self._going_on(self._context.retried(name, self._context.step.retry or tool.retry, attempt))
+        return await self._going_on(self._retried(name, tool.retry, attempt))
 
     async def invoke(self, tool: ToolFunction, arguments: Mapping[str, Any], *, key: str) -> Any:
         """Call the function itself, where its executor is."""
@@ -321,6 +321,10 @@ class StepTurn:
             within=self._turn,
         )
         return await self._going_on(asked)
+
+    def _retried(self, name: str, policy: Retry | None, attempt: Callable[[int], Awaitable[Any]]) -> Awaitable[Any]:
+        """Make a call as often as the policy of the step says, or else its own."""
+        return self._context.retried(name, self._context.step.retry or policy, attempt, self._turn)
 
     async def _going_on(self, call: Awaitable[T]) -> T:
         """Await a call, and note whether it unwinds the step."""

@@ -298,50 +298,6 @@ def test_the_fingerprint_follows_the_source():
     assert first.fingerprint != other.fingerprint
 
 
-def versioned(*, changed, low=1, high=2):
-    if not changed:
-
-        @workflow(name="versioned")
-        async def first(ctx):
-            return [await double(1), await double(2)]
-
-        return
-
-    @workflow(name="versioned")
-    async def second(ctx):
-        one = await double(1)
-        extra = [await double(10)] if await ctx.version("more", low, high) >= 2 else []
-        return [one, *extra, await double(2)]
-
-
-def test_a_new_execution_follows_the_newest_version_and_keeps_it():
-    versioned(changed=True)
-    execution = environment().start("versioned").wait(20)
-    assert execution.outputs == {"result": [2, 20, 4]}
-    length = next(e.sequence for e in reversed(execution.history()) if e.event_type == "operation_completed")
-    versioned(changed=True, high=3)
-    again = Environment(store=cut(execution.store, execution, length - 1)).resume(execution.id).wait(20)
-    assert again.outputs == execution.outputs
-
-
-def test_an_execution_older_than_the_change_follows_the_oldest_version():
-    versioned(changed=False)
-    execution = environment().start("versioned").wait(20)
-    length = next(e.sequence for e in reversed(execution.history()) if e.event_type == "operation_started")
-    versioned(changed=True)
-    again = Environment(store=cut(execution.store, execution, length)).resume(execution.id).wait(20)
-    assert again.outputs == {"result": [2, 4]}
-
-
-def test_a_version_that_is_no_longer_supported_is_told():
-    versioned(changed=True)
-    execution = environment().start("versioned").wait(20)
-    length = next(e.sequence for e in reversed(execution.history()) if e.event_type == "operation_completed")
-    versioned(changed=True, low=3, high=4)
-    again = Environment(store=cut(execution.store, execution, length - 1)).resume(execution.id).wait(20)
-    assert "follows version 2 of 'more', and the function supports 3 to 4" in again.error
-
-
 def test_a_step_function_that_breaks_off_is_asked_about():
     calls = []
 
