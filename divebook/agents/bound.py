@@ -73,9 +73,8 @@ class BoundRequest(_Bound):
         del config
         turn = _required()
         model = cast("Model[Any]", params.run_context.model)
-        told = turn.record.describe(
-            params.messages, params.model_settings, params.model_request_parameters, params.model_id or turn.model
-        )
+        named = params.model_id or turn.model
+        told = turn.record.describe(params.messages, params.model_settings, params.model_request_parameters, named)
         if turn.agreement is not None:
             await turn.agreement.check(told)
         executed = False
@@ -93,7 +92,7 @@ class BoundRequest(_Bound):
             finally:
                 WRITE.reset(token)
 
-        sent, recalled = Sent(told, params.messages), None
+        sent, recalled = Sent(told.number, named, params), None
         known = turn.context.recorded_type(told.key)
         if turn.context.recall is not None and known in (None, CACHED_RESPONSE):
             recalled = turn.context.recall.find(sent)

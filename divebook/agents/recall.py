@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
-from divebook.agents.requests import whole
+from divebook.agents.requests import made_with, whole
 from divebook.events.codec import canonical_hash
 
 if TYPE_CHECKING:
-    from pydantic_ai.messages import ModelMessage
-
-    from divebook.agents.requests import Described
+    from pydantic_ai.durable_exec import ModelRequestParams
 
 
 class Sent:
-    """A request as it would be sent."""
+    """A request as it would be sent: the one of a number in its turn, to a model of some name."""
 
-    def __init__(self, told: Described, messages: Sequence[ModelMessage]) -> None:
-        self.number, self._told, self._messages = told.number, told, messages
+    def __init__(self, number: int, model: str, params: ModelRequestParams) -> None:
+        self.number, self._model, self._params = number, model, params
 
     @cached_property
     def messages(self) -> list[dict[str, Any]]:
         """Its messages in the form of the log, without what differs on every run."""
-        return [whole(message) for message in self._messages]
+        return [whole(message) for message in self._params.messages]
 
-    @property
+    @cached_property
     def digest(self) -> str:
-        """The same for the same model, settings, instructions, tools, output and messages, whichever agent sends it."""
-        return canonical_hash({"setting": self._told.setting.digest, "messages": self.messages})
+        """The same for the same model, settings, instructions, tools, output and messages, whichever agent sends it.
+
+        The model is one at an address, and headers count as they are written: a gateway may answer by them.
+        """
+        params = self._params
+        address = getattr(params.run_context.model, "base_url", None)
+        headers = (params.model_settings or {}).get("extra_headers")
+        made = made_with(params.messages, params.model_settings, params.model_request_parameters, self._model)
+        return canonical_hash({"made": made, "address": address, "headers": headers, "messages": self.messages})
 
 
 class Recall(Protocol):

@@ -174,6 +174,13 @@ class _Settings:
         return Setting({"model": model, **changed, **gone}, self._hash)
 
 
+def made_with(
+    messages: Sequence[ModelMessage], settings: ModelSettings | None, parameters: ModelRequestParameters, model: str
+) -> dict[str, Any]:
+    """Return all that a request is made with, besides its messages."""
+    return _setting(settings, parameters, _instructions(messages, parameters), model)
+
+
 def _setting(
     settings: ModelSettings | None, parameters: ModelRequestParameters, instructions: str, model: str
 ) -> dict[str, Any]:

@@ -4,18 +4,27 @@ import os
 import stat
 
 import pytest
+from pydantic import BaseModel
+from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import FunctionModel
 
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow, tool
 from divebook.agents.cache import ENDING, MOST_BYTES, Cached, ResponseCache
 from divebook.errors import SetupError
 from divebook.store.codec import FernetCodec, Sealing
-from divebook.workflow.definition import AgentDefinition
+from divebook.workflow.definition import AgentDefinition, ModelSettings
 from tests.execution.test_resuming import cut
 from tests.execution.worlds import environment, event_types
 
 ASK = Workflow("w", [Step("ask", prompt="Ask", agent="a", store="r")])
 SCRIPT = [{"call": {"note": {"text": "owls"}}}, "done"]
 SPENT = {"usage": {"input_tokens": 6, "output_tokens": 4}, "price": 0.25}
+
+
+class Noted(BaseModel):
+    """What is noted."""
+
+    text: str
 
 
 @pytest.fixture
@@ -68,6 +77,53 @@ def test_a_request_that_differs_is_made(note, script):
     world.start(ASK).wait(20)
     other = Workflow("w", [Step("ask", prompt="Ask again", agent="a", store="r")])
     assert kinds(world.start(other).wait(20)) == ["agent_response"] * 2
+
+
+@tool
+async def note_more(text: str) -> str:
+    """Note more of a text."""
+    return text
+
+
+HEADERS = ({"X-Tenant": ["one"]}, {"X-Tenant": ["env://OTHER"]})
+
+
+@pytest.mark.parametrize(
+    ("was", "now"),
+    [
+        ({}, {"instructions": "Be brief."}),
+        ({}, {"tools": [note_more]}),
+        ({}, {"output": Noted}),
+        ({}, {"model_settings": ModelSettings(temperature=0.5)}),
+        *[({"model_settings": ModelSettings(request_headers=given)}, {}) for given in HEADERS],
+        ({"model_settings": ModelSettings(request_headers=HEADERS[0])}, {"model_settings": HEADERS[1]}),
+        ({}, {"name": "another model"}),
+    ],
+)
+def test_another_agent_model_setting_or_header_is_another_request(monkeypatch, was, now):
+    monkeypatch.setenv("OTHER", "of-another-tenant")
+    asked = []
+
+    def world_with(name="a model", model_settings=None, **options):
+        async def answer(_, info):
+            asked.append(name)
+            text = TextPart("well")
+            return ModelResponse(
+                parts=[ToolCallPart(info.output_tools[0].name, {"text": "well"}) if info.output_tools else text]
+            )
+
+        if isinstance(model_settings, dict):
+            model_settings = ModelSettings(request_headers=model_settings)
+        definition = AgentDefinition("a", model_settings=model_settings)
+        return Agent(definition, model=FunctionModel(answer, model_name=name), cache="7d", **options)
+
+    world = environment(agents=[world_with(**was)])
+    world.start(ASK).wait(20)
+    world.start(ASK).wait(20)
+    assert len(asked) == 1
+    world.add_agent(world_with(**now), replace=True)
+    assert world.start(ASK).wait(20).status == "completed"
+    assert len(asked) == 2
 
 
 def test_an_agent_without_tools_has_a_cache_as_well():
