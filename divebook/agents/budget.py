@@ -79,6 +79,19 @@ class TurnBudget:
         for budget in self._chain():
             budget.consumed = budget.consumed.spent(usage)
 
+    @property
+    def spent(self) -> dict[str, int] | None:
+        """What it says at its end to the turn that it worked for, if it did for one."""
+        used = self.consumed
+        return {"calls": used.calls, "tokens": used.tokens, "cost": used.cost} if self._above is not None else None
+
+    def count(self, spent: Mapping[str, int]) -> None:
+        """Count what a turn has spent that worked for this one, and had ended when this one was taken up again."""
+        for budget in self._chain():
+            used = budget.consumed
+            calls, tokens, cost = spent["calls"] + used.calls, spent["tokens"] + used.tokens, spent["cost"] + used.cost
+            budget.consumed = used._replace(calls=calls, tokens=tokens, cost=cost)
+
     def _chain(self) -> Iterator[TurnBudget]:
         budget: TurnBudget | None = self
         while budget is not None:

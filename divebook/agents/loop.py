@@ -31,7 +31,7 @@ from divebook.agents.requests import RequestRecord
 from divebook.agents.rounds import LastRound, answering
 from divebook.agents.signatures import library_tool
 from divebook.agents.tool_choice import choosing
-from divebook.agents.turn import TurnContext
+from divebook.agents.turn import SPENT, TurnContext
 from divebook.agents.wire import settings_of
 from divebook.bounds import Bounds
 from divebook.workflow.tools import ToolFunction
@@ -99,7 +99,8 @@ class LoopRun:
             TURN.reset(token)
         said = {} if isinstance(result.output, str) else {TEXT: text_of_output(result.output)}
         told = {REQUESTS: record.requests, FINISH_REASON: result.response.finish_reason}
-        return {OUTPUT: result.output, **said, **told}
+        spent = None if budget is None else budget.spent
+        return {OUTPUT: result.output, **said, **told, **({} if spent is None else {SPENT: spent})}
 
     def _budget(self) -> TurnBudget | None:
         """Return what the turn may spend, where it or the turn that it works for is bounded."""

@@ -121,3 +121,10 @@ def present() -> AgentTurn | None:
         return turn if asyncio.get_running_loop() is turn.loop else None
     except RuntimeError:  # a thread without a loop
         return None
+
+
+def count_spent(spent: Mapping[str, int]) -> None:
+    """Count what work has spent that was handed on in the turn that runs, and ended before this process took it up."""
+    turn = present()
+    if turn is not None and turn.budget is not None:
+        turn.budget.count(spent)

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from divebook.workflow.tools import ToolFunction
 
 
+SPENT = "spent"
+"""What the result of a turn says that it has spent, where the turn that it worked for has a budget."""
+
+
 class Answer(NamedTuple):
     """What an agent has answered."""
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 import anyio
 
 from divebook.agents import Agent, ScriptedModel
-from divebook.agents.turn import Answer, Assignment
+from divebook.agents.present import count_spent
+from divebook.agents.turn import SPENT, Answer, Assignment
 from divebook.engine.approvals import Approved, Denied, ToolCall
 from divebook.engine.operations import AGENT_TURN, TOOL_CALL, Reserved, Setting, Slot, StreamedCall
 from divebook.events.codec import canonical_hash
@@ -90,7 +91,11 @@ async def take_turn(
             return named
         return [*named, handing]
 
+    is_taken = True
+
     async def body(turn: str) -> dict[str, Any]:
+        nonlocal is_taken
+        is_taken = False
         means = StepTurn(context, asked.prefix, turn, await recall_for(context, agent, offers, turn))
         try:
             servers = offers.servers_for(agent.definition)
@@ -100,6 +105,8 @@ async def take_turn(
 
     parameters = {"agent": agent.name, **asked.to_dict()}
     result = await context.enclosing(AGENT_TURN, parameters, body, key=key, setting=setting, within=chain.within)
+    if is_taken and SPENT in result:
+        count_spent(result[SPENT])
     return Answer(result.get("text", result["output"]), result["output"])
 
 

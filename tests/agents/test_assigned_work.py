@@ -201,3 +201,24 @@ def test_a_person_is_asked_about_calls_of_an_agent_that_was_given_work_while_ano
     resumed.answer(question.id, {"approved": True, "data": {"parameters": {"name": "wren"}}}).wait(20)
     assert resumed.variables == {"birds": "done"}, resumed.error
     assert (removed, requests(again)) == (["wren"], [1, 1, 0])
+
+
+def test_what_assigned_work_has_spent_counts_whatever_process_goes_on():
+    def bounded(store=None):
+        boss = AgentDefinition("boss", is_supervisor=True, bounds={"max_llm_calls": 4})
+        orders = [ORDER, work("reader", "second", expected_output="names"), "done"]
+        agents = [
+            Agent(boss, model=ScriptedModel(orders)),
+            agent("reader", [{"call": {"look": {"name": "owl"}}}, "read"], tools=[Book().look]),
+        ]
+        return environment(ASK, agents=agents, **({} if store is None else {"store": store}))
+
+    execution = bounded().start("ask").wait(20)
+    ends = [event for event in execution.history() if event.event_type == "operation_completed"]
+    assert [event.data.operation_type for event in ends].count("agent_turn") == 1
+    for end in ends:
+        resumed = bounded(cut(execution.store, execution, end.sequence)).resume(execution.id).wait(20)
+        (question,) = resumed.interrupts
+        assert "agent 'boss': max_llm_calls is reached, at most 4 allowed" in question.question
+        assert resumed.usage.requests == 4
+    assert resumed.answer(question.id, {"decision": "raise", "data": {"to": 9}}).wait(20).variables == {"birds": "done"}
