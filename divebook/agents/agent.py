@@ -22,6 +22,7 @@ from divebook.engine.operations import RunOperation
 from divebook.errors import SetupError, TemplateError
 from divebook.scripting import render_template
 from divebook.workflow.answer_types import allow_answers, answer_type
+from divebook.workflow.approvals import ApprovalRule, Approvals
 from divebook.workflow.definition import AgentDefinition, ModelSettings
 from divebook.workflow.policies import Retry
 from divebook.workflow.servers import MCPServerDefinition
@@ -72,6 +73,8 @@ class Agent:
         Names of agents that it may hand work to, beside those of its definition.
     deps
         What its capabilities get as ``ctx.deps``.
+    approvals
+        Rules for its calls of tools, beside those of its definition; see `ApprovalRule`.
     bounds
         What it may spend for one prompt, the work of its subordinates included: ``{"max_cost": 0.5, "max_tokens":
         20_000, "max_llm_calls": 8}``. At a bound a person is asked; with ``"on_exhausted": "fail"`` its step fails.
@@ -101,6 +104,7 @@ class Agent:
         capabilities: Iterable[AbstractCapability[Any]] = (),
         subordinates: Iterable[str] = (),
         deps: Any = None,
+        approvals: Iterable[ApprovalRule | Mapping[str, Any]] = (),
         bounds: Bounds | Mapping[str, Any] | None = None,
         api_key: str | None = None,
         cache: str | float | None = None,
@@ -129,6 +133,7 @@ class Agent:
             tools=[tool for tool in given if isinstance(tool, str)],
             servers=[server if isinstance(server, str) else server.name for server in named_servers],
             subordinates=list(subordinates),
+            approvals=Approvals().plus(approvals).rules,
         )
         if bounds is not None:
             self.definition = replace(self.definition, bounds=agent_bounds(bounds).to_dict())
@@ -140,7 +145,7 @@ class Agent:
             self.definition = replace(self.definition, api_key=api_key)
         check_key(self.definition, is_named=isinstance(self.model, str | ScriptedModel))
 
-    def _declare(self, instructions: str, **names: Sequence[str]) -> None:
+    def _declare(self, instructions: str, **names: Sequence[Any]) -> None:
         """Add to the definition what was given beside it."""
         own, added = self.definition, dict[str, Any]()
         if instructions:
@@ -149,7 +154,15 @@ class Agent:
         self.definition = replace(own, **added) if added else own
 
     @classmethod
-    def of(cls, agent: LibraryAgent[Any, Any], *, name: str | None = None, deps: Any = None) -> Agent:
+    def of(
+        cls,
+        agent: LibraryAgent[Any, Any],
+        *,
+        name: str | None = None,
+        deps: Any = None,
+        approvals: Iterable[ApprovalRule | Mapping[str, Any]] = (),
+        bounds: Bounds | Mapping[str, Any] | None = None,
+    ) -> Agent:
         """Take an agent of pydantic-ai as it is: its model, instructions, tools, output and capabilities.
 
         Its requests and calls are recorded while a workflow runs it, and its hooks, validators and instructions run
@@ -163,6 +176,8 @@ class Agent:
             By default the agent's own.
         deps
             What its tools and instructions get as ``ctx.deps``.
+        approvals, bounds
+            Rules for its calls of tools, and what a turn of it may consume, as for an agent of ours.
 
         Raises
         ------
@@ -175,7 +190,7 @@ class Agent:
         if not known:
             raise SetupError("an agent needs a name: pydantic_ai.Agent(..., name='critic'), or Agent.of(agent, name=)")
         check(agent, known)
-        taken = cls(known, model=agent.model, deps=deps)
+        taken = cls(known, model=agent.model, deps=deps, approvals=approvals, bounds=bounds)
         taken.library = agent
         allow_answers(agent.output_type)
         return taken

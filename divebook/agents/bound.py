@@ -36,9 +36,10 @@ from divebook.agents.served_tools import InputRequired, answered
 from divebook.agents.streaming import stream_response
 from divebook.agents.wire import in_time, plain_response, response_of, usage_of, with_values
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_STEP, CACHED_RESPONSE, TOOL_CALL, TOOL_DISCOVERY, Write
-from divebook.errors import UnstorableValueError
+from divebook.errors import OperationError, TimedOutError, UnstorableValueError
 from divebook.events.recorded import opened
 from divebook.text.redaction import shared
+from divebook.workflow.tools import ToolFunction
 
 _ANY = TypeAdapter[Any](Any)
 
@@ -207,9 +208,9 @@ async def _recorded(
 
     async def own_call(key: str, more: Mapping[str, Any]) -> Any:
         told = {**asked, **more}
-        return opened(
-            await turn.context.call(own, params.tool_args, told, call, key=key, setting=setting, done=returned)
-        )
+        with _late_calls_told(own):
+            made = turn.context.call(own, params.tool_args, told, call, key=key, setting=setting, done=returned)
+            return opened(await made)
 
     return await answered(turn.context, own, place.name, await own_call(place.key, {}), own_call)
 
@@ -222,6 +223,20 @@ def _secrets_kept() -> Iterator[None]:
     except Exception as error:
         error.args = tuple(shared().without_known(list(error.args)))
         raise
+
+
+@contextmanager
+def _late_calls_told(tool: ToolFunction) -> Iterator[None]:
+    """Let the model hear that a call took too long, if that is all that has happened.
+
+    One that may have taken effect is asked about before it comes here.
+    """
+    try:
+        yield
+    except OperationError as error:
+        if tool.timeout is None or TimedOutError.__name__ not in (error.error_names or ()):
+            raise
+        raise ToolFailed(f"{tool.name} took more than {tool.timeout:g} seconds") from error
 
 
 def returned(value: Any) -> dict[str, Any]:

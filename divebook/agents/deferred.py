@@ -13,7 +13,6 @@ from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApp
 from divebook.agents.present import AgentTurn
 from divebook.engine.approvals import Denied, ToolCall
 from divebook.events.recorded import opened
-from divebook.history.requests import call_name
 from divebook.questions.kinds import CLARIFICATION
 
 
@@ -33,7 +32,7 @@ async def deferred(turn: AgentTurn, requests: DeferredToolRequests) -> DeferredT
 async def _approval(turn: AgentTurn, part: ToolCallPart) -> ToolApproved | ToolDenied:
     given = part.args_as_dict()
     call = ToolCall(part.tool_name, given, agent=turn.record.agent, asks=True)
-    found = await turn.context.approve(call, {}, place=_place(turn, part), description="")
+    found = await turn.context.approve(call, {}, place=turn.call(part.tool_call_id).name, description="")
     if isinstance(found, Denied):
         return ToolDenied(found.text)
     return ToolApproved(override_args=None if found.arguments == given else found.arguments)
@@ -42,13 +41,11 @@ async def _approval(turn: AgentTurn, part: ToolCallPart) -> ToolApproved | ToolD
 async def _question(turn: AgentTurn, part: ToolCallPart) -> Any:
     told = {"tool": part.tool_name, "parameters": part.args_as_dict(), "agent": turn.record.agent}
     text = f"What is the result of {part.tool_name}?"
-    answered = await turn.context.question(CLARIFICATION, text, key=f"ask-{_place(turn, part)}", data=told)
+    answered = await turn.context.question(
+        CLARIFICATION, text, key=f"ask-{turn.call(part.tool_call_id).name}", data=told
+    )
     response = opened(answered.response or {})
     return response.get("data", response.get("text"))
-
-
-def _place(turn: AgentTurn, part: ToolCallPart) -> str:
-    return f"{turn.record.requests}-{call_name(part.tool_call_id)}"
 
 
 async def _side_by_side(

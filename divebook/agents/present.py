@@ -74,8 +74,8 @@ class AgentTurn:
     _calls: Counter[str] = field(default_factory=Counter)
 
     def call(self, tool_call_id: str) -> CallPlace:
-        """Return where the next call of that id belongs; a model may lie and give one id to two calls."""
-        return CallPlace(self, self.key(f"{self.record.requests}-{call_name(tool_call_id)}", "~"))
+        """Return where a call of that id belongs; pydantic-ai refuses a response that gives one id to two calls."""
+        return CallPlace(self, f"{self.record.requests}-{call_name(tool_call_id)}")
 
     def count(self, tool: str, most: int | None) -> None:
         """Count a call of a tool; `ToolFailed` tells the model that it has been called as often as it may be."""
@@ -95,11 +95,11 @@ class AgentTurn:
             with self.budget.holding(reserved):
                 yield
 
-    def key(self, name: str, mark: str = "#") -> str:
+    def key(self, name: str) -> str:
         """Return the name of an operation, which is numbered where it is met more than once."""
         self._counts[name] += 1
         number = self._counts[name]
-        return name if number == 1 else f"{name}{mark}{number}"
+        return name if number == 1 else f"{name}#{number}"
 
 
 TURN: ContextVar[AgentTurn | None] = ContextVar("divebook_turn", default=None)

@@ -116,3 +116,34 @@ def test_another_model_of_the_execution_holds_for_a_library_agent_too():
     agent = library_agent(script=["never asked"])
     execution = environment(ASK, agents=[agent]).start("ask", model="scripted").wait(20)
     assert execution.variables["said"].startswith("[scripted model]")
+
+
+def test_rules_hold_for_the_calls_of_one_agent():
+    book = Book()
+    rules = [{"tool": "look", "outcome": "deny", "reason": "the book is closed"}]
+    agents = [
+        Agent.of(library_agent(tools=[book.look]), approvals=rules),
+        Agent("own", model=ScriptedModel(SCRIPT), tools=[book.look], approvals=rules),
+    ]
+    world = environment(agents=agents)
+    for name in ("critic", "own"):
+        execution = world.start(Workflow(name, [Step("ask", prompt="?", agent=name)])).wait(20)
+        assert (execution.error, book.looked) == (None, [])
+
+
+def test_what_runs_again_on_replay_is_said_where_agents_are_taken():
+    """Output functions, hooks and instructions are no operations: they run again, and their author must know."""
+    ran = []
+
+    def judged(score: int) -> str:
+        ran.append(score)
+        return f"{score} of 5"
+
+    agent = pydantic_ai.Agent(
+        ScriptedFunction(ScriptedModel([{"output": {"score": 3}}])), name="critic", output_type=judged
+    )
+    execution = environment(ASK, agents=[agent]).start("ask").wait(20)
+    at = next(e.sequence for e in execution.history() if e.event_type == "operation_completed")
+    environment(ASK, agents=[agent], store=cut(execution.store, execution, at)).resume(execution.id).wait(20)
+    assert ran == [3, 3]
+    assert "run\n        again on replay" in Agent.of.__doc__

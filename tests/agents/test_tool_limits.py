@@ -1,5 +1,6 @@
 """What a tool says of itself holds in a turn: how often, how many at once, how much of its result a model gets."""
 
+import asyncio
 import threading
 
 import pytest
@@ -7,7 +8,7 @@ from pydantic_ai.messages import BinaryContent
 
 from divebook import Agent, ScriptedModel
 from divebook.agents.shortened import MOST_BYTES, shortened
-from divebook.workflow.tools import ToolFunction
+from divebook.workflow.tools import ToolFunction, ToolHints
 from tests.agents.test_turns import ASK, SCRIPT, started
 from tests.execution.test_resuming import cut
 from tests.execution.worlds import environment
@@ -88,10 +89,10 @@ def test_results_of_any_kind_are_shortened_alike(result, expected):
 
 
 def test_a_tool_that_raises_ends_the_turn_once_the_calls_beside_it_have_ended():
-    raised, looked = threading.Event(), []
+    raised, looked, broken = threading.Event(), [], [True]
 
     def look(name: str) -> str:
-        if name == "owl":
+        if name == "owl" and broken:
             raised.set()
             raise ValueError("no such page")
         assert raised.wait(20)
@@ -102,13 +103,13 @@ def test_a_tool_that_raises_ends_the_turn_once_the_calls_beside_it_have_ended():
     assert "no such page" in execution.error
     assert looked == ["lark"]
     assert {"kind": "tool_return", "result": "lark: seen"} in results_in(execution)
+    broken.clear()
     again = environment(
         store=cut(execution.store, execution, len(execution.history())),
-        agents=[Agent("a", model=ScriptedModel(SCRIPT), tools=[ToolFunction("look", lambda name: name, schema={})])],
+        agents=[Agent("a", model=ScriptedModel(SCRIPT), tools=[ToolFunction("look", look)])],
     )
-    resumed = again.resume(execution.id).wait(20)
-    assert resumed.variables == {"birds": "an owl, a lark and a wren"}
-    assert looked == ["lark"]
+    assert again.resume(execution.id).wait(20).variables == {"birds": "an owl, a lark and a wren"}
+    assert looked == ["lark", "owl", "wren"]
 
 
 def test_a_result_that_no_json_can_hold_is_text():
@@ -118,3 +119,23 @@ def test_a_result_that_no_json_can_hold_is_text():
 
     execution = asked(ToolFunction("look", lambda name: Page(), schema={"type": "object"}))
     assert returns_of(execution, 2) == ["Page: page 3", "Page: page 3"]
+
+
+async def waits(name: str) -> str:
+    """Look a bird up for ever."""
+    await asyncio.Event().wait()
+    return name
+
+
+def test_a_call_that_takes_too_long_is_told_to_the_model_where_nothing_can_have_happened():
+    execution = asked(ToolFunction("look", waits, timeout=0.01, hints=ToolHints(read_only=True)))
+    assert execution.variables == {"birds": "an owl, a lark and a wren"}
+    assert returns_of(execution, 2) == ["look took more than 0.01 seconds"] * 2
+
+
+def test_a_call_that_takes_too_long_and_may_have_done_something_is_asked_about():
+    execution = asked(ToolFunction("look", waits, timeout=0.01), [{"call": {"look": {"name": "owl"}}}, "an owl"])
+    (question,) = execution.interrupts
+    assert "It is not known whether" in question.question
+    execution.answer(question.id, {"choice": "done", "result": "seen"}).wait(20)
+    assert (execution.variables, returns_of(execution, 2)) == ({"birds": "an owl"}, ["seen"])
