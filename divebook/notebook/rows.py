@@ -10,7 +10,7 @@ from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, PENDING, RUNNI
 from divebook.events.readable import readable
 from divebook.history.requests import RequestView, requests_in
 from divebook.history.spans import Span
-from divebook.history.tool_calls import ToolCallView, answered, tool_calls_in
+from divebook.history.tool_calls import ToolCallView, answered, output_names, tool_calls_in
 from divebook.text.durations import seconds
 from divebook.text.redaction import Redactor
 from divebook.text.shown import one_line, plural
@@ -81,7 +81,9 @@ def _is_of(call: ToolCallView, view: RequestView) -> bool:
 
 
 def _request_rows(view: RequestView, calls: Sequence[ToolCallView]) -> Iterator[tuple[str, ...]]:
-    said = " ".join(str(block["text"]) for block in answered(view) if block.get("type") == "text")
+    blocks, outputs = answered(view), output_names(view)
+    said = " ".join(str(block["text"]) for block in blocks if block.get("type") == "text")
+    said += " ".join(readable(block["arguments"]) for block in blocks if block.get("tool") in outputs)
     cost = view.usage.get("cost", 0) / NANODOLLARS
     facts = [f"${cost:.4f}" if cost else "", "from the cache" if view.cached else "", view.error or said]
     told = one_line(" ".join(filter(None, facts)), MAX_CELL)

@@ -59,7 +59,7 @@ def test_work_of_others_and_what_was_denied_is_told():
     assert [row[0] for row in rows if row[1]] == ["critic", "critic", "counter", "critic"]
     whats = [row[4] for row in rows]
     assert "delete(path=draft.txt) → denied: User denied tool call: keep the draft" in whats
-    assert "from the cache" in whats
+    assert 'from the cache {"count": 12}' in whats
     assert whats[0] == "$0.0009"
 
 
