@@ -1,0 +1,144 @@
+"""What goes wrong in a turn is said clearly, and after the mending it goes on without repeating what was done."""
+
+import threading
+
+import anyio.to_thread
+import pytest
+from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import FunctionModel
+
+from divebook import Agent, ScriptedModel, Step, Workflow, tool
+from divebook.workflow.definition import AgentDefinition
+from tests.execution.worlds import environment
+
+ASK = Workflow("w", [Step("ask", prompt="Ask", agent="a", store="r")])
+PATIENCE = 20
+
+
+@pytest.fixture
+def noted():
+    """Return what the tool was called with."""
+    return []
+
+
+@pytest.fixture
+def note(noted):
+    @tool(idempotent=False)
+    async def note(text: str) -> str:
+        """Note a text."""
+        noted.append(text)
+        return "noted"
+
+    return note
+
+
+def failed(world):
+    execution = world.start(ASK).wait(PATIENCE)
+    assert execution.status == "failed"
+    return execution
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("acme:model", "model 'acme:model' cannot be used: Unknown provider: acme"),
+        ("opena:gpt-6", "model 'opena:gpt-6' cannot be used: Unknown provider: opena; did you mean openai?"),
+        ("recorded:exec_none", "exec_none"),
+    ],
+)
+def test_a_model_that_there_is_not_is_said_and_another_one_goes_on(note, noted, model, said):
+    world = environment(agents=[Agent("a", model=model, tools=[note])])
+    execution = failed(world)
+    assert said in execution.error
+    world.add_agent(
+        Agent("a", model=ScriptedModel([{"call": {"note": {"text": "x"}}}, "done"]), tools=[note]), replace=True
+    )
+    assert world.resume(execution.id).wait(PATIENCE).variables == {"r": "done"}
+    assert noted == ["x"]
+
+
+def test_a_request_that_hangs_is_given_up_and_only_that_one_is_made_again(note, noted):
+    hangs, held = [True], threading.Event()
+
+    async def answer(messages, _):
+        if len(messages) == 1:
+            return ModelResponse(parts=[ToolCallPart("note", {"text": "x"}, tool_call_id="1")])
+        if hangs.pop() if hangs else False:
+            await anyio.to_thread.run_sync(held.wait, PATIENCE, abandon_on_cancel=True)
+        return ModelResponse(parts=[TextPart("done")])
+
+    definition = AgentDefinition("a", response_timeout=0.05)
+    world = environment(agents=[Agent(definition, model=FunctionModel(answer), tools=[note])])
+    execution = failed(world)
+    held.set()
+    assert "not complete after 0.05 seconds; to allow more, raise ResponseTimeout" in execution.error
+    assert world.resume(execution.id).wait(PATIENCE).variables == {"r": "done"}
+    assert noted == ["x"]
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["not json", '{"text": ', "[1, 2]", '{"text": NaN}', '{"txt": "x"}', '{"text": "\\ud800"}', {"text": 5}, {}],
+)
+def test_arguments_that_make_no_sense_are_told_to_the_model_which_may_try_others(note, noted, written):
+    script = ScriptedModel([{"call": {"note": written}}, {"call": {"note": {"text": "x"}}}, "done"])
+    execution = environment(agents=[Agent("a", model=script, tools=[note])]).start(ASK).wait(PATIENCE)
+    assert (execution.error, execution.variables) == (None, {"r": "done"})
+    assert noted[-1] == "x"
+
+
+def test_a_tool_that_there_is_not_is_told_to_the_model(note, noted):
+    script = ScriptedModel([{"call": {"note_down": {"text": "x"}}}, {"call": {"note": {"text": "y"}}}, "done"])
+    execution = environment(agents=[Agent("a", model=script, tools=[note])]).start(ASK).wait(PATIENCE)
+    assert (execution.error, execution.variables, noted) == (None, {"r": "done"}, ["y"])
+
+
+def test_a_tool_that_raises_fails_the_run_which_goes_on_where_it_was(note, noted):
+    broken = [True]
+
+    @tool(idempotent=True)
+    async def look_up(word: str) -> str:
+        """Look a word up."""
+        if broken:
+            raise ValueError(f"no dictionary for {word}")
+        return word.upper()
+
+    both = [{"call": {"note": {"text": "x"}}}, {"call": {"look_up": {"word": "owl"}}}]
+    world = environment(agents=[Agent("a", model=ScriptedModel([both, "done"]), tools=[note, look_up])])
+    execution = failed(world)
+    assert "no dictionary for owl" in execution.error
+    broken.clear()
+    assert world.resume(execution.id).wait(PATIENCE).variables == {"r": "done"}
+    assert noted == ["x"]
+
+
+def test_a_result_of_ten_megabytes_is_kept_whole_and_sent_in_part():
+    sent = []
+
+    @tool
+    async def read() -> str:
+        """Read it all."""
+        return "begin " + "x" * 10_000_000 + " end"
+
+    async def answer(messages, _):
+        sent.append(sum(len(str(part)) for message in messages for part in message.parts))
+        done = ModelResponse(parts=[TextPart("done")])
+        return done if len(messages) > 1 else ModelResponse(parts=[ToolCallPart("read", {}, tool_call_id="1")])
+
+    execution = environment(agents=[Agent("a", model=FunctionModel(answer), tools=[read])]).start(ASK).wait(PATIENCE)
+    assert execution.variables == {"r": "done"}
+    assert sent[1] < 100_000
+    (result,) = [
+        event.data.result
+        for event in execution.history()
+        if event.event_type == "operation_completed" and event.data.operation_type == "tool_call"
+    ]
+    assert str(result["result"]).endswith(" end")
+
+
+def test_a_model_that_says_nothing_is_said(note):
+    async def answer(_, __):
+        return ModelResponse(parts=[])
+
+    execution = failed(environment(agents=[Agent("a", model=FunctionModel(answer), tools=[note])]))
+    assert "agent a gave no answer after 2 requests" in execution.error
