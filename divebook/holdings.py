@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Coroutine, Iterable, Mapping
 from dataclasses import replace as replaced
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from divebook.agents import Agent
 from divebook.agents.agent import agent_of
@@ -22,6 +22,7 @@ from divebook.errors import (
     SetupError,
 )
 from divebook.execution.definitions import require_definition
+from divebook.execution.engine_thread import ENGINE
 from divebook.execution.step_run import Handler
 from divebook.steps.actions import REGISTERED, Action
 from divebook.steps.function import require_function
@@ -29,7 +30,7 @@ from divebook.steps.syntax import syntax_problems
 from divebook.steps.work import ASSIGN_WORK
 from divebook.text.logs import logger
 from divebook.tools.declared import declared, limited
-from divebook.tools.mcp.servers import Server, Servers
+from divebook.tools.mcp.servers import ServedDocuments, Server, Servers
 from divebook.tools.offered import ABSENT, OFFERED
 from divebook.tools.reach import ToolReach
 from divebook.workflow.approvals import ApprovalRule, Approvals
@@ -40,9 +41,11 @@ from divebook.workflow.references import missing_agents
 from divebook.workflow.servers import MCPServerDefinition
 from divebook.workflow.settings import check_default_workflow, check_providers, with_defaults
 from divebook.workflow.step import STEP_TYPES, Step
+from divebook.workflow.tool_servers import SCHEME
 from divebook.workflow.tools import REGISTERED_TOOLS, ToolFunction, tool_of
 
 _log = logger(__name__)
+T = TypeVar("T")
 
 
 class Holdings:
@@ -65,7 +68,8 @@ class Holdings:
         self._workflows: dict[str, Workflow] = {}
         self._actions, self._own_actions = built_in, own_actions
         self._tools: dict[str, ToolFunction] = {}
-        self.servers = Servers()
+        self.servers = Servers(_on_engine)
+        documents.include(SCHEME, ServedDocuments(self.servers))
         self._reach = ToolReach(documents, policy, getattr(documents, "root", Path()))
         self._handlers: dict[str, Handler] = {}
         self._approvals = Approvals().plus(approvals)
@@ -368,3 +372,10 @@ class Holdings:
                 self.workflow(step.workflow)
             if step.type == "prompt" and step.agent is None and not self._agents:
                 raise NotFoundError("agent", "", (), f'no agent specified for prompt step "{step.name}"')
+
+
+def _on_engine(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run something on the engine's loop, and wait for it in another thread."""
+    if ENGINE.is_current():
+        raise SetupError("an MCP server cannot be read here: read it in an action, a tool or a script")
+    return ENGINE.call(lambda: ENGINE.promise(work())).result()

@@ -13,6 +13,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Protocol
+
+import anyio.to_thread
 
 from divebook.errors import NotFoundError, SetupError
 
@@ -43,19 +46,46 @@ class Document:
         return _CONTENT_TYPES.get(extension) or mimetypes.guess_type(self.path)[0] or "text/plain"
 
 
+class Library(Protocol):
+    """Documents that are elsewhere, and that nobody writes."""
+
+    def get(self, path: str) -> Document:
+        """Return a document."""
+
+    def list(self, prefix: str) -> list[str]:
+        """Return the paths that begin so."""
+
+
 class DocumentRepository(ABC):
     """Where documents are kept; two implementations, one set of promises."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
+        self._libraries: dict[str, Library] = {}
+
+    def include(self, scheme: str, library: Library) -> None:
+        """Have what begins with a scheme, such as ``mcp://``, read from elsewhere."""
+        self._libraries[scheme] = library
 
     def register(self, name: str, path: str) -> None:
         """Let `name` stand for `path`."""
-        self._names[name] = relative_path(path)
+        self._names[name] = path if self._elsewhere(path) else relative_path(path)
 
     def resolve(self, path: str) -> str:
-        """Return the path inside the repository that a path or registered name means."""
+        """Return the path inside the repository that a path or registered name means.
+
+        Raises
+        ------
+        SetupError
+            It is elsewhere, where nothing is written.
+        """
+        meant = self._names.get(path, path)
+        if self._elsewhere(meant):
+            raise SetupError(f"document {path!r} can only be read: write to a path of a folder")
         return self._names.get(path) or relative_path(path)
+
+    def _elsewhere(self, path: str) -> Library | None:
+        return next((found for scheme, found in self._libraries.items() if path.startswith(scheme)), None)
 
     def get(self, path: str) -> Document:
         """Return a document.
@@ -65,11 +95,19 @@ class DocumentRepository(ABC):
         NotFoundError
             There is none; the nearest existing path is suggested.
         """
+        meant = self._names.get(path, path)
+        if (library := self._elsewhere(meant)) is not None:
+            return library.get(meant)
         where = self.resolve(path)
         content = self._read(where)
         if content is None:
             raise NotFoundError("document", path, self._paths(), f"document does not exist: {path}")
         return Document(where, content)
+
+    async def read(self, path: str) -> Document:
+        """Return a document as `get` does; one that is elsewhere is read in a thread, since that may take long."""
+        is_elsewhere = self._elsewhere(self._names.get(path, path)) is not None
+        return await anyio.to_thread.run_sync(self.get, path) if is_elsewhere else self.get(path)
 
     def put(self, path: str, content: str) -> Document:
         """Write a document whole, replacing what was there."""
@@ -83,6 +121,8 @@ class DocumentRepository(ABC):
 
     def size(self, path: str) -> int:
         """Return how many bytes a document has, 0 if there is none; a large one is not read for it where it can be."""
+        if self._elsewhere(self._names.get(path, path)) is not None:
+            return 0  # its size is bounded where it is read
         return self._size(self.resolve(path))
 
     def delete(self, path: str) -> None:
@@ -91,6 +131,8 @@ class DocumentRepository(ABC):
 
     def list(self, prefix: str = "", *, recursive: bool = True) -> list[str]:
         """Return the paths below a folder, sorted."""
+        if (library := self._elsewhere(prefix)) is not None:
+            return library.list(prefix)
         folder = relative_path(prefix) if prefix.strip("/") else ""
         start = f"{folder}/" if folder else ""
         below = [path for path in self._paths() if path.startswith(start)]

@@ -117,7 +117,7 @@ def built_in_actions(
         """Return the text of a document."""
         path = _text(Path, "path")
         try:
-            return documents.get(path).content
+            return (await documents.read(path)).content
         except (DivebookError, OSError, UnicodeError) as error:
             raise StepError(f"failed to read document: {error}") from error
 

@@ -64,7 +64,7 @@ class ScriptHost:
         """Return a document as plain data."""
 
         async def read() -> dict[str, Any]:
-            found = self._documents.get(path)
+            found = await self._documents.read(path)
             return {
                 "path": found.path,
                 "name": found.name,

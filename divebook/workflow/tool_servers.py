@@ -12,6 +12,8 @@ from typing import Any, Protocol, TypeAlias
 
 from divebook.workflow.stored_form import Definition
 
+SCHEME = "mcp://"
+"""What ids of resources begin with: ``mcp://server/address``."""
 Answers: TypeAlias = Mapping[str, Mapping[str, Any]]
 """By the name of each request: ``{"action": "accept" | "decline" | "cancel", "content": {...}}``."""
 

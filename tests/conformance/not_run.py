@@ -5,7 +5,6 @@ from collections.abc import Mapping
 NOT_RUN: Mapping[str, str] = {
     "confirmation": "agents have no tools yet, so there is no call to confirm",
     "continue_as_new": "a workflow itself says when it goes on as new (ctx.continue_as_new); there are no thresholds",
-    "mcp": "MCP servers are not connected yet",
     "operation": "operations are made by steps, never by hand",
     "orchestrator": "strategies of the old orchestrator, in words; here there are resume and fork",
     "recorder": "nothing is buffered: an event is in the store before what follows it begins",

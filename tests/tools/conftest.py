@@ -16,6 +16,11 @@ def defined(program, *args, name="s", **more):
     return MCPServerDefinition(name, "stdio", command=sys.executable, args=(str(SERVERS / program), *args), **more)
 
 
+def on_loop(work):
+    """Run what is asked of a server that belongs to no environment, from a thread that has no loop."""
+    return asyncio.run(work())
+
+
 @pytest.fixture(scope="module")
 def run():
     """Run coroutines on one loop, on which servers go on from one test to the next."""
@@ -29,7 +34,7 @@ def serve(run):
     made = []
 
     def serve(program, *args, idle=300.0, **more):
-        server = Server(defined(program, *args, **more), Policy("programs"), idle)
+        server = Server(defined(program, *args, **more), Policy("programs"), on_loop, idle=idle)
         made.append(server)
         return server
 

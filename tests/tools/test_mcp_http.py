@@ -13,7 +13,7 @@ from divebook.documents import Policy
 from divebook.errors import OutcomeUnknownError, ServerError
 from divebook.tools.mcp.servers import Server
 from divebook.workflow.servers import MCPServerDefinition
-from tests.tools.conftest import SERVERS
+from tests.tools.conftest import SERVERS, on_loop
 
 
 class Plain(BaseHTTPRequestHandler):
@@ -101,7 +101,7 @@ def client(run, plain):
 
     def client(policy=("addresses",), **more):
         url = f"http://127.0.0.1:{plain.server_port}/mcp"
-        made.append(Server(MCPServerDefinition("far", "http", url=url, **more), Policy(*policy)))
+        made.append(Server(MCPServerDefinition("far", "http", url=url, **more), Policy(*policy), on_loop))
         return made[-1]
 
     yield client
@@ -174,7 +174,7 @@ def test_nobody_there_and_addresses_that_may_not_be_reached(run, client):
         taken.bind(("127.0.0.1", 0))
         definition = MCPServerDefinition("far", "http", url=f"http://127.0.0.1:{taken.getsockname()[1]}/mcp")
         with pytest.raises(ServerError, match=r"not connected: initialization failed: .*connect"):
-            run(Server(definition, Policy("addresses")).discover())
+            run(Server(definition, Policy("addresses"), on_loop).discover())
     with pytest.raises(ServerError, match="an address of this machine or of a private network"):
         run(client(policy=()).discover())
 
@@ -182,7 +182,7 @@ def test_nobody_there_and_addresses_that_may_not_be_reached(run, client):
 @pytest.mark.parametrize("kind", ["http", "pipe"])
 def test_what_a_definition_lacks_is_said(run, kind):
     with pytest.raises(ServerError) as failed:
-        run(Server(MCPServerDefinition("x", kind), Policy()).discover())
+        run(Server(MCPServerDefinition("x", kind), Policy(), on_loop).discover())
     wanted = {"http": "url is required for http mcp server", "pipe": "unsupported mcp server type: pipe"}
     assert wanted[kind] in str(failed.value)
 
@@ -196,7 +196,9 @@ def test_a_server_made_with_the_sdk_answers_over_http(run):
     )
     with program:
         assert any("running on" in line for line in program.stderr)
-        server = Server(MCPServerDefinition("far", "http", url=f"http://127.0.0.1:{port}/mcp"), Policy("addresses"))
+        server = Server(
+            MCPServerDefinition("far", "http", url=f"http://127.0.0.1:{port}/mcp"), Policy("addresses"), on_loop
+        )
         assert run(server.call("add", {"a": 1, "b": 2})).content == 3
         first = run(server.call("paint", {}))
         answers = {"colour": {"action": "accept", "content": {"colour": "red"}}}

@@ -10,14 +10,13 @@ from divebook.documents import Policy
 from divebook.errors import AlreadyRegisteredError, NotFoundError, OutcomeUnknownError, ServerError
 from divebook.tools.mcp.servers import Server, Servers
 from divebook.workflow.servers import MCPServerDefinition, ToolConfigurationDefinition
-from tests.tools.conftest import defined
+from tests.tools.conftest import defined, on_loop
 
 
 @pytest.fixture(scope="module")
 def good(run):
-    server = Server(
-        defined("good.py", name="good", env={"PLACE": "$HOME", "KEY": "env://GOOD_KEY"}), Policy("programs")
-    )
+    definition = defined("good.py", name="good", env={"PLACE": "$HOME", "KEY": "env://GOOD_KEY"})
+    server = Server(definition, Policy("programs"), on_loop)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GOOD_KEY", "k-123456789")
         yield server
@@ -208,10 +207,10 @@ def test_a_call_that_hangs_can_be_given_up_and_a_start_that_hangs_is(run, serve,
 
 
 def test_a_program_that_does_not_exist_or_may_not_be_started(run):
-    missing = Server(MCPServerDefinition("s", "stdio", command="no-such-program"), Policy("programs"))
+    missing = Server(MCPServerDefinition("s", "stdio", command="no-such-program"), Policy("programs"), on_loop)
     with pytest.raises(ServerError, match=r"not connected: .*cannot start 'no-such-program': No such file"):
         run(missing.discover())
-    refused = Server(defined("rough.py"), Policy())
+    refused = Server(defined("rough.py"), Policy(), on_loop)
     with pytest.raises(ServerError, match="programs are not allowed; to allow it: DIVEBOOK_ALLOW=programs"):
         run(refused.discover())
 
@@ -220,7 +219,7 @@ def test_a_program_that_does_not_exist_or_may_not_be_started(run):
 
 
 def test_the_same_server_twice_is_one_and_a_name_is_taken_once():
-    servers = Servers()
+    servers = Servers(on_loop)
     servers.add(defined("rough.py"), Policy())
     servers.add(defined("rough.py"), Policy())
     assert list(servers) == ["s"]

@@ -87,7 +87,7 @@ def _content(result: CallToolResult) -> Any:
     structured = result.structured_content
     if structured is not None and not result.is_error and not any(_is_binary(part) for part in result.content):
         return structured["result"] if isinstance(structured, dict) and structured.keys() == _WRAPPED else structured
-    parts = [_part(part) for part in result.content]
+    parts = [part_of(part) for part in result.content]
     return parts[0] if len(parts) == 1 else parts
 
 
@@ -95,7 +95,8 @@ def _is_binary(part: Any) -> bool:
     return isinstance(part, ImageContent | AudioContent)
 
 
-def _part(part: Any) -> Any:
+def part_of(part: Any) -> Any:
+    """Return one part of an answer: text, a description, or bytes with their type."""
     match part:
         case TextContent():
             return part.text

@@ -7,10 +7,10 @@ connection lives on the engine's loop, in a task of its own (`divebook.tools.mcp
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -18,13 +18,13 @@ import anyio.to_thread
 from divebook.errors import AlreadyRegisteredError, NotFoundError, OutcomeUnknownError, ServerError, SetupError
 from divebook.text.redaction import shared
 from divebook.workflow.servers import MCPServerDefinition
-from divebook.workflow.tool_servers import Answers, CallOutcome, Discovered
+from divebook.workflow.tool_servers import SCHEME, Answers, CallOutcome, Discovered
 
 if TYPE_CHECKING:
     import httpx2
     from mcp import Client
 
-    from divebook.documents.policy import Policy
+    from divebook.documents import Document, Policy
     from divebook.tools.mcp.connection import Connection
 
 T = TypeVar("T")
@@ -35,11 +35,27 @@ CLOSING = 6.0
 """Seconds that all servers together may take to end with their environment."""
 
 
-class Server:
-    """One MCP server; a `ToolServer`."""
+class OnEngine(Protocol):
+    """Runs something on the engine's loop, and waits for it in another thread."""
 
-    def __init__(self, definition: MCPServerDefinition, policy: Policy, idle: float = IDLE) -> None:
+    def __call__(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Return what it comes to."""
+
+
+class Server:
+    """One MCP server; a `ToolServer`.
+
+    Parameters
+    ----------
+    on_engine
+        For what is asked from any other thread: connections live on one loop.
+    """
+
+    def __init__(
+        self, definition: MCPServerDefinition, policy: Policy, on_engine: OnEngine, *, idle: float = IDLE
+    ) -> None:
         self.definition = definition
+        self._on_engine = on_engine
         self._policy, self._idle_after = policy, idle
         self._connection: Connection | None = None
         self._opening = asyncio.Lock()
@@ -67,6 +83,36 @@ class Server:
     def is_running(self) -> bool:
         """Whether there is a connection to it."""
         return self._connection is not None and not self._connection.has_ended
+
+    # --- for people and their code -----------------------------------------------------------------------------------
+
+    def resources(self) -> list[dict[str, Any]]:
+        """Return what it has to read: the id of each, by which ``documents.get`` finds it, its name and its type."""
+        return self._waited("list_resources", lambda found, client: found.resources(client, self.name))
+
+    def read(self, address: str) -> Document:
+        """Return a resource as a document."""
+        found: Document = self._waited("read_resource", lambda here, client: here.read(client, self.name, address))
+        return found
+
+    def prompts(self) -> list[dict[str, Any]]:
+        """Return the prompts that it has: name, description and arguments of each."""
+        return self._waited("list_prompts", lambda found, client: found.prompts(client))
+
+    def prompt(self, name: str, **arguments: str) -> list[dict[str, Any]]:
+        """Return the messages of a prompt: role and content of each."""
+        return self._waited("get_prompt", lambda found, client: found.prompt(client, name, arguments))
+
+    def _waited(self, operation: str, request: Callable[[Any, Client], Awaitable[T]]) -> T:
+        async def work() -> T:
+            await _load()
+            from divebook.tools.mcp import resources
+
+            return await self.ask(operation, partial(request, resources))
+
+        return self._on_engine(work)
+
+    # --- for the engine ----------------------------------------------------------------------------------------------
 
     async def discover(self) -> Discovered:
         """Return the tools that it offers now and that may be used; raises `ServerError`."""
@@ -207,15 +253,16 @@ async def _load() -> None:
 
 
 def _modules() -> object:
-    from divebook.tools.mcp import calling, connecting, credentials, discovery
+    from divebook.tools.mcp import calling, connecting, credentials, discovery, resources
 
-    return calling, connecting, credentials, discovery
+    return calling, connecting, credentials, discovery, resources
 
 
 class Servers(Mapping[str, Server]):
     """The servers of an environment, by name."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_engine: OnEngine) -> None:
+        self._on_engine = on_engine
         self._servers: dict[str, Server] = {}
         self._replaced: list[Server] = []
 
@@ -231,7 +278,7 @@ class Servers(Mapping[str, Server]):
             if not replace:
                 raise AlreadyRegisteredError("mcp server", definition.name)
             self._replaced.append(known)
-        self._servers[definition.name] = Server(definition, policy)
+        self._servers[definition.name] = Server(definition, policy, self._on_engine)
 
     def __getitem__(self, name: str) -> Server:
         if name not in self._servers:
@@ -249,3 +296,22 @@ class Servers(Mapping[str, Server]):
         ending = [asyncio.ensure_future(server.close()) for server in (*self._servers.values(), *self._replaced)]
         if ending:
             await asyncio.wait(ending, timeout=CLOSING)
+
+
+class ServedDocuments:
+    """What servers have to read, as a library of a repository of documents."""
+
+    def __init__(self, servers: Servers) -> None:
+        self._servers = servers
+
+    def get(self, path: str) -> Document:
+        """Return a document by its id."""
+        server, _, address = path.removeprefix(SCHEME).partition("/")
+        return self._servers[server].read(address)
+
+    def list(self, prefix: str) -> list[str]:
+        """Return the ids that begin so; one that is only the scheme asks all servers."""
+        name, slash, _ = prefix.removeprefix(SCHEME).partition("/")
+        asked = [self._servers[name]] if name and (slash or name in self._servers) else list(self._servers.values())
+        found = [resource["id"] for server in asked for resource in server.resources()]
+        return sorted(path for path in found if path.startswith(prefix))
