@@ -23,7 +23,6 @@ LOG_LEVELS = ("debug", "info", "warn", "error")
 DURABILITIES = ("full", "relaxed")
 RECOVERIES = ("ask", "auto", "off")
 NOTEBOOK_DATA = ("on", "off")
-NO_TOOLS = "agents have no tools yet; let an action step do it, and hand its result to the prompt"
 _NO_FEATURES = "no feature of a provider can be named; say it in RequestHeaders if the provider takes a header"
 _NO_CACHING = "what a provider caches is its own choice"
 _TRIMMED = kinds.Text(trimmed=True)

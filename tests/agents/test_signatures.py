@@ -83,3 +83,38 @@ def odd(query: "Nowhere") -> None: ...  # noqa: F821 - the name is not defined, 
 def test_a_type_without_a_schema_is_refused_with_its_tool():
     with pytest.raises(DefinitionError, match=r'tool "odd" cannot be shown to a model: .*Nowhere'):
         library_tool(tool_of(odd), call)
+
+
+def test_a_function_that_is_shown_again_is_shown_as_it_is_then():
+    def made(default, hint, doc):
+        def look(name: hint = default):
+            return name
+
+        look.__doc__ = doc
+        return library_tool(tool_of(look), call)
+
+    first = made("owl", str, "Look.")
+    again, other, number, said = (
+        made("owl", str, "Look."),
+        made("wren", str, "Look."),
+        made(1, int, "Look."),
+        made("owl", str, "See."),
+    )
+    assert again.function_schema.json_schema == first.function_schema.json_schema
+    assert again.function_schema.function is again.function is not first.function
+    assert other.function_schema.json_schema["properties"]["name"]["default"] == "wren"
+    assert number.function_schema.json_schema["properties"]["name"]["type"] == "integer"
+    assert said.description == "See."
+
+
+def test_a_class_that_is_made_anew_is_seen_as_it_is_then():
+    def made(**fields):
+        cls = type("Place", (BaseModel,), {"__annotations__": fields})
+
+        def look(place: cls, more: int = 0):
+            return place
+
+        return library_tool(tool_of(look), call).function_schema.json_schema
+
+    assert list(made(city=str)["$defs"]["Place"]["properties"]) == ["city"]
+    assert list(made(town=str)["$defs"]["Place"]["properties"]) == ["town"]
