@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         create_envelope,
     )
     from divebook.steps.actions import Action, action
+    from divebook.steps.threads import Thread
     from divebook.store import MemoryStore, SqliteStore, open_store
     from divebook.workflow.approvals import ApprovalRule
     from divebook.workflow.definition import Each, Edge, Step, Workflow
@@ -70,6 +71,7 @@ _NAMES = {
         "ProcessingRecord RiskApproval RiskLevel TerminalReason create_envelope"
     ),
     "divebook.steps.actions": "Action action",
+    "divebook.steps.threads": "Thread",
     "divebook.store": "MemoryStore SqliteStore open_store",
     "divebook.workflow.approvals": "ApprovalRule",
     "divebook.workflow.definition": "Each Edge Step Workflow",
@@ -115,6 +117,7 @@ __all__ = [
     "Step",
     "StepContext",
     "TerminalReason",
+    "Thread",
     "ToolFunction",
     "Workflow",
     "__version__",

@@ -28,7 +28,6 @@ from divebook.execution.children import Child
 from divebook.execution.clock import Chance, Clock, SystemChance, SystemClock
 from divebook.execution.compute import Compute
 from divebook.execution.control import Control
-from divebook.execution.driver import Driver
 from divebook.execution.engine_thread import ENGINE
 from divebook.execution.execution import Execution
 from divebook.execution.executors import Executors, Given
@@ -47,6 +46,7 @@ from divebook.steps.evaluation import condition_holds, items_of
 from divebook.steps.handlers import built_in_handlers
 from divebook.steps.rules import StandingPolicy
 from divebook.steps.script import ScriptStep
+from divebook.steps.threads import ThreadBooks
 from divebook.store import EventStore, open_store
 from divebook.store.codec import Codec
 from divebook.store.durability import Durability, durability_called
@@ -161,7 +161,8 @@ class Environment(Holdings, Executions):
             notices = Notices(hook)
             self._closers += [notices.close, self.store.subscribe(notices)]
         self._clock, self._chance = clock or SystemClock(), chance or SystemChance()
-        self._policy = StandingPolicy(self.approvals_for, Books(self.store, self._begin_book, self._clock))
+        books = Books(self.store, self._begin_book, self._clock)
+        self._policy, self.threads = StandingPolicy(self.approvals_for, books), ThreadBooks(books)
         built_in = built_in_actions(place, printer, lambda: to_datetime(self._clock.now()))
         own = {action.name: action for action in actions}
         super().__init__(name, place, self.policy, built_in, own, approvals=approvals)
@@ -359,20 +360,22 @@ class Environment(Holdings, Executions):
     async def _begin_successor(self, asked: Child) -> str:
         """Start the execution as which another one goes on, once; see `WorkflowContext.continue_as_new`."""
         found, opening, durability = self._opening_of(asked, origin=catalog.RUN, key=f"continues/{asked.parent}")
-        return await self._begun_once(self._control.create(found, opening, durability))
-
-    async def _begun_once(self, driver: Driver) -> str:
-        """Begin an execution with a start key; return the id of the one that has it."""
+        driver = self._control.create(found, opening, durability)
         try:
             await self._control.begin(driver)
         except StartKeyTakenError as taken:  # before the process that started it had recorded that
             return taken.execution_id
         return driver.id
 
-    async def _begin_book(self, key: str) -> str:
+    def _begin_book(self, key: str) -> str:
         """Start what a book is an execution of, once."""
         opening = opening_of(BOOK_WORKFLOW, {}, {}, {"key": key}, origin=catalog.BOOK)
-        return await self._begun_once(self._control.create(BOOK_WORKFLOW, opening, self._kept()))
+        driver = self._control.create(BOOK_WORKFLOW, opening, self._kept())
+        try:
+            self._control.start(driver)
+        except StartKeyTakenError as taken:
+            return taken.execution_id
+        return driver.id
 
     def _opening_of(
         self, child: Child, *, origin: str | None = None, key: str | None = None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from divebook.agents.cache import ResponseCache, cache_of
 from divebook.bounds import Bounds
@@ -16,7 +16,6 @@ from divebook.execution.answering import this_person
 from divebook.execution.clock import Chance, Clock, Ids
 from divebook.execution.control import Control
 from divebook.execution.driver import Driver
-from divebook.execution.engine_thread import ENGINE
 from divebook.execution.execution import Execution
 from divebook.execution.moving import move_out
 from divebook.execution.recovery import next_attempt
@@ -24,11 +23,11 @@ from divebook.history.requests import RequestView, requests_of
 from divebook.questions import Question
 from divebook.starting import as_bounds
 from divebook.steps.rules import StandingPolicy
+from divebook.steps.threads import Thread, ThreadBooks
 from divebook.store import EventStore, ExecutionRecord, jsonl
 from divebook.text.logs import logger
 
 _log = logger(__name__)
-T = TypeVar("T")
 
 
 class Executions:
@@ -39,6 +38,7 @@ class Executions:
     _clock: Clock
     _chance: Chance
     _policy: StandingPolicy
+    threads: ThreadBooks
 
     @functools.cached_property
     def responses(self) -> ResponseCache:
@@ -126,7 +126,7 @@ class Executions:
         Those for every execution have None in place of the id of a run.
         """
         now = self._clock.now()
-        lasting = self._on_loop(self._policy.lasting())
+        lasting = self._policy.standing()
         found = [*self._control.answering.rules(), *((None, rule) for rule in lasting)]
         return [(name, rule) for name, rule in found if rule.expires_us is None or now < rule.expires_us]
 
@@ -149,13 +149,15 @@ class Executions:
             raise NotFoundError("rule", rule_id, [rule.rule_id for _, rule in held])
         for execution_id in where:
             if execution_id is None:
-                self._on_loop(self._policy.revoke(rule_id, by or this_person()))
+                self._policy.revoke(rule_id, by or this_person())
             else:
                 self._control.answering.revoke(execution_id, rule_id, by)
 
-    @staticmethod
-    def _on_loop(awaited: Coroutine[Any, Any, T]) -> T:
-        return ENGINE.call(lambda: ENGINE.promise(awaited)).result()
+    def thread(self, id: str) -> Thread:
+        """Return a conversation over several runs; raises `NotFoundError` if nothing was said in it."""
+        if self.threads.line(id).head is None:
+            raise NotFoundError("thread", id, [], f"thread not found: {id}")
+        return Thread(id, self.threads, this_person())
 
     def question(self, interrupt_id: str, execution_id: str | None = None) -> Question:
         """Return a question, answered or not, of an execution that has not ended; raises `NotFoundError`."""

@@ -335,7 +335,7 @@ class Agent:
         message = durable.Request(asked.prompt, asked.content, asked.context, instructions)
         output = answer_type(self.output if asked.output is None else asked.output)
         allow_answers(output)
-        run = loop.LoopRun(self, message, output)
+        run = loop.LoopRun(self, message, output, asked)
         result: dict[str, Any] = await run.turn(context, [*map(limited, own), *map(limited, served)], asked.deps)
         return result
 

@@ -27,13 +27,15 @@ from divebook.agents.durability import ENGINE, DivebookDurability
 from divebook.agents.durable import Request, resolved
 from divebook.agents.output import output_type, text_of_output
 from divebook.agents.present import CALL, TURN, AgentTurn
-from divebook.agents.requests import RequestRecord
+from divebook.agents.requests import RequestRecord, messages_of, whole
 from divebook.agents.rounds import LastRound, answering
 from divebook.agents.signatures import library_tool
 from divebook.agents.tool_choice import choosing
-from divebook.agents.turn import SPENT, TurnContext
+from divebook.agents.turn import SPENT, Assignment, TurnContext
 from divebook.agents.wire import settings_of
 from divebook.bounds import Bounds
+from divebook.events.codec import by_hash
+from divebook.events.recorded import opened
 from divebook.workflow.tools import ToolFunction
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
 TOOLSET = "divebook-tools"
 """Id of the toolset of our functions; pydantic-ai wants one, and nothing of it is recorded."""
 _ANY = TypeAdapter[Any](Any)
-OUTPUT, TEXT, REQUESTS, FINISH_REASON = "output", "text", "requests", "finish_reason"
+OUTPUT, TEXT, REQUESTS, FINISH_REASON, MESSAGES = "output", "text", "requests", "finish_reason", "messages"
 """What the result of a turn says."""
 
 
@@ -53,10 +55,12 @@ class LoopRun:
     ----------
     output
         What it answers with: None for text, a type, or a JSON schema.
+    asked
+        Says which conversation it goes on with, if one.
     """
 
-    def __init__(self, agent: Agent, message: Request, output: Any) -> None:
-        self._agent, self._message, self._output = agent, message, output
+    def __init__(self, agent: Agent, message: Request, output: Any, asked: Assignment) -> None:
+        self._agent, self._message, self._output, self._asked = agent, message, output, asked
 
     async def turn(self, context: TurnContext, tools: Sequence[ToolFunction], deps: Any) -> dict[str, Any]:
         """Return what a turn comes to; where its agent is not what it was when it began, as a person says."""
@@ -77,7 +81,8 @@ class LoopRun:
         begun_with: Mapping[str, Any],
     ) -> dict[str, Any]:
         agent, definition = self._agent, self._agent.definition
-        record, known = RequestRecord(agent.name), {tool.name: tool for tool in tools}
+        before = [message for chunk in self._asked.history for message in opened(chunk)]
+        record, known = RequestRecord(agent.name, before), {tool.name: tool for tool in tools}
         seconds, budget = definition.response_timeout, self._budget()
         turn = AgentTurn(context, record, agent.model_name, agent.retry, seconds, known, budget, agreement)
         history, asked = _messages(self._message)
@@ -89,7 +94,7 @@ class LoopRun:
             with answering(record):
                 result = await options.pop("library").run(
                     asked,
-                    message_history=history or None,
+                    message_history=[*messages_of(before), *history] or None,
                     deps=agent.deps if deps is None else deps,
                     usage_limits=UsageLimits(request_limit=None),
                     infer_name=False,
@@ -99,6 +104,8 @@ class LoopRun:
             TURN.reset(token)
         said = {} if isinstance(result.output, str) else {TEXT: text_of_output(result.output)}
         told = {REQUESTS: record.requests, FINISH_REASON: result.response.finish_reason}
+        if self._asked.thread is not None:
+            told[MESSAGES] = by_hash(list(map(whole, result.new_messages())), MESSAGES)
         spent = None if budget is None else budget.spent
         return {OUTPUT: result.output, **said, **told, **({} if spent is None else {SPENT: spent})}
 

@@ -22,7 +22,7 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.settings import ModelSettings
 
 from divebook.engine.operations import Setting
-from divebook.events.codec import by_hash, canonical_hash
+from divebook.events.codec import by_hash, canonical_hash, encode
 
 UNSTABLE = frozenset(
     {"timestamp", "run_id", "conversation_id", "model_id", "workspace_ref", "history_digest", "metadata"}
@@ -223,6 +223,11 @@ def whole(message: ModelMessage) -> dict[str, Any]:
     told.pop("instructions", None)
     told["parts"] = [_shortened(part, said) for part, said in zip(message.parts, told["parts"], strict=True)]
     return told
+
+
+def messages_of(told: Sequence[Mapping[str, Any]]) -> list[ModelMessage]:
+    """Return the messages of which `whole` made these."""
+    return ModelMessagesTypeAdapter.validate_json(encode(list(told)))
 
 
 def _shortened(value: Any, dumped: Mapping[str, Any]) -> dict[str, Any]:

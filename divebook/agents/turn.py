@@ -48,10 +48,14 @@ class Assignment:
     """In place of its own."""
     prefix: str = ""
     """What stands in front of the keys of its turn, where a step has several."""
+    thread: str | None = None
+    """The conversation that it goes on with."""
+    history: Sequence[Any] = ()
+    """What was said in that before, by turns: messages as the log has them."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return what the log compares, as far as it says anything."""
-        said = {"prompt": self.prompt, "content": self.content, "context": self.context}
+        said = {"prompt": self.prompt, "content": self.content, "context": self.context, "thread": self.thread}
         return {name: value for name, value in said.items() if value or name == "prompt"}
 
 

@@ -160,7 +160,7 @@ class _Turn:
     def take(self, span: Span, name: str) -> None:
         """Take the turn itself, or a tool call of it."""
         if span.type == AGENT_TURN:
-            thread = _mapping((span.parameters or {}).get("thread"))
+            thread = _mapping(_mapping(span.setting).get("thread"))
             chunks = thread.get("history")
             for chunk in chunks if isinstance(chunks, list) else []:
                 self.base += _list_of_mappings(opened(chunk, lenient=True))

@@ -27,7 +27,7 @@ async def ask_agent(
         Gives what agents that it gives work to know; by default nothing.
     """
     agent = agent.with_model(context.model)
-    if has_hands(agent, offers) or asked.output is not None:
+    if has_hands(agent, offers) or asked.output is not None or asked.thread is not None:
         return await take_turn(context, agent, asked, offers, blocks or _none)
     # A step with a Retry of its own tries the whole step again; both together would multiply the requests.
     operation = context.operation if context.step.retry is not None else _tried_again(context, agent.retry)

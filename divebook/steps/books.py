@@ -7,8 +7,8 @@ where they remain, and nothing drives it. Lists leave books out (`divebook.event
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 from divebook.engine.inbox import SIGNAL, Message, signal_payload
 from divebook.execution.clock import Clock
@@ -17,6 +17,7 @@ from divebook.store import EventStore
 from divebook.workflow.definition import Workflow
 from divebook.workflow.step import Step
 
+T = TypeVar("T")
 ENTRY = "entry"
 BOOK_WORKFLOW = Workflow("book", [Step("open", type="wait", signal="close")])
 """What a book is an execution of."""
@@ -41,28 +42,27 @@ class Books:
     ----------
     begin
         Begins the book of a start key, unless there is one; returns the id of the one that there is.
+
+    From the engine's loop a store that is far away is asked in a thread: `StoreCalls.work`.
     """
 
-    def __init__(self, store: EventStore, begin: Callable[[str], Awaitable[str]], clock: Clock) -> None:
+    def __init__(self, store: EventStore, begin: Callable[[str], str], clock: Clock) -> None:
         self._store, self._begin, self._clock = store, begin, clock
         self._calls = StoreCalls(store)
 
     def entries(self, name: str) -> list[Entry]:
-        """Return what a book says, oldest first; nothing for one that was never begun. Any thread but the engine's."""
+        """Return what a book says, oldest first; nothing for one that was never begun."""
         book = self._found(name)
         return [] if book is None else [_entry(message) for message in self._store.inbox(book)]
 
-    async def read(self, name: str) -> list[Entry]:
-        """Return what a book says, on the engine's loop."""
-        return await self._calls.patiently(lambda: self.entries(name))
+    def write(self, name: str, key: str, value: Any, by: str) -> None:
+        """Write an entry, unless the book has one of that key."""
+        book = self._found(name) or self._begin(name)
+        self._store.post(Message(book, SIGNAL, key, signal_payload(ENTRY, value), by, self._clock.now()))
 
-    async def write(self, name: str, key: str, value: Any, by: str) -> Entry:
-        """Write an entry, unless the book has one of that key; return the one that it has. On the engine's loop."""
-        book = await self._calls.patiently(lambda: self._found(name))
-        if book is None:
-            book = await self._begin(name)
-        message = Message(book, SIGNAL, key, signal_payload(ENTRY, value), by, self._clock.now())
-        return _entry(await self._calls.patiently(lambda: self._store.post(message)))
+    async def on_loop(self, work: Callable[[], T]) -> T:
+        """Return what some reading and writing gives, on the engine's loop; it may be done several times."""
+        return await self._calls.work(work)
 
     def _found(self, name: str) -> str | None:
         return next((record.execution_id for record in self._store.records(key=name, limit=1)), None)

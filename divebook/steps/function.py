@@ -39,9 +39,9 @@ class AgentOfContext:
     """An agent as a workflow function has it."""
 
     name: str
-    _ask: Callable[[str, str, Any, Any], Awaitable[Any]]
+    _ask: Callable[[str, str, Any, Any, str | None], Awaitable[Any]]
 
-    async def run(self, prompt: str, *, output: Any = None, deps: Any = None) -> Any:
+    async def run(self, prompt: str, *, output: Any = None, deps: Any = None, thread: str | None = None) -> Any:
         """Return the agent's answer; each request to its model is recorded and counts in the bounds.
 
         Parameters
@@ -51,6 +51,8 @@ class AgentOfContext:
             or a JSON schema. The answer then is such a value; else it is a text.
         deps
             What its tools and capabilities get as ``ctx.deps``, in place of its own.
+        thread
+            Id of a conversation that it goes on with, over several runs: see `Environment.thread`.
 
         Examples
         --------
@@ -59,7 +61,7 @@ class AgentOfContext:
             verdict = await ctx.agent("critic").run("Is this good?", output=Verdict)
             if verdict.score < 5: ...
         """
-        return await self._ask(self.name, prompt, output, deps)
+        return await self._ask(self.name, prompt, output, deps, thread)
 
 
 class WorkflowContext:
@@ -287,9 +289,10 @@ class WorkflowContext:
         """Return an agent of the environment; ``await ctx.agent("critic").run("Is this good? ...")`` asks it."""
         return AgentOfContext(name, self._ask)
 
-    async def _ask(self, name: str, prompt: str, output: Any, deps: Any) -> Any:
+    async def _ask(self, name: str, prompt: str, output: Any, deps: Any, thread: str | None) -> Any:
         self.tasks.require_place("ctx.agent().run()")
-        asked = Assignment(prompt, output=output, deps=deps, prefix=f"{self._next_key('agent')}/")
+        prefix = f"{self._next_key('agent')}/"
+        asked = Assignment(prompt, output=output, deps=deps, prefix=prefix, thread=thread)
         with self.tasks:
             answer = await self._ask_agent(self._context, name, asked)
         return opened(answer.value)

@@ -8,6 +8,7 @@ from typing import Protocol
 from divebook.agents import Agent
 from divebook.agents.cache import ResponseCache
 from divebook.history.requests import RequestView
+from divebook.steps.threads import ThreadBooks
 from divebook.workflow.definition import AgentDefinition
 from divebook.workflow.tool_servers import ToolServer
 from divebook.workflow.tools import ToolFunction
@@ -15,6 +16,9 @@ from divebook.workflow.tools import ToolFunction
 
 class Offers(Protocol):
     """What an environment gives to agents."""
+
+    threads: ThreadBooks
+    """The conversations of its store."""
 
     def tools_for(self, definition: AgentDefinition) -> Sequence[ToolFunction]:
         """Return the tools that an agent names."""

@@ -44,9 +44,10 @@ class PromptStep:
         agent = self._find_agent(step.agent)
         if agent is None:
             raise StepError(f'no agent specified for prompt step "{step.name}"; define one, or name it with Agent')
-        (prompt,) = await render_texts([step.prompt or ""], context.names)
+        prompt, thread = await render_texts([step.prompt or "", step.thread or ""], context.names)
         content = await self._content.blocks(step.content, context, agent.name)
-        answer = await self._answer(context, agent, Assignment(prompt, content, output=step.output))
+        asked = Assignment(prompt, content, output=step.output, thread=thread or None)
+        answer = await self._answer(context, agent, asked)
         return Outcome(answer.text, answer.value)
 
     def hands_of(self, step: Step) -> Agent | None:
@@ -55,7 +56,7 @@ class PromptStep:
             agent = self._find_agent(step.agent)
         except NotFoundError:
             return None  # which the step says when it runs
-        is_turn = agent is not None and (has_hands(agent, self._offers) or step.output is not None)
+        is_turn = agent is not None and (has_hands(agent, self._offers) or (step.output, step.thread) != (None, None))
         return agent if is_turn else None
 
     async def ask(self, context: StepContext, name: str, asked: Assignment) -> Answer:

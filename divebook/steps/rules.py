@@ -14,6 +14,7 @@ from divebook.workflow.approvals import Approvals
 RULES = "divebook/rules"
 """Start key of the book of rules."""
 ADDED, REVOKED = "added", "revoked"
+NOBODY = "nobody"
 
 
 class StandingPolicy(ApprovalPolicy):
@@ -34,15 +35,20 @@ class StandingPolicy(ApprovalPolicy):
 
     async def lasting(self) -> Iterable[StandingRule]:
         """Return the rules that people made for every execution, as the store has them at this moment."""
-        return rules_in(await self._books.read(RULES))
+        return await self._books.on_loop(self.standing)
 
     async def keep(self, rule: StandingRule) -> None:
         """Let a rule hold in every execution; one that was revoked since stays revoked."""
-        await self._books.write(RULES, rule.rule_id, {ADDED: rule._asdict()}, rule.by or "")
+        entry = {ADDED: rule._asdict()}
+        await self._books.on_loop(lambda: self._books.write(RULES, rule.rule_id, entry, rule.by or NOBODY))
 
-    async def revoke(self, rule_id: str, by: str) -> None:
+    def standing(self) -> list[StandingRule]:
+        """Return what `lasting` does, in any thread."""
+        return rules_in(self._books.entries(RULES))
+
+    def revoke(self, rule_id: str, by: str) -> None:
         """Let a rule that holds in every execution hold no more."""
-        await self._books.write(RULES, f"{REVOKED}/{rule_id}", {REVOKED: rule_id}, by)
+        self._books.write(RULES, f"{REVOKED}/{rule_id}", {REVOKED: rule_id}, by)
 
 
 def rules_in(entries: Iterable[Entry]) -> list[StandingRule]:

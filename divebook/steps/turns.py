@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
@@ -25,6 +26,7 @@ from divebook.steps.approval import approve, kept_denial
 from divebook.steps.call import compute_for, invoke, made_in_slot
 from divebook.steps.offers import Offers
 from divebook.steps.recalling import recall_for
+from divebook.steps.threads import BRANCHED
 from divebook.steps.work import work_tool
 from divebook.workflow.functions import IDEMPOTENCY_KEY
 from divebook.workflow.policies import Retry
@@ -73,7 +75,9 @@ async def take_turn(
         Who waits for it.
     """
     key = f"{asked.prefix}{TURN}"
-    made_with = await _made_with(context, agent, key)
+    made_with = await _made_with(context, agent, asked, key, offers)
+    if asked.thread is not None:
+        asked = replace(asked, history=made_with["thread"]["history"])
     setting = Setting(made_with, canonical_hash(made_with)[:HASH_DIGITS])
 
     def tools_of(turn: str) -> list[ToolFunction]:
@@ -107,16 +111,27 @@ async def take_turn(
     result = await context.enclosing(AGENT_TURN, parameters, body, key=key, setting=setting, within=chain.within)
     if is_taken and SPENT in result:
         count_spent(result[SPENT])
+    if asked.thread is not None:
+        await _write_down(context, offers, made_with["thread"], key, result["messages"])
     return Answer(result.get("text", result["output"]), result["output"])
 
 
-async def _made_with(context: StepContext, agent: Agent, key: str) -> dict[str, Any]:
-    """Return what a turn is made with; one that follows a script keeps its place in it, whatever process goes on."""
+async def _made_with(context: StepContext, agent: Agent, asked: Assignment, key: str, offers: Offers) -> dict[str, Any]:
+    """Return what a turn is made with: its places in a script and in a thread stay, whatever process goes on."""
     made_with: dict[str, Any] = {"model": agent.model_name}
+    known = await context.setting_of(key) if context.record_of(key) is not None else {}
     if isinstance(agent.model, ScriptedModel) and not agent.model.is_texts:
-        known = await context.setting_of(key) if context.record_of(key) is not None else {}
         made_with["script"] = agent.model.turn(run_id_of(context, key), known.get("script"))
+    if asked.thread is not None:
+        made_with["thread"] = known.get("thread") or await offers.threads.begin(asked.thread)
     return made_with
+
+
+async def _write_down(context: StepContext, offers: Offers, thread: Mapping[str, Any], key: str, messages: Any) -> None:
+    """Add a turn to its thread, once; the log says where another one was there before."""
+    stands_in = await offers.threads.append(thread, run_id_of(context, key), messages, context.execution_id)
+    if stands_in != thread["id"]:
+        context.emit(BRANCHED, {"thread": thread["id"], "branch": stands_in}, key=f"{key}-branched")
 
 
 def run_id_of(context: StepContext, key: str) -> str:

@@ -123,16 +123,6 @@ class Approvals:
                 hint = did_you_mean(mode, CONFIRMATION_MODES) or f"one of {', '.join(CONFIRMATION_MODES)}"
                 raise DefinitionError([Problem(f"invalid confirmation mode: {mode}", hint=hint)])
 
-    def with_server(self, name: str, mode: str | None, asking: Iterable[str], silent: Iterable[str]) -> Self:
-        """Return it with what is said of one MCP server: its mode, the tools that always ask, and those that never do.
-
-        One that is in both lists asks.
-        """
-        rules = [ApprovalRule(tool, server=name, outcome=ASK) for tool in asking]
-        rules += [ApprovalRule(tool, server=name, outcome=ALLOW) for tool in silent]
-        servers = {**self.servers, name: mode} if mode else self.servers
-        return replace(self, servers=servers).plus(rules)
-
     def plus(self, rules: Iterable[ApprovalRule | Mapping[str, Any]], agent: str | None = None) -> Self:
         """Return it with more rules, which hold for one agent only if that is named."""
         more = (ApprovalRule.of(rule) for rule in rules)

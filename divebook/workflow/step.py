@@ -25,7 +25,7 @@ STAGE = "stage"
 """Type of the steps that a pipeline becomes; only `divebook.Pipeline` makes them."""
 WORKFLOW = "workflow"
 USED: dict[str, dict[str, str]] = {
-    "prompt": {"agent": "Agent", "prompt": "Prompt", "content": "Content", "output": "Output"},
+    "prompt": {"agent": "Agent", "prompt": "Prompt", "content": "Content", "output": "Output", "thread": "Thread"},
     "action": {"action": "Action", "parameters": "Parameters", "executor": "Executor"},
     "script": {"script": "Script"},
     "wait": {"seconds": "Seconds", "signal": "Signal"},
@@ -159,6 +159,7 @@ class Step(Definition):
             extension=True,
         ),
     ] = None
+    thread: Annotated[str | None, Key("The conversation, over runs, that it goes on with.", extension=True)] = None
     join: Annotated[bool, Key("Whether it waits for all paths that can still come here.", extension=True)] = False
     retry: Annotated[Retry | None, Key("How it is tried again after a failure.", extension=True)] = None
     catch: Annotated[tuple[Catch, ...], Key("Where to go on after a failure.", extension=True)] = ()
@@ -199,6 +200,7 @@ class Step(Definition):
         seconds: float | str | None = None,
         content: Sequence[ContentEntry | str] = (),
         output: Mapping[str, Any] | str | None = None,
+        thread: str | None = None,
         join: bool = False,
         retry: Retry | int | Mapping[str, Any] | None = None,
         catch: Catch | str | Sequence[Catch | str] = (),
@@ -226,6 +228,7 @@ class Step(Definition):
             seconds=float(seconds) if isinstance(seconds, int | float) else seconds,
             content=tuple(ContentEntry.of(entry) for entry in content) if content else (),
             output=declared_answer(output),
+            thread=thread,
             join=join,
             retry=None if retry is None else Retry.of(retry),
             catch=catches(catch) if catch else (),

@@ -29,7 +29,7 @@ from divebook.steps.actions import Action
 from divebook.store import MemoryStore
 from divebook.workflow import AgentDefinition, read_workflow
 from divebook.workflow.blocks import fingerprint_block, fingerprint_blocks
-from tests.conformance import asked, hands, servers
+from tests.conformance import asked, confirming, hands, servers
 from tests.conformance.not_run import NOT_RUN, NOT_RUN_OF_SHAPE, PROSE
 from tests.conformance.overheard import OverheardModel
 
@@ -375,6 +375,8 @@ RUN: Mapping[str, tuple[Callable[[Data], dict[str, Any]], tuple[frozenset[str], 
     "agent": (asked.run, _shapes(*asked.SHAPES)),
     "mcp": (servers.run, _shapes(*servers.SHAPES)),
     "tool": (hands.run, _shapes(*hands.SHAPES)),
+    "confirmation": (confirming.confirmation, _shapes(*confirming.SHAPES["confirmation"])),
+    "threads": (confirming.threads, _shapes(*confirming.SHAPES["threads"])),
 }
 """By group: what runs a case, and the keys of `given` in its cases that are data."""
 

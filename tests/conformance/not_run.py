@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 NOT_RUN: Mapping[str, str] = {
-    "confirmation": "agents have no tools yet, so there is no call to confirm",
     "continue_as_new": "a workflow itself says when it goes on as new (ctx.continue_as_new); there are no thresholds",
     "operation": "operations are made by steps, never by hand",
     "orchestrator": "strategies of the old orchestrator, in words; here there are resume and fork",
@@ -12,9 +11,9 @@ NOT_RUN: Mapping[str, str] = {
     "path_state": "how the old system wrote a path as JSON; here it is a fold of the log",
     "runtime": "functions of the old scripts, in words; a StepContext has now, random, uuid and sleep",
     "state": "methods of the old state object; scripts have state.set, state.get and state.delete",
-    "threads": "there are no threads of messages",
 }
 NOT_RUN_OF_SHAPE: Mapping[tuple[str, frozenset[str]], str] = {
+    ("threads", frozenset({"thread_id", "repository"})): "threads lie in the store, which every environment has",
     ("agent", frozenset({"call"})): "a model that calls a tool which is not there is told so, and may try again",
     ("content", frozenset({"paths"})): "how the old system wrote the address of a file; files are read, not named",
     ("agent", frozenset({"messages"})): "agents are asked by steps, with the prompt that those must have",

@@ -123,7 +123,7 @@ def test_another_attempt_at_a_step_has_requests_of_its_own():
         [request(3, [{"response": 2}, {"kind": "request", "parts": [{"tool": "x"}, "cut"]}, "cut"], kept=5)],
         [request(1, "cut", kept="cut", tools="cut", settings=["cut"], instructions=7, output=None)],
         [request(1, [TEXT]), answer(1), request(2, [{"response": 1}, {"parts": None}], kept=-1)],
-        [catalog.OperationStarted("op_1", "agent_turn", {"thread": {"history": "cut"}}, key="turn")],
+        [catalog.OperationStarted("op_1", "agent_turn", key="turn", setting={"thread": {"history": "cut"}})],
         [catalog.OperationStarted("op_1", "agent_response", None, key="model-1")],
     ],
 )
@@ -135,7 +135,7 @@ def test_a_log_that_was_cut_or_that_nobody_wrote_so_can_be_read(facts):
 
 def test_a_thread_stands_in_front_of_the_first_request():
     history = [TEXT, {"kind": "response", "parts": [{"part_kind": "text", "content": "hello"}]}]
-    turn = catalog.OperationStarted("op_t", "agent_turn", {"thread": {"history": [history]}}, key="turn")
+    turn = catalog.OperationStarted("op_t", "agent_turn", key="turn", setting={"thread": {"history": [history]}})
     first = catalog.OperationStarted(
         "op_1", "agent_response", request(1, [TEXT], 2).parameters, key="model-1", within="op_t"
     )

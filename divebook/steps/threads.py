@@ -1,0 +1,184 @@
+"""Conversations over several runs: each turn of a thread begins with the messages of those before it.
+
+A thread is a book (`divebook.steps.books`); a turn writes one entry when it has ended, which names the entry that it
+came after. Of two that came after the same one the first stays in the thread, and the other begins a branch, named
+``ID~2``: neither hears of what it was not there for, and none is lost, whatever processes wrote them
+(test_two_turns_at_the_same_place_become_branches).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from divebook.errors import NotFoundError, SetupError
+from divebook.events.recorded import opened
+from divebook.history.messages import CallMessage, spoken_in
+from divebook.steps.books import Books, Entry
+
+NAMED = "divebook/thread/"
+"""Before the id of a thread, in the start key of its book."""
+AFTER, CHUNKS, KEEP = "after", "chunks", "keep"
+BRANCHED = "thread_branched"
+"""Event of an execution whose turn did not become the next one of its thread."""
+_BRANCH = "~"
+
+
+class ThreadTurn(NamedTuple):
+    """One turn of a thread, or what was written in its place."""
+
+    key: str
+    """What it was written under; a turn of an agent names its execution and its place there."""
+    messages: Sequence[Mapping[str, Any]]
+    """What was said, in pydantic-ai's JSON form."""
+    by: str
+
+    @property
+    def said(self) -> list[CallMessage]:
+        """What was said, as people look at it."""
+        return spoken_in(self.messages)
+
+
+class ThreadLine(NamedTuple):
+    """A thread, or a branch of one, as it stands."""
+
+    turns: tuple[tuple[str, Any, str], ...] = ()
+    """Of each turn the key of its entry, its messages in the form in which they are kept, and who wrote it."""
+    head: str | None = None
+    """The latest entry."""
+    keys: frozenset[str] = frozenset()
+
+    def with_entry(self, entry: Entry) -> ThreadLine:
+        """Return it after one entry more."""
+        turns = (*self.turns, *((entry.key, chunk, entry.by) for chunk in entry.value.get(CHUNKS, ())))
+        keep = entry.value.get(KEEP)
+        kept = turns if keep is None else turns[max(0, len(turns) - keep) :]
+        return ThreadLine(kept, entry.key, self.keys | {entry.key})
+
+
+def lines_of(name: str, entries: Sequence[Entry]) -> dict[str, ThreadLine]:
+    """Return a thread and its branches, by their ids, as the order of their entries makes them for everybody."""
+    after: dict[str | None, list[Entry]] = {}
+    for entry in entries:
+        after.setdefault(entry.value.get(AFTER), []).append(entry)
+    begun: list[tuple[int, ThreadLine]] = [(0, ThreadLine())]
+    found: list[tuple[int, ThreadLine]] = []
+    while begun:
+        number, line = begun.pop()
+        while following := after.get(line.head):
+            begun += [(entry.number, line.with_entry(entry)) for entry in following[1:]]
+            line = line.with_entry(following[0])
+        found.append((number, line))
+    names = (name if place == 1 else f"{name}{_BRANCH}{place}" for place in range(1, len(found) + 1))
+    return dict(zip(names, (line for _, line in sorted(found, key=lambda one: one[0])), strict=True))
+
+
+class ThreadBooks:
+    """The threads of one store."""
+
+    def __init__(self, books: Books) -> None:
+        self._books = books
+
+    def lines(self, thread: str) -> dict[str, ThreadLine]:
+        """Return a thread with all its branches, also where it is one of them that is named."""
+        name = _book_of(thread)
+        return lines_of(name, self._books.entries(NAMED + name))
+
+    def line(self, thread: str) -> ThreadLine:
+        """Return a thread or a branch; raises `NotFoundError` for a branch that is not there."""
+        lines = self.lines(thread)
+        if thread not in lines:
+            raise NotFoundError("thread", thread, lines, f"thread not found: {thread}")
+        return lines[thread]
+
+    async def begin(self, thread: str) -> dict[str, Any]:
+        """Return where a turn begins, and what was said before, nothing if it is the first; on the engine's loop."""
+        line = await self._books.on_loop(lambda: self.line(thread))
+        return {"id": thread, "at": line.head, "history": [chunk for _, chunk, _ in line.turns]}
+
+    async def append(self, thread: Mapping[str, Any], key: str, chunk: Any, by: str) -> str:
+        """Write what a turn said, once; return the id of the thread, or branch, it stands in. On the engine's loop."""
+        name = thread["id"]
+
+        def work() -> dict[str, ThreadLine]:
+            self.write(name, key, {AFTER: thread["at"], CHUNKS: [chunk]}, by)
+            return self.lines(name)
+
+        lines = await self._books.on_loop(work)
+        return next((found for found, line in lines.items() if key in line.keys), name)
+
+    def write(self, thread: str, key: str, value: Mapping[str, Any], by: str) -> None:
+        """Write an entry of any kind."""
+        self._books.write(NAMED + _book_of(thread), key, value, by)
+
+
+def _book_of(thread: str) -> str:
+    """Return the id of the thread that one is a branch of, or its own."""
+    if not thread.strip():
+        raise SetupError(f"the id of a thread cannot be {thread!r}; write a word, such as support-17")
+    name, mark, number = thread.rpartition(_BRANCH)
+    return name if mark and name and number.isdecimal() else thread
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """A conversation over several runs; what it says is read when it is asked for.
+
+    Examples
+    --------
+    ::
+
+        thread = environment.thread("support-17")
+        thread.messages[-1].text
+        again = thread.branch(at=1)  # as it was after its first turn
+    """
+
+    id: str
+    _threads: ThreadBooks
+    _by: str
+
+    @property
+    def turns(self) -> list[ThreadTurn]:
+        """Its turns, oldest first."""
+        return [ThreadTurn(key, opened(chunk), by) for key, chunk, by in self._threads.line(self.id).turns]
+
+    @property
+    def messages(self) -> list[CallMessage]:
+        """What was said in it, as people look at it."""
+        return [said for turn in self.turns for said in turn.said]
+
+    @property
+    def branches(self) -> list[str]:
+        """The ids of its branches, oldest first, and of itself."""
+        return [*self._threads.lines(self.id)]
+
+    def branch(self, at: int, id: str | None = None) -> Thread:
+        """Return a thread of its own that goes on after the first `at` turns of this one, which stays as it is.
+
+        Parameters
+        ----------
+        id
+            By default ``ID@AT``, the same whenever that is asked for.
+        """
+        turns = self._threads.line(self.id).turns
+        if not 0 <= at <= len(turns):
+            raise SetupError(f"thread {self.id} has {len(turns)} turns; at is 0 to {len(turns)}, not {at!r}")
+        name = id or f"{self.id.replace(_BRANCH, '-')}@{at}"
+        chunks = [chunk for _, chunk, _ in turns[:at]]
+        self._threads.write(name, f"{self.id}@{at}", {AFTER: None, CHUNKS: chunks}, self._by)
+        return Thread(name, self._threads, self._by)
+
+    def trim(self, keep: int) -> Thread:
+        """Let turns to come hear of the latest `keep` turns only; return the thread.
+
+        What was said before remains in the logs of the runs that said it.
+        """
+        if keep < 0:
+            raise SetupError(f"a thread keeps 0 turns or more, not {keep!r}")
+        head = self._threads.line(self.id).head
+        self._threads.write(self.id, f"trim/{head}/{keep}", {AFTER: head, KEEP: keep}, self._by)
+        return self
+
+    def __iter__(self) -> Iterator[ThreadTurn]:
+        return iter(self.turns)

@@ -1,0 +1,160 @@
+"""Conversations over several runs."""
+
+import subprocess
+import sys
+
+import pytest
+
+from divebook import Agent, Environment, ScriptedModel, Step, Workflow
+from divebook.errors import NotFoundError, SetupError
+from divebook.store import MemoryStore
+from divebook.workflow.functions import workflow
+from tests.execution.test_resuming import cut
+
+TALK = Workflow("talk", [Step("ask", prompt="${inputs.said}", agent="a", thread="t", store="answer")], inputs=["said"])
+
+
+def world(store=None, script=("one", "two", "three", "four")):
+    model = ScriptedModel(list(script))
+    given = store if store is not None else MemoryStore()
+    return Environment(store=given, agents=[Agent("a", model=model)], workflows=[TALK])
+
+
+def said(environment, text):
+    run = environment.start("talk", {"said": text}).wait(20)
+    assert run.status == "completed", run.error
+    return run
+
+
+def texts(messages):
+    return [message.text for message in messages if message.role != "system"]
+
+
+def test_a_turn_begins_with_what_was_said_in_the_runs_before():
+    environment = world()
+    said(environment, "hello")
+    run = said(environment, "and now?")
+    (request,) = run.requests
+    assert texts(request.said) == ["hello", "one", "and now?", "two"]
+    assert texts(environment.thread("t").messages) == ["hello", "one", "and now?", "two"]
+    assert [turn.by for turn in environment.thread("t").turns][-1] == run.id
+
+
+def test_the_log_says_what_went_before_once_by_its_hash():
+    environment = world()
+    said(environment, "hello " * 2_000)
+    run = said(environment, "and now?")
+    begun = next(data for event in run.history() if getattr(data := event.data, "key", "") == "model-1")
+    assert (begun.parameters["kept"], len(begun.parameters["new"])) == (2, 1)
+
+
+def test_a_thread_goes_on_in_a_function_and_in_another_environment(tmp_path):
+    @workflow("chat")
+    async def chat(ctx, line: str):
+        return await ctx.agent("a").run(line, thread="t")
+
+    place = str(tmp_path / "t.db")
+    with Environment(store=place, agents=[Agent("a", model=ScriptedModel(["one"]))]) as environment:
+        environment.start(chat, {"line": "hello"}).wait(20)
+    with Environment(store=place, agents=[Agent("a", model=ScriptedModel(["two"]))]) as environment:
+        run = environment.start(chat, {"line": "again"}).wait(20)
+        assert texts(run.conversation)[-2:] == ["again", "two"]
+        assert texts(environment.thread("t").messages) == ["hello", "one", "again", "two"]
+
+
+def test_a_thread_that_nobody_has_begun_is_not_found():
+    environment = world()
+    with pytest.raises(NotFoundError, match="thread not found: missing"):
+        environment.thread("missing")
+
+
+def test_a_branch_that_is_not_there_ends_the_step_with_its_name():
+    environment = world()
+    environment.add_workflow(Workflow("talk", [Step("ask", prompt="x", agent="a", thread="t~7")]), replace=True)
+    run = environment.start("talk").wait(20)
+    assert (run.status, "thread not found: t~7" in run.error) == ("failed", True)
+
+
+def test_rewinding_is_a_branch_and_the_thread_stays():
+    environment = world()
+    said(environment, "hello")
+    said(environment, "and now?")
+    back = environment.thread("t").branch(1)
+    assert (back.id, texts(back.messages)) == ("t@1", ["hello", "one"])
+    assert texts(environment.thread("t").branch(1).messages) == ["hello", "one"], "asked for twice it is the same"
+    other = Workflow("talk", [Step("ask", prompt="or?", agent="a", thread="t@1")])
+    environment.add_workflow(other, replace=True)
+    environment.start("talk").wait(20)
+    assert texts(environment.thread("t@1").messages) == ["hello", "one", "or?", "three"]
+    assert len(environment.thread("t").turns) == 2
+    with pytest.raises(SetupError, match="has 2 turns"):
+        environment.thread("t").branch(3)
+
+
+def test_a_trimmed_thread_tells_the_latest_turns_only():
+    environment = world()
+    for line in ("a", "b", "c"):
+        said(environment, line)
+    assert texts(environment.thread("t").trim(1).messages) == ["c", "three"]
+    run = said(environment, "d")
+    assert texts(run.requests[0].said) == ["c", "three", "d", "four"]
+    with pytest.raises(SetupError, match="0 turns or more"):
+        environment.thread("t").trim(-1)
+
+
+def test_two_turns_at_the_same_place_become_branches():
+    environment = world()
+
+    def interject() -> str:
+        """Have another run speak in the meantime."""
+        said(environment, "me first")
+        return "done"
+
+    slow = Agent("slow", model=ScriptedModel([{"call": {"interject": {}}}, "late"]), tools=[interject])
+    environment.add_agent(slow)
+    environment.add_workflow(Workflow("slow", [Step("ask", prompt="wait", agent="slow", thread="t")]))
+    run = environment.start("slow").wait(20)
+    assert (run.status, environment.thread("t").branches) == ("completed", ["t", "t~2"])
+    assert texts(environment.thread("t").messages) == ["me first", "one"]
+    late = texts(environment.thread("t~2").messages)
+    assert (late[0], late[-1]) == ("wait", "late")
+    (told,) = [event.data for event in run.history() if event.event_type == "event_emitted"]
+    assert (told.name, told.data) == ("thread_branched", {"thread": "t", "branch": "t~2"})
+    environment.add_workflow(Workflow("on", [Step("ask", prompt="go on", agent="a", thread="t~2")]))
+    environment.start("on").wait(20)
+    assert texts(environment.thread("t~2").messages) == [*late, "go on", "two"]
+    assert environment.thread("t").branches == ["t", "t~2"]
+
+
+def test_a_run_whose_process_died_before_it_wrote_down_its_turn_does_so_once():
+    environment = world()
+    run = said(environment, "hello")
+    ended = next(event for event in run.history() if event.event_type == "step_completed")
+    left = cut(environment.store, run, ended.sequence - 1)
+    other = world(left)
+    assert other.resume(run.id).wait(20).status == "completed"
+    assert texts(other.thread("t").messages) == ["hello", "one"]
+    again = world(cut(environment.store, run, ended.sequence - 1))
+    assert again.resume(run.id).wait(20).status == "completed"
+
+
+APPENDING = """
+import sys
+from divebook import Agent, Environment, ScriptedModel
+from tests.steps.test_threads import TALK
+with Environment(store=sys.argv[1], agents=[Agent("a", model=ScriptedModel(["said"] * 3))], workflows=[TALK]) as world:
+    for number in range(3):
+        assert world.start("talk", {"said": f"{sys.argv[2]}{number}"}).wait(60).status == "completed"
+"""
+
+
+def test_two_processes_append_and_nothing_that_was_said_is_lost(tmp_path):
+    place = str(tmp_path / "t.db")
+    both = [subprocess.Popen([sys.executable, "-c", APPENDING, place, name]) for name in "xy"]
+    assert [process.wait(120) for process in both] == [0, 0]
+    with Environment(store=place) as environment:
+        names = environment.thread("t").branches
+        lines = {name: [text for text in texts(environment.thread(name).messages) if text != "said"] for name in names}
+    assert {text for line in lines.values() for text in line} == {f"{name}{n}" for name in "xy" for n in range(3)}
+    for line in lines.values():
+        assert len(set(line)) == len(line)
