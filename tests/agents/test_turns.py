@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from divebook import Agent, ScriptedModel, Step, Workflow
+from divebook.agents import signatures
 from divebook.events import catalog
 from divebook.workflow.functions import workflow
 from divebook.workflow.policies import Retry
@@ -141,3 +142,15 @@ def test_calls_of_one_response_run_side_by_side():
         return f"{name}: seen"
 
     assert world(look)[0].start("ask").wait(30).status == "completed"
+
+
+def test_what_a_model_sees_of_a_tool_is_made_once(monkeypatch):
+    from divebook.agents import loop
+
+    made = []
+    monkeypatch.setattr(loop, "library_tool", lambda tool, call: made.append(tool.name) or library_tool(tool, call))
+    library_tool = signatures.library_tool
+    world_, _ = world(Book().look)
+    for _ in range(2):
+        assert world_.start("ask").wait(20).status == "completed"
+    assert made == ["look"]
