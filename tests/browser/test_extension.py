@@ -5,6 +5,7 @@ import pytest
 from tests.browser.server import JupyterServer
 from tests.browser.test_looks import FLAKY, SHOWN, step_through
 from tests.browser.test_saved import reopened
+from tests.browser.test_turns import AGENTS, ASK, see_turn
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +29,23 @@ def test_a_saved_run_is_stepped_through_without_its_kernel(lab, tab, looks):
         view.get_by_text("Step through").click()
         step_through(view.locator(".divebook-replay"))
         looks.at(again, f"{name}-stepping", view)
+
+
+def test_a_saved_turn_is_a_chat_without_its_kernel(lab, tab, looks):
+    notebook = lab(AGENTS, ASK)
+    notebook.run_through(1)
+    notebook.run(2)
+    see_turn(notebook).locator(".card-place article.card").get_by_role("button", name="Approve", exact=True).click()
+    notebook.wait_idle()
+    notebook.see(2, "completed")
+    notebook.save()
+    again = reopened(tab, notebook.folder, trusted=False)
+    view = again.output(2).locator(".db-saved").first
+    view.locator(".team").get_by_text("With ears that are not level.").wait_for()
+    view.locator(".call", has_text="search").locator("summary").click()
+    view.get_by_text("owls hunt by night").wait_for()
+    assert view.get_by_role("button", name="What was sent").count() == 0
+    looks.at(again, "extension-turn", view)
 
 
 def test_a_definition_is_coloured(lab):

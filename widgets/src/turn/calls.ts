@@ -22,14 +22,17 @@ export class CallLine {
   readonly #took = h("span", { class: "took" });
   readonly #body = h("div", { class: "in" });
   readonly #name: HTMLElement;
+  #call: ConversationCall;
+  #note = "";
   #shown = "";
 
   constructor(call: ConversationCall) {
+    this.#call = call;
     const letter = h("span", { class: "db-swatch tool", "aria-hidden": "true" }, "T");
     this.#name = h("b", {}, oneLine(call.tool, 60));
     const server = call.server !== "" && h("span", { class: "soft" }, oneLine(call.server, 40));
     this.element.append(h("summary", {}, letter, h("span", { class: "tool" }, this.#name, server), this.#what, this.#came, this.#took), this.#body);
-    this.element.addEventListener("toggle", () => { this.#shown = ""; });
+    this.element.addEventListener("toggle", () => { this.#fill(); });
   }
 
   /** Shows how a call stands. */
@@ -45,11 +48,16 @@ export class CallLine {
     setText(this.#came, came);
     this.#came.className = `came ${waits ? "asks" : call.outcome === "failed" || status === "failed" ? "bad" : ""}`;
     setText(this.#took, isKnown && status !== "cancelled" ? duration(spans.endOf(call.id, model.now()) - spans.startOf(call.id)) : "");
-    const note = isKnown ? spans.text(call.id, "note") : "";
-    const shown = JSON.stringify([call.arguments, call.result, note]);
+    [this.#call, this.#note] = [call, isKnown ? spans.text(call.id, "note") : ""];
+    this.#fill();
+  }
+
+  /** Shows arguments and result, if that is wanted and not there yet. */
+  #fill(): void {
+    const shown = JSON.stringify([this.#call.arguments, this.#call.result, this.#note]);
     if (!this.element.open || shown === this.#shown) return;
     this.#shown = shown;
-    this.#body.replaceChildren(...argumentRows(call.arguments), ...resultRows(call, note));
+    this.#body.replaceChildren(...argumentRows(this.#call.arguments), ...resultRows(this.#call, this.#note));
   }
 
   #outcome(call: ConversationCall, status: string): string {

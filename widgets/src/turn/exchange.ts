@@ -98,8 +98,7 @@ export class Exchange {
     for (const call of calls) {
       let line = this.#lines.get(call.call);
       if (line === undefined) {
-        const made = (line = new CallLine(call));
-        made.element.addEventListener("toggle", () => { made.update(call, model, this.around.questionOf(call), ""); });
+        line = new CallLine(call);
         this.#lines.set(call.call, line);
         this.#calls.append(line.element);
       }

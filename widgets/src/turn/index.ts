@@ -16,7 +16,7 @@ const MOST_TURNS = 200; // to choose from, the newest
 /** Shows the conversations of a run, one at a time. */
 function turns(model: Model, host: Host): View {
   const talks = new Talks(model, host);
-  const about = h("span", { class: "soft" });
+  const about = h("span", { class: "soft", hidden: true });
   const choice = h("select", { "aria-label": "Turn", onchange: () => { show(Number(choice.value)); } });
   const count = h("span", { class: "soft" });
   const bar = h("div", { class: "bar row" }, choice, about, toggle("tool calls", "no-calls"), toggle("thinking", "no-thinking"), h("span", { class: "db-grow" }), count);
@@ -39,6 +39,7 @@ function turns(model: Model, host: Host): View {
       const messages = talk.requests.reduce((sum, { sent, answer }) => sum + sent.length + Math.min(1, answer.length), 0) + talk.calls.filter(({ outcome }) => outcome !== "").length;
       setText(count, talk.isKnown ? `${messages.toLocaleString("en")} messages` : "");
       setText(about, talk.thread === "" ? "" : `thread ${oneLine(talk.thread, 60)}`);
+      about.hidden = talk.thread === "";
     });
     wrap.append(chat.element);
     choice.value = String(id);

@@ -95,6 +95,18 @@ test("a call unfolds into its arguments and its result", () => {
   expect(text(".call .in")).toContain("one\ntwo");
 });
 
+test("a call that is unfolded after it has returned shows what it returned", () => {
+  said.set(1, conversation({ calls: [call({ outcome: "", result: "" })] }));
+  begin();
+  said.set(1, conversation({ last: 11, requests: [], calls: [call()] }));
+  model.delta(delta([], { after: 10, last: 11, total: 5 }));
+  vi.advanceTimersByTime(1_000);
+  const line = find(".call") as HTMLDetailsElement;
+  line.open = true;
+  line.dispatchEvent(new Event("toggle"));
+  expect(text(".call .in")).toContain("one\ntwo");
+});
+
 test("a long result is folded to its ends, and unfolds", () => {
   said.set(1, conversation({ calls: [call({ result: Array.from({ length: 100 }, (_, line) => `line ${line}`).join("\n") })] }));
   begin();
