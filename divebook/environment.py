@@ -7,6 +7,7 @@ import functools
 import os
 import weakref
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Self, Unpack
 
 from divebook import extensions
@@ -120,7 +121,7 @@ class Environment(Holdings, Executions):
         self,
         name: str = "divebook",
         *,
-        store: EventStore | str | None = None,
+        store: EventStore | str | Path | None = None,
         agents: Iterable[Any] = (),
         workflows: Iterable[Workflow] = (),
         actions: Iterable[Action] = (),
@@ -145,8 +146,8 @@ class Environment(Holdings, Executions):
             raise SetupError("environment name is required")
         self.policy = policy if policy is not None else Policy.given()
         self._durability = durability_called(durability)
-        self._has_opened = store is None or isinstance(store, str)
-        self.store = open_store(store) if store is None or isinstance(store, str) else store
+        self._has_opened = store is None or isinstance(store, str | Path)
+        self.store = open_store(store) if store is None or isinstance(store, str | Path) else store
         self._closers: list[Callable[[], object]] = []
         self._is_closed = False
         if codec is not None:

@@ -32,7 +32,7 @@ DOORS = {
     "httpx2": ("divebook.tools",),
     "immutables": ("divebook.engine", "divebook.execution"),
     "ipywidgets": ("divebook.widgets",),
-    "mcp": ("divebook.tools",),
+    "mcp": ("divebook.serve", "divebook.tools"),
     "nbformat": ("divebook.export",),
     "orjson": ("divebook.events",),
     "numpy": ("divebook.analysis", "divebook.events.arrow", "divebook.store.pages"),

@@ -24,6 +24,11 @@ def workflow(name, **settings):
     return Workflow(name, [Step("a", script="1")], **settings)
 
 
+def test_a_store_may_be_named_by_a_path(tmp_path):
+    with Environment(store=tmp_path / "e.db") as world:
+        assert world.store.location == str(tmp_path / "e.db")
+
+
 def test_duplicate_agents_are_refused():
     with pytest.raises(AlreadyRegisteredError, match="agent already registered: test-agent"):
         environment(agents=[Agent("test-agent"), Agent("test-agent")])

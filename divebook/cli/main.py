@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from divebook._version import __version__
-from divebook.cli import doctor, keys, logs, questions, recovery, rules, run, runs, schedule, upkeep
+from divebook.cli import doctor, keys, logs, mcp, questions, recovery, rules, run, runs, schedule, upkeep
 from divebook.cli.refusal import Commands
 from divebook.cli.text import secrets
 
@@ -38,6 +38,7 @@ app.command("recover", epilog="Example: divebook recover --all -d audit.yaml")(r
 app.command("check", epilog="Example: divebook check")(upkeep.check)
 app.command("doctor", epilog="Example: divebook doctor audit.yaml --ping")(doctor.doctor)
 app.command("keys", epilog="Example: divebook keys Step")(keys.keys)
+app.command("mcp", epilog="Example: divebook mcp audit.yaml --store runs.db")(mcp.mcp)
 app.command("schedule", epilog="Example: divebook schedule run audit.yaml")(schedule.schedule)
 app.command("backup", epilog="Example: divebook backup backups/monday.db")(upkeep.backup)
 app.command("gc", epilog="Example: divebook gc --older-than 30d --dry-run")(upkeep.gc)

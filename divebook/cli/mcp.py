@@ -1,0 +1,40 @@
+"""``divebook mcp``: offer workflows as tools of the Model Context Protocol."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from divebook.cli.options import Actions, Code, Store
+from divebook.cli.screen import note
+from divebook.dialects import OWN, Dialect
+
+
+def mcp(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE|FOLDER", help="Definitions: YAML, JSON, a notebook or Python.")
+    ] = Path(),
+    *,
+    code: Code = False,
+    actions: Actions = None,
+    store: Store = None,
+    wait: Annotated[
+        float, typer.Option(metavar="SECONDS", help="How long a call waits for its run, which goes on afterwards.")
+    ] = 50.0,
+    dialect: Annotated[Dialect, typer.Option(help="dive: as the old system read it.")] = OWN,
+) -> None:
+    """Serve workflows to an MCP client over standard input and output.
+
+    Each workflow is a tool. A run that asks a person asks the client's; it can be answered in a notebook or with
+    `divebook answer` as well. A run outlives the call, the client and this process.
+    """
+    import asyncio
+
+    from divebook.cli.project import open_environment, take_in
+    from divebook.serve import serve_stdio
+
+    with open_environment(store, actions or (), note) as environment:
+        take_in(environment, file, dialect, code=code)
+        asyncio.run(serve_stdio(environment, wait=wait))

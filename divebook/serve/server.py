@@ -1,0 +1,248 @@
+"""The server: a call of a tool begins an execution, and comes back when that has ended or asks a person.
+
+A client of protocol 2026-07-28 gets a question as `input_required`, with the execution as its sealed state: no process
+waits for the answer, and a server that was started again takes it. Older clients are asked within the call. The
+execution is an ordinary one of its store: it outlives the call, the connection and the server, and whoever answers its
+question first, a client, a widget or a command line, has answered it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout, suppress
+from typing import Any
+
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
+from mcp.server.stdio import stdio_server
+from mcp.types import (
+    CallToolRequestParams,
+    CallToolResult,
+    ElicitRequest,
+    ElicitResult,
+    InputRequiredResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+)
+
+from divebook._version import __version__
+from divebook.environment import Environment
+from divebook.errors import DivebookError, InterruptError, LeaseHeldError
+from divebook.events.catalog import OperationCompleted
+from divebook.events.event import Event
+from divebook.execution.execution import Execution
+from divebook.questions import Question
+from divebook.serve.asking import answer_of, form_of, is_accepted
+from divebook.serve.keys import key_beside
+from divebook.serve.offered import STATUS_TOOL, result_of, shown_result, status_tool, tool_names, tool_of
+
+NAME = "divebook"
+ASKED_BY_RESULT = "2026-07-28"
+"""The first protocol in which a result may ask; dates compare as texts."""
+WAIT = 50.0
+"""Seconds for which a call waits, below what clients allow."""
+_STATE_LASTS = 30 * 86400.0
+"""Seconds for which the state of a question can be sent back."""
+
+Result = CallToolResult | InputRequiredResult
+Context = ServerRequestContext[Any, Any]
+
+
+class WorkflowServer:
+    """Offers the workflows of an environment as tools.
+
+    Parameters
+    ----------
+    wait
+        Seconds after which a call comes back with the id of its execution, which goes on.
+
+    Attributes
+    ----------
+    protocol
+        The server of the MCP SDK, for any of its transports.
+
+    Raises
+    ------
+    SetupError
+        Two workflows would be tools of one name.
+    StoreError
+        The key beside the store cannot be used.
+    """
+
+    def __init__(self, environment: Environment, *, wait: float = WAIT) -> None:
+        self._environment, self._wait = environment, wait
+        self._workflows = tool_names(environment.workflows.values())
+        self.protocol: Server[Any] = Server(
+            NAME,
+            version=__version__,
+            instructions="Each tool runs a durable workflow. A run that takes long goes on: look at it again with "
+            f"{STATUS_TOOL}.",
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
+        )
+        keys = [key_beside(environment.store.location)]
+        security = RequestStateSecurity(keys=keys, ttl=_STATE_LASTS)
+        self.protocol.middleware.append(RequestStateBoundary(security, default_audience=NAME))
+
+    async def _list_tools(self, context: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
+        del context, params
+        tools = [tool_of(name, workflow) for name, workflow in self._workflows.items()]
+        return ListToolsResult(tools=[*tools, status_tool()])
+
+    async def _call_tool(self, context: Context, params: CallToolRequestParams) -> Result:
+        """Make a call; an error of ours is a result that the client's model can read."""
+        try:
+            return await self._called(context, params)
+        except DivebookError as error:
+            return shown_result(f"{type(error).__name__}: {error}", is_error=True)
+
+    async def _called(self, context: Context, params: CallToolRequestParams) -> Result:
+        arguments = params.arguments or {}
+        if params.name != STATUS_TOOL and params.name not in self._workflows:
+            return shown_result(f"there is no tool {params.name!r}; known: {', '.join(self._workflows)}", is_error=True)
+        if params.request_state is not None:
+            execution = self._execution(params.request_state)
+            return await self._answered(context, execution, params.input_responses or {})
+        if params.name == STATUS_TOOL:
+            named = arguments.get("execution")
+            return self._open() if not named else await self._followed(context, self._execution(str(named)))
+        workflow = self._workflows[params.name]
+        execution = self._environment.create(workflow.name, arguments)
+        return await self._followed(context, execution)
+
+    def _execution(self, execution_id: str) -> Execution:
+        """Return an execution of one of the workflows that are served; no other is anybody's business here."""
+        execution = self._environment.execution(execution_id)
+        if execution.workflow.name not in {workflow.name for workflow in self._workflows.values()}:
+            raise DivebookError(f"execution {execution_id} is not one of a workflow that this server offers")
+        return execution
+
+    def _open(self) -> CallToolResult:
+        served = {workflow.name for workflow in self._workflows.values()}
+        records = [record for record in self._environment.store.unended() if record.workflow_name in served]
+        lines = [f"{record.execution_id}: {record.workflow_name}, {record.status}" for record in records]
+        return shown_result("\n".join(lines) or "No run is open.")
+
+    # --- until it ends or asks -------------------------------------------------------------------------------------
+
+    async def _followed(self, context: Context, execution: Execution) -> Result:
+        """Wait for an execution; return its result or its questions."""
+        asks_by_result = context.protocol_version >= ASKED_BY_RESULT
+        leave = execution.subscribe(_Progress(context).tell)
+        try:
+            await self._rested(execution)
+            while not asks_by_result and execution.interrupts and await self._asked_within(context, execution):
+                await self._rested(execution)
+        except TimeoutError:
+            return result_of(execution)
+        finally:
+            leave()
+        return self._asked(execution) if asks_by_result else result_of(execution)
+
+    async def _rested(self, execution: Execution) -> None:
+        """Wait until it has ended or can do nothing; take it up if no living process does."""
+        if not execution.was_driven and execution.id in {
+            record.execution_id for record in self._environment.recoverable()
+        }:
+            with suppress(LeaseHeldError):
+                self._environment.recover(execution.id)
+        await execution
+
+    def _asked(self, execution: Execution, complaints: Mapping[str, str] | None = None) -> Result:
+        """Return what has become of it, or its questions with the execution as their state."""
+        told = complaints or {}
+        requests: dict[str, Any] = {
+            question.id: ElicitRequest(params=form_of(question, told.get(question.id, "")))
+            for question in execution.interrupts
+        }
+        if not requests or execution.state.is_over:
+            return result_of(execution)
+        return InputRequiredResult(input_requests=requests, request_state=execution.id)
+
+    async def _answered(self, context: Context, execution: Execution, responses: Mapping[str, Any]) -> Result:
+        """Take in the answers of a client, and wait again."""
+        asked = {question.id: question for question in execution.interrupts}
+        accepted = {name: result for name, result in responses.items() if name in asked and is_accepted(result)}
+        complaints = {
+            name: complaint
+            for name, result in accepted.items()
+            if (complaint := self._given(execution, asked[name], result)) is not None
+        }
+        if complaints:
+            return self._asked(execution, complaints)
+        if asked and responses and not accepted:  # declined: it stays open for whoever answers it elsewhere
+            return result_of(execution)
+        return await self._followed(context, execution)
+
+    def _given(self, execution: Execution, question: Question, result: ElicitResult) -> str | None:
+        """Answer a question; return what is wrong with the answer. Somebody else may have been first: that counts."""
+        try:
+            answer = answer_of(question, result.content or {})
+            self._environment.answer(question.id, answer, execution.id, by="an MCP client")
+        except InterruptError as error:
+            still_open = any(other.id == question.id for other in execution.refresh().interrupts)
+            return str(error) if still_open else None
+        return None
+
+    async def _asked_within(self, context: Context, execution: Execution) -> bool:
+        """Ask the first question within the call; return whether it is settled, here or by somebody else."""
+        question, settled, complaint = execution.interrupts[0], asyncio.Event(), ""
+        loop = asyncio.get_running_loop()
+
+        def look(_events: Sequence[Event]) -> None:
+            if not any(other.id == question.id for other in execution.interrupts):
+                loop.call_soon_threadsafe(settled.set)
+
+        leave = execution.subscribe(look)
+        try:
+            while True:
+                form = form_of(question, complaint)
+                asking = context.session.elicit_form(form.message, form.requested_schema, context.request_id)
+                result = await _first(asking, settled)
+                if result is None:
+                    return True
+                if not is_accepted(result):
+                    return False
+                complaint = self._given(execution, question, result) or ""
+                if not complaint:
+                    return True
+        finally:
+            leave()
+
+
+class _Progress:
+    """Tells a client how many calls of its execution are done."""
+
+    def __init__(self, context: Context) -> None:
+        self._context, self._done = context, 0
+        self._loop = asyncio.get_running_loop()
+
+    def tell(self, events: Sequence[Event]) -> None:
+        """Count the calls that some events end; called on the engine's thread."""
+        ended = sum(isinstance(event.data, OperationCompleted) for event in events)
+        if ended:
+            self._done += ended
+            asyncio.run_coroutine_threadsafe(self._context.session.report_progress(self._done), self._loop)
+
+
+async def _first(asking: Any, settled: asyncio.Event) -> ElicitResult | None:
+    """Return the answer of a client; None if the question is settled before."""
+    tasks = [asyncio.ensure_future(asking), asyncio.ensure_future(settled.wait())]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return None if not tasks[0].done() else tasks[0].result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def serve_stdio(environment: Environment, *, wait: float = WAIT) -> None:
+    """Serve the client at the other end of this process's input and output."""
+    protocol = WorkflowServer(environment, wait=wait).protocol
+    async with stdio_server() as (read, write):
+        with redirect_stdout(sys.stderr):  # what workflows print would reach the client when the buffer is emptied
+            await protocol.run(read, write, protocol.create_initialization_options())

@@ -1,0 +1,309 @@
+"""Workflows as tools of MCP clients: of this protocol and of older ones, with questions, over restarts."""
+
+import asyncio
+import sys
+from typing import Annotated
+
+import pytest
+from mcp.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.shared.exceptions import MCPError
+from mcp.types import ElicitResult, InputRequiredResult
+from pydantic import Field
+
+from divebook import Step, Workflow
+from divebook.errors import SetupError, StoreError
+from divebook.events import catalog
+from divebook.serve import WorkflowServer
+from divebook.serve.keys import key_beside
+from divebook.serve.offered import tool_names
+from divebook.workflow import workflow
+from tests.execution.worlds import environment
+
+GREET = Workflow(
+    "greet people",
+    [Step("say", script="'Hello ' + inputs['who']", store="said")],
+    description="Greets.",
+    inputs=[{"name": "who", "type": "string", "description": "Whom"}, {"name": "n", "type": "int", "default": 2}],
+    outputs=["said"],
+)
+MODERN, LEGACY = "auto", "legacy"
+
+
+@workflow
+async def release(ctx, n: int = 1):
+    if not await ctx.confirm("Release?"):
+        return "no"
+    colour = await ctx.ask("Which colour?")
+    return f"{colour} {n}"
+
+
+@workflow
+async def counted(ctx):
+    return await ctx.ask("How many?", Annotated[int, Field(ge=1)])
+
+
+@workflow
+async def fails(ctx):
+    raise ValueError("no such thing, password=hunter2hunter2")
+
+
+@workflow
+async def for_ever(ctx):
+    await ctx.wait_signal("never")
+
+
+FLOWS = (GREET, release, counted, fails, for_ever)
+
+
+@pytest.fixture
+def here(tmp_path):
+    with environment(*FLOWS, store=str(tmp_path / "e.db")) as made:
+        yield made
+
+
+def accepting(*answers):
+    """Return what a client's person answers, one after the other, and what that person was asked."""
+    left, asked = list(answers), []
+
+    async def elicited(context, params):
+        asked.append(params)
+        answer = left.pop(0)
+        return ElicitResult(action="decline") if answer is None else ElicitResult(action="accept", content=answer)
+
+    return elicited, asked
+
+
+def talk(here, talking, *, mode=MODERN, elicited=None, wait=20.0):
+    """Let a client talk to a server of an environment."""
+
+    async def connected():
+        server = WorkflowServer(here, wait=wait).protocol
+        async with Client(server, mode=mode, elicitation_callback=elicited) as client:
+            return await talking(client)
+
+    return asyncio.run(connected())
+
+
+def called(here, tool, arguments=None, **how):
+    return talk(here, lambda client: client.call_tool(tool, arguments or {}), **how)
+
+
+def test_each_workflow_is_a_tool_with_the_schema_of_its_inputs(here):
+    tools = {tool.name: tool for tool in talk(here, lambda client: client.list_tools()).tools}
+    assert set(tools) == {"greet_people", "release", "counted", "fails", "for_ever", "divebook_status"}
+    assert tools["greet_people"].description.startswith("Greets.")
+    assert tools["greet_people"].input_schema == {
+        "type": "object",
+        "properties": {"who": {"type": "string", "description": "Whom"}, "n": {"type": "integer", "default": 2}},
+        "required": ["who"],
+        "additionalProperties": False,
+    }
+
+
+def test_names_that_would_be_one_tool_are_refused():
+    with pytest.raises(SetupError, match="'a b' and 'a_b' would both be the tool 'a_b'; rename one"):
+        tool_names([Workflow("a_b", [Step("s", script="1")]), Workflow("a b", [Step("s", script="1")])])
+
+
+@pytest.mark.parametrize("mode", [MODERN, LEGACY])
+def test_a_call_runs_a_workflow_and_returns_its_outputs(here, mode):
+    result = called(here, "greet_people", {"who": "Ann"}, mode=mode)
+    (record,) = here.executions()
+    assert result.content[0].text == '{"said": "Hello Ann"}'
+    assert result.structured_content == {
+        "execution": record.execution_id,
+        "status": "completed",
+        "outputs": {"said": "Hello Ann"},
+    }
+
+
+@pytest.mark.parametrize("mode", [MODERN, LEGACY])
+def test_questions_go_to_the_person_of_the_client(here, mode):
+    elicited, asked = accepting({"approved": True}, {"answer": "red"})
+    result = called(here, "release", {"n": 3}, mode=mode, elicited=elicited)
+    assert result.content[0].text == '{"result": "red 3"}'
+    assert [params.message for params in asked] == ["Release?", "Which colour?"]
+    assert len(here.executions()) == 1
+
+
+@pytest.mark.parametrize("mode", [MODERN, LEGACY])
+def test_an_answer_that_does_not_fit_is_asked_again_with_what_was_wrong(here, mode):
+    elicited, asked = accepting({"answer": 0}, {"answer": 7})
+    result = called(here, "counted", mode=mode, elicited=elicited)
+    assert result.content[0].text == '{"result": 7}'
+    assert asked[0].requested_schema["properties"] == {"answer": {"type": "integer", "minimum": 1}}
+    assert "does not fit" in asked[1].message
+    assert asked[1].message.endswith("How many?")
+
+
+@pytest.mark.parametrize("mode", [MODERN, LEGACY])
+def test_a_question_that_is_declined_stays_open(here, mode):
+    elicited, _ = accepting(None)
+    result = called(here, "counted", mode=mode, elicited=elicited)
+    (record,) = here.executions()
+    execution = here.execution(record.execution_id)
+    assert not result.is_error
+    assert "ask_" in result.content[0].text
+    here.answer(execution.interrupts[0].id, 4)
+    assert execution.wait(20).outputs == {"result": 4}
+    later = called(here, "divebook_status", {"execution": execution.id}, mode=mode)
+    assert later.structured_content["outputs"] == {"result": 4}
+
+
+@pytest.mark.parametrize("mode", [MODERN, LEGACY])
+def test_whoever_answers_first_has_answered(here, mode):
+    """The person of the client is still thinking while somebody answers in a notebook."""
+
+    async def elicited(context, params):
+        (record,) = here.executions()
+        (question,) = here.execution(record.execution_id).interrupts
+        await asyncio.to_thread(here.answer, question.id, 5, by="ann")
+        return ElicitResult(action="accept", content={"answer": 6})
+
+    assert called(here, "counted", mode=mode, elicited=elicited).content[0].text == '{"result": 5}'
+
+
+def test_an_older_client_is_not_kept_from_a_result_by_a_form_that_nobody_fills(here):
+    async def elicited(context, params):
+        (record,) = here.executions()
+        (question,) = here.execution(record.execution_id).interrupts
+        await asyncio.to_thread(here.answer, question.id, 5)
+        await asyncio.Event().wait()
+
+    assert called(here, "counted", mode=LEGACY, elicited=elicited).content[0].text == '{"result": 5}'
+
+
+def asked_for(result):
+    assert isinstance(result, InputRequiredResult)
+    return result.request_state, next(iter(result.input_requests))
+
+
+async def begun(client):
+    return asked_for(await client.session.call_tool("counted", {}, allow_input_required=True))
+
+
+def again(state, responses):
+    """Return a call that is made again with a state and answers."""
+
+    async def talking(client):
+        return await client.session.call_tool(
+            "counted", {}, input_responses=responses, request_state=state, allow_input_required=True
+        )
+
+    return talking
+
+
+def refused(call):
+    """Return a call that is refused, and gives why."""
+
+    async def talking(client):
+        with pytest.raises(MCPError) as error:
+            await call(client)
+        return str(error.value)
+
+    return talking
+
+
+def test_a_server_that_was_started_again_takes_the_answer(tmp_path):
+    with environment(*FLOWS, store=str(tmp_path / "e.db")) as here:
+        state, name = talk(here, begun)
+    with environment(*FLOWS, store=str(tmp_path / "e.db")) as there:
+        result = talk(there, again(state, {name: ElicitResult(action="accept", content={"answer": 9})}))
+        assert result.structured_content["outputs"] == {"result": 9}
+        assert len(there.executions()) == 1
+
+
+def test_a_state_that_was_changed_or_is_of_another_store_is_refused(here, tmp_path):
+    state, _ = talk(here, begun)
+    with environment(*FLOWS, store=str(tmp_path / "other.db")) as there:
+        for where, wrong in ((here, f"{state[:-4]}AAAA"), (there, state)):
+            assert "requestState" in talk(where, refused(again(wrong, {})))
+
+
+def test_no_execution_of_another_workflow_is_shown(here):
+    other = Workflow("secret", [Step("say", script="1")])
+    execution = here.start(other).wait(20)
+    result = called(here, "divebook_status", {"execution": execution.id})
+    assert result.is_error
+    assert "not one of a workflow that this server offers" in result.content[0].text
+
+
+def test_a_run_that_takes_long_goes_on_and_is_looked_at_again(here):
+    first = called(here, "for_ever", wait=20.0)
+    execution = here.execution(first.structured_content["execution"])
+    assert first.structured_content["status"] == "waiting"
+    assert execution.id in called(here, "divebook_status").content[0].text
+    execution.signal("never")
+    execution.wait(20)
+    assert called(here, "divebook_status", {"execution": execution.id}).structured_content["status"] == "completed"
+    assert called(here, "divebook_status").content[0].text == "No run is open."
+
+
+def test_a_failure_is_an_error_of_the_tool_without_secrets(here):
+    result = called(here, "fails")
+    assert result.is_error
+    assert "no such thing" in result.content[0].text
+    assert "hunter2" not in str(result)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "told"),
+    [
+        ("greet_people", {}, 'input "who" is required'),
+        ("greet_people", {"who": "a", "when": 1}, 'unknown input "when"'),
+        ("divebook_status", {"execution": "exec_no"}, "exec_no"),
+        ("nonsense", {}, "there is no tool 'nonsense'"),
+    ],
+)
+def test_what_cannot_be_called_is_told_to_the_model(here, tool, arguments, told):
+    async def talking(client):
+        return await client.session.call_tool(tool, arguments)
+
+    result = talk(here, talking)
+    assert result.is_error
+    assert told in result.content[0].text
+
+
+def test_a_client_hears_how_far_its_run_is(here):
+    heard = []
+
+    async def progress(done, total, message):
+        heard.append(done)
+
+    talk(here, lambda client: client.call_tool("greet_people", {"who": "Ann"}, progress_callback=progress))
+    execution = here.execution(here.executions()[0].execution_id)
+    ended = [event for event in execution.history() if isinstance(event.data, catalog.OperationCompleted)]
+    assert heard == list(range(1, len(ended) + 1))
+
+
+def test_the_key_is_its_owners_and_a_broken_one_is_named(tmp_path):
+    key = key_beside(str(tmp_path / "e.db"))
+    path = tmp_path / "e.db.mcp-key"
+    assert key == key_beside(str(tmp_path / "e.db")) == path.read_bytes()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert key_beside("memory:") != key_beside("memory:")
+    path.write_bytes(b"short")
+    with pytest.raises(StoreError, match=r"e\.db\.mcp-key is no key of an MCP server: 5 bytes.*delete it"):
+        key_beside(str(tmp_path / "e.db"))
+
+
+def test_the_command_serves_a_file_over_its_standard_streams(tmp_path):
+    definitions = tmp_path / "flows.py"
+    definitions.write_text(
+        "from divebook.workflow import workflow\n"
+        "@workflow\nasync def greet(ctx, who: str):\n"
+        "    print('on the wire this would break it')\n"
+        "    return f'{who}, {await ctx.ask(\"How are you?\")}'\n"
+    )
+    command = ["-m", "divebook", "mcp", str(definitions), "--store", str(tmp_path / "e.db")]
+    program = StdioServerParameters(command=sys.executable, args=command)
+    elicited, _ = accepting({"answer": "fine"})
+
+    async def connected():
+        with (tmp_path / "errors").open("w") as errors:
+            async with Client(stdio_client(program, errors), elicitation_callback=elicited) as client:
+                return await client.call_tool("greet", {"who": "Ann"})
+
+    assert asyncio.run(connected()).content[0].text == '{"result": "Ann, fine"}'
+    assert "would break it" in (tmp_path / "errors").read_text()
