@@ -24,6 +24,7 @@ from benchmarks.readers import reading
 from benchmarks.sequence import flat, replay, sequential, size
 from benchmarks.shown import shown
 from benchmarks.together import many, parallel
+from benchmarks.turns import turns
 from benchmarks.values import values
 
 MEASUREMENTS: dict[str, Callable[[], Iterator[Figure]]] = {
@@ -39,6 +40,7 @@ MEASUREMENTS: dict[str, Callable[[], Iterator[Figure]]] = {
     "cores": cores,
     "reading": reading,
     "startup": startup,
+    "turns": turns,
     "values": values,
     "crowd": crowd,
     "shown": shown,

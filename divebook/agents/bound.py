@@ -34,7 +34,7 @@ from divebook.agents.recall import Sent
 from divebook.agents.requests import Described
 from divebook.agents.served_tools import InputRequired, answered
 from divebook.agents.streaming import stream_response
-from divebook.agents.wire import in_time, plain_response, response_of, usage_of, with_values
+from divebook.agents.wire import concise, in_time, plain_response, response_of, usage_of, with_values
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_STEP, CACHED_RESPONSE, TOOL_CALL, TOOL_DISCOVERY, Write
 from divebook.errors import OperationError, TimedOutError, UnstorableValueError
 from divebook.events.recorded import opened
@@ -84,7 +84,8 @@ class BoundRequest(_Bound):
             nonlocal executed
             executed = True
             with keepable_errors():
-                return plain_response(await in_time(self._made(_with_values(params), told.key), turn.seconds))
+                made = await in_time(self._made(_with_values(params), told.key), turn.seconds)
+                return concise(plain_response(made))
 
         async def streamed(write: Write) -> dict[str, Any]:
             token = WRITE.set(write)

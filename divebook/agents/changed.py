@@ -56,7 +56,11 @@ class Agreement:
         AgentError
             It was. A hook of the agent may take this for a failure of its model: `changes` say it as well.
         """
-        if told.number > 1 or self.context.recorded_digest(told.key) in (None, told.setting.digest):
+        if (
+            told.number > 1
+            or told.setting is None
+            or self.context.recorded_digest(told.key) in (None, told.setting.digest)
+        ):
             return
         before = opened(await self.context.recorded_setting(told.key))
         now = opened(told.setting.told)

@@ -10,16 +10,17 @@ time, and an edit in place is not missed (`test_an_edit_in_place_is_not_missed`)
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, NamedTuple, cast, get_origin
+from typing import Any, NamedTuple, Self, cast, get_origin
 
 from pydantic import TypeAdapter
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelResponse
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.settings import ModelSettings
+from pydantic_ai.usage import RequestUsage
 
 from divebook.engine.operations import Setting
 from divebook.events.codec import by_hash, canonical_hash, encode
@@ -38,6 +39,8 @@ _UNSEEN: Mapping[str, Any] = {
 _PARAMETERS, _ANY = TypeAdapter(ModelRequestParameters), TypeAdapter[Any](Any)
 _ATOMS = frozenset({str, int, float, bool, bytes, type(None), datetime})
 HASH_DIGITS = 16
+_UNTOUCHED = _ATOMS | {RequestUsage}
+"""Types of parts of a message that need not be looked into: they cannot change, or no model sees them."""
 _FREE = frozenset({"model", "settings"})
 """Parts of the setting that may change while a turn waits: a fix of them makes no other agent."""
 
@@ -48,8 +51,8 @@ class Described(NamedTuple):
     number: int
     parameters: Mapping[str, Any]
     """Compared on replay."""
-    setting: Setting
-    """Kept and not compared."""
+    setting: Setting | None
+    """Kept and not compared; None where it is that of the request before."""
 
     @property
     def key(self) -> str:
@@ -79,10 +82,12 @@ class RequestRecord:
 
     def __init__(self, agent: str, history: Sequence[Mapping[str, Any]] = ()) -> None:
         self.agent, self.requests = agent, 0
-        self._before: list[Mapping[str, Any]] = list(history)
+        self._marks: list[Mapping[str, Any]] = list(history)
         """What was written of each message of the latest request."""
-        self._told: dict[int, _Told] = {}
-        """By the id of the message, of those that the latest request sent."""
+        self._told: list[_Told] = []
+        """The same with the messages; nothing of what stands in front in a thread."""
+        self._held = _Held.of_all(())
+        """What all these messages held then."""
         self._answers: dict[int, Any] = {}
         """By number of the request: what its response held when it came."""
         self._results: dict[str, tuple[str, Any] | None] = {}
@@ -98,12 +103,29 @@ class RequestRecord:
     ) -> Described:
         """Return what is written of the next request."""
         self.requests += 1
-        told = [self._tell(message) for message in messages]
-        self._told = {id(entry.message): entry for entry in told}
-        before, self._before = self._before, [entry.mark for entry in told]
-        kept = _same(before, self._before)
-        said = {"agent": self.agent, "request": self.requests, "kept": kept, "new": self._before[kept:]}
+        before = self._marks
+        if self._told and self._goes_on(messages):
+            told = [self._told_of(message) for message in messages[len(self._told) :]]
+            self._told += told
+            self._held.add(entry.held for entry in told)
+            self._marks, kept = [*before, *(entry.mark for entry in told)], len(before)
+        else:
+            known = {id(entry.message): entry for entry in self._told}
+            self._told = [self._told_of(message, known.get(id(message))) for message in messages]
+            self._held = _Held.of_all(entry.held for entry in self._told)
+            self._marks = [entry.mark for entry in self._told]
+            kept = _same(before, self._marks)
+        said: dict[str, Any] = {"agent": self.agent, "request": self.requests}
+        new = self._marks[kept:]
+        if kept < len(before) or new != self._usual(messages[kept:]):
+            said |= {"kept": kept, "new": new}
         return Described(self.requests, said, self._settings.tell(messages, settings, parameters, model))
+
+    def _usual(self, added: Sequence[ModelMessage]) -> list[Mapping[str, Any]]:
+        """Return what nearly every request adds, which need not be said: an answer, and what its calls returned."""
+        calls = [call for answer in added[:1] if isinstance(answer, ModelResponse) for call in answer.tool_calls]
+        returned = [{"tool": call.tool_call_id} for call in calls]
+        return [{"response": self.requests - 1}, {"parts": returned, "kind": "request"}]
 
     def answered(self, number: int, response: ModelResponse) -> None:
         """Take the response to a request, made of what the log has of it: later requests only name it."""
@@ -114,9 +136,17 @@ class RequestRecord:
         returned = (tool, result.get("result")) if result.get("kind") == "tool_return" else None
         self._results[tool_call_id] = None if tool_call_id in self._results else returned
 
-    def _tell(self, message: ModelMessage) -> _Told:
+    def _goes_on(self, messages: Sequence[ModelMessage]) -> bool:
+        """Tell whether the messages of the request before stand in front, as they were: so it is nearly always."""
+        is_longer = len(messages) >= len(self._told)
+        return (
+            is_longer
+            and all(entry.message is message for entry, message in zip(self._told, messages, strict=False))
+            and self._held.is_unchanged()
+        )
+
+    def _told_of(self, message: ModelMessage, known: _Told | None = None) -> _Told:
         """Return what is written of a message, which is the same as before where it is as it was."""
-        known = self._told.get(id(message))
         if known is not None and known.held.is_unchanged():
             return known
         return _Told(message, self._mark(message), _Held(message))
@@ -125,7 +155,7 @@ class RequestRecord:
         """Return what is written of a message; of a response that is as it came only the number of its request."""
         if isinstance(message, ModelResponse):
             picture = _picture(message)
-            same = (number for number, held in self._answers.items() if held == picture)
+            same = (number for number, held in reversed(self._answers.items()) if held == picture)
             number = next(same, None)
             return whole(message) if number is None else {"response": number}
         told = whole(message)
@@ -133,14 +163,14 @@ class RequestRecord:
 
     def _part(self, part: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a part of a message; of what a call returned only the id of the call."""
-        if part["part_kind"] != "tool-return" or part.keys() - _RETURNED:
+        if part["part_kind"] != "tool-return" or part.keys() - _RETURNED or part.get("content_file_digests"):
             return part
         known = self._results.get(part["tool_call_id"])
         is_known = known is not None and known == (part["tool_name"], part.get("content"))
         return {"tool": part["tool_call_id"]} if is_known else part
 
 
-_RETURNED = {"tool_name", "content", "tool_call_id", "part_kind"}
+_RETURNED = {"tool_name", "content", "tool_call_id", "part_kind", "content_file_digests"}
 """All that is said of what a tool returned where nothing is special about it."""
 
 
@@ -159,19 +189,19 @@ class _Settings:
         settings: ModelSettings | None,
         parameters: ModelRequestParameters,
         model: str,
-    ) -> Setting:
-        """Return what has changed since the request before, and the hash of the whole; the model is always said."""
+    ) -> Setting | None:
+        """Return what has changed since the request before, and the hash of the whole; None if nothing has."""
         instructions = _instructions(messages, parameters)
         given = model, instructions, settings, parameters
         if given == self._given and self._held.is_unchanged():
-            return Setting({"model": model}, self._hash)
+            return None
         full = _setting(settings, parameters, instructions, model)
         changed = {name: value for name, value in full.items() if self._said.get(name) != value}
         gone = dict.fromkeys(self._said.keys() - full.keys())
         told = {name: value for name, value in full.items() if name not in _FREE}
         self._said, self._hash = full, canonical_hash(told, "setting")[:HASH_DIGITS]
         self._given, self._held = given, _Held(given)
-        return Setting({"model": model, **changed, **gone}, self._hash)
+        return Setting({**changed, **gone}, self._hash) if changed or gone else None
 
 
 def made_with(
@@ -260,12 +290,25 @@ class _Held:
         self._take(value)
         self._then = [held.copy() for held in self._now]
 
+    @classmethod
+    def of_all(cls, parts: Iterable[_Held]) -> Self:
+        """Return what several values held."""
+        made = cls(None)
+        made.add(parts)
+        return made
+
+    def add(self, parts: Iterable[_Held]) -> None:
+        """Add what further values held."""
+        for part in parts:
+            self._now += part._now  # noqa: SLF001 - of the same class
+            self._then += part._then  # noqa: SLF001
+
     def _take(self, value: Any) -> None:
         held = _held(value)
         if held is not None:
             self._now.append(held)
             for item in held if type(held) is list else held.values():
-                if type(item) not in _ATOMS:
+                if type(item) not in _UNTOUCHED:
                     self._take(item)
         elif type(value) is tuple:
             for item in value:

@@ -44,6 +44,12 @@ def plain_response(response: ModelResponse) -> dict[str, Any]:
     return data
 
 
+def concise(recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a recorded response without what goes without saying, of which a turn would say much."""
+    silent = {"kind": "response", "state": "complete", COST: None}
+    return {name: value for name, value in recorded.items() if name not in silent or silent[name] != value}
+
+
 def usage_of(recorded: Mapping[str, Any]) -> dict[str, int]:
     """Return what a recorded response says was consumed, as the log counts it."""
     used = recorded["usage"]

@@ -56,8 +56,8 @@ def messages_of(call: Span) -> list[CallMessage]:
     """
     if call.type != AGENT_RESPONSE or call.parameters is None:
         return []
-    new = call.parameters.get("new")
-    asked = request_messages(call.parameters) if new is None else spoken_in(_mappings(new))
+    is_of_turn = "request" in call.parameters
+    asked = spoken_in(_mappings(call.parameters.get("new"))) if is_of_turn else request_messages(call.parameters)
     return [*asked, *spoken_in([call.result] if isinstance(call.result, Mapping) else [])]
 
 

@@ -3,7 +3,8 @@
 The log keeps of a request only what is new in it (`divebook.agents.requests` writes it; neither needs the other):
 
 - ``kept``: how many messages of the request before still stand in front, and ``new``: those behind them, where
-  ``{"response": n}`` is the result of request n, and ``{"tool": id}`` what that call returned;
+  ``{"response": n}`` is the result of request n, and ``{"tool": id}`` what that call returned; where neither is said,
+  all stand, and new are the response before and what its calls returned, in their order;
 - the setting (model, settings, instructions, tools, output): what is not as it was in the request before.
 
 So a turn of 200 calls is read in one pass (`tests/history/test_requests.py`). Nothing here needs pydantic-ai: messages
@@ -170,8 +171,8 @@ class _Turn:
     def view(self, span: Span, number: int) -> RequestView:
         """Return a request, which builds on the one before."""
         said, before = span.parameters or {}, self._sent.get(number - 1, self.base)
-        kept = said.get("kept")
-        marks = _list_of_mappings(said.get("new"))
+        kept = said.get("kept") if "new" in said else len(before)
+        marks = _list_of_mappings(said.get("new")) if "new" in said else self._usual(number)
         new = [self._message(mark) for mark in marks]
         sent = [*before[: kept if isinstance(kept, int) and kept > 0 else 0], *new]
         setting = {**self._settings.get(number - 1, {}), **opened(_mapping(span.setting), lenient=True)}
@@ -192,6 +193,13 @@ class _Turn:
             added=spoken_in([message for message in told if message not in before]),
         )
 
+    def _usual(self, number: int) -> list[Mapping[str, Any]]:
+        """Return what is new in a request that does not say it."""
+        answer = self._message({"response": number - 1})
+        calls = (part for part in _list_of_mappings(answer.get("parts")) if part.get("part_kind") == "tool-call")
+        returned = [{"tool": call.get("tool_call_id")} for call in calls]
+        return [{"response": number - 1}, {"kind": "request", "parts": returned}]
+
     def _message(self, mark: Mapping[str, Any]) -> Mapping[str, Any]:
         if "response" in mark:
             span = self._requests.get(mark["response"])
@@ -205,7 +213,9 @@ class _Turn:
         call = self._calls.get(call_name(call_id))
         result = None if call is None else _mapping(opened(call.result, lenient=True)).get("result")
         tool = None if call is None else (call.parameters or {}).get("tool")
-        return {"tool_name": tool or "", "content": result, "tool_call_id": call_id, "part_kind": "tool-return"}
+        returned = {"tool_name": tool or "", "content": result, "tool_call_id": call_id, "part_kind": "tool-return"}
+        # data that look like a file of pydantic-ai are none: with files, the request says the whole part
+        return {**returned, "content_file_digests": []} if isinstance(result, dict | list) else returned
 
 
 def _plain_view(span: Span) -> RequestView:
@@ -259,7 +269,7 @@ def _response(span: Span) -> Mapping[str, Any] | None:
     if not isinstance(span.result, Mapping):
         return None
     found: dict[str, Any] = opened(span.result, lenient=True)
-    return {name: value for name, value in found.items() if name != COST}
+    return {"kind": "response", **{name: value for name, value in found.items() if name != COST}}
 
 
 def _system(instructions: str | None) -> list[CallMessage]:

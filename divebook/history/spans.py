@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from divebook.engine.operations import AGENT_RESPONSE, TIMER, is_pause
+from divebook.engine.operations import AGENT_RESPONSE, CACHED_RESPONSE, TIMER, is_pause
 from divebook.events import Event, catalog
 from divebook.events.event import Timed
 
@@ -128,6 +128,8 @@ class Spans:
         """By path and item: the operation that failed last, until another begins."""
         self._retries: dict[str, dict[int | str | None, int]] = {}
         """By path: how often the step it is in, an item or a call of it has been tried without success."""
+        self._models: dict[str, str | None] = {}
+        """By id of a turn: the model of its latest request, which says it where it is another."""
         self._open: dict[str, dict[int, Span]] = {}
         """What runs, by path and index."""
 
@@ -271,6 +273,8 @@ class Spans:
         holder = None if data.within is None else self._operations.get(data.within)
         span.holder = -1 if holder is None else holder.index
         span.agent, span.model = given.get("agent"), (data.setting or given).get("model")
+        if data.within is not None and span.type in (AGENT_RESPONSE, CACHED_RESPONSE):
+            span.model = self._models[data.within] = span.model or self._models.get(data.within)
         if step is not None and step.model is None and span.type == AGENT_RESPONSE:
             step.agent, step.model = span.agent, span.model
         item = None if data.iteration_index is None else self._items.get((event.path, data.iteration_index))
