@@ -43,9 +43,6 @@ if TYPE_CHECKING:
 
 TOOLSET = "divebook-tools"
 """Id of the toolset of our functions; pydantic-ai wants one, and nothing of it is recorded."""
-_TOOLS: dict[int, tuple[ToolFunction, Tool[Any]]] = {}
-"""What was made of tools, by their ids: to read a signature and a docstring takes half a millisecond."""
-MOST_TOOLS = 256
 _ANY = TypeAdapter[Any](Any)
 OUTPUT, TEXT, REQUESTS, FINISH_REASON, MESSAGES = "output", "text", "requests", "finish_reason", "messages"
 """What the result of a turn says."""
@@ -154,16 +151,9 @@ def _as_begun(begun_with: Mapping[str, Any]) -> list[AsBegun]:
 
 
 def _library_tool(tool: ToolFunction) -> Tool[Any]:
-    known, made = _TOOLS.get(id(tool), (None, None))
-    if made is not None and known is tool:
-        return made
     made = library_tool(tool, _call)
     if tool.inline:
         made.metadata = {ENGINE: False}
-        return made  # it is made for one turn
-    if len(_TOOLS) >= MOST_TOOLS:
-        _TOOLS.clear()
-    _TOOLS[id(tool)] = tool, made
     return made
 
 

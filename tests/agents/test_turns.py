@@ -145,11 +145,15 @@ def test_calls_of_one_response_run_side_by_side():
 
 
 def test_what_a_model_sees_of_a_tool_is_made_once(monkeypatch):
-    from divebook.agents import loop
+    from pydantic_ai import _function_schema
 
-    made = []
-    monkeypatch.setattr(loop, "library_tool", lambda tool, call: made.append(tool.name) or library_tool(tool, call))
-    library_tool = signatures.library_tool
+    made, make = [], _function_schema.function_schema
+    monkeypatch.setattr(signatures, "_SCHEMAS", {})
+    monkeypatch.setattr(
+        _function_schema,
+        "function_schema",
+        lambda *given, **more: made.append(more["tool_name"]) or make(*given, **more),
+    )
     world_, _ = world(Book().look)
     for _ in range(2):
         assert world_.start("ask").wait(20).status == "completed"
