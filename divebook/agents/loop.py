@@ -96,7 +96,7 @@ class LoopRun:
                     asked,
                     message_history=[*messages_of(before), *history] or None,
                     deps=agent.deps if deps is None else deps,
-                    usage_limits=UsageLimits(request_limit=None),
+                    usage_limits=UsageLimits() if agent.library is not None else UsageLimits(request_limit=None),
                     infer_name=False,
                     **options,
                 )

@@ -70,10 +70,6 @@ class TurnContext(Protocol):
     """Where answers of models come from, if not from the models alone."""
 
     @property
-    def execution_id(self) -> str:
-        """The execution it belongs to."""
-
-    @property
     def run_id(self) -> str:
         """Names the turn, the same whenever it runs again; no other of the execution has it."""
 
@@ -130,8 +126,6 @@ class TurnContext(Protocol):
         data: Mapping[str, Any] | None = None,
         schema: Mapping[str, Any] | None = None,
         message: str | None = None,
-        expires_in: float | None = None,
-        default: Any = None,
     ) -> Question:
         """Ask a person; return the question with its answer."""
 

@@ -171,11 +171,6 @@ class StepTurn:
         self.run_id = run_id_of(context, f"{prefix}{TURN}")
 
     @property
-    def execution_id(self) -> str:
-        """The execution it belongs to."""
-        return self._context.execution_id
-
-    @property
     def started_at(self) -> datetime | None:
         """When the execution began."""
         return self._context.started_at
@@ -327,8 +322,6 @@ class StepTurn:
         data: Mapping[str, Any] | None = None,
         schema: Mapping[str, Any] | None = None,
         message: str | None = None,
-        expires_in: float | None = None,
-        default: Any = None,
     ) -> Question:
         """Ask a person."""
         asked = self._context.interrupt(
@@ -337,8 +330,6 @@ class StepTurn:
             message=message,
             data=data,
             schema=schema,
-            expires_in=expires_in,
-            default=default,
             key=self.prefix + key,
             within=self._turn,
         )
