@@ -206,3 +206,40 @@ def test_every_event_type_can_be_folded():
     from divebook.engine.evolve import _CHANGES
 
     assert set(catalog.PAYLOADS.values()) == set(_CHANGES) | untouched
+
+
+def test_a_rule_for_calls_to_come_holds_until_it_is_revoked():
+    added = catalog.ApprovalRuleAdded("r1", "allow", "pay", arguments={"amount": 5}, scope="run", question="ask_1")
+    other = catalog.ApprovalRuleAdded("r2", "allow", "send", kind="action", scope="always", expires_at=9)
+    state = state_after(*begun(), (added, "main", "a"), (other, "main", "a"))
+    assert {rule.rule_id: (rule.tool, rule.kind, rule.scope) for rule in state.rules.values()} == {
+        "r1": ("pay", "tool", "run"),
+        "r2": ("send", "action", "always"),
+    }
+    assert (state.rules["r1"].arguments, state.rules["r2"].expires_us) == ({"amount": 5}, 9)
+    gone = catalog.ApprovalRuleRevoked
+    after = state_after(
+        *begun(), (added, "main", "a"), (other, "main", "a"), (gone("r1", by="ann"), "main"), (gone("none"), "main")
+    )
+    assert set(after.rules) == {"r2"}
+
+
+def operation(name, *, within=None, kind="tool_call", ends=True):
+    begins = (catalog.OperationStarted(name, kind, {"tool": name}, name, within=within), "main", "a")
+    return [begins, (catalog.OperationCompleted(name, kind, 1, name), "main", "a")] if ends else [begins]
+
+
+def test_a_turn_that_completes_lets_go_of_what_it_held_and_of_nothing_else():
+    turn = operation("turn", kind="agent_turn", ends=False)
+    inner = [*operation("one", within="turn"), *operation("sub", within="turn", kind="agent_turn", ends=False)]
+    inner += [*operation("deep", within="sub"), *operation("left", within="turn", ends=False)]
+    ends = (catalog.OperationCompleted("turn", "agent_turn", 1, "said"), "main", "a")
+    before = [*begun(), (catalog.StepStarted("prompt"), "main", "a"), *operation("before"), *turn, *inner]
+    held = state_after(*before).paths["main"].open.operations
+    assert held["turn"].holds == ("one", "sub", "left")
+    sub = (catalog.OperationFailed("sub", "agent_turn", 1, "no"), "main", "a")
+    left = state_after(*before, sub, ends).paths["main"].open.operations
+    assert set(left) == {"before", "turn", "left"}
+    assert (left["turn"].result, left["turn"].holds) == ("said", ())
+    last = (catalog.OperationCompleted("left", "tool_call", 1, "late"), "main", "a")
+    assert state_after(*before, sub, ends, last).paths["main"].open.operations["left"].result == "late"
