@@ -7,11 +7,12 @@ An agent without tools needs one request and no loop, which would cost more time
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from pydantic_ai.direct import model_request
+from pydantic_ai.exceptions import ModelAPIError
 from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
@@ -25,7 +26,7 @@ from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
 
 from divebook.agents.clients import CLIENTS
-from divebook.agents.failures import keepable_errors
+from divebook.agents.failures import make_keepable
 from divebook.agents.limits import TURNSTILES
 from divebook.agents.models import RECORDED
 from divebook.agents.prices import estimate
@@ -61,15 +62,18 @@ class RecordedModel(WrapperModel):
         """Make the request, or return the recorded response."""
 
         async def call() -> dict[str, Any]:
-            request = self.wrapped.request(messages, with_values(model_settings), model_request_parameters)
-            with keepable_errors():
-                return plain_response(await in_time(request, self._seconds))
+            return await made(self.wrapped.request(messages, with_values(model_settings), model_request_parameters))
 
         async def streamed(write: Write) -> dict[str, Any]:
             settings = with_values(model_settings)
-            request = stream_response(self.wrapped, messages, settings, model_request_parameters, write)
-            with keepable_errors():
+            return await made(stream_response(self.wrapped, messages, settings, model_request_parameters, write))
+
+        async def made(request: Awaitable[ModelResponse]) -> dict[str, Any]:
+            try:
                 return plain_response(await in_time(request, self._seconds))
+            except ModelAPIError as error:
+                make_keepable(error)
+                raise
 
         recorded = await self._operation(
             AGENT_RESPONSE,

@@ -41,11 +41,12 @@ def keepable_errors() -> Iterator[None]:
     try:
         yield
     except ModelAPIError as error:
-        _make_keepable(error)
+        make_keepable(error)
         raise
 
 
-def _make_keepable(error: ModelAPIError) -> None:
+def make_keepable(error: ModelAPIError) -> None:
+    """Leave in an error of a model what the log can keep, see `keepable_errors`."""
     fields = vars(error)
     for name in [name for name in fields if name.startswith("_")]:
         del fields[name]  # what pydantic-ai has attached on the way is for the process alone

@@ -118,7 +118,7 @@ class ScriptedModel:
         return self._numbers[run_id]
 
     def answer(self, prompt: str, run_id: str | None, answered: int) -> ScriptedReply:
-        """Return the reply to a request.
+        """Return the reply to a request, of a script that says more than texts.
 
         Parameters
         ----------
@@ -127,8 +127,6 @@ class ScriptedModel:
         answered
             How many requests the turn has had answers to.
         """
-        if self.is_texts:
-            return ScriptedReply(say=self.reply(prompt))
         if self.error is not None:
             self.calls += 1
             return ScriptedReply(error=self.error)

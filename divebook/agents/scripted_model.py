@@ -54,7 +54,10 @@ class ScriptedFunction(FunctionModel):
 
     def __init__(self, script: ScriptedModel) -> None:
         async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-            reply = script.answer(_last_prompt(messages), *_position(messages))
+            prompt = _last_prompt(messages)
+            if script.is_texts:
+                return ModelResponse(parts=[TextPart(script.reply(prompt))])
+            reply = script.answer(prompt, *_position(messages))
             if reply.error is not None:
                 raise _failure(reply)
             return ModelResponse(parts=list(_parts(reply, info, len(_responses(messages)) + 1)))

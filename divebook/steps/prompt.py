@@ -70,6 +70,7 @@ class PromptStep:
         blocks = functools.partial(self._content.of_agent, context)
         own = await blocks(agent, "")
         try:
-            return await ask_agent(context, agent, replace(asked, context=own), self._offers, blocks)
+            given = replace(asked, context=own) if own else asked
+            return await ask_agent(context, agent, given, self._offers, blocks)
         except Exception as error:
             raise StepError(f"agent response operation failed: {text_of(error)}") from error
