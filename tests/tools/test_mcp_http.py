@@ -74,7 +74,7 @@ class Plain(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def do_GET(self):
-        self.answer(405, b"")
+        self.answer(405 if self.path == "/mcp" else 404, b"")
 
     do_DELETE = do_GET  # noqa: N815 - what the standard library calls
 

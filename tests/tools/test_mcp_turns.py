@@ -11,7 +11,7 @@ from divebook.events import catalog
 from divebook.tools.mcp import servers as mcp_servers
 from divebook.workflow.approvals import ApprovalRule
 from divebook.workflow.reader import read_definitions
-from divebook.workflow.servers import MCPServerDefinition
+from divebook.workflow.servers import MCPServerDefinition, ToolConfigurationDefinition
 from tests.execution.test_resuming import cut
 from tests.execution.worlds import environment
 from tests.tools.conftest import defined
@@ -129,6 +129,30 @@ def test_a_connection_that_ends_in_a_call_asks_a_person_what_it_came_to():
         assert question.kind == "outcome_unknown"
         execution.answer(question.id, {"choice": "done", "result": "gone"}).wait(60)
         assert execution.variables == {"said": "done"}
+
+
+@pytest.mark.parametrize(
+    ("more", "asks"),
+    [
+        ({}, True),  # what it says of itself is not believed
+        ({"trusted": True}, False),
+        ({"trusted": True, "tool_configuration": {"approval_mode": "always"}}, True),
+        ({"trusted": True, "tool_configuration": {"approval_filter": {"always": ["go"]}}}, True),
+        ({"tool_configuration": {"approval_filter": {"never": ["go"]}}}, False),
+    ],
+)
+def test_calls_of_servers_are_approved_as_their_definition_says(more, asks):
+    given = more.get("tool_configuration")
+    configuration = {} if given is None else {"tool_configuration": ToolConfigurationDefinition.from_dict(given)}
+    server = defined("rough.py", **{**more, **configuration})
+    agent = Agent("a", model=ScriptedModel(GO), servers=[server])
+    with environment(ASK, agents=[agent]) as here:
+        execution = here.start("ask").wait(60)
+        assert [question.kind for question in execution.interrupts] == ["confirmation"] * asks
+        if asks:
+            assert execution.interrupts[0].data["server"] == "s"
+            execution.answer(execution.interrupts[0].id, "yes").wait(60)
+        assert execution.variables == {"said": "done"}, execution.error
 
 
 # --- which tools ---------------------------------------------------------------------------------------------------
