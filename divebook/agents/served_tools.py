@@ -7,10 +7,12 @@ A replay makes the tools of the recorded list again, so that it starts no server
 from __future__ import annotations
 
 import base64
+import itertools
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from divebook.agents.present import CALL
 from divebook.dialects.dive import TOOLS
 from divebook.engine.operations import TOOL_DISCOVERY
 from divebook.errors import NotFoundError, SetupError
@@ -19,7 +21,7 @@ from divebook.events.recorded import opened
 from divebook.questions.answer import value_of
 from divebook.questions.kinds import CLARIFICATION
 from divebook.workflow.approvals import IF_NOT_READ_ONLY
-from divebook.workflow.tool_servers import Answers, CallOutcome, Discovered, OfferedTool, ToolServer
+from divebook.workflow.tool_servers import Answers, CallOutcome, Discovered, Elicit, OfferedTool, ToolServer
 from divebook.workflow.tools import ToolFunction, ToolHints
 
 if TYPE_CHECKING:
@@ -112,10 +114,12 @@ def _function(server: ToolServer, tool: OfferedTool) -> ToolFunction:
 
     async def call(**arguments: Any) -> Any:
         answers, state = _ROUND.get() or (None, None)
-        outcome = await server.call(tool.name, arguments, answers=answers, state=state, repeatable=repeatable)
+        outcome = await server.call(
+            tool.name, arguments, answers=answers, state=state, elicit=_asker(made), repeatable=repeatable
+        )
         return _result(outcome)
 
-    return ToolFunction(
+    made = ToolFunction(
         tool.name,
         call,
         tool.description,
@@ -125,6 +129,21 @@ def _function(server: ToolServer, tool: OfferedTool) -> ToolFunction:
         confirmation=IF_NOT_READ_ONLY,
         server=server.name,
     )
+    return made
+
+
+def _asker(tool: ToolFunction) -> Elicit | None:
+    """Return what asks a person during the call that is under way, which waits for the answer and cannot rest."""
+    place = CALL.get()
+    if place is None:
+        return None
+    numbers, context = itertools.count(1), place.turn.context
+
+    async def elicit(asked: Mapping[str, Any]) -> Mapping[str, Any]:
+        with context.calling():  # one more strand, so that the step goes on running while this one waits
+            return await elicited(context, tool, asked, f"elicit-{place.name}-in-{next(numbers)}", within=tool.timeout)
+
+    return elicit
 
 
 def _result(outcome: CallOutcome) -> Any:
@@ -176,8 +195,16 @@ async def answered(
     return payload
 
 
-async def elicited(context: TurnContext, tool: ToolFunction, asked: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """Have a person answer a server, or decline to; return the answer as `Answers` has it."""
+async def elicited(
+    context: TurnContext, tool: ToolFunction, asked: Mapping[str, Any], key: str, *, within: float | None = None
+) -> dict[str, Any]:
+    """Have a person answer a server, or decline to; return the answer as `Answers` has it.
+
+    Parameters
+    ----------
+    within
+        The seconds of a call that waits for it: without an answer it is declined before they are over.
+    """
     wanted = asked["schema"] if asked["schema"].get("properties") else {"const": ACCEPT}
     question = await context.question(
         CLARIFICATION,
@@ -186,6 +213,8 @@ async def elicited(context: TurnContext, tool: ToolFunction, asked: Mapping[str,
         data={"server": tool.server, "tool": tool.name},
         schema={"anyOf": [wanted, {"const": DECLINE}]},
         message=f"the server {tool.server} asks this during a call of {tool.name}; {DECLINE} gives it no answer",
+        expires_in=None if within is None else within * 0.9,
+        default=None if within is None else {"data": DECLINE},
     )
     value = value_of(question)
     if value == DECLINE:

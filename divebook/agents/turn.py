@@ -126,6 +126,8 @@ class TurnContext(Protocol):
         data: Mapping[str, Any] | None = None,
         schema: Mapping[str, Any] | None = None,
         message: str | None = None,
+        expires_in: float | None = None,
+        default: Any = None,
     ) -> Question:
         """Ask a person; return the question with its answer."""
 

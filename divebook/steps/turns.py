@@ -322,6 +322,8 @@ class StepTurn:
         data: Mapping[str, Any] | None = None,
         schema: Mapping[str, Any] | None = None,
         message: str | None = None,
+        expires_in: float | None = None,
+        default: Any = None,
     ) -> Question:
         """Ask a person."""
         asked = self._context.interrupt(
@@ -330,6 +332,8 @@ class StepTurn:
             message=message,
             data=data,
             schema=schema,
+            expires_in=expires_in,
+            default=default,
             key=self.prefix + key,
             within=self._turn,
         )

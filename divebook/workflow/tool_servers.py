@@ -6,7 +6,7 @@ recorded list again, and starts a server only for a call that the log does not h
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
@@ -16,6 +16,9 @@ SCHEME = "mcp://"
 """What ids of resources begin with: ``mcp://server/address``."""
 Answers: TypeAlias = Mapping[str, Mapping[str, Any]]
 """By the name of each request: ``{"action": "accept" | "decline" | "cancel", "content": {...}}``."""
+
+Elicit: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
+"""Asks a person during a call: takes one of the `CallOutcome.requests`, and returns its answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +89,15 @@ class ToolServer(Protocol):
         *,
         answers: Answers | None = None,
         state: str | None = None,
+        elicit: Elicit | None = None,
         repeatable: bool = False,
     ) -> CallOutcome:
         """Call a tool, in a later round with the answers and the state of the one before.
 
         Parameters
         ----------
+        elicit
+            For servers that ask during a call, as those of 2025 do.
         repeatable
             Whether the call may simply be made again where the connection broke.
 

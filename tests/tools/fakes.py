@@ -14,7 +14,7 @@ class FakeServer:
         self.asked.append("discover")
         return Discovered(tuple(OfferedTool(name, f"Do {name}.", hints=self.hints) for name in self.tools), "Be brief.")
 
-    async def call(self, tool, arguments, *, answers=None, state=None, repeatable=False):
+    async def call(self, tool, arguments, *, answers=None, state=None, elicit=None, repeatable=False):
         self.asked.append((tool, dict(arguments), answers, state))
         found = self.tools[tool](arguments, answers)
         return found if isinstance(found, CallOutcome) else CallOutcome(content=found)

@@ -1,5 +1,6 @@
 """Agents that call tools of MCP servers: what the log has of it, what a resume starts, and who is asked what."""
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,21 @@ def test_a_question_of_a_server_stands_in_the_log_and_its_answer_goes_back(good,
     assert found["tool-1-call-1-1"]["kind"] == "input_required"
     assert found["tool-1-call-1-1#2"]["result"] == said
     assert said in str(execution.requests[-1].messages)  # what the model got is what the last round came to
+
+
+@pytest.mark.parametrize(("answer", "said"), [({"colour": "red"}, '"red"'), ("decline", '"decline"')])
+def test_a_server_of_2025_asks_during_its_call(answer, said):
+    raised = threading.Event()
+    with world(GO, defined("rough.py", "asks")) as here:
+        execution = here.create("ask")
+        execution.subscribe(lambda events: any(e.event_type == "interrupt_raised" for e in events) and raised.set())
+        execution.start()
+        assert raised.wait(60)
+        (question,) = execution.interrupts
+        assert (question.question, question.expires_at is None) == ("Which colour?", False)
+        execution.answer(question.id, answer).wait(60)
+        assert execution.variables == {"said": "done"}
+        assert said in results(execution)["tool-1-call-1-1"]["result"]
 
 
 def test_a_server_that_is_down_fails_the_run_which_goes_on_once_it_is_there(tmp_path):

@@ -121,7 +121,7 @@ class _Heard:
 class Connection:
     """A connection over a transport; `open` it once, then call until it `has_ended`."""
 
-    def __init__(self, opened: Opened, elicited: ElicitationFnT | None = None) -> None:
+    def __init__(self, opened: Opened, elicited: ElicitationFnT) -> None:
         self._opened, self._elicited = opened, elicited
         self._told = Told()
         self._fault: BaseException | None = None

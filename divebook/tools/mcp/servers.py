@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -18,7 +18,7 @@ import anyio.to_thread
 from divebook.errors import AlreadyRegisteredError, NotFoundError, OutcomeUnknownError, ServerError, SetupError
 from divebook.text.redaction import shared
 from divebook.workflow.servers import MCPServerDefinition
-from divebook.workflow.tool_servers import SCHEME, Answers, CallOutcome, Discovered
+from divebook.workflow.tool_servers import SCHEME, Answers, CallOutcome, Discovered, Elicit
 
 if TYPE_CHECKING:
     import httpx2
@@ -33,6 +33,10 @@ IDLE = 300.0
 """Seconds after its last call until a server is stopped; the next call starts it again."""
 CLOSING = 6.0
 """Seconds that all servers together may take to end with their environment."""
+
+
+_Asked: TypeAlias = tuple[Mapping[str, Any], asyncio.Future[Mapping[str, Any]]]
+"""A request, and where its answer goes."""
 
 
 class OnEngine(Protocol):
@@ -60,6 +64,8 @@ class Server:
         self._connection: Connection | None = None
         self._opening = asyncio.Lock()
         self._under_way = 0
+        self._calls: list[asyncio.Queue[_Asked]] = []
+        """Of each call under way in which a person may be asked: what the server asks."""
         self._stopping: asyncio.TimerHandle | None = None
         self._is_closed = False
 
@@ -131,6 +137,7 @@ class Server:
         *,
         answers: Answers | None = None,
         state: str | None = None,
+        elicit: Elicit | None = None,
         repeatable: bool = False,
     ) -> CallOutcome:
         """Call a tool; see `ToolServer.call`."""
@@ -144,12 +151,44 @@ class Server:
             return called(client, tool, arguments, answers, state)
 
         try:
-            return await self._asked("call_tool", request, repeatable=repeatable)
+            calling = self._asked("call_tool", request, repeatable=repeatable)
+            return await (calling if elicit is None else self._answering(calling, elicit))
         except RefusedError as error:
             failed = self._failed("call_tool", str(error))
             if not error.is_answer:
                 raise failed from error
             return CallOutcome(str(failed), is_error=True)
+
+    async def _answering(self, calling: Coroutine[Any, Any, T], elicit: Elicit) -> T:
+        """Return what a call comes to; what the server asks meanwhile is asked here, in the task of the call."""
+        asked: asyncio.Queue[_Asked] = asyncio.Queue()
+        self._calls.append(asked)
+        call = asyncio.ensure_future(calling)
+        try:
+            while not call.done():
+                question = asyncio.ensure_future(asked.get())
+                waited: set[asyncio.Future[Any]] = {call, question}
+                await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+                if question.done():
+                    request, answer = question.result()
+                    said = await elicit(request)
+                    if not answer.done():  # else the connection has ended meanwhile
+                        answer.set_result(said)
+                question.cancel()
+            return call.result()
+        finally:
+            call.cancel()
+            self._calls.remove(asked)
+
+    async def _elicited(self, context: Any, params: Any) -> Any:  # noqa: ARG002 - the SDK names both
+        """Answer what the server asks during a call: which one, it does not say, so that it is the oldest."""
+        from divebook.tools.mcp.calling import request_of, response_of
+
+        if not self._calls:
+            return response_of({"action": "cancel"})
+        answer: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
+        self._calls[0].put_nowait((request_of(params), answer))
+        return response_of(await answer)
 
     async def ask(self, operation: str, request: Callable[[Client], Awaitable[T]]) -> T:
         """Make a request that changes nothing, starting the server if need be; raises `ServerError`."""
@@ -225,7 +264,7 @@ class Server:
 
         try:
             opened = await anyio.to_thread.run_sync(opener, self.definition, self._policy, self._credentials)
-            connection = Connection(opened)
+            connection = Connection(opened, self._elicited)
             await connection.open()
         except (SetupError, OSError) as error:
             raise self._failed(operation, f"not connected: {error}") from error

@@ -87,7 +87,7 @@ def samples():
 
 
 def asks():
-    return asked("elicitation/create", {"message": "Which colour?", "requestedSchema": COLOUR})
+    return json.dumps(asked("elicitation/create", {"message": "Which colour?", "requestedSchema": COLOUR}))
 
 
 def dies():
