@@ -116,7 +116,7 @@ class Answering:
 
     def rules(self) -> list[tuple[str, StandingRule]]:
         """Return the rules that people made in executions that go on, each with the id of its execution before it."""
-        states = [self._register.find(record.execution_id).state for record in self._store.unended()]
+        states = self._register.sound_states(record.execution_id for record in self._store.unended())
         return [
             (state.execution_id, rule)
             for state in states

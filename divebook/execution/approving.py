@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from divebook.engine.approvals import ToolCall, Verdict, verdict_of
 from divebook.engine.cards import ALWAYS, RUN, rules_of_run
-from divebook.engine.operations import Place
 from divebook.engine.rules import StandingRule
 from divebook.execution.once import Once
 from divebook.questions import Question
@@ -33,10 +32,6 @@ class Approving:
 
     def __init__(self, once: Once, policy: ApprovalPolicy) -> None:
         self._once, self._policy = once, policy
-
-    def asked(self, place: Place) -> Question | None:
-        """Return the question at a place as the log has it, if it was asked."""
-        return self._once.journal.state.interrupts.get(self._once.question_id(place))
 
     async def verdict(self, call: ToolCall) -> Verdict:
         """Return what becomes of a call that the log does not have."""

@@ -115,6 +115,14 @@ class Register:
             else:
                 yield from ((execution_id, question) for question in asked if question.is_open)
 
+    def sound_states(self, execution_ids: Iterable[str]) -> Iterable[ExecutionState]:
+        """Return how executions stand; one that is damaged hides itself alone."""
+        for execution_id in execution_ids:
+            try:
+                yield self.find(execution_id).state
+            except StoreError as error:
+                _log.warning("execution %s is left out: %s", execution_id, error)
+
     def _asked_by(self, execution_id: str) -> Iterable[Question]:
         known = self._known.get(execution_id)
         if known is not None and known.damage is None:

@@ -23,9 +23,8 @@ from divebook.workflow.json_schemas import require_schema
 
 DENIED = "User denied tool call"
 """What a model hears, with the reason after it if there is one."""
-
-
 VERDICT = "approval_verdict"
+"""Type of the operation that keeps what a rule denied."""
 
 
 async def approve(
@@ -54,7 +53,7 @@ async def approve(
         Id of the operation that waits for the answer; see `StepContext.enclosing`.
     """
     ask = functools.partial(context.interrupt, CONFIRMATION, f"Run {call.tool}?", key=key, within=within)
-    asked = context.approving.asked(context.place(key))
+    asked = context.question_of(key)
     if asked is not None:
         data = {**(asked.data or {}), call.kind: call.tool, "parameters": dict(call.arguments)}
         return await _answered(context, call, await ask(message=asked.message, data=data, schema=asked.schema))

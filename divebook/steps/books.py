@@ -31,8 +31,6 @@ class Entry(NamedTuple):
     key: str
     value: Any
     by: str
-    at_us: int
-    """When it was written, microseconds since 1970."""
 
 
 class Books:
@@ -69,4 +67,4 @@ class Books:
 
 
 def _entry(message: Message) -> Entry:
-    return Entry(message.number, message.key, message.payload["payload"], message.source, message.posted_at)
+    return Entry(message.number, message.key, message.payload["payload"], message.source)

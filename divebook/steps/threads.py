@@ -8,7 +8,7 @@ came after. Of two that came after the same one the first stays in the thread, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -179,6 +179,3 @@ class Thread:
         head = self._threads.line(self.id).head
         self._threads.write(self.id, f"trim/{head}/{keep}", {AFTER: head, KEEP: keep}, self._by)
         return self
-
-    def __iter__(self) -> Iterator[ThreadTurn]:
-        return iter(self.turns)

@@ -159,6 +159,7 @@ def test_questions_of_every_kind(lab, looks):
             button = card.get_by_role("button", name=name, exact=True)
             if button.count() and not card.get_by_text("Country").count():
                 button.first.click()
+    view.get_by_label("Calls like this one").select_option(label="Allow them in every run for a day")
     looks.at(notebook, "questions-edited", view)
 
 
