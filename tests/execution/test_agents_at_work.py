@@ -12,6 +12,9 @@ pytestmark = pytest.mark.usefixtures("replayed")
 SCRIPT = [[{"call": {"look": {"name": "owl"}}}, {"call": {"look": {"name": "lark"}}}], "two birds"]
 
 
+IN_TURN = [{"call": {"look": {"name": "owl"}}}, {"call": {"look": {"name": "lark"}}}, "two birds"]
+
+
 class Book:
     """A tool that notes what it is asked, and may be held up or broken."""
 
@@ -107,7 +110,7 @@ def test_a_cancelled_turn_goes_on_when_it_is_resumed_and_asks_about_the_call_tha
 def test_a_resumption_makes_again_only_the_call_whose_failure_ended_the_turn():
     failing = Failing()
     book = Book(failing=failing)
-    world = world_of(book)
+    world = world_of(book, script=IN_TURN)
 
     @workflow("plain")
     async def plain(ctx):
