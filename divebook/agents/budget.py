@@ -48,7 +48,7 @@ class TurnBudget:
 
     async def _raise_bound(self, context: TurnContext, found: Exhausted) -> None:
         """Raise a bound as a person says."""
-        met = f"agent {self.agent!r}: {found}"
+        met = f"agent {self.agent!r}: {found}; to go on, raise its Bounds and resume"
         if self.bounds.on_exhausted == FAIL:
             raise BoundExceededError(met, found.bound, found.reason)
         key = f"bound-{self.agent}-{found.bound}-{found.limit}"

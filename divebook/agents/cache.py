@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 ENDING = ".response"
 MOST_BYTES = 256 * 1024 * 1024
 """Of all responses in one folder; the oldest are deleted first."""
+PRUNED_EVERY = 64
+"""Responses that are written between two looks at the whole folder, which takes longer the more it holds."""
 WHOLE = ("stop", "tool_call")
 """How a response ends that is complete."""
 _log = logger(__name__)
@@ -57,6 +59,7 @@ class ResponseCache:
     def __init__(self, folder: Path | None, sealing: Sealing, clock: Callable[[], float] = time.time) -> None:
         self.folder, self._sealing, self._clock = folder, sealing, clock
         self._held: dict[str, bytes] = {}
+        self._written = 0
 
     def find(self, digest: str, seconds: float) -> dict[str, Any] | None:
         """Return a response that is no older than so many seconds."""
@@ -79,7 +82,9 @@ class ResponseCache:
             return
         try:
             self._write(self.folder, digest, written, at + seconds)
-            self.prune()
+            self._written += 1
+            if self._written % PRUNED_EVERY == 0:
+                self.prune()
         except OSError as error:
             _log.warning("a response cannot be kept in %s, and is asked for again next time: %s", self.folder, error)
 

@@ -80,12 +80,16 @@ def test_a_bound_that_was_raised_may_be_met_again(note):
     assert execution.variables == {"r": "done"}
 
 
-def test_who_says_stop_fails_the_step_and_no_attempt_follows(note):
+def test_who_says_stop_fails_the_step_until_the_agent_may_spend_more(note, noted):
     world = environment(agents=[agent(note, {"max_llm_calls": 1}, **SPENT)])
     execution = world.start(ASK).wait(20)
     done = world.answer(execution.interrupts[0].interrupt_id, "stop").wait(20)
     assert "agent 'a': max_llm_calls is reached" in done.error
+    assert "to go on, raise its Bounds and resume" in done.error
     assert done.usage.requests == 1
+    world.add_agent(agent(note, {"max_llm_calls": 9}, **SPENT), replace=True)
+    assert world.resume(done.id).wait(20).variables == {"r": "done"}
+    assert noted == ["0", "1", "2"]
 
 
 def test_another_process_goes_on_with_what_was_raised(note, noted):

@@ -9,7 +9,7 @@ from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
 
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow, tool
-from divebook.agents.cache import ENDING, MOST_BYTES, Cached, ResponseCache
+from divebook.agents.cache import ENDING, MOST_BYTES, PRUNED_EVERY, Cached, ResponseCache
 from divebook.errors import SetupError
 from divebook.store.codec import FernetCodec, Sealing
 from divebook.workflow.definition import AgentDefinition, ModelSettings
@@ -205,8 +205,12 @@ def test_what_is_of_no_use_any_more_is_deleted(tmp_path, clock):
     cache = ResponseCache(tmp_path, Sealing(), clock)
     cache.keep("old", {}, 60)
     clock.now += 61
-    cache.keep("new", {}, 60)
-    assert [path.name for path in tmp_path.iterdir()] == [f"new{ENDING}"]
+    for number in range(PRUNED_EVERY - 2):
+        cache.keep(str(number), {}, 60)
+    assert (tmp_path / f"old{ENDING}").exists()
+    cache.keep("last", {}, 60)
+    assert not (tmp_path / f"old{ENDING}").exists()
+    assert len(list(tmp_path.iterdir())) == PRUNED_EVERY - 1
 
 
 def test_the_oldest_are_deleted_when_all_are_too_large(tmp_path, clock):
