@@ -182,3 +182,42 @@ def test_a_finished_turn_is_not_asked_about():
     birds = Birds()
     again = resumed((cut(execution.store, execution, at.sequence - 2), execution.id), birds, instructions="Other.")
     assert (again.status, birds.told) == ("completed", [])
+
+
+class Boss:
+    """An agent that hands its work to the one who looks for birds."""
+
+    @staticmethod
+    def answer(messages, info):
+        del info
+        found = [part.content for message in messages for part in message.parts if part.part_kind == "tool-return"]
+        if found:
+            return ModelResponse([TextPart(f"I hear: {found[0]}")])
+        work = {"agent": "a", "name": "birds", "description": "Look.", "expected_output": "names"}
+        return ModelResponse([ToolCallPart("assign_work", work, tool_call_id="work")])
+
+    def world(self, birds, instructions="Be brief.", store=None):
+        below = AgentDefinition("a", instructions=instructions, date_awareness=False)
+        above = AgentDefinition("boss", is_supervisor=True, subordinates=("a",), date_awareness=False)
+        agents = [
+            Agent(above, model=FunctionModel(self.answer)),
+            Agent(below, model=FunctionModel(birds.answer), tools=[birds.look]),
+        ]
+        workflow = Workflow("ask", [Step("ask", prompt="Which birds?", agent="boss", store="birds")])
+        return environment(workflow, agents=agents, **({} if store is None else {"store": store}))
+
+
+@pytest.mark.parametrize("choice", ["finish", "anew"])
+def test_the_turn_of_a_subordinate_is_asked_about_by_itself(choice):
+    execution = Boss().world(Birds()).start("ask").wait(20)
+    assert execution.variables == {"birds": "I hear: bird-0: seen, bird-1: seen"}
+    at = [event for event in execution.history() if event.event_type == "operation_completed"][2]
+    birds, store = Birds(), cut(execution.store, execution, at.sequence)
+    waiting = Boss().world(birds, instructions="Be long.", store=store).resume(execution.id).wait(20)
+    (question,) = waiting.interrupts
+    assert question.data["agent"] == "a"
+    done = waiting.answer(question.id, choice).wait(20)
+    assert done.variables == execution.variables
+    keys = [str(event.data.key) for event in done.history() if event.event_type == "operation_started"]
+    assert ("tool-1-work/anew-1/model-1" in keys) == (choice == "anew")
+    assert birds.looked == (["bird-0", "bird-1"] if choice == "anew" else ["bird-1"])
