@@ -23,6 +23,7 @@ from divebook.events.readable import readable
 from divebook.execution.execution import Execution
 from divebook.history.spans import Span, spans_of
 from divebook.notebook.listing import answer_line, answer_text, signal_line
+from divebook.notebook.record_tables import as_table, records_of
 from divebook.notebook.rows import (
     COLUMNS,
     FIRST_ROWS,
@@ -204,7 +205,11 @@ def _values(execution: Execution, redactor: Redactor) -> tuple[str, tuple[tuple[
 
 
 def _value(name: str, value: Any, redactor: Redactor) -> str:
-    return str(redactor.under(name, readable(value, indent=2)))
+    records = records_of(value)
+    if records is None:
+        return str(redactor.under(name, readable(value, indent=2)))
+    hidden = redactor.under(name, [{key: redactor.under(key, part) for key, part in each.items()} for each in records])
+    return as_table(hidden) if isinstance(hidden, list) else str(hidden)
 
 
 # --- text ----------------------------------------------------------------------------------------------------------
