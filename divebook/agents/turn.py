@@ -62,10 +62,9 @@ class Assignment:
 class TurnContext(Protocol):
     """What one turn of an agent asks of the engine.
 
-    Keys are names inside the turn; what is recorded has `prefix` in front of them.
+    Keys are names inside the turn; what is recorded has the prefix of the turn in front of them.
     """
 
-    prefix: str
     recall: Recall | None
     """Where answers of models come from, if not from the models alone."""
 

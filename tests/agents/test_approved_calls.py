@@ -178,3 +178,17 @@ def test_a_hook_that_makes_a_result_of_every_error_does_not_end_a_waiting_turn(m
         execution.answer(question_about(execution, to).id, "yes").wait(20)
     assert execution.variables == {"birds": "done"}
     assert post.sent == ["ann", "bob"]
+
+
+def test_an_approved_call_that_was_cut_is_asked_about_and_not_approved_again():
+    post = Post()
+    execution = post.world([{"call": {"send": {"to": "ann"}}}, "done"]).start("ask").wait(20)
+    (question,) = execution.interrupts
+    execution.answer(question.id, {"approved": True, "data": {"parameters": {"to": "carl"}}}).wait(20)
+    (call,) = [e.sequence for e in execution.history() if getattr(e.data, "operation_type", "") == "tool_call"][:1]
+    other = Post()
+    world = other.world([{"call": {"send": {"to": "ann"}}}, "done"], store=cut(execution.store, execution, call))
+    resumed = world.resume(execution.id).wait(20)
+    (unknown,) = resumed.interrupts
+    assert unknown.question.startswith('It is not known whether the call of the tool \'send\' with {"to":"carl"}')
+    assert other.sent == []

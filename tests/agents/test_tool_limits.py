@@ -8,6 +8,8 @@ from pydantic_ai.messages import BinaryContent
 
 from divebook import Agent, ScriptedModel
 from divebook.agents.shortened import MOST_BYTES, shortened
+from divebook.events.codec import encode_line
+from divebook.text.redaction import shared
 from divebook.workflow.tools import ToolFunction, ToolHints
 from tests.agents.test_turns import ASK, SCRIPT, started
 from tests.execution.test_resuming import cut
@@ -139,3 +141,20 @@ def test_a_call_that_takes_too_long_and_may_have_done_something_is_asked_about()
     assert "It is not known whether" in question.question
     execution.answer(question.id, {"choice": "done", "result": "seen"}).wait(20)
     assert (execution.variables, returns_of(execution, 2)) == ({"birds": "an owl"}, ["seen"])
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_secret_that_was_looked_up_is_not_in_what_the_log_has_of_a_call(raises):
+    secret = "a horse of paper and of glue"
+    shared().know(secret)
+
+    def look(name: str) -> dict[str, str]:
+        if raises:
+            raise ValueError(f"{secret} was refused")
+        return {name: f"opened with {secret}", "token": "stays, since nobody made it known"}
+
+    execution = asked(ToolFunction("look", look), [{"call": {"look": {"name": "owl"}}}, "an owl"])
+    log = b"\n".join(map(encode_line, execution.history())).decode()
+    assert secret not in log
+    assert ("[redacted] was refused" if raises else "opened with [redacted]") in log
+    assert raises or "stays, since nobody made it known" in log
