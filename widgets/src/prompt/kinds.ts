@@ -115,6 +115,8 @@ function judgement(question: Question, draft: Draft): Asking {
   const comment = makeForm(note("Comment"), draft["comment"], false);
   const editor = new Editor(question, isReview ? "Under review" : "Arguments", draft["edited"]);
   const standing = new Standing(question, draft["standing"]);
+  standing.follow(editor.isOpen);
+  editor.element.addEventListener("input", () => { standing.follow(editor.isOpen); });
   const give = (decision: string): unknown => {
     const isChanged = editor.isOpen && decision !== "reject";
     if (isChanged && !editor.check()) return undefined;

@@ -29,6 +29,7 @@ export class Standing {
   readonly #first: string;
   readonly #choice: Form | undefined;
   readonly #patterns: Form | undefined;
+  #isOther = false;
 
   constructor({ data }: Question, begun: unknown) {
     const exact = Object.fromEntries(Object.entries(asSchema(data["parameters"])).map(([name, value]) => [name, exactly(value)]));
@@ -47,11 +48,17 @@ export class Standing {
   rule(): Record<string, unknown> | undefined {
     const rule = CHOICES[text(this.#choice?.value())];
     const patterns = this.#patterns?.value() ?? {};
-    return rule === undefined || JSON.stringify(patterns) === this.#first ? rule : { ...rule, arguments: patterns };
+    return rule === undefined || this.#isOther || JSON.stringify(patterns) === this.#first ? rule : { ...rule, arguments: patterns };
   }
 
   check(): boolean {
-    return this.rule() === undefined || (this.#patterns?.check() ?? true);
+    return this.rule() === undefined || this.#isOther || (this.#patterns?.check() ?? true);
+  }
+
+  /** While the arguments are being changed, a rule is about what they become. */
+  follow(isEdited: boolean): void {
+    this.#isOther = isEdited;
+    this.#show();
   }
 
   draft(): unknown {
@@ -59,6 +66,7 @@ export class Standing {
   }
 
   #show(): void {
-    if (this.#patterns !== undefined) this.#patterns.element.hidden = CHOICES[text(this.#choice?.value())] === undefined;
+    const hasRule = CHOICES[text(this.#choice?.value())] !== undefined;
+    if (this.#patterns !== undefined) this.#patterns.element.hidden = !hasRule || this.#isOther;
   }
 }

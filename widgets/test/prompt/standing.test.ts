@@ -7,7 +7,8 @@ import { asking } from "../../src/prompt/kinds";
 import { question } from "./questions";
 
 const OFFERS = { scopes: ["run", "always"], expires_in: 86_400 };
-const ASKED = question({ kind: "confirmation", data: { tool: "fetch", parameters: { url: "https://a.b/*", n: 1 }, offers: OFFERS } });
+const SCHEMA = { type: "object", properties: { parameters: { type: "object" }, rule: { type: "object" } } };
+const ASKED = question({ kind: "confirmation", data: { tool: "fetch", parameters: { url: "https://a.b/*", n: 1 }, offers: OFFERS }, schema: SCHEMA });
 
 let card: ReturnType<typeof asking>;
 
@@ -55,6 +56,16 @@ test("arguments can be widened where a rule is wanted, and a text with a star st
   expect(standing.rule()).toEqual({ scope: "run", arguments: { url: "https://a.b/**", n: 1 } });
   const exact = { url: { equals: "https://a.b/*" }, n: 1 };
   expect(asking(ASKED, {}).draft()["standing"]).toEqual({ choice: "Ask every time", patterns: exact });
+});
+
+test("a rule is about the arguments as they were changed", () => {
+  choose("in this run");
+  const hint = document.querySelector<HTMLElement>(".standing > :last-child");
+  expect(hint?.hidden).toBe(false);
+  document.querySelector<HTMLButtonElement>("button")?.click();
+  expect(hint?.hidden).toBe(true);
+  const edited = { url: "https://a.b/*", n: 1 };
+  expect(pressed("Approve")).toEqual({ approved: true, data: { parameters: edited, rule: { scope: "run" } } });
 });
 
 test("a question that offers no rule asks for none", () => {
