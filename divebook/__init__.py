@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from divebook.steps.threads import Thread
     from divebook.store import MemoryStore, SqliteStore, open_store
     from divebook.workflow.approvals import ApprovalRule
-    from divebook.workflow.definition import Each, Edge, Step, Workflow
+    from divebook.workflow.definition import Each, Edge, MCPServerDefinition, Step, Workflow
     from divebook.workflow.policies import Catch, Retry
     from divebook.workflow.tools import ToolFunction, tool
 
@@ -74,7 +74,7 @@ _NAMES = {
     "divebook.steps.threads": "Thread",
     "divebook.store": "MemoryStore SqliteStore open_store",
     "divebook.workflow.approvals": "ApprovalRule",
-    "divebook.workflow.definition": "Each Edge Step Workflow",
+    "divebook.workflow.definition": "Each Edge MCPServerDefinition Step Workflow",
     "divebook.workflow.policies": "Catch Retry",
     "divebook.workflow.tools": "ToolFunction tool",
 }
@@ -102,6 +102,7 @@ __all__ = [
     "InterruptResponse",
     "InterruptService",
     "LoopVerdict",
+    "MCPServerDefinition",
     "MemoryDocuments",
     "MemoryStore",
     "Pipeline",

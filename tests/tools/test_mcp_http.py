@@ -1,6 +1,7 @@
 """MCP servers over HTTP, on loopback: headers and tokens, what refuses, and what goes away."""
 
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -188,17 +189,10 @@ def test_what_a_definition_lacks_is_said(run, kind):
 
 
 def test_a_server_made_with_the_sdk_answers_over_http(run):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    program = subprocess.Popen(
-        [sys.executable, str(SERVERS / "good.py"), "http", str(port)], stderr=subprocess.PIPE, text=True
-    )
-    with program:
-        assert any("running on" in line for line in program.stderr)
-        server = Server(
-            MCPServerDefinition("far", "http", url=f"http://127.0.0.1:{port}/mcp"), Policy("addresses"), on_loop
-        )
+    command = [sys.executable, str(SERVERS / "good.py"), "http", "0"]  # a port that is free, which it names
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as program:
+        address = next(found[0] for line in program.stderr if (found := re.search(r"http://127\.0\.0\.1:\d+", line)))
+        server = Server(MCPServerDefinition("far", "http", url=f"{address}/mcp"), Policy("addresses"), on_loop)
         assert run(server.call("add", {"a": 1, "b": 2})).content == 3
         first = run(server.call("paint", {}))
         answers = {"colour": {"action": "accept", "content": {"colour": "red"}}}
