@@ -222,3 +222,13 @@ def test_what_assigned_work_has_spent_counts_whatever_process_goes_on():
         assert "agent 'boss': max_llm_calls is reached, at most 4 allowed" in question.question
         assert resumed.usage.requests == 4
     assert resumed.answer(question.id, {"decision": "raise", "data": {"to": 9}}).wait(20).variables == {"birds": "done"}
+
+
+def test_a_person_may_have_the_work_done_by_another():
+    agents = [agent("boss", [ORDER, "done"], supervisor=True), agent("reader", ["read"]), agent("writer", ["written"])]
+    rule = {"tool": "assign_work", "outcome": "ask"}
+    execution = environment(ASK, agents=agents, approvals=[rule]).start("ask").wait(20)
+    (question,) = execution.interrupts
+    given = {**question.data["parameters"], "agent": "writer"}
+    execution.answer(question.id, {"approved": True, "data": {"parameters": given}}).wait(20)
+    assert (execution.variables, requests(agents)) == ({"birds": "done"}, [2, 0, 1])
