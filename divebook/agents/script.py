@@ -86,11 +86,6 @@ class ScriptedReply:
         calls = tuple(_calls(written.get("call", {})))
         return cls(_text(written, "say"), _text(written, "think"), calls, output)
 
-    @property
-    def is_text(self) -> bool:
-        """Whether it is a text and nothing else."""
-        return self == ScriptedReply(say=self.say)
-
 
 class Round(NamedTuple):
     """What a script has for one request: failures, each of which comes once, and the reply that comes after them."""
