@@ -59,7 +59,7 @@ def test_a_turn_is_watched_and_its_approval_is_answered_in_the_chat(lab, looks):
     notebook.shot("turn-writing", notebook.output(2).locator(".db-root"))
     view = see_turn(notebook)
     chat.locator(".call", has_text="search").locator("summary").click()
-    chat.get_by_text("owls hunt by night").wait_for()
+    chat.locator(".call .in").get_by_text("owls hunt by night").wait_for()
     chat.locator(".team").get_by_role("button", name="Open", exact=True).click()
     chat.locator(".team .call", has_text="grep").locator("summary").click()
     chat.get_by_role("button", name="44 lines folded").wait_for()
