@@ -13,13 +13,15 @@ from divebook.workflow.step import Step
 STEP, ANSWER = "ask", "answer"
 
 
-def ask_workflow(agent: str, output: str | None = None) -> Workflow:
-    """Return the workflow that asks an agent what its input says; the answer may have to be of an allowed class.
+def ask_workflow(agent: str, output: str | None = None, thread: str | None = None) -> Workflow:
+    """Return the workflow that asks an agent what its input says.
+
+    The answer may have to be of an allowed class, and the question may go on with a thread.
 
     >>> ask_workflow("critic").name
     'ask critic'
     """
-    step = Step(STEP, agent=agent, prompt="${inputs.prompt}", output=output, store=ANSWER)
+    step = Step(STEP, agent=agent, prompt="${inputs.prompt}", output=output, thread=thread, store=ANSWER)
     return Workflow(f"ask {agent}", [step], inputs=[InputDefinition("prompt", type="string")], outputs=[ANSWER])
 
 

@@ -70,6 +70,7 @@ class RunMagics(Magics):
         AGENT          the agent
         PROMPT         what to ask it: a text in quotes, or a variable of the kernel ($question)
         -b, --background   return at once; `await run` or `run.wait()` wait for the end
+        --thread ID    go on with the conversation of that name, in whatever run it was, or begin it
         --output NAME  the class of the answer: a pydantic model or dataclass of the kernel, or another allowed one
         --model NAME   the model that it asks: provider:model, or scripted (offline)
         --new          ask again, even if this cell has asked before
@@ -94,7 +95,8 @@ class RunMagics(Magics):
             raise UsageError("%dive ask needs the name of an agent, and a text in quotes; %dive list has the agents")
         agent, prompt = arguments.words
         output = class_of_answer(arguments.options.get("output"), arguments.names.variables)
-        workflow = ask_workflow(self._session.environment.agent(agent).name, output)
+        known = self._session.environment.agent(agent)
+        workflow = ask_workflow(known.name, output, arguments.options.get("thread"))
         return self._begin(workflow, {"prompt": prompt}, arguments)
 
     def _begin(self, workflow: Workflow, given: Mapping[str, Any], arguments: Arguments) -> Run:

@@ -69,6 +69,21 @@ def test_another_model_may_be_asked(cell, asked):
     assert run.requests[0].model == "scripted"
 
 
+def test_a_thread_goes_on_in_the_next_run(cell, session):
+    def search(query: str) -> str:
+        "Find passages."
+        return f"{query} hunt by night"
+
+    model = ScriptedModel(turns=[[FOUND, "At night."], ["Owls."]])
+    session.environment.add_agent(Agent("reader", model=model, tools=[search]))
+    cell("%dive ask reader 'When do owls hunt?' --thread birds")
+    run, _ = cell("%dive ask reader 'Whom did I ask about?' --thread birds")
+    assert run.variables == {"answer": "Owls."}
+    asked = [message.text for message in run.requests[0].said if message.role == "user"]
+    assert asked == ["When do owls hunt?", "Whom did I ask about?"]
+    assert [message.text for message in run.conversation if message.role == "user"][-1] == "Whom did I ask about?"
+
+
 CLASS = """
 from dataclasses import dataclass
 @dataclass

@@ -1,6 +1,7 @@
 // The chat of a run, as a bundle of its own: which turn is shown, its requests beside it, and what is left out.
 
 import { h, setText, type View } from "../shared/dom";
+import { plural } from "../shared/format";
 import type { Host, Part } from "../shared/later";
 import type { Model } from "../shared/model";
 import { rootsOf } from "../shared/spans";
@@ -37,7 +38,7 @@ function turns(model: Model, host: Host): View {
     chat = new Chat(id, model, talks, host, 0, (talk) => {
       rail.update(talk);
       const messages = talk.requests.reduce((sum, { sent, answer }) => sum + sent.length + Math.min(1, answer.length), 0) + talk.calls.filter(({ outcome }) => outcome !== "").length;
-      setText(count, talk.isKnown ? `${messages.toLocaleString("en")} messages` : "");
+      setText(count, talk.isKnown ? plural(messages, "message") : "");
       setText(about, talk.thread === "" ? "" : `thread ${oneLine(talk.thread, 60)}`);
       about.hidden = talk.thread === "";
     });
