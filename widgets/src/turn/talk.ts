@@ -4,7 +4,8 @@ import type { Conversation, ConversationCall, ConversationRequest, QuestionView 
 import type { Connection } from "../shared/connection";
 import type { Model } from "../shared/model";
 
-const ASK_EVERY = 250; // milliseconds
+const ASK_EVERY = 250; // milliseconds, at least
+const SHARE = 5; // how much longer than an answer takes it is waited before the next
 const GIVE_UP = 3_000; // a question of which nothing came is asked again
 
 /** What was said in one turn. */
@@ -21,6 +22,8 @@ export interface Talk {
 interface Followed extends Talk {
   last: number;
   askedAt: number;
+  /** From when on it may be asked for again. */
+  freeAt: number;
   timer: ReturnType<typeof setTimeout> | undefined;
   listeners: Set<() => void>;
 }
@@ -60,7 +63,7 @@ export class Talks {
   #talk(id: number): Followed {
     let talk = this.#known.get(id);
     if (talk === undefined) {
-      talk = { agent: "", thread: "", requests: [], calls: [], error: "", isKnown: false, last: 0, askedAt: -Infinity, timer: undefined, listeners: new Set() };
+      talk = { agent: "", thread: "", requests: [], calls: [], error: "", isKnown: false, last: 0, askedAt: -Infinity, freeAt: -Infinity, timer: undefined, listeners: new Set() };
       this.#known.set(id, talk);
     }
     return talk;
@@ -70,16 +73,21 @@ export class Talks {
   #look(id: number): void {
     const talk = this.#talk(id);
     if (talk.timer !== undefined || talk.listeners.size === 0 || talk.last >= this.model.last) return;
-    const isAsked = talk.askedAt > -Infinity && performance.now() - talk.askedAt < GIVE_UP;
+    const now = performance.now();
+    const isAsked = now - talk.askedAt < GIVE_UP;
     talk.timer = setTimeout(() => {
       talk.timer = undefined;
       this.#ask(id, talk);
-    }, isAsked ? ASK_EVERY : 0);
+    }, isAsked ? GIVE_UP : Math.max(0, talk.freeAt - now));
   }
 
   #ask(id: number, talk: Followed): void {
     talk.askedAt = performance.now();
     this.connection.conversation(id, talk.last, (answer) => {
+      clearTimeout(talk.timer);
+      talk.timer = undefined;
+      const now = performance.now();
+      talk.freeAt = now + Math.max(ASK_EVERY, SHARE * (now - talk.askedAt));
       talk.askedAt = -Infinity;
       take(talk, answer);
       talk.listeners.forEach((tell) => { tell(); });

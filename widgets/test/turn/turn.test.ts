@@ -146,6 +146,24 @@ test("only what may have changed is asked for again, and only while there is new
   expect(text(".req")).toContain("Request 1");
 });
 
+test("a turn with much news is asked for a few times a second, and again where no answer came", () => {
+  begin();
+  for (let last = 11; last <= 70; last++) {
+    said.set(1, conversation({ last, requests: [], calls: [] }));
+    model.delta(delta([], { after: last - 1, last, total: 5 }));
+    vi.advanceTimersByTime(33);
+  }
+  expect(asked.length).toBeLessThan(12);
+  host.conversation = (id, since) => { asked.push([id, since]); };
+  asked = [];
+  model.delta(delta([], { after: 70, last: 71, total: 5 }));
+  vi.advanceTimersByTime(2_000);
+  expect(asked).toHaveLength(1);
+  model.delta(delta([], { after: 71, last: 72, total: 5 }));
+  vi.advanceTimersByTime(4_000);
+  expect(asked).toHaveLength(2);
+});
+
 test("a call that needs an approval says so, and has the card in its place", () => {
   said.set(1, conversation({ calls: [call({ id: -1, outcome: "", result: "" })] }));
   begin(ROWS, { questions: [question({ kind: "confirmation", step: "ask", data: { agent: "fixer", tool: "search" } })] });
