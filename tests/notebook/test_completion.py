@@ -34,7 +34,7 @@ def completed(shell):
 
 
 def test_sub_commands_are_offered(completed):
-    assert completed("%dive ru") == {"run": "command", "runs": "command"}
+    assert completed("%dive ru") == {"run": "command", "runs": "command", "rules": "command"}
     assert list(completed("r = %dive "))[:3] == ["run", "ask", "runs"]
     assert completed("for i in range(3):\n    r[i] = %dive resu") == {"resume": "command"}
     assert completed("%dive help canc") == {"cancel": "command"}

@@ -70,6 +70,7 @@ LINES = [
     "ask {} hello",
     "ask writer {}",
     "ask writer hello --note {}",
+    "rules --revoke {}",
     "runs --status {}",
     "runs --workflow {}",
     "runs --tag {}",
