@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 from divebook.engine.inbox import SIGNAL, Message, signal_payload
+from divebook.errors import ExecutionNotFoundError, StoreBusyError
 from divebook.execution.clock import Clock
 from divebook.execution.store_calls import StoreCalls
 from divebook.store import EventStore
@@ -47,6 +48,8 @@ class Books:
     def __init__(self, store: EventStore, begin: Callable[[str], str], clock: Clock) -> None:
         self._store, self._begin, self._clock = store, begin, clock
         self._calls = StoreCalls(store)
+        self._begun: dict[str, str] = {}
+        """Books that were begun and are not in the store yet, by start key."""
 
     def entries(self, name: str) -> list[Entry]:
         """Return what a book says, oldest first; nothing for one that was never begun."""
@@ -54,9 +57,22 @@ class Books:
         return [] if book is None else [_entry(message) for message in self._store.inbox(book)]
 
     def write(self, name: str, key: str, value: Any, by: str) -> None:
-        """Write an entry, unless the book has one of that key."""
-        book = self._found(name) or self._begin(name)
-        self._store.post(Message(book, SIGNAL, key, signal_payload(ENTRY, value), by, self._clock.now()))
+        """Write an entry, unless the book has one of that key.
+
+        Raises
+        ------
+        StoreBusyError
+            The store lets nothing through just now, so that the book is not begun yet: to be done again, which
+            `on_loop` does (test_a_book_that_a_busy_store_holds_up_is_waited_for).
+        """
+        book = self._found(name) or self._begun.get(name)
+        if book is None:
+            book = self._begun[name] = self._begin(name)
+        try:
+            self._store.post(Message(book, SIGNAL, key, signal_payload(ENTRY, value), by, self._clock.now()))
+        except ExecutionNotFoundError as error:
+            raise StoreBusyError(f"the book {name!r} is not in the store yet; try again") from error
+        self._begun.pop(name, None)
 
     async def on_loop(self, work: Callable[[], T]) -> T:
         """Return what some reading and writing gives, on the engine's loop; it may be done several times."""
