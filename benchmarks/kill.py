@@ -1,8 +1,9 @@
-"""``python -m benchmarks.kill [--points 150] [--moments 50]``: a process is killed around, and amid, what it writes.
+"""``python -m benchmarks.kill [--points 150] [--moments 50] [--turns 100]``: a process is killed around its writes.
 
 At chosen points: before, amid, at the end of and after commits and checkpoints, and around calls. Then at random
 moments of its processor time, wherever it is. Each time others take its execution up: it must come to the end of the
-run that was never disturbed, with every call that had completed made once. Prints JSON lines; ends with 1 if anything
+run that was never disturbed, with every call that had completed made once. Then the same with an agent at work, at
+`--turns` points. Prints JSON lines; ends with 1 if anything
 was found.
 """
 
@@ -17,7 +18,9 @@ from pathlib import Path
 from random import Random
 
 from benchmarks.reporting import lines_of
+from tests.kill import turn
 from tests.kill.deaths import Point, Uninterrupted, die_at, lives_at_once, moments, points
+from tests.kill.victim import WORKFLOW
 
 say = lines_of("kill")
 
@@ -30,16 +33,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.kill", description=__doc__)
     parser.add_argument("--points", type=int, default=150, help="chosen points")
     parser.add_argument("--moments", type=int, default=50, help="random moments")
+    parser.add_argument("--turns", type=int, default=100, help="points of an agent's turn")
     parser.add_argument("--seed", type=int, default=1, help="of the random moments")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="kill-") as folder:
-        return run(Path(folder), arguments.points, arguments.moments, Random(arguments.seed))  # noqa: S311 - seeded
+        place, random = Path(folder), Random(arguments.seed)  # noqa: S311 - seeded
+        found = run(place / "steps", WORKFLOW.name, arguments.points, arguments.moments, random)
+        return found | run(place / "turn", turn.WORKFLOW.name, arguments.turns, 0, random)
 
 
-def run(folder: Path, count: int, times: int, random: Random) -> int:
-    """Kill, and print what was found; return 1 if anything was."""
+def run(folder: Path, subject: str, count: int, times: int, random: Random) -> int:
+    """Kill what carries out a workflow, and print what was found; return 1 if anything was."""
+    folder.mkdir()
     began, found = time.monotonic(), list[str]()
-    with lives_at_once() as lives:
+    with lives_at_once(subject) as lives:
         whole = Uninterrupted(lives[0], folder / "uninterrupted")
         chosen: list[Point] = [*points(whole, count), *moments(whole, times, random)]
         for first in range(0, len(chosen), PART):
@@ -51,7 +58,15 @@ def run(folder: Path, count: int, times: int, random: Random) -> int:
         say("finding", text=text)
     kinds = Counter(kind for kind, _ in chosen)
     seconds = round(time.monotonic() - began, 1)
-    say("done", events=whole.events, calls=whole.counts.total(), **kinds, seconds=seconds, found=len(found))
+    say(
+        "done",
+        subject=subject,
+        events=whole.events,
+        calls=whole.counts.total(),
+        **kinds,
+        seconds=seconds,
+        found=len(found),
+    )
     return 1 if found else 0
 
 

@@ -18,6 +18,7 @@ from typing import TypeAlias
 
 from divebook.engine.checkpoint import load_state
 from divebook.engine.evolve import fold
+from divebook.engine.operations import TOOL_CALL
 from divebook.events import Event, catalog
 from divebook.store import SqliteStore
 from divebook.store.check import check
@@ -33,6 +34,7 @@ from tests.kill.victim import (
     CHECKPOINTED,
     REPEATABLE,
     TIME,
+    WORKFLOW,
     WRITTEN,
     Place,
 )
@@ -50,9 +52,16 @@ Point: TypeAlias = tuple[str, float]
 
 
 class Lives:
-    """Processes that make the victim live in a folder, up to a point."""
+    """Processes that make the victim live in a folder, up to a point.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    subject
+        The name of the workflow that is carried out.
+    """
+
+    def __init__(self, subject: str) -> None:
+        self._subject = subject
         command = [sys.executable, "-m", "tests.kill.runner"]
         self._runner = subprocess.Popen(
             command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=1
@@ -62,7 +71,7 @@ class Lives:
         """Run one life; return its exit code and the operations in flight when it ended."""
         assert self._runner.stdin is not None
         assert self._runner.stdout is not None
-        self._runner.stdin.write(json.dumps([str(place.folder), point]) + "\n")
+        self._runner.stdin.write(json.dumps([str(place.folder), point, self._subject]) + "\n")
         answer = self._runner.stdout.readline()
         assert answer, f"the process that forks has ended with {self._runner.poll()}"
         exitcode = int(answer)
@@ -79,9 +88,9 @@ class Lives:
 
 
 @contextmanager
-def lives_at_once() -> Iterator[list[Lives]]:
+def lives_at_once(subject: str = WORKFLOW.name) -> Iterator[list[Lives]]:
     """Give those that may be used side by side."""
-    runners = [Lives() for _ in range(AT_ONCE)]
+    runners = [Lives(subject) for _ in range(AT_ONCE)]
     try:
         yield runners
     finally:
@@ -116,6 +125,8 @@ def events_of(place: Place) -> list[Event]:
 def label_of(data: catalog.OperationStarted) -> str:
     """Return what the calls of an operation are counted as."""
     parameters = data.parameters or {}
+    if data.operation_type == TOOL_CALL:
+        return str(parameters["arguments"]["label"])
     if "step" in parameters:
         return "-".join([parameters["step"], *map(str, parameters["arguments"].values())])
     return str(parameters.get("params", {}).get("label", data.operation_type))

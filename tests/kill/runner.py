@@ -1,7 +1,7 @@
 """``python -m tests.kill.runner``: a process with the imports behind it, which forks one life of the victim at a time.
 
-It reads lines of JSON, ``[folder, point]``, and answers each with the exit code of the life: negative for a signal. It
-has one thread only, so that a fork is sound, and waits for the very child that it made.
+It reads lines of JSON, ``[folder, point, subject]``, and answers each with the exit code of the life: negative for a
+signal. It has one thread only, so that a fork is sound, and waits for the very child that it made.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import threading
 import traceback
 from pathlib import Path
 
-import divebook.environment  # noqa: F401 - so that no life has to import it
+import divebook.agents.loop  # so that no life has to import it
+import divebook.environment  # noqa: F401 - same
 from tests.kill.victim import take_up
 
 MOST_SECONDS = 60
@@ -24,13 +25,13 @@ MOST_SECONDS = 60
 def main() -> None:
     """Answer until there are no more lines."""
     for line in sys.stdin:
-        folder, point = json.loads(line)
-        exitcode = life(Path(folder), None if point is None else tuple(point))
+        folder, point, subject = json.loads(line)
+        exitcode = life(Path(folder), None if point is None else tuple(point), subject)
         sys.stdout.write(f"{exitcode}\n")
         sys.stdout.flush()
 
 
-def life(folder: Path, point: tuple[str, int] | None) -> int:
+def life(folder: Path, point: tuple[str, int] | None, subject: str) -> int:
     """Run one life; return its exit code."""
     assert threading.active_count() == 1, "a fork copies only the thread that makes it"
     child = os.fork()
@@ -40,7 +41,7 @@ def life(folder: Path, point: tuple[str, int] | None) -> int:
     code = 1
     try:
         signal.alarm(MOST_SECONDS)
-        take_up(folder, point)
+        take_up(folder, point, subject)
         code = 0
     except BaseException:  # noqa: BLE001 - the child must not go on as a second runner, whatever happens
         traceback.print_exc()

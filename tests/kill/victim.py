@@ -1,7 +1,8 @@
 """What runs in the process that is killed, and in the one that comes after it.
 
-`take_up` starts the execution, or resumes it where the store has it, answers every question with ``retry``, and writes
-down what it came to. Calls are counted in a file outside of the engine, a line each, on disk before the call goes on.
+`take_up` starts the execution, or resumes it where the store has it, answers every question (yes, or ``retry``), and
+writes down what it came to. It is that of a workflow of many steps, or of an agent at work (`tests.kill.turn`). Calls
+are counted in a file outside of the engine, a line each, on disk before the call goes on.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 from divebook import Catch, Each, Environment, Execution, Retry, Step, Workflow
 from divebook.errors import OperationError
 from divebook.execution import journal
+from divebook.questions.kinds import OUTCOME_UNKNOWN
 from divebook.steps.actions import Action
 from divebook.steps.function import WorkflowContext
 from divebook.store import Batch, SqliteStore
@@ -27,6 +29,7 @@ from divebook.store.durability import RELAXED, Durability
 from divebook.store.log import Refusal
 from divebook.store.sqlite.transactions import Transaction
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS, WorkflowFunction, step
+from tests.kill import turn
 
 BEFORE, WRITTEN, AFTER = "before the append of event", "before the commit of event", "after the commit of event"
 AMID = "amid the commit of event"
@@ -215,7 +218,7 @@ WORKFLOW = Workflow(
     ],
     outputs=["left", "python", "last"],
 )
-REPEATABLE = {"keyed", "idempotent-21"}
+REPEATABLE = {"keyed", "idempotent-21"} | turn.REPEATABLE
 """Labels of calls that are simply made again where their outcome is not known."""
 
 
@@ -285,27 +288,30 @@ def register_function(killer: Killer) -> None:
     WORKFLOW_FUNCTIONS[WORKFLOW.name] = WorkflowFunction(function, WORKFLOW)
 
 
-def take_up(folder: Path, point: tuple[str, float] | None = None) -> None:
-    """Carry the execution of a folder on to its end, or to the point of death."""
+def take_up(folder: Path, point: tuple[str, float] | None = None, subject: str = WORKFLOW.name) -> None:
+    """Carry the execution of a folder on to its end, or to the point of death; `subject` names its workflow."""
     place = Place(folder)
     folder.mkdir(exist_ok=True)
     journal.CHECKPOINT_EVENTS = CHECKPOINT_EVENTS
     killer = Killer(place, point)
     register_function(killer)
     with KillingStore(place.database, killer) as store:
-        environment = Environment(store=store, workflows=[WORKFLOW], actions=actions(killer))
-        execution = begun(environment).wait(60)
+        workflows, agents = [WORKFLOW, turn.WORKFLOW], turn.agents(killer.count)
+        environment = Environment(store=store, workflows=workflows, actions=actions(killer), agents=agents)
+        execution = begun(environment, subject).wait(60)
         while execution.status == "waiting":
-            execution = environment.answer(execution.interrupts[0].interrupt_id, "retry").wait(60)
+            question = execution.interrupts[0]
+            answer = "retry" if question.kind == OUTCOME_UNKNOWN else "yes"
+            execution = environment.answer(question.id, answer).wait(60)
         place.result.write_text(json.dumps(comparable(execution)))
         place.worked.write_text(str(time.process_time() * 1000))
 
 
-def begun(environment: Environment) -> Execution:
+def begun(environment: Environment, subject: str) -> Execution:
     """Return the execution of the store on its way, or as it ended; start it if there is none."""
     known = environment.executions()
     if not known:
-        return environment.start(WORKFLOW)
+        return environment.start(subject)
     execution = environment.execution(known[0].execution_id)
     return execution if execution.status == "completed" else environment.resume(execution.id)
 
@@ -317,4 +323,4 @@ def comparable(execution: Execution) -> dict[str, Any]:
         for path in sorted(execution.paths.values(), key=lambda path: path.id)
     }
     found = [execution.status, execution.error, execution.variables, execution.outputs]
-    return {"execution": found, "paths": paths}
+    return {"execution": found, "paths": paths, "heard": turn.heard(execution)}
