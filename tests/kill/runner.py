@@ -14,6 +14,8 @@ import threading
 import traceback
 from pathlib import Path
 
+import jsonschema  # noqa: F401 - as the next two
+
 import divebook.agents.loop  # so that no life has to import it
 import divebook.environment  # noqa: F401 - same
 from tests.kill.victim import take_up
