@@ -17,8 +17,18 @@ OTHER_VERSIONS = ("3.11", "3.12", "3.13")
 ONE_AT_A_TIME = ("tests/browser", "tests/test_binder.py")
 """What tests the browser, or makes environments of its own: on one Python only, and alone on the machine."""
 PARALLEL = ("-n", "2", *(f"--ignore={place}" for place in ONE_AT_A_TIME))
-ON_ONE_PYTHON = tuple(f"--ignore={place}" for place in ("tests/kill", "tests/chaos"))
-"""What attacks the store and its processes, for a minute: the same on every Python."""
+ATTACKS = (
+    "tests/kill",
+    "tests/chaos",
+    "tests/simulation",
+    "tests/execution/test_ended.py",
+    "tests/store/test_broken_stores.py",
+    "tests/store/test_copies.py",
+    "tests/store/test_damage.py",
+    "tests/tools/test_mcp_processes.py",
+)
+ON_ONE_PYTHON = tuple(f"--ignore={place}" for place in ATTACKS)
+"""What attacks the store and its processes, for minutes: the same on every Python."""
 BIN = Path(sys.executable).parent
 
 
