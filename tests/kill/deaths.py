@@ -148,7 +148,7 @@ def points(whole: Uninterrupted, count: int) -> list[Point]:
     numbers: dict[str, Sequence[int]] = dict.fromkeys(OF_EVENTS, range(1, whole.events + 1))
     numbers |= dict.fromkeys(OF_CALLS, range(1, whole.counts.total() + 1))
     # None near the end: when commits are made differs a little, and so do checkpoints.
-    numbers |= dict.fromkeys(OF_CHECKPOINTS, range(1, whole.events - 2 * CHECKPOINT_EVENTS, CHECKPOINT_EVENTS))
+    numbers |= dict.fromkeys(OF_CHECKPOINTS, range(1, whole.events - 3 * CHECKPOINT_EVENTS, CHECKPOINT_EVENTS))
     shares = Counter[str]()
     for kind in cycle(numbers):
         if shares.total() == min(count, sum(map(len, numbers.values()))):
