@@ -10,8 +10,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pydantic_ai.exceptions import ToolFailed
-
 from divebook.engine.operations import Setting
 from divebook.events.codec import canonical_hash
 from divebook.history.requests import call_name
@@ -79,6 +77,8 @@ class AgentTurn:
 
     def count(self, tool: str, most: int | None) -> None:
         """Count a call of a tool; `ToolFailed` tells the model that it has been called as often as it may be."""
+        from pydantic_ai.exceptions import ToolFailed  # loaded by now, as it is not where a log is only read
+
         self._calls[tool] += 1
         if most is not None and self._calls[tool] > most:
             raise ToolFailed(f"{tool} is used up: it may be called {most} times, go on with what you have")

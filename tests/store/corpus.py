@@ -75,10 +75,15 @@ def world(store, acts):
     return Environment(store=store, actions=acts.all())
 
 
+LATER = {"messages": ["request", "tool"]}
+"""Columns that frames have got since the oldest corpus was recorded."""
+
+
 def frames_of(store, execution_id):
-    """Return the frames of an execution as text; of a long one, its digest."""
+    """Return the frames of an execution as text, with the columns of the oldest corpus; of a long one, its digest."""
     frames = Frames(store, [store.record(execution_id)])
-    texts = {name: getattr(frames, name).to_json(orient="split", date_format="iso", date_unit="us") for name in FRAMES}
+    tables = {name: getattr(frames, name).drop(columns=LATER.get(name, [])) for name in FRAMES}
+    texts = {name: table.to_json(orient="split", date_format="iso", date_unit="us") for name, table in tables.items()}
     return {name: text if len(text) < 10_000 else sha256(text.encode()).hexdigest() for name, text in texts.items()}
 
 
