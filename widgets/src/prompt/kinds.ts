@@ -270,7 +270,6 @@ function schemaFor(subject: unknown): Schema {
 /** Shows a value: all of it if somebody wants to see it, since it may be about to be approved. */
 export function valueView(value: unknown): HTMLElement {
   const view = longText(typeof value === "string" ? value : JSON.stringify(value, null, 2));
-  for (const text of view.querySelectorAll("pre")) text.tabIndex = 0;
   for (const more of view.querySelectorAll("button")) more.classList.add("small");
   return view;
 }

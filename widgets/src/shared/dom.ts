@@ -34,9 +34,9 @@ export function setText(element: Element, text: string): void {
 const FIRST_SHOWN = 2_000;
 const MORE_SHOWN = 20_000;
 
-/** Shows a text of any length: its beginning, and a button for more of it. */
+/** Shows a text of any length: its beginning, and a button for more of it. Keys can scroll it where it is too high. */
 export function longText(text: string): HTMLElement {
-  const body = h("pre", { class: "db-text", dir: "auto" });
+  const body = h("pre", { class: "db-text", dir: "auto", tabindex: 0 });
   let shown = 0;
   const more = h("button", { type: "button", class: "db-more", onclick: () => { show(MORE_SHOWN); } });
   function show(count: number): void {
