@@ -26,7 +26,7 @@ FIRST, LEAST, MOST = 20, 1, 200
 TOO_MANY = 429
 
 
-class Standing(NamedTuple):
+class LimitState(NamedTuple):
     """How a turnstile stands, to be shown."""
 
     model: str
@@ -70,10 +70,10 @@ class Turnstile:
         return Passage(self)
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> LimitState:
         """How it stands now; any thread."""
         pause = max(0.0, self._opens_at - self._clock())
-        return Standing(self.model, self.under_way, self.limit, len(self._waiting), pause)
+        return LimitState(self.model, self.under_way, self.limit, len(self._waiting), pause)
 
     async def enter(self) -> int:
         """Return the number of the round in which a request begins, once it may."""
@@ -189,7 +189,7 @@ class Turnstiles:
             found = self._known.setdefault(place, Turnstile(model.model_id))
         return found.slot()
 
-    def standings(self) -> list[Standing]:
+    def standings(self) -> list[LimitState]:
         """Return how those stand that are in use, or shut for a while; any thread."""
         told = [turnstile.standing for turnstile in list(self._known.values())]
         return [each for each in told if each.under_way or each.waiting or each.pause]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from divebook.agents.limits import FIRST, MOST, Standing, Turnstile
+from divebook.agents.limits import FIRST, MOST, LimitState, Turnstile
 
 
 class TooManyError(Exception):
@@ -121,7 +121,7 @@ def test_the_pause_ends_by_itself():
         await ended(await entered(turnstile, 1))
         return turnstile.standing
 
-    assert asyncio.run(play()) == Standing("m", 0, FIRST // 2, 0, 0)
+    assert asyncio.run(play()) == LimitState("m", 0, FIRST // 2, 0, 0)
 
 
 def test_it_grows_by_one_after_a_round_that_was_full_and_clean(turnstile):
