@@ -30,7 +30,7 @@ from divebook.agents.failures import errors_as_raised, keepable_errors
 from divebook.agents.limits import TURNSTILES
 from divebook.agents.present import CALL, INSIDE, TURN, WRITE, AgentTurn, CallPlace, present
 from divebook.agents.prices import estimate
-from divebook.agents.recall import Sent
+from divebook.agents.recall import RequestToSend
 from divebook.agents.requests import Described
 from divebook.agents.served_tools import InputRequired, answered
 from divebook.agents.streaming import stream_response
@@ -94,7 +94,7 @@ class BoundRequest(_Bound):
             finally:
                 WRITE.reset(token)
 
-        sent, recalled = Sent(told.number, named, params), None
+        sent, recalled = RequestToSend(told.number, named, params), None
         known = turn.context.recorded_type(told.key)
         if turn.context.recall is not None and known in (None, CACHED_RESPONSE):
             recalled = turn.context.recall.find(sent)

@@ -21,7 +21,7 @@ from divebook.text.durations import parse_duration
 from divebook.text.logs import logger
 
 if TYPE_CHECKING:
-    from divebook.agents.recall import Sent
+    from divebook.agents.recall import RequestToSend
     from divebook.store import EventStore
 
 ENDING = ".response"
@@ -143,11 +143,11 @@ class Cached:
     def __init__(self, cache: ResponseCache, seconds: float) -> None:
         self._cache, self._seconds = cache, seconds
 
-    def find(self, sent: Sent) -> Mapping[str, Any] | None:
+    def find(self, sent: RequestToSend) -> Mapping[str, Any] | None:
         """Return the response to a request, if it is there."""
         return self._cache.find(sent.digest, self._seconds)
 
-    def keep(self, sent: Sent, response: Mapping[str, Any]) -> None:
+    def keep(self, sent: RequestToSend, response: Mapping[str, Any]) -> None:
         """Take a response, unless it was cut off or refused."""
         if response.get("finish_reason") in (None, *WHOLE):
             self._cache.keep(sent.digest, response, self._seconds)

@@ -12,7 +12,7 @@ from divebook.events.recorded import opened
 from divebook.text.shown import one_line
 
 if TYPE_CHECKING:
-    from divebook.agents.recall import Sent
+    from divebook.agents.recall import RequestToSend
     from divebook.history.requests import RequestView
 
 MOST_SHOWN = 300
@@ -36,7 +36,7 @@ class Cassette:
         self._run, self._agent = model.removeprefix(RECORDED), agent
         self._requests = [request for request in requests if request.agent == agent and request.response is not None]
 
-    def find(self, sent: Sent) -> Mapping[str, Any]:
+    def find(self, sent: RequestToSend) -> Mapping[str, Any]:
         """Return what the run was answered.
 
         Raises
@@ -61,7 +61,7 @@ class Cassette:
             "was changed, or give the agent a model for what is new"
         )
 
-    def keep(self, sent: Sent, response: Mapping[str, Any]) -> None:
+    def keep(self, sent: RequestToSend, response: Mapping[str, Any]) -> None:
         """Do nothing: every answer comes from the run."""
 
 

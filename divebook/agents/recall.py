@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pydantic_ai.durable_exec import ModelRequestParams
 
 
-class Sent:
+class RequestToSend:
     """A request as it would be sent: the one of a number in its turn, to a model of some name."""
 
     def __init__(self, number: int, model: str, params: ModelRequestParams) -> None:
@@ -40,8 +40,8 @@ class Sent:
 class Recall(Protocol):
     """Where answers come from."""
 
-    def find(self, sent: Sent) -> Mapping[str, Any] | None:
+    def find(self, sent: RequestToSend) -> Mapping[str, Any] | None:
         """Return the response to a request in the form of the log; None to have the model asked."""
 
-    def keep(self, sent: Sent, response: Mapping[str, Any]) -> None:
+    def keep(self, sent: RequestToSend, response: Mapping[str, Any]) -> None:
         """Take a response that a model has just given."""

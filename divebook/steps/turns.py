@@ -46,7 +46,7 @@ Blocks: TypeAlias = Callable[[Agent, str], Awaitable[Sequence[Mapping[str, Any]]
 """Gives the blocks of an agent's own `Context`; what they record has a prefix in front of its keys."""
 
 
-class Chain(NamedTuple):
+class Superiors(NamedTuple):
     """The turns that wait for one, and the agents at work in them."""
 
     within: str | None = None
@@ -54,7 +54,7 @@ class Chain(NamedTuple):
     agents: tuple[str, ...] = ()
 
 
-ALONE = Chain()
+ALONE = Superiors()
 
 
 def has_hands(agent: Agent, offers: Offers) -> bool:
@@ -63,7 +63,7 @@ def has_hands(agent: Agent, offers: Offers) -> bool:
 
 
 async def take_turn(
-    context: StepContext, agent: Agent, asked: Assignment, offers: Offers, blocks: Blocks, *, chain: Chain = ALONE
+    context: StepContext, agent: Agent, asked: Assignment, offers: Offers, blocks: Blocks, *, chain: Superiors = ALONE
 ) -> Answer:
     """Return what an agent with tools answers, or one that is to answer with data.
 
@@ -81,7 +81,7 @@ async def take_turn(
     setting = Setting(made_with, canonical_hash(made_with)[:HASH_DIGITS])
 
     def tools_of(turn: str) -> list[ToolFunction]:
-        below = Chain(turn, (*chain.agents, agent.name))
+        below = Superiors(turn, (*chain.agents, agent.name))
 
         async def hand(other: Agent, work: str, key: str) -> str:
             prefix = f"{asked.prefix}{key}/"
