@@ -38,7 +38,7 @@ from divebook.executions import Executions
 from divebook.history.formatter import Formatter, Formatting
 from divebook.holdings import Holdings
 from divebook.scripting import Interpreter, default_interpreter
-from divebook.starting import StartOptions, as_bounds, opening_of
+from divebook.starting import StartOptions, as_bounds, opening_of, started_before
 from divebook.steps.actions import Action, built_in_actions
 from divebook.steps.books import BOOK_WORKFLOW, Books
 from divebook.steps.code import roots_of
@@ -283,13 +283,14 @@ class Environment(Holdings, Executions):
         """Start an execution and return once it is in the store; `create` and `Execution.start` in one.
 
         With a `key` it is started once: a second start with that key, from whatever process, returns the execution that
-        exists, as it stands. `divebook.starting.StartOptions` lists the options.
+        exists, as it stands, and raises `StartKeyTakenError` if that is one of another workflow.
+        `divebook.starting.StartOptions` lists the options.
         """
         created = self.create(workflow, inputs, **options)
         try:
             return created.start()
         except StartKeyTakenError as taken:
-            return self.execution(taken.execution_id)
+            return self.execution(started_before(taken, created.workflow.name, self.store))
 
     def fork(self, execution_id: str, until: int, **options: Unpack[StartOptions]) -> Execution:
         """Start an execution with a copy of the first `until` events of another one; it goes on live after those.
@@ -304,7 +305,7 @@ class Environment(Holdings, Executions):
         try:
             return self._handle(self._control.fork(old, opening, until, kept))
         except StartKeyTakenError as taken:
-            return self.execution(taken.execution_id)
+            return self.execution(started_before(taken, old.workflow.name, self.store))
 
     def fire(self, trigger: str, inputs: Mapping[str, Any] | None = None) -> list[Execution]:
         """Create a pending execution of every workflow that lists a trigger of that name; start those you want."""
@@ -375,7 +376,7 @@ class Environment(Holdings, Executions):
         try:
             self._control.start(driver)
         except StartKeyTakenError as taken:
-            return taken.execution_id
+            return started_before(taken, BOOK_WORKFLOW.name, self.store)
         return driver.id
 
     def _opening_of(

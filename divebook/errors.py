@@ -357,14 +357,20 @@ class ExecutionEndedError(StoreError):
 
 
 class StartKeyTakenError(StoreError):
-    """An execution with this start key exists already; `execution_id` names it, and nothing was started."""
+    """An execution with this start key exists already; `execution_id` names it, and nothing was started.
 
-    def __init__(self, key: str, execution_id: str) -> None:
-        self.key, self.execution_id = key, execution_id
-        super().__init__(
-            f"start key {key!r} belongs to execution {execution_id} already. Nothing was started; use that execution, "
-            "or start with another key"
-        )
+    Parameters
+    ----------
+    workflow
+        The workflow of that execution, where it is another one than `wanted`, which was to be started.
+    """
+
+    def __init__(self, key: str, execution_id: str, workflow: str = "", wanted: str = "") -> None:
+        self.key, self.execution_id, self.workflow, self.wanted = key, execution_id, workflow, wanted
+        owner = f"execution {execution_id} of workflow {workflow!r}" if workflow else f"execution {execution_id}"
+        what = f", and workflow {wanted!r} was to be started" if wanted else ""
+        way_on = "start with another key" if workflow else "use that execution, or start with another key"
+        super().__init__(f"start key {key!r} belongs to {owner} already{what}. Nothing was started; {way_on}")
 
 
 class FencedError(StoreError):

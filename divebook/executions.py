@@ -156,7 +156,7 @@ class Executions:
     def thread(self, id: str) -> Thread:
         """Return a conversation over several runs; raises `NotFoundError` if nothing was said in it."""
         if self.threads.line(id).head is None:
-            raise NotFoundError("thread", id, [], f"thread not found: {id}")
+            raise NotFoundError("thread", id, self.threads.ids, f"thread not found: {id}")
         return Thread(id, self.threads, this_person())
 
     def question(self, interrupt_id: str, execution_id: str | None = None) -> Question:

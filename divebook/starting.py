@@ -7,9 +7,10 @@ from typing import Any, TypedDict
 
 from divebook._version import __version__
 from divebook.bounds import Bounds
-from divebook.errors import SetupError, did_you_mean
+from divebook.errors import SetupError, StartKeyTakenError, did_you_mean
 from divebook.events import catalog
 from divebook.events.codec import storable
+from divebook.store import EventStore
 from divebook.workflow.definition import Workflow
 
 
@@ -25,7 +26,7 @@ class StartOptions(TypedDict, total=False):
     durability: str | None
     """``full`` or ``relaxed``, for this execution only."""
     key: str | None
-    """Unique in the store: what is started with a key a second time is the execution that exists."""
+    """Unique in the store: a workflow that is started with a key a second time is the execution that exists."""
     model: str | None
     """The model of all its agents, in place of theirs: ``provider:model``, or ``scripted``."""
     tags: Sequence[str] | None
@@ -84,6 +85,14 @@ def opening_of(
         code=code or None,
         model=options.get("model"),
     )
+
+
+def started_before(taken: StartKeyTakenError, workflow: str, store: EventStore) -> str:
+    """Return the id of the execution that has a start key; raises the error unless it is one of the same workflow."""
+    known = store.record(taken.execution_id).workflow_name
+    if known != workflow:
+        raise StartKeyTakenError(taken.key, taken.execution_id, known, workflow) from taken
+    return taken.execution_id
 
 
 def as_bounds(given: Bounds | Mapping[str, Any]) -> Bounds:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from divebook.engine.inbox import SIGNAL, Message, signal_payload
 from divebook.errors import ExecutionNotFoundError, StoreBusyError
+from divebook.events.catalog import BOOK
 from divebook.execution.clock import Clock
 from divebook.execution.store_calls import StoreCalls
 from divebook.store import EventStore
@@ -55,6 +56,11 @@ class Books:
         """Return what a book says, oldest first; nothing for one that was never begun."""
         book = self._found(name)
         return [] if book is None else [_entry(message) for message in self._store.inbox(book)]
+
+    def names(self, beginning: str) -> list[str]:
+        """Return what the books are called whose names begin so, without that."""
+        keys = (record.key or "" for record in self._store.records(origin=BOOK))
+        return [key.removeprefix(beginning) for key in keys if key.startswith(beginning)]
 
     def write(self, name: str, key: str, value: Any, by: str) -> None:
         """Write an entry, unless the book has one of that key.

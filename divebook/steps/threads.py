@@ -92,6 +92,11 @@ class ThreadBooks:
             raise NotFoundError("thread", thread, lines, f"thread not found: {thread}")
         return lines[thread]
 
+    @property
+    def ids(self) -> list[str]:
+        """The ids of all threads, without their branches."""
+        return self._books.names(NAMED)
+
     async def begin(self, thread: str) -> dict[str, Any]:
         """Return where a turn begins, and what was said before, nothing if it is the first; on the engine's loop."""
         line = await self._books.on_loop(lambda: self.line(thread))

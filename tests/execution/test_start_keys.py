@@ -25,6 +25,26 @@ def test_a_second_start_with_a_key_returns_the_execution_that_exists():
     assert world.store.leases() == []
 
 
+def test_a_key_belongs_to_one_workflow():
+    other, calls = Workflow("other", [Step("a", action="note", parameters={"value": 2})]), Calls()
+    world = environment(NOTING, other, actions=[calls.action()])
+    first = world.start("w", key="order 7").wait(20)
+    told = f"'order 7' belongs to execution {first.id} of workflow 'w' already, and workflow 'other' was to be started"
+    with pytest.raises(StartKeyTakenError, match=told) as refused:
+        world.start("other", key="order 7")
+    assert (refused.value.execution_id, refused.value.workflow, refused.value.wanted) == (first.id, "w", "other")
+    assert calls == [1]
+
+
+def test_a_copy_of_an_execution_does_not_take_the_key_of_another_workflow():
+    other, calls = Workflow("other", [Step("a", action="note", parameters={"value": 2})]), Calls()
+    world = environment(NOTING, other, actions=[calls.action()])
+    first, second = world.start("w", key="order 7").wait(20), world.start("other").wait(20)
+    assert world.fork(first.id, 1, key="order 7") == first
+    with pytest.raises(StartKeyTakenError, match="and workflow 'other' was to be started"):
+        world.fork(second.id, 1, key="order 7")
+
+
 def test_starts_at_once_from_two_processes_are_one(tmp_path):
     calls = Calls()
     worlds = [

@@ -64,7 +64,14 @@ def test_a_thread_goes_on_in_a_function_and_in_another_environment(tmp_path):
 
 def test_a_thread_that_nobody_has_begun_is_not_found():
     environment = world()
-    with pytest.raises(NotFoundError, match="thread not found: missing"):
+    with pytest.raises(NotFoundError, match=r"thread not found: missing \(there is no thread\)"):
+        environment.thread("missing")
+
+
+def test_a_thread_that_is_not_found_is_told_from_those_that_are_there():
+    environment = world()
+    said(environment, "hello")
+    with pytest.raises(NotFoundError, match=r"thread not found: missing \(known: t\)"):
         environment.thread("missing")
 
 
