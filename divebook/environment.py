@@ -344,6 +344,7 @@ class Environment(Holdings, Executions):
         self._check(found)
         named = options.get("model")
         options["model"] = model_name(None, named, self.config.default_provider) if named else self._stand_in_for(found)
+        self._check_models(found, options["model"], self.store)
         bound = storable(bind_inputs(found, inputs or {}, coerce_text=options.get("coerce_text", False)), "inputs")
         opening = opening_of(found, bound, self.code_of(found), options)
         return self._handle(self._control.create(found, opening, self._kept(options.get("durability"))))
@@ -384,6 +385,7 @@ class Environment(Holdings, Executions):
     ) -> tuple[Workflow, catalog.ExecutionStarted, Durability | None]:
         found = self.workflow(child.workflow)
         self._check(found)
+        self._check_models(found, child.model, self.store)
         bounds = within(as_bounds(found.bounds or {}), child.bounds)
         options: StartOptions = {"bounds": bounds, "model": child.model, "key": key}
         inputs = storable(bind_inputs(found, child.inputs), "inputs")

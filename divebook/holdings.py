@@ -25,9 +25,11 @@ from divebook.execution.definitions import require_definition
 from divebook.execution.engine_thread import ENGINE
 from divebook.execution.step_run import Handler
 from divebook.steps.actions import REGISTERED, Action
+from divebook.steps.agent_checks import asked_agents, check_agent, check_declared, check_model, require_named
 from divebook.steps.function import require_function
 from divebook.steps.syntax import syntax_problems
 from divebook.steps.work import ASSIGN_WORK
+from divebook.store import EventStore
 from divebook.text.logs import logger
 from divebook.tools.declared import declared, limited
 from divebook.tools.mcp.servers import ServedDocuments, Server, Servers
@@ -135,7 +137,8 @@ class Holdings:
             It names one that does not exist.
         """
         if definition.subordinates:
-            return [self.agent(name) for name in definition.subordinates]
+            require_named("agent", definition.subordinates, self._agents, definition.name)
+            return [self._agents[name] for name in definition.subordinates]
         if ASSIGN_WORK not in definition.tools:
             supervisors = [agent.name for agent in self._agents.values() if agent.is_supervisor]
             if not definition.is_supervisor or len(supervisors) > 1:
@@ -154,6 +157,7 @@ class Holdings:
         known = {tool.name for tool in self.tools_for(definition)} | set(TOOLS)
         if any("/" not in name and name not in known for name in definition.tools):
             named |= self.servers.keys()
+        require_named("mcp server", sorted(named), list(self.servers), definition.name)
         return [self.servers[name] for name in sorted(named)]
 
     def limited(self, tool: ToolFunction) -> ToolFunction:
@@ -166,29 +170,25 @@ class Holdings:
         config = definition.tool_config.get(name, {})
         if not isinstance(config, Mapping):
             raise SetupError(f"ToolConfig of agent {definition.name}: {name} holds {config!r}, not options by name")
-        made = declared(name, known.get(name), said.get(name), config, self._reach)
+        try:
+            made = declared(name, known.get(name), said.get(name), config, self._reach)
+        except SetupError as error:
+            raise SetupError(f"agent {definition.name}: {error}", error.place) from error
         if made is not None or name == ASSIGN_WORK:
             return made
         if name not in ABSENT and (self.servers or "/" in name):
             return None  # servers say what they offer when they are asked
         if name not in ABSENT:
-            raise NotFoundError("tool", name, {*known, *OFFERED}, f"unknown tool: {name}")
+            raise NotFoundError(
+                "tool", name, {*known, *OFFERED}, f"agent {definition.name} names an unknown tool: {name}"
+            )
         if definition.dialect == OWN:
             raise SetupError(f"agent {definition.name} names the tool {name}, which is not there: {ABSENT[name]}")
         return None
 
-    def _check_tools(self, agent: Agent | None) -> None:
-        """Raise unless the tools of an agent are there; one of the old system goes without those of services."""
-        if agent is None:
-            return
-        for name in agent.definition.tool_config:
-            if name not in agent.definition.tools:
-                raise SetupError(f"ToolConfig of agent {agent.name} names {name}, which is not among its Tools: add it")
-        self.subordinates_for(agent.definition)
-        self.servers_for(agent.definition)
-        found = {self.limited(tool).name for tool in (*self.tools_for(agent.definition), *agent.tools)}
-        for name in ABSENT.keys() & set(agent.definition.tools) - found:
-            _log.warning("agent %s goes without the tool %s: %s", agent.name, name, ABSENT[name])
+    def check_agent(self, agent: Agent) -> None:
+        """Raise unless what an agent names is there, once: see `divebook.steps.agent_checks`."""
+        check_agent(agent, self, self._tools)
 
     def approvals_for(self, agent: str) -> Approvals:
         """Return the rules and modes for the calls of an agent: those of all, and its own; '' for no agent."""
@@ -356,10 +356,19 @@ class Holdings:
         problems = missing_agents(workflow, self._agents, ahead)
         if problems:
             raise DefinitionError(problems, f"workflow {workflow.name!r}")
-        for agent in {step.agent for step in steps if step.type == "prompt"}:
-            self._check_tools(self._agent_for(agent))
+        for agent in asked_agents(steps, self._agent_for, self):
+            self.check_agent(agent)
         if workflow.manner.is_strict:
+            check_declared(self._defined.tools, self.tools, self._agents.values(), self.servers)
             self._check_names(steps)
+
+    def _check_models(self, workflow: Workflow, model: str | None, store: EventStore) -> None:
+        """Raise unless there can be the model of a run, or where it has none, that of each of its agents."""
+        if model is not None:
+            check_model(model, f"workflow {workflow.name}", store)
+        elif workflow.manner.is_strict:
+            for agent in asked_agents(workflow.steps, self._agent_for, self):
+                check_model(agent.model, f"agent {agent.name}", store)
 
     def _check_names(self, steps: Iterable[Step]) -> None:
         """Raise unless what the steps name is there."""

@@ -89,7 +89,8 @@ async def served_tools(
         if chosen and found.instructions:
             notes.append(f"About the tools of {server.name}: {found.instructions}")
     if servers and named:
-        raise NotFoundError("tool", min(named), {*taken, *made}, f"unknown tool: {min(named)}")
+        unknown = f"agent {definition.name} names an unknown tool: {min(named)}"
+        raise NotFoundError("tool", min(named), {*taken, *made}, unknown)
     return list(made.values()), "\n\n".join(notes)
 
 

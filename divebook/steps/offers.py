@@ -14,11 +14,8 @@ from divebook.workflow.tool_servers import ToolServer
 from divebook.workflow.tools import ToolFunction
 
 
-class Offers(Protocol):
-    """What an environment gives to agents."""
-
-    threads: ThreadBooks
-    """The conversations of its store."""
+class Equipment(Protocol):
+    """What agents may use."""
 
     def tools_for(self, definition: AgentDefinition) -> Sequence[ToolFunction]:
         """Return the tools that an agent names."""
@@ -29,6 +26,16 @@ class Offers(Protocol):
     def servers_for(self, definition: AgentDefinition) -> Sequence[ToolServer]:
         """Return the MCP servers whose tools an agent may call."""
 
+    def subordinates_for(self, definition: AgentDefinition) -> Sequence[Agent]:
+        """Return the agents that one may give work to."""
+
+
+class Offers(Equipment, Protocol):
+    """What an environment gives to agents."""
+
+    threads: ThreadBooks
+    """The conversations of its store."""
+
     @property
     def responses(self) -> ResponseCache:
         """The responses that agents with a `Cache` use again."""
@@ -36,5 +43,5 @@ class Offers(Protocol):
     def requests_of(self, run: str) -> Sequence[RequestView]:
         """Return the requests that a run made to models; raises `ExecutionNotFoundError`."""
 
-    def subordinates_for(self, definition: AgentDefinition) -> Sequence[Agent]:
-        """Return the agents that one may give work to."""
+    def check_agent(self, agent: Agent) -> None:
+        """Raise unless what an agent names is there, once."""

@@ -16,7 +16,7 @@ from divebook.steps.asking_agents import ask_agent
 from divebook.steps.content import ContentBuilder
 from divebook.steps.evaluation import render_texts
 from divebook.steps.offers import Offers
-from divebook.steps.turns import has_hands
+from divebook.steps.turns import TURN, has_hands
 from divebook.workflow.step import Step
 
 
@@ -64,6 +64,8 @@ class PromptStep:
         agent = self._find_agent(name)
         if agent is None:
             raise NotFoundError("agent", name)
+        if context.record_of(f"{asked.prefix}{TURN}") is None:
+            self._offers.check_agent(agent)  # its name was not known when the execution began
         return await self._answer(context, agent, asked)
 
     async def _answer(self, context: StepContext, agent: Agent, asked: Assignment) -> Answer:

@@ -9,6 +9,7 @@ from pydantic_ai.models.function import FunctionModel
 
 from divebook import Agent, ScriptedModel, Step, Workflow, tool
 from divebook.workflow.definition import AgentDefinition
+from divebook.workflow.functions import workflow
 from tests.execution.worlds import environment
 
 ASK = Workflow("w", [Step("ask", prompt="Ask", agent="a", store="r")])
@@ -32,8 +33,8 @@ def note(noted):
     return note
 
 
-def failed(world):
-    execution = world.start(ASK).wait(PATIENCE)
+def failed(world, asked=ASK):
+    execution = world.start(asked).wait(PATIENCE)
     assert execution.status == "failed"
     return execution
 
@@ -47,13 +48,17 @@ def failed(world):
     ],
 )
 def test_a_model_that_there_is_not_is_said_and_another_one_goes_on(note, noted, model, said):
+    @workflow  # which agents it asks is known when it asks them
+    async def asking(ctx):
+        return await ctx.agent("a").run("Ask")
+
     world = environment(agents=[Agent("a", model=model, tools=[note])])
-    execution = failed(world)
+    execution = failed(world, asking)
     assert said in execution.error
     world.add_agent(
         Agent("a", model=ScriptedModel([{"call": {"note": {"text": "x"}}}, "done"]), tools=[note]), replace=True
     )
-    assert world.resume(execution.id).wait(PATIENCE).variables == {"r": "done"}
+    assert world.resume(execution.id).wait(PATIENCE).outputs == {"result": "done"}
     assert noted == ["x"]
 
 

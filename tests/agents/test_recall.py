@@ -300,5 +300,8 @@ def test_a_step_that_the_run_does_not_have_is_said(note, script):
 
 def test_a_run_that_is_not_there_is_said(note, script):
     world = environment(agents=[Agent("a", model=script, tools=[note])])
-    error = world.start(ASK, model="recorded:exec_01m7zzzzzzzzzzzzzzzzzzzzzz").wait(20).error
-    assert "exec_01m7zzzzzzzzzzzzzzzzzzzzzz" in error
+    with pytest.raises(
+        SetupError, match="workflow w: recorded:exec_01m7zzzzzzzzzzzzzzzzzzzzzz names a run that is not"
+    ):
+        world.start(ASK, model="recorded:exec_01m7zzzzzzzzzzzzzzzzzzzzzz")
+    assert world.store.records() == []
