@@ -18,6 +18,7 @@ from divebook.agents.models import RECORDED, model_name
 from divebook.agents.scripted import SCRIPTED, ScriptedModel
 from divebook.agents.served_tools import served_tools
 from divebook.bounds import Bounds, agent_bounds
+from divebook.documents.policy import Policy
 from divebook.engine.operations import RunOperation
 from divebook.errors import SetupError, TemplateError
 from divebook.scripting import render_template
@@ -126,6 +127,8 @@ class Agent:
         self.output = own.output if output is None else output
         allow_answers(self.output)
         self.capabilities, self.deps = tuple(capabilities), deps
+        self.policy = Policy.given()
+        """What its key and its headers may name; in an environment it is that of the environment."""
         self.library: LibraryAgent[Any, Any] | None = None
         """The agent of pydantic-ai that it is, where it was taken as it is."""
         self._declare(
@@ -252,6 +255,12 @@ class Agent:
             own = without_secrets(own)
         return self._with(own, Agent(AgentDefinition(self.name, script=own.script), model=name).model)
 
+    def under(self, policy: Policy) -> Agent:
+        """Return this agent where its key and its headers may name the files that a policy allows."""
+        other = copy.copy(self)
+        other.policy = policy
+        return other
+
     def with_script(self, script: ScriptedModel) -> Agent:
         """Return this agent with a script in place of its model."""
         return self._with(self.definition, script)
@@ -312,7 +321,7 @@ class Agent:
         """
         durable = await _loaded(DURABLE)
         message = durable.Request(prompt, content, context, self.instructions(date))
-        answer: str = await durable.respond(self.definition, self.model, self.model_name, message, operation)
+        answer: str = await durable.respond(self, message, operation)
         return answer
 
     async def turn(

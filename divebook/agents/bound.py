@@ -35,6 +35,7 @@ from divebook.agents.requests import Described
 from divebook.agents.served_tools import InputRequired, answered
 from divebook.agents.streaming import stream_response
 from divebook.agents.wire import concise, in_time, plain_response, response_of, usage_of, with_values
+from divebook.documents.policy import Policy
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_STEP, CACHED_RESPONSE, TOOL_CALL, TOOL_DISCOVERY, Write
 from divebook.errors import OperationError, TimedOutError, UnstorableValueError
 from divebook.events.recorded import opened
@@ -84,7 +85,7 @@ class BoundRequest(_Bound):
             nonlocal executed
             executed = True
             with keepable_errors():
-                made = await in_time(self._made(_with_values(params), told.key), turn.seconds)
+                made = await in_time(self._made(_with_values(params, turn.policy), told.key), turn.seconds)
                 return concise(plain_response(made))
 
         async def streamed(write: Write) -> dict[str, Any]:
@@ -295,12 +296,12 @@ class StreamedModel(WrapperModel):
         return await stream_response(self.wrapped, messages, model_settings, model_request_parameters, write)
 
 
-def _with_values(params: ModelRequestParams) -> ModelRequestParams:
+def _with_values(params: ModelRequestParams, policy: Policy) -> ModelRequestParams:
     """Return a request with the values that its settings name."""
     return ModelRequestParams(
         params.model_id,
         messages=params.messages,
-        model_settings=with_values(params.model_settings),
+        model_settings=with_values(params.model_settings, policy),
         model_request_parameters=params.model_request_parameters,
         run_context=params.run_context,
     )

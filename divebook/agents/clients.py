@@ -57,20 +57,22 @@ class ModelClients:
         if not self._users:
             await self.close()
 
-    async def model(self, name: str, api_key: str | None = None) -> Model:
+    async def model(self, name: str, api_key: str | None = None, policy: Policy | None = None) -> Model:
         """Return the model called ``provider:model``.
 
         Parameters
         ----------
         api_key
             Names the key, ``env://NAME`` or ``file://PATH``; by default it is where its provider's library looks.
+        policy
+            Which files may be read; by default what the variable ``DIVEBOOK_ALLOW`` says.
 
         Raises
         ------
         SetupError
             Its provider is not known, its library is not installed, or it has no key.
         """
-        secret = None if api_key is None else resolved(api_key, Policy.given())
+        secret = None if api_key is None else resolved(api_key, policy or Policy.given())
         key = (os.getpid(), self._environ_hash(), name, secret)
         if key not in self._models:
             await self._add(key)

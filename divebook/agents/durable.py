@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic_ai.direct import model_request
 from pydantic_ai.exceptions import ModelAPIError
@@ -37,7 +37,9 @@ from divebook.agents.wire import in_time, plain_response, response_of, settings_
 from divebook.engine.operations import AGENT_RESPONSE, RunOperation, Write
 from divebook.errors import StepError
 from divebook.history.messages import request_messages
-from divebook.workflow.definition import AgentDefinition
+
+if TYPE_CHECKING:
+    from divebook.agents.agent import Agent
 
 
 class RecordedModel(WrapperModel):
@@ -45,13 +47,14 @@ class RecordedModel(WrapperModel):
 
     Parameters
     ----------
-    seconds
-        How long one request may take, streamed or not.
+    agent
+        Says how long one request may take, streamed or not, and what its headers may name.
     """
 
-    def __init__(self, wrapped: Model, operation: RunOperation, parameters: Mapping[str, Any], seconds: float) -> None:
+    def __init__(self, wrapped: Model, operation: RunOperation, parameters: Mapping[str, Any], agent: Agent) -> None:
         super().__init__(wrapped)
-        self._operation, self._parameters, self._seconds = operation, dict(parameters), seconds
+        self._operation, self._parameters = operation, dict(parameters)
+        self._seconds, self._policy = agent.definition.response_timeout, agent.policy
 
     async def request(
         self,
@@ -62,10 +65,11 @@ class RecordedModel(WrapperModel):
         """Make the request, or return the recorded response."""
 
         async def call() -> dict[str, Any]:
-            return await made(self.wrapped.request(messages, with_values(model_settings), model_request_parameters))
+            settings = with_values(model_settings, self._policy)
+            return await made(self.wrapped.request(messages, settings, model_request_parameters))
 
         async def streamed(write: Write) -> dict[str, Any]:
-            settings = with_values(model_settings)
+            settings = with_values(model_settings, self._policy)
             return await made(stream_response(self.wrapped, messages, settings, model_request_parameters, write))
 
         async def made(request: Awaitable[ModelResponse]) -> dict[str, Any]:
@@ -111,13 +115,7 @@ class Request:
         return [*context, replace(asked, instructions=self.instructions or None)]
 
 
-async def respond(
-    definition: AgentDefinition,
-    model: Model | ScriptedModel | str,
-    model_name: str,
-    message: Request,
-    operation: RunOperation,
-) -> str:
+async def respond(agent: Agent, message: Request, operation: RunOperation) -> str:
     """Return the text that an agent answers; see `Agent.respond`.
 
     Raises
@@ -125,24 +123,27 @@ async def respond(
     StepError
         The model answered without any text.
     """
-    parameters = {"agent": definition.name, "prompt": "", "model": model_name, **message.to_dict()}
-    recorded = RecordedModel(await resolved(model, definition), operation, parameters, definition.response_timeout)
-    answer = await model_request(recorded, message.messages(), model_settings=settings_of(definition), instrument=False)
+    parameters = {"agent": agent.name, "prompt": "", "model": agent.model_name, **message.to_dict()}
+    recorded, own = RecordedModel(await resolved(agent), operation, parameters, agent), agent.definition
+    answer = await model_request(recorded, message.messages(), model_settings=settings_of(own), instrument=False)
     if not answer.text:
         raise StepError(
-            f"the model of agent {definition.name} answered without text (it ended with {answer.finish_reason}); "
+            f"the model of agent {agent.name} answered without text (it ended with {answer.finish_reason}); "
             "try again, or give it more MaxTokens"
         )
     return answer.text
 
 
-async def resolved(model: Model | ScriptedModel | str, definition: AgentDefinition) -> Model:
+async def resolved(agent: Agent) -> Model:
     """Return the model of an agent in pydantic-ai's form, with the key that the agent names."""
+    model = agent.model
     if isinstance(model, ScriptedModel):
         return ScriptedFunction(model)
     if not isinstance(model, str):
         return model
-    return unasked() if model.startswith(RECORDED) else await CLIENTS.model(model, definition.api_key)
+    if model.startswith(RECORDED):
+        return unasked()
+    return await CLIENTS.model(model, agent.definition.api_key, agent.policy)
 
 
 def unasked() -> Model:

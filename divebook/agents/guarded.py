@@ -15,6 +15,7 @@ from pydantic_ai.toolsets import ToolsetTool, WrapperToolset
 from divebook.agents.present import CALL, AgentTurn, CallPlace, present
 from divebook.agents.shortened import shortened
 from divebook.engine.approvals import Denied, ToolCall
+from divebook.engine.argument_patterns import is_same
 from divebook.workflow.approvals import IF_DESTRUCTIVE
 from divebook.workflow.tools import MOST
 
@@ -76,7 +77,7 @@ async def _approved(
     if isinstance(found, Denied):
         raise ToolFailed(found.text)
     place.rule = found.rule
-    if found.arguments == told:
+    if is_same(found.arguments, told):
         return given
     try:
         validated: dict[str, Any] = tool.args_validator.validate_python(dict(found.arguments))

@@ -84,7 +84,9 @@ class LoopRun:
         before = [message for chunk in self._asked.history for message in opened(chunk)]
         record, known = RequestRecord(agent.name, before), {tool.name: tool for tool in tools}
         seconds, budget = definition.response_timeout, self._budget()
-        turn = AgentTurn(context, record, agent.model_name, agent.retry, seconds, known, budget, agreement)
+        turn = AgentTurn(
+            context, record, agent.model_name, agent.retry, seconds, known, budget, agreement, agent.policy
+        )
         history, asked = _messages(self._message)
         options = await self._taken(begun_with) if agent.library is not None else await self._made(tools, begun_with)
         if self._output is not None:
@@ -123,7 +125,7 @@ class LoopRun:
         made += stand_ins(begun_with, {tool.name: tool for tool in tools})
         rounds = LastRound(agent.name, agent.definition.tool_iteration_limit)
         library = pydantic_ai.Agent(
-            await resolved(agent.model, agent.definition),
+            await resolved(agent),
             name=agent.name,
             toolsets=[FunctionToolset(made, id=TOOLSET)] if made else [],
             capabilities=[
@@ -139,7 +141,7 @@ class LoopRun:
 
     async def _taken(self, begun_with: Mapping[str, Any]) -> dict[str, Any]:
         """Return an agent that was taken as it is, and what is given to its run; it may have another model here."""
-        agent, model = self._agent, await resolved(self._agent.model, self._agent.definition)
+        agent, model = self._agent, await resolved(self._agent)
         durability = DivebookDurability(name=agent.name, models={agent.model_name: model})
         capabilities = [*_as_begun(begun_with), durability]
         once = ModelSettings(max_retries=0)  # a request is tried again by us, so that the log has each attempt

@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from divebook.documents.policy import Policy
 from divebook.engine.operations import Setting
 from divebook.events.codec import canonical_hash
 from divebook.history.requests import call_name
@@ -65,6 +66,8 @@ class AgentTurn:
     """What it may spend, where that is bounded."""
     agreement: Agreement | None = None
     """Whether it is made with what it began with; None once a person has said with what."""
+    policy: Policy = field(default_factory=Policy.given)
+    """Which files its requests may name."""
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     has_begun: bool = False
     """Whether the run whose turn it is has its places: another that begins is one of a tool's."""

@@ -79,11 +79,11 @@ def _with_special_settings(settings: ModelSettings, own: SettingsDefinition) -> 
     return settings
 
 
-def with_values(settings: ModelSettings | None) -> ModelSettings | None:
+def with_values(settings: ModelSettings | None, policy: Policy) -> ModelSettings | None:
     """Return settings with the values that they name (``env://KEY``): for the request itself, and for no log."""
     if settings is None or not settings.get("extra_headers"):
         return settings
-    return {**settings, "extra_headers": resolved(settings["extra_headers"], Policy.given())}
+    return {**settings, "extra_headers": resolved(settings["extra_headers"], policy)}
 
 
 def user_block(block: Mapping[str, Any]) -> UserContent:

@@ -28,6 +28,8 @@ from divebook.workflow.approvals import (
 from divebook.workflow.tools import ToolHints
 
 TOOL = "tool"
+BY_PERSON, BY_RULE = "User denied tool call", "A rule denies"
+"""How what a model hears of a call begins that was denied, with the reason after it if there is one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,21 +50,21 @@ def is_allowed_by(wanted: Any, value: Any) -> bool:
     with a backslash, with a space at an end, or not in its composed unicode form.
     """
     if _is_exact(wanted):
-        return _is_same(wanted[EQUALS], value)
+        return is_same(wanted[EQUALS], value)
     if not _is_pattern(wanted):
-        return _is_same(wanted, value)
+        return is_same(wanted, value)
     if not isinstance(value, str) or (seen := _plainly(value)) is None:
         return False
     parts = _parts(wanted)
     return _fits(parts, value) and (seen == value or _fits(parts, seen))
 
 
-def _is_same(wanted: Any, value: Any) -> bool:
+def is_same(wanted: Any, value: Any) -> bool:
     """Return whether two values are equal, and of the same types all through: ``1`` is neither ``True`` nor ``1.0``."""
     if isinstance(wanted, Mapping) and isinstance(value, Mapping):
-        return wanted.keys() == value.keys() and all(_is_same(wanted[key], value[key]) for key in wanted)
+        return wanted.keys() == value.keys() and all(is_same(wanted[key], value[key]) for key in wanted)
     if isinstance(wanted, list | tuple) and isinstance(value, list | tuple):
-        return len(wanted) == len(value) and all(map(_is_same, wanted, value))
+        return len(wanted) == len(value) and all(map(is_same, wanted, value))
     return type(wanted) is type(value) and bool(wanted == value)
 
 

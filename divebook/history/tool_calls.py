@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from divebook.engine.approvals import BY_PERSON, BY_RULE
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, TOOL_CALL
 from divebook.events.catalog import COMPLETED, FAILED
 from divebook.events.recorded import opened
@@ -21,8 +22,7 @@ from divebook.history.spans import Span
 Outcome: TypeAlias = Literal["", "returned", "failed", "denied", "retry"]
 """``returned``; ``failed``: the model was told an error; ``denied`` by a rule or a person; ``retry``: the tool wanted
 other arguments; empty while it waits or runs, and where it has not come back."""
-DENIED = ("User denied tool call", "A rule denies")
-"""How what a model hears of a denied call begins: `divebook.steps.approval` says it."""
+DENIALS = BY_PERSON, BY_RULE
 
 
 @dataclass(slots=True)
@@ -116,7 +116,7 @@ def _outcome(call: ToolCallView) -> Outcome:
         if call.told is None:
             return ""
         return (
-            "denied" if str(call.told["text"]).startswith(DENIED) else "failed" if call.told["failed"] else "returned"
+            "denied" if str(call.told["text"]).startswith(DENIALS) else "failed" if call.told["failed"] else "returned"
         )
     if span.status == FAILED:
         return "failed"
@@ -127,7 +127,7 @@ def _outcome(call: ToolCallView) -> Outcome:
         case None | "input_required":
             return ""
         case "tool_failed" | "validation_error":
-            return "denied" if str(payload.get("message", "")).startswith(DENIED) else "failed"
+            return "denied" if str(payload.get("message", "")).startswith(DENIALS) else "failed"
         case "model_retry":
             return "retry"
     return "returned"

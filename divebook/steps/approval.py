@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from divebook.engine.approvals import Approved, Denied, ToolCall
+from divebook.engine.approvals import BY_PERSON, BY_RULE, Approved, Denied, ToolCall
 from divebook.engine.cards import schema_of_answer, shown_on_card
 from divebook.errors import ApprovalDeniedError, DefinitionError
 from divebook.events.values import normalize
@@ -21,8 +21,6 @@ from divebook.questions.kinds import CONFIRMATION
 from divebook.workflow.approvals import ASK, DENY
 from divebook.workflow.json_schemas import require_schema
 
-DENIED = "User denied tool call"
-"""What a model hears, with the reason after it if there is one."""
 VERDICT = "approval_verdict"
 """Type of the operation that keeps what a rule denied."""
 
@@ -62,7 +60,7 @@ async def approve(
     own = context.workflow.manner.confirmation_mode
     verdict = await context.approving.verdict(replace(call, mode=own) if own else call)
     if verdict.outcome == DENY:
-        return Denied(f"A rule denies {call.tool}{_because(verdict.reason)}", verdict.reason, verdict.rule)
+        return Denied(f"{BY_RULE} {call.tool}{_because(verdict.reason)}", verdict.reason, verdict.rule)
     if verdict.outcome != ASK:
         return Approved(dict(call.arguments), verdict.rule)
     data, wanted = shown_on_card(call, verdict.rule), schema_of_answer(_sound(schema))
@@ -75,7 +73,7 @@ async def _answered(context: StepContext, call: ToolCall, question: Question) ->
     response: Mapping[str, Any] = question.response or {}
     if response.get("approved") is not True:
         reason = response.get("text") or ""
-        return Denied(f"{DENIED}{_because(reason)}", reason)
+        return Denied(f"{BY_PERSON}{_because(reason)}", reason)
     await context.approving.keep(question)
     return Approved(_arguments(question, response, call), f"question {question.id}")
 

@@ -26,7 +26,7 @@ async def ask_agent(
     blocks
         Gives what agents that it gives work to know; by default nothing.
     """
-    agent = agent.with_model(context.model)
+    agent = agent.with_model(context.model).under(offers.policy)
     if has_hands(agent, offers) or asked.output is not None or asked.thread is not None:
         return await take_turn(context, agent, asked, offers, blocks or _none)
     # A step with a Retry of its own tries the whole step again; both together would multiply the requests.

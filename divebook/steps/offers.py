@@ -7,6 +7,7 @@ from typing import Protocol
 
 from divebook.agents import Agent
 from divebook.agents.cache import ResponseCache
+from divebook.documents import Policy
 from divebook.history.requests import RequestView
 from divebook.steps.threads import ThreadBooks
 from divebook.workflow.definition import AgentDefinition
@@ -33,6 +34,8 @@ class Equipment(Protocol):
 class Offers(Equipment, Protocol):
     """What an environment gives to agents."""
 
+    policy: Policy
+    """What definitions may reach."""
     threads: ThreadBooks
     """The conversations of its store."""
 

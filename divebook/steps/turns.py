@@ -86,7 +86,8 @@ async def take_turn(
         async def hand(other: Agent, work: str, key: str) -> str:
             prefix = f"{asked.prefix}{key}/"
             given = Assignment(work, context=await blocks(other, prefix), prefix=prefix)
-            answer = await take_turn(context, other.with_model(context.model), given, offers, blocks, chain=below)
+            other = other.with_model(context.model).under(offers.policy)
+            answer = await take_turn(context, other, given, offers, blocks, chain=below)
             return answer.text
 
         named = [*offers.tools_for(agent.definition)]

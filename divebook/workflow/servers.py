@@ -118,6 +118,11 @@ class MCPServerDefinition(Definition):
         bool, Key("Whether it is believed what it says of its tools, such as that one changes nothing.", extension=True)
     ] = False
 
+    def __post_init__(self) -> None:
+        if "*" in self.name:  # its rules are made of its name, and in a rule that stands for any characters
+            message = f"{self.name!r} cannot be the name of an mcp server: what is said of it would hold for others"
+            raise _refused(message, "Name", "leave out the *")
+
     def allows(self, tool: str) -> bool:
         """Whether a tool of it may be used."""
         given = self.tool_configuration

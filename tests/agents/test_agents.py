@@ -86,9 +86,10 @@ def test_a_failing_model_fails_the_step():
     assert event_types(execution)[-4:] == ["operation_failed", "step_failed", "path_failed", "execution_failed"]
 
 
-def test_a_model_that_cannot_be_had_says_so():
-    execution = run(ASK, {"who": "x"}, agents=[Agent("a", model="acme:model")])
-    assert "model 'acme:model' cannot be used" in execution.error
+def test_a_model_that_cannot_be_had_says_so(monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    execution = run(ASK, {"who": "x"}, agents=[Agent("a", model="openai:model")])
+    assert "model 'openai:model' cannot be used" in execution.error
 
 
 def test_instructions_hold_role_goal_and_the_day_the_execution_began():

@@ -7,7 +7,7 @@ import pytest
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.exceptions import CallDeferred
 
-from divebook import Agent, ScriptedModel
+from divebook import Agent, ScriptedModel, tool
 from divebook.agents.scripted_model import ScriptedFunction
 from divebook.execution.resting import RESTING
 from divebook.workflow.approvals import ApprovalRule
@@ -115,6 +115,21 @@ def test_what_a_person_says_reaches_the_model_and_edits_reach_the_tool():
     assert returns_of(execution, 2) == ["User denied tool call: she has moved", "owl: seen", "sent to carl"]
     (call,) = [o for o in started(execution) if o.name == "send"]
     assert call.parameters["arguments"] == {"to": "carl"}
+
+
+def test_an_edit_that_only_changes_a_type_reaches_the_tool():
+    taken = []
+
+    def put(value: int | bool) -> str:
+        """Put a value."""
+        taken.append(value)
+        return "put"
+
+    agent = Agent("a", model=ScriptedModel([{"call": {"put": {"value": 1}}}, "done"]), tools=[tool(approval=True)(put)])
+    execution = environment(ASK, agents=[agent]).start("ask").wait(20)
+    (question,) = execution.interrupts
+    execution.answer(question.id, {"approved": True, "data": {"parameters": {"value": True}}}).wait(20)
+    assert (execution.status, [repr(value) for value in taken]) == ("completed", ["True"])
 
 
 def test_a_rule_denies_without_a_question_and_the_log_keeps_it():

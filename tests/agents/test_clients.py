@@ -12,6 +12,7 @@ from divebook.agents.agent import MODEL_RETRY
 from divebook.agents.clients import CLIENTS
 from divebook.agents.limits import FIRST, TURNSTILES, Turnstile
 from divebook.analysis.frames import operations_frame
+from divebook.errors import SetupError
 from divebook.execution.engine_thread import ENGINE
 from divebook.workflow.definition import AgentDefinition
 from tests.agents.model_server import PIECES, ModelServer, Mood
@@ -138,8 +139,8 @@ def test_a_missing_library_is_named_with_the_command_that_installs_it(lacking):
 
 def test_a_misspelled_provider_is_named_with_the_one_that_is_meant():
     environment = Environment(store="memory:", agents=[Agent("a", model="opnai:gpt-5-mini")])
-    execution = environment.start(Workflow("w", [Step("ask", prompt="hi")])).wait(PATIENCE)
-    assert "Unknown provider: opnai; did you mean openai?" in execution.error
+    with pytest.raises(SetupError, match=r"agent a: no provider .* 'opnai:gpt-5-mini' says; did you mean openai:gpt-5"):
+        environment.start(Workflow("w", [Step("ask", prompt="hi")]))
 
 
 # --- requests that fail --------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import pytest
 
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow, tool
 from divebook.agents.clients import CLIENTS
+from divebook.documents import Policy
 from divebook.errors import SetupError
 from divebook.execution.engine_thread import ENGINE
 from divebook.workflow.definition import AgentDefinition, ModelSettings
@@ -93,6 +94,21 @@ def test_a_key_may_stand_in_a_file(server, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with Environment(store="memory:", agents=[Agent("a", model=NAMED, api_key="file://key")]) as environment:
         assert environment.start(ASK).wait(PATIENCE).variables == {"r": TEXT}
+
+
+@pytest.mark.parametrize("more", [{}, {"tools": [note]}], ids=["plain", "with tools"])
+def test_files_that_may_be_named_are_those_of_the_environments_policy(server, tmp_path, monkeypatch, more):
+    (tmp_path / "key").write_text(f"{KEY}\n")
+    (tmp_path / "folder").mkdir()
+    monkeypatch.chdir(tmp_path / "folder")
+    settings = ModelSettings(request_headers={"X-Tenant": ["file://../key"]})
+    key, header = {"api_key": "file://../key"}, {"api_key": "env://RESEARCH_KEY", "model_settings": settings}
+    for named in (key, header):
+        agent = Agent(AgentDefinition("a", **named), model=NAMED, **more)
+        with Environment(store="memory:", agents=[agent]) as strict:
+            assert "'../key' is outside the definition's folder" in strict.start(ASK).wait(PATIENCE).error
+        with Environment(store="memory:", agents=[agent], policy=Policy("files")) as open_world:
+            assert open_world.start(ASK).wait(PATIENCE).variables == {"r": TEXT}
 
 
 def test_agents_with_different_keys_do_not_share_a_client(server):

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from divebook import Environment, Step, Workflow
 from tests.agents.model_server import PIECES, ModelServer
 from tests.cli.conftest import write
 
@@ -76,3 +77,23 @@ def test_a_ping_that_fails_says_why(agents, divebook, monkeypatch):
 
 def test_without_a_file_every_default_is_listed(divebook):
     assert "openai:gpt-6-luna" in divebook("doctor").stdout
+
+
+def test_what_an_agent_names_that_is_not_there_is_told(folder, divebook):
+    text = "Agents: [{Name: boss, Subordinates: [zz]}, {Name: a, Tools: [read_fiel]}, {Name: b, Model: 'recorded:x'}]"
+    result = divebook("doctor", write(folder / "a.yaml", text))
+    assert result.exit_code == 1
+    assert "agent not found: zz, which agent boss names" in result.stderr
+    assert "agent a names an unknown tool: read_fiel (did you mean 'read_file'?)" in result.stderr
+    assert "there is no store at " in result.stderr
+
+
+def test_a_run_that_agents_play_again_is_looked_for_in_the_store(folder, divebook):
+    with Environment(store=folder / "s.db", workflows=[Workflow("w", [Step("a", script="1")])]) as world:
+        run = world.start("w").wait(20).id
+    text = f"Agents: [{{Name: a, Model: 'recorded:{run}'}}, {{Name: b, Model: 'recorded:exec_no'}}]"
+    result = divebook("doctor", write(folder / "a.yaml", text), "--store", folder / "s.db", "--json")
+    found = rows(result)
+    assert found[f"recorded:{run}"]["problems"] == []
+    (said,) = found["recorded:exec_no"]["problems"]
+    assert "agent b: recorded:exec_no names a run that is not there" in said

@@ -319,6 +319,11 @@ def test_secrets_do_not_show_in_the_printed_form():
     assert "token-" not in repr(OAuthDefinition(client_secret="token-3"))
 
 
+def test_a_server_has_no_name_that_rules_would_take_for_others():
+    with pytest.raises(DefinitionError, match=r"'g\*' cannot be the name of an mcp server.*leave out the \*"):
+        MCPServerDefinition("g*", "stdio")
+
+
 def test_the_yaml_library_is_loaded_on_first_use_only():
     code = "import sys, divebook.workflow, divebook.config; sys.exit('ruamel' in ' '.join(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
