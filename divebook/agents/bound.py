@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, cast
@@ -158,6 +159,7 @@ class BoundRequest(_Bound):
     def _answered(turn: AgentTurn, told: Described, payload: Mapping[str, Any]) -> ModelResponse:
         response = response_of(payload)
         turn.record.answered(told.number, response)
+        turn.asked = Counter(call.tool_name for call in response.tool_calls)
         return response
 
 

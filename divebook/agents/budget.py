@@ -11,7 +11,16 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from divebook.bounds import FAIL, Bounds
-from divebook.engine.bounds import Consumption, Exhausted, asked_about, bound_met, raised, require_price
+from divebook.engine.bounds import (
+    Consumption,
+    Exhausted,
+    asked_about,
+    bound_met,
+    left_after,
+    raised,
+    require_price,
+    within,
+)
 from divebook.errors import BoundExceededError
 from divebook.questions.kinds import RESOURCE_EXHAUSTED, STOP
 
@@ -27,11 +36,24 @@ class TurnBudget:
     ----------
     above
         That of the agent which handed it the work, if one did.
+    share
+        What that gave it, where it handed on more than one work at once.
     """
 
-    def __init__(self, agent: str, bounds: Bounds, above: TurnBudget | None = None) -> None:
-        self.agent, self.bounds, self.consumed = agent, bounds, Consumption()
-        self._above = above
+    def __init__(
+        self, agent: str, bounds: Bounds, above: TurnBudget | None = None, share: Bounds | None = None
+    ) -> None:
+        self.agent, self.consumed = agent, Consumption()
+        self.bounds = bounds if share is None else within(bounds, share)
+        self._above, self._share = above, share
+
+    @property
+    def left(self) -> Bounds:
+        """What may still be spent, in the bounds of those above as well."""
+        left = Bounds()
+        for budget in self._chain():
+            left = within(left_after(budget.bounds, budget.consumed), left)
+        return left
 
     async def admit(self, context: TurnContext, reserved: Reserved) -> None:
         """Return when a request that may consume so much fits, in the bounds of those above as well.
@@ -61,7 +83,9 @@ class TurnBudget:
 
     def _reached(self, found: Exhausted) -> str:
         """Say which bound is reached, and not by how much: with agents side by side that is a matter of speed."""
-        return f"agent {self.agent!r}: {found.bound} is reached, at most {found.limit} allowed"
+        reached = f"agent {self.agent!r}: {found.bound} is reached, at most {found.limit} allowed"
+        is_share = self._share is not None and getattr(self._share, found.bound) == found.limit
+        return f"{reached}, its share of what was left" if is_share else reached
 
     @contextmanager
     def holding(self, reserved: Reserved) -> Iterator[None]:

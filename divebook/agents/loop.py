@@ -117,7 +117,8 @@ class LoopRun:
         given = None if above is None else above.budget
         if not bounds and given is None:
             return None
-        return TurnBudget(self._agent.name, Bounds.from_dict(bounds or {}), given)
+        share = None if self._asked.share is None else Bounds.from_dict(self._asked.share)
+        return TurnBudget(self._agent.name, Bounds.from_dict(bounds or {}), given, share)
 
     async def _made(self, tools: Sequence[ToolFunction], begun_with: Mapping[str, Any]) -> dict[str, Any]:
         """Return an agent that is made of ours, and what is given to its run."""

@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from divebook.documents.policy import Policy
+from divebook.engine.bounds import share_of
 from divebook.engine.operations import Setting
 from divebook.events.codec import canonical_hash
 from divebook.history.requests import call_name
@@ -71,6 +72,9 @@ class AgentTurn:
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     has_begun: bool = False
     """Whether the run whose turn it is has its places: another that begins is one of a tool's."""
+    asked: Counter[str] = field(default_factory=Counter)
+    """How many calls of each tool the latest response asks for."""
+    _shares: dict[int, Mapping[str, Any]] = field(default_factory=dict)
     _counts: Counter[str] = field(default_factory=Counter)
     _calls: Counter[str] = field(default_factory=Counter)
 
@@ -85,6 +89,20 @@ class AgentTurn:
         self._calls[tool] += 1
         if most is not None and self._calls[tool] > most:
             raise ToolFailed(f"{tool} is used up: it may be called {most} times, go on with what you have")
+
+    def share(self, tool: str, known: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        """Return what one of several calls that hand work on at once may spend of what is left; None for one alone.
+
+        `known` is what the log has of this call: those beside it get no other.
+        """
+        number, count = self.record.requests, self.asked[tool]
+        if known is not None:
+            self._shares.setdefault(number, known)
+        elif self.budget is None or count == 1:
+            return None
+        elif number not in self._shares:
+            self._shares[number] = share_of(self.budget.left, count).to_dict()
+        return known or self._shares[number]
 
     @asynccontextmanager
     async def spending(self, key: str, reserved: Reserved) -> AsyncIterator[None]:

@@ -53,6 +53,9 @@ class Assignment:
     history: Sequence[Any] = ()
     """What was said in that before, by turns: messages as the log has them."""
 
+    share: Mapping[str, Any] | None = None
+    """The bounds that who hands it on gives it, beside its own."""
+
     def to_dict(self) -> dict[str, Any]:
         """Return what the log compares, as far as it says anything."""
         said = {"prompt": self.prompt, "content": self.content, "context": self.context, "thread": self.thread}

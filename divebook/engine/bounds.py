@@ -192,22 +192,28 @@ def spent_of(state: ExecutionState) -> list[Spent]:
 def left_of(state: ExecutionState) -> Bounds:
     """Return what an execution may still spend, for one that it starts; edges and repeats are its own affair."""
     bounds, ledger, used = state.bounds, state.ledger, state.usage
-    calls = ledger.llm_calls + ledger.reserved_calls
-    tokens = used.input_tokens + used.output_tokens + ledger.reserved_tokens
-    cost, seconds = dollars(used.cost + ledger.reserved_cost), state.running_us / MICROSECONDS
-    return Bounds(
-        max_llm_calls=None if bounds.max_llm_calls is None else max(0, bounds.max_llm_calls - calls),
+    tokens, seconds = used.input_tokens + used.output_tokens, state.running_us / MICROSECONDS
+    calls, held = ledger.llm_calls + ledger.reserved_calls, (ledger.reserved_tokens, ledger.reserved_cost)
+    return replace(
+        left_after(bounds, Consumption(calls, tokens, used.cost, *held)),
         max_agent_hops=bounds.max_agent_hops,
+        max_seconds=None if bounds.max_seconds is None else max(0.0, bounds.max_seconds - seconds),
+    )
+
+
+def left_after(bounds: Bounds, used: Consumption) -> Bounds:
+    """Return what calls of models may still spend; what those under way may consume counts as spent."""
+    tokens, cost = used.tokens + used.held_tokens, dollars(used.cost + used.held_cost)
+    return Bounds(
+        max_llm_calls=None if bounds.max_llm_calls is None else max(0, bounds.max_llm_calls - used.calls),
         max_tokens=None if bounds.max_tokens is None else max(0, bounds.max_tokens - tokens),
         max_cost=None if bounds.max_cost is None else max(Decimal(0), bounds.max_cost - cost),
-        max_seconds=None if bounds.max_seconds is None else max(0.0, bounds.max_seconds - seconds),
         on_exhausted=bounds.on_exhausted,
     )
 
 
-def share_of(state: ExecutionState, count: int) -> Bounds:
-    """Return what one of so many executions that begin side by side may spend of what is left."""
-    left = left_of(state)
+def share_of(left: Bounds, count: int) -> Bounds:
+    """Return what one of so many that begin side by side may spend of what is left."""
     cost = None if left.max_cost is None else dollars(-(-int(left.max_cost * NANODOLLARS) // count))
     return replace(
         left,

@@ -108,7 +108,7 @@ class Children:
         async def carry_out(record: OperationRecord | None) -> Any:
             journal = self._once.journal
             if record is None:
-                bounds = share_of(journal.state, self._side_by_side())
+                bounds = share_of(left_of(journal.state), self._side_by_side())
                 begun = self._once.begin(wanted, reserved_for(bounds))
             else:
                 bounds, begun = given_with(journal.state, record.reserved), record

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 import anyio
 
 from divebook.agents import Agent, ScriptedModel
-from divebook.agents.present import count_spent
+from divebook.agents.present import count_spent, present
 from divebook.agents.turn import SPENT, Answer, Assignment
 from divebook.engine.approvals import Approved, Denied, ToolCall
 from divebook.engine.operations import AGENT_TURN, TOOL_CALL, Reserved, Setting, Slot, StreamedCall
@@ -27,7 +27,7 @@ from divebook.steps.call import compute_for, invoke, made_in_slot
 from divebook.steps.offers import Offers
 from divebook.steps.recalling import recall_for
 from divebook.steps.threads import BRANCHED
-from divebook.steps.work import work_tool
+from divebook.steps.work import ASSIGN_WORK, work_tool
 from divebook.workflow.functions import IDEMPOTENCY_KEY
 from divebook.workflow.policies import Retry
 from divebook.workflow.tools import ToolFunction
@@ -40,6 +40,8 @@ _PLACES: dict[tuple[str, int], anyio.CapacityLimiter] = {}
 """For calls of tools of which only so many run at once in this process, by name and number."""
 TURN = "turn"
 """Key of a turn, after its prefix."""
+SHARE = "share"
+"""What the log keeps of a turn that was given a part of what is left to the one that it works for."""
 
 
 Blocks: TypeAlias = Callable[[Agent, str], Awaitable[Sequence[Mapping[str, Any]]]]
@@ -76,6 +78,7 @@ async def take_turn(
     """
     key = f"{asked.prefix}{TURN}"
     made_with = await _made_with(context, agent, asked, key, offers)
+    asked = replace(asked, share=made_with.get(SHARE))
     if asked.thread is not None:
         asked = replace(asked, history=made_with["thread"]["history"])
     setting = Setting(made_with, canonical_hash(made_with)[:HASH_DIGITS])
@@ -120,7 +123,12 @@ async def take_turn(
 async def _made_with(context: StepContext, agent: Agent, asked: Assignment, key: str, offers: Offers) -> dict[str, Any]:
     """Return what a turn is made with: its places in a script and in a thread stay, whatever process goes on."""
     made_with: dict[str, Any] = {"model": agent.model_name}
-    known = await context.setting_of(key) if context.record_of(key) is not None else {}
+    is_known = context.record_of(key) is not None
+    known = await context.setting_of(key) if is_known else {}
+    above = present()
+    if above is not None and (SHARE in known or not is_known):
+        share = above.share(ASSIGN_WORK, known.get(SHARE))
+        made_with |= {} if share is None else {SHARE: share}
     if isinstance(agent.model, ScriptedModel) and not agent.model.is_texts:
         made_with["script"] = agent.model.turn(run_id_of(context, key), known.get("script"))
     if asked.thread is not None:

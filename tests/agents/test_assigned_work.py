@@ -6,6 +6,7 @@ from divebook import Agent, ScriptedModel, Step, Workflow, tool
 from divebook.errors import NotFoundError
 from divebook.events import catalog
 from divebook.workflow.definition import AgentDefinition, ContentEntry
+from divebook.workflow.tools import ToolFunction, ToolHints
 from tests.execution.test_resuming import cut
 from tests.execution.worlds import environment
 
@@ -232,3 +233,34 @@ def test_a_person_may_have_the_work_done_by_another():
     given = {**question.data["parameters"], "agent": "writer"}
     execution.answer(question.id, {"approved": True, "data": {"parameters": given}}).wait(20)
     assert (execution.variables, requests(agents)) == ({"birds": "done"}, [2, 0, 1])
+
+
+READ = [{"call": {"look": {"name": "owl"}}}] * 5
+
+
+def both_at_once(store=None):
+    """Return a world in which two agents are given work in one answer, and each of them would go on for long."""
+    boss = AgentDefinition("boss", is_supervisor=True, bounds={"max_llm_calls": 7})
+    look = ToolFunction("look", Book().look, hints=ToolHints(read_only=True))
+    orders = [work(name, expected_output="names") for name in ("left", "right")]
+    readers = [agent(name, [*READ, "read"], tools=[look]) for name in ("left", "right")]
+    agents = [Agent(boss, model=ScriptedModel([orders, "done"])), *readers]
+    return environment(ASK, agents=agents, **({} if store is None else {"store": store}))
+
+
+def test_works_that_are_handed_on_at_once_share_what_is_left():
+    execution = both_at_once().start("ask").wait(20)
+    met = "max_llm_calls is reached, at most 3 allowed, its share of what was left"
+    said = sorted(question.question.partition(". Raise")[0] for question in execution.interrupts)
+    assert said == [f"agent 'left': {met}", f"agent 'right': {met}"]
+    assert execution.usage.requests == 7
+
+
+def test_the_shares_are_the_same_whatever_process_goes_on():
+    execution = both_at_once().start("ask").wait(20)
+    ends = [event.sequence for event in execution.history() if event.event_type == "operation_completed"]
+    assert len(ends) > 5
+    for end in ends:
+        resumed = both_at_once(cut(execution.store, execution, end)).resume(execution.id).wait(20)
+        assert (resumed.usage.requests, len(resumed.interrupts)) == (7, 2)
+        assert all("at most 3 allowed" in question.question for question in resumed.interrupts)
