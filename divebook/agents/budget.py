@@ -113,8 +113,8 @@ class TurnBudget:
         """Count what a turn has spent that worked for this one, and had ended when this one was taken up again."""
         for budget in self._chain():
             used = budget.consumed
-            calls, tokens, cost = spent["calls"] + used.calls, spent["tokens"] + used.tokens, spent["cost"] + used.cost
-            budget.consumed = used._replace(calls=calls, tokens=tokens, cost=cost)
+            more = {name: getattr(used, name) + spent.get(name, 0) for name in ("calls", "tokens", "cost")}
+            budget.consumed = used._replace(**more)
 
     def _chain(self) -> Iterator[TurnBudget]:
         budget: TurnBudget | None = self

@@ -144,6 +144,15 @@ def present() -> AgentTurn | None:
         return None
 
 
+def consumed_by(response: Mapping[str, Any]) -> dict[str, int]:
+    """Return what a recorded response has consumed, as a budget counts it."""
+    from divebook.agents.wire import usage_of  # loaded by now, as it is not where a log is only read
+
+    used = usage_of(response)
+    tokens = used.get("input_tokens", 0) + used.get("output_tokens", 0)
+    return {"calls": 1, "tokens": tokens, "cost": used.get("cost", 0)}
+
+
 def count_spent(spent: Mapping[str, int]) -> None:
     """Count what work has spent that was handed on in the turn that runs, and ended before this process took it up."""
     turn = present()

@@ -227,6 +227,10 @@ class StepContext:
         """Return the setting that the log keeps with the operation named `key`; it has one."""
         return await self._recorder.once.setting_of(self._opened.operations[self.place(key).operation_id])
 
+    def records_in(self, record: OperationRecord) -> list[OperationRecord]:
+        """Return what the log has of the operations that one holds which has not completed."""
+        return [self._opened.operations[held] for held in record.holds]
+
     def question_of(self, key: str) -> Question | None:
         """Return the question named `key`, if it was asked."""
         return self._recorder.once.question_at(self.place(key))
@@ -281,8 +285,7 @@ class StepContext:
 
     @property
     def _opened(self) -> OpenStep:
-        opened = self._recorder.journal.present.paths[self.path].open
-        return opened or OpenStep(self._recorder.journal.state.variables)
+        return self._recorder.journal.present.paths[self.path].open or OpenStep(self._recorder.journal.state.variables)
 
     def place(self, key: str | int | None = None, attempt: int | None = None) -> Place:
         """Return the place of the next operation, or an attempt at it: the one named `key`, else the next in number."""

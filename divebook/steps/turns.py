@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 import anyio
 
 from divebook.agents import Agent, ScriptedModel
-from divebook.agents.present import count_spent, present
+from divebook.agents.present import consumed_by, count_spent, present
 from divebook.agents.turn import SPENT, Answer, Assignment
 from divebook.engine.approvals import Approved, Denied, ToolCall
-from divebook.engine.operations import AGENT_TURN, TOOL_CALL, Reserved, Setting, Slot, StreamedCall
+from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, TOOL_CALL, Reserved, Setting, Slot, StreamedCall
+from divebook.engine.records import OperationRecord
+from divebook.engine.state import COMPLETED, FAILED
 from divebook.events.codec import canonical_hash
+from divebook.events.recorded import opened
 from divebook.execution.compute import Compute, LimitedSlot, Slots
 from divebook.execution.context import StepContext
 from divebook.execution.once import HASH_DIGITS
@@ -112,12 +115,28 @@ async def take_turn(
             means.require_going_on()
 
     parameters = {"agent": agent.name, **asked.to_dict()}
-    result = await context.enclosing(AGENT_TURN, parameters, body, key=key, setting=setting, within=chain.within)
-    if is_taken and SPENT in result:
-        count_spent(result[SPENT])
+    try:
+        result = await context.enclosing(AGENT_TURN, parameters, body, key=key, setting=setting, within=chain.within)
+    finally:
+        if is_taken:
+            for spent in _spent_in(context, context.record_of(key)):
+                count_spent(spent)
     if asked.thread is not None:
         await _write_down(context, offers, made_with["thread"], key, result["messages"])
     return Answer(result.get("text", result["output"]), result["output"])
+
+
+def _spent_in(context: StepContext, record: OperationRecord | None) -> Iterator[Mapping[str, int]]:
+    """Give what a turn has spent that ended before this process took it up: as it says itself, or its requests do."""
+    if record is None or record.status not in (COMPLETED, FAILED):
+        return
+    if record.operation_type == AGENT_TURN and record.status == COMPLETED:
+        yield opened(record.result).get(SPENT, {})
+    elif record.operation_type == AGENT_TURN:
+        for held in context.records_in(record):
+            yield from _spent_in(context, held)
+    elif record.operation_type == AGENT_RESPONSE:
+        yield {"calls": 1} if record.status == FAILED else consumed_by(opened(record.result))
 
 
 async def _made_with(context: StepContext, agent: Agent, asked: Assignment, key: str, offers: Offers) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from divebook.errors import NotFoundError
 from divebook.events import catalog
 from divebook.workflow.definition import AgentDefinition, ContentEntry
 from divebook.workflow.tools import ToolFunction, ToolHints
+from tests.agents.test_approved_calls import TakesAllErrors
 from tests.execution.test_resuming import cut
 from tests.execution.worlds import environment
 
@@ -259,8 +260,31 @@ def test_works_that_are_handed_on_at_once_share_what_is_left():
 def test_the_shares_are_the_same_whatever_process_goes_on():
     execution = both_at_once().start("ask").wait(20)
     ends = [event.sequence for event in execution.history() if event.event_type == "operation_completed"]
-    assert len(ends) > 5
-    for end in ends:
+    assert len(ends) > 9
+    for end in ends[::3]:
         resumed = both_at_once(cut(execution.store, execution, end)).resume(execution.id).wait(20)
         assert (resumed.usage.requests, len(resumed.interrupts)) == (7, 2)
         assert all("at most 3 allowed" in question.question for question in resumed.interrupts)
+
+
+def test_what_failed_work_has_spent_counts_whatever_process_goes_on():
+    def bounded(store=None):
+        boss = AgentDefinition("boss", is_supervisor=True, bounds={"max_llm_calls": 4})
+        orders = [ORDER, work("reader", "second", expected_output="names"), "done"]
+        look = ToolFunction("look", Book().look, hints=ToolHints(read_only=True))
+        script = ScriptedModel(turns=[[*READ[:1], {"error": "lost", "status": 400}], [*READ[:1], "read"]])
+        agents = [
+            Agent(boss, model=ScriptedModel(orders), capabilities=[TakesAllErrors()]),
+            Agent("reader", model=script, tools=[look]),
+        ]
+        return environment(ASK, agents=agents, **({} if store is None else {"store": store}))
+
+    execution = bounded().start("ask").wait(20)
+    ends = [e for e in execution.history() if e.event_type in ("operation_completed", "operation_failed")]
+    (failed,) = [e for e in ends if (e.event_type, e.data.operation_type) == ("operation_failed", "agent_turn")]
+    asked = [question.question for question in execution.interrupts]
+    assert ["agent 'boss': max_llm_calls is reached, at most 4 allowed" in said for said in asked] == [True]
+    spent = execution.usage.requests
+    for end in ends[ends.index(failed) :]:
+        resumed = bounded(cut(execution.store, execution, end.sequence)).resume(execution.id).wait(20)
+        assert ([question.question for question in resumed.interrupts], resumed.usage.requests) == (asked, spent), end
