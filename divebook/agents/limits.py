@@ -177,7 +177,14 @@ class Turnstiles:
         self._known: dict[tuple[int, str, str, str, str], Turnstile] = {}
 
     def slot(self, model: Model) -> Passage | None:
-        """Return what a request to a model must hold; None for one that no provider serves, such as a script."""
+        """Return what a request to a model must hold; None for one that no provider serves, such as a script.
+
+        One that has others behind it is limited as the first of them, which each request asks first.
+        """
+        from pydantic_ai.models.fallback import FallbackModel  # loaded by now, as it is not where a log is only read
+
+        while isinstance(model, FallbackModel):
+            model = model.models[0]
         provider = model.provider
         if provider is None:
             return None

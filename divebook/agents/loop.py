@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pydantic_ai
 from pydantic import TypeAdapter
+from pydantic_ai.capabilities import ModelFallback
 from pydantic_ai.messages import (
     BinaryContent,
     FileUrl,
@@ -16,6 +17,7 @@ from pydantic_ai.messages import (
     UserContent,
     UserPromptPart,
 )
+from pydantic_ai.models import Model
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import RunContext, Tool
 from pydantic_ai.toolsets import FunctionToolset
@@ -134,7 +136,7 @@ class LoopRun:
                 *choosing(agent.definition),
                 *_as_begun(begun_with),
                 rounds,
-                DivebookDurability(),
+                DivebookDurability(models=_fallbacks(agent.capabilities)),
             ],
         )
         settings = settings_of(agent.definition)
@@ -147,6 +149,12 @@ class LoopRun:
         capabilities = [*_as_begun(begun_with), durability]
         once = ModelSettings(max_retries=0)  # a request is tried again by us, so that the log has each attempt
         return {"library": agent.library, "model": model, "capabilities": capabilities, "model_settings": once}
+
+
+def _fallbacks(capabilities: Sequence[Any]) -> dict[str, Model]:
+    """Return the models that may stand in for that of an agent, by name: those that were made already."""
+    found = [model for given in capabilities if isinstance(given, ModelFallback) for model in given.models]
+    return {model.model_id: model for model in found if isinstance(model, Model)}
 
 
 def _as_begun(begun_with: Mapping[str, Any]) -> list[AsBegun]:

@@ -26,7 +26,16 @@ from divebook.engine.operations import Setting
 from divebook.events.codec import by_hash, canonical_hash, encode
 
 UNSTABLE = frozenset(
-    {"timestamp", "run_id", "conversation_id", "model_id", "workspace_ref", "history_digest", "metadata"}
+    {
+        "timestamp",
+        "run_id",
+        "conversation_id",
+        "model_id",
+        "workspace_ref",
+        "history_digest",
+        "metadata",
+        "failed_attempts",
+    }
 )
 """Fields of messages, parts and tools that no model sees, most of which differ from run to run."""
 _TAGS = frozenset({"kind", "part_kind"})
