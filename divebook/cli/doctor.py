@@ -32,10 +32,10 @@ def doctor(
     json: Json = False,
     store: Store = None,
 ) -> None:
-    """Say what each model still needs: a library, a key, a price; and what agents name that is not there.
+    """Say what each model still needs: a library, a key, a price.
 
-    Keys are named, never shown. Exit code 1 if a model cannot be asked, or an agent cannot work. The store says which
-    runs can be played again.
+    And what agents name that is not there; the store says which runs can be played again. Keys are named, never shown.
+    Exit code 1 if a model cannot be asked, or an agent cannot work.
     """
     from divebook.agents.examination import examine
 
