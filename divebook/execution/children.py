@@ -8,17 +8,18 @@ the parent up, and wherever it died, finds the child that was begun and begins n
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, NoReturn, Protocol, TypeAlias
 
 from divebook.bounds import Bounds
 from divebook.engine.bounds import given_with, left_of, reserved_for, share_of
-from divebook.engine.operations import CHILD_WORKFLOW, Place, operation_name
+from divebook.engine.operations import CHILD_WORKFLOW, CONTINUE_AS_NEW, Place, operation_name
 from divebook.engine.records import OperationRecord
 from divebook.engine.retries import names_of
 from divebook.engine.state import COMPLETED, JOINING, PENDING, RUNNING, ExecutionState
 from divebook.errors import ExecutionError, ExecutionNotFoundError, StepError
 from divebook.execution.clock import Chance, Ids
 from divebook.execution.once import Once, Wanted
+from divebook.execution.strands import GoesOnElsewhere
 from divebook.execution.waits import Waits
 from divebook.store.base import EventStore
 
@@ -49,6 +50,19 @@ def successor_of(state: ExecutionState, workflow: str, inputs: Mapping[str, Any]
             "let the workflow that is started from outside do so"
         )
     return Child("", state.execution_id, workflow, inputs, left_of(state), state.model)
+
+
+async def succeeded_by(
+    operation: Callable[..., Awaitable[Any]], successor: Child, reason: str, begin: BeginSuccessor
+) -> NoReturn:
+    """Start the execution as which another one goes on, recorded in that one, which is left."""
+
+    async def start() -> str:
+        return await begin(successor)
+
+    asked = {"inputs": successor.inputs, "reason": reason}
+    started = await operation(CONTINUE_AS_NEW, asked, start, key="continue-as-new", repeatable=True)
+    raise GoesOnElsewhere(started, reason, successor.inputs)
 
 
 class DriveChild(Protocol):

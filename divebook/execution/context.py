@@ -8,18 +8,18 @@ from contextvars import ContextVar
 from datetime import datetime
 from typing import Any, NoReturn, TypeVar
 
-from divebook.engine.operations import CONTINUE_AS_NEW, Place, Reserved, Setting, Slot, StreamedCall
+from divebook.engine.operations import Place, Reserved, Setting, Slot, StreamedCall
 from divebook.engine.records import OpenStep, OperationRecord, Usage
 from divebook.events import catalog
 from divebook.events.codec import storable
 from divebook.execution.attempts import has_one_attempt, retried
-from divebook.execution.children import BeginSuccessor, DriveChild, successor_of
+from divebook.execution.children import BeginSuccessor, DriveChild, succeeded_by, successor_of
 from divebook.execution.enclosing import Body
 from divebook.execution.executors import Executors
 from divebook.execution.once import Wanted
 from divebook.execution.recorded_chance import recorded_bits, recorded_now
 from divebook.execution.recorder import Call, Recorder
-from divebook.execution.strands import GoesOnElsewhere, Strands
+from divebook.execution.strands import Strands
 from divebook.execution.time_limit import TimeLimit
 from divebook.questions import Question, checked_answer
 from divebook.questions.kinds import KINDS
@@ -285,7 +285,8 @@ class StepContext:
 
     @property
     def _opened(self) -> OpenStep:
-        return self._recorder.journal.present.paths[self.path].open or OpenStep(self._recorder.journal.state.variables)
+        opened = self._recorder.journal.present.paths[self.path].open
+        return opened or OpenStep(self._recorder.journal.state.variables)
 
     def place(self, key: str | int | None = None, attempt: int | None = None) -> Place:
         """Return the place of the next operation, or an attempt at it: the one named `key`, else the next in number."""
@@ -383,13 +384,7 @@ class StepContext:
             Another execution waits for this one.
         """
         successor = successor_of(self._recorder.journal.state, self.workflow.name, inputs)
-
-        async def start() -> str:
-            return await begin(successor)
-
-        asked = {"inputs": inputs, "reason": reason}
-        started = await self.operation(CONTINUE_AS_NEW, asked, start, key="continue-as-new", repeatable=True)
-        raise GoesOnElsewhere(started, reason, inputs)
+        await succeeded_by(self.operation, successor, reason, begin)
 
     async def now(self, key: str | None = None) -> datetime:
         """Return the time, recorded, UTC; `key` names the place, where calls are repeated or run side by side."""
