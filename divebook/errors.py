@@ -39,6 +39,7 @@
         ├── EditedError            functions that a cell's run has called were edited since (choices, begin)
         ├── StepError              a step cannot be carried out
         │   ├── AgentError         an agent's turn ended without an answer (agent, request)
+        │   ├── ToolError          a tool raised, which ended the turn of its agent (agent, tool, cause)
         │   ├── ItemFailedError    one item of a step's `Each` failed (index, item, results so far)
         │   ├── StageTimeoutError  an attempt at a stage of a pipeline took longer than it may
         │   ├── TimedOutError      a step or a call took longer than its Timeout
@@ -500,6 +501,27 @@ class AgentError(StepError):
     def __init__(self, agent: str, request: int, cause: str) -> None:
         self.agent, self.request = agent, request
         super().__init__(f"agent {agent} gave no answer after {request} requests: {cause}")
+
+
+class ToolError(StepError):
+    """A tool raised something other than what is meant for the model, which ended the turn of its agent.
+
+    Parameters
+    ----------
+    agent, tool
+        Whose call of what it was.
+    cause
+        What was raised, with its class.
+    names
+        The class of what was raised, and those it derives from.
+    """
+
+    def __init__(self, agent: str, tool: str, cause: str, names: Sequence[str] = ()) -> None:
+        self.agent, self.tool, self.cause, self.names = agent, tool, cause, list(names)
+        super().__init__(
+            f"tool {tool} of agent {agent} failed: {cause} (mend it and resume; what should be told to the model, "
+            "raise as pydantic_ai.ModelRetry)"
+        )
 
 
 class ItemFailedError(StepError):

@@ -81,10 +81,12 @@ class Executions:
             Which question: its id, as `Execution.interrupts` names it, or ``ask_...@exec_...`` with the execution,
             which is needed where several executions ask a question of that id.
         response
-            What fits the kind of question: a text, or a value that fits its schema (clarification); True or False
-            (confirmation); ``"approve"``, ``"reject"`` or ``"modify"`` (agent_review); a number, ``"raise"`` or
-            ``"stop"`` (resource_exhausted); ``"retry"``, ``"fail"`` or ``{"choice": "done", "result": ...}`` (unknown
-            outcome). In full form: ``{"text": ..., "approved": ..., "decision": ..., "data": ...}``.
+            What fits the kind of question: a text, or a value that fits its schema (clarification); True, False or
+            ``"no: REASON"`` (confirmation); ``"approve"``, ``"reject"`` or ``"modify"`` (agent_review); a number,
+            ``"raise"`` or ``"stop"`` (resource_exhausted); ``"retry"``, ``"fail"`` or
+            ``{"choice": "done", "result": ...}`` (unknown outcome). In full form: ``{"text": ..., "approved": ...,
+            "decision": ..., "data": ...}``, where a call is approved for instance ``{"approved": True, "data":
+            {"parameters": {...}, "rule": {"scope": "always"}}}``.
         execution_id
             Spares the search through the executions that wait.
         by

@@ -16,6 +16,8 @@ from divebook.agents.present import CALL, AgentTurn, CallPlace, present
 from divebook.agents.shortened import shortened
 from divebook.engine.approvals import Denied, ToolCall
 from divebook.engine.argument_patterns import is_same
+from divebook.engine.operations import TOOL_CALL
+from divebook.errors import OperationError
 from divebook.workflow.approvals import IF_DESTRUCTIVE
 from divebook.workflow.tools import MOST
 
@@ -54,7 +56,9 @@ class GuardedToolset(WrapperToolset[Any]):
             result = await super().call_tool(name, arguments, ctx, tool)
         except TOLD:
             raise
-        except Exception:
+        except Exception as error:
+            if isinstance(error, OperationError) and error.operation_type == TOOL_CALL:
+                turn.failed.append((name, error))
             # it ends the turn, which cancels the calls beside it: those that are under way come to their end first
             await turn.context.alone()
             raise

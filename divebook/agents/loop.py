@@ -95,7 +95,7 @@ class LoopRun:
             options["output_type"] = output_type(self._output)
         token = TURN.set(turn)
         try:
-            with answering(record):
+            with answering(turn):
                 result = await options.pop("library").run(
                     asked,
                     message_history=[*messages_of(before), *history] or None,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from divebook.agents.requests import RequestRecord
     from divebook.agents.turn import TurnContext
     from divebook.engine.operations import Reserved, Write
+    from divebook.errors import OperationError
     from divebook.workflow.policies import Retry
     from divebook.workflow.tools import ToolFunction
 
@@ -74,6 +75,8 @@ class AgentTurn:
     """Whether the run whose turn it is has its places: another that begins is one of a tool's."""
     asked: Counter[str] = field(default_factory=Counter)
     """How many calls of each tool the latest response asks for."""
+    failed: list[tuple[str, OperationError]] = field(default_factory=list)
+    """Tools that failed, and what they raised: the first of it ends the turn."""
     _shares: dict[int, Mapping[str, Any]] = field(default_factory=dict)
     _counts: Counter[str] = field(default_factory=Counter)
     _calls: Counter[str] = field(default_factory=Counter)

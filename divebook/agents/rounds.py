@@ -13,8 +13,9 @@ from pydantic_ai.messages import InstructionPart, ModelResponse
 from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.tools import RunContext
 
-from divebook.agents.requests import RequestRecord
-from divebook.errors import AgentError
+from divebook.agents.present import AgentTurn
+from divebook.engine.retries import failure_text, names_of
+from divebook.errors import AgentError, OperationError, ToolError
 
 ANSWER_NOW = (
     "You have called tools as often as you may for this prompt, and cannot call one any more. "
@@ -67,15 +68,25 @@ class LastRound(AbstractCapability[Any]):
 
 
 @contextmanager
-def answering(record: RequestRecord) -> Iterator[None]:
+def answering(turn: AgentTurn) -> Iterator[None]:
     """Say of a turn that ends without an answer whose it was, and how far it came.
 
     Raises
     ------
     AgentError
         The model did not give what was asked of it, or not in the rounds that it had.
+    ToolError
+        A tool raised, and no hook of the agent has made something else of that.
     """
+    record = turn.record
     try:
         yield
     except (UnexpectedModelBehavior, UsageLimitExceeded) as error:
         raise AgentError(record.agent, record.requests, str(error)) from error
+    except OperationError as error:
+        if isinstance(error, ToolError):  # of an agent that was given work
+            raise ToolError(error.agent, error.tool, error.cause, names_of(error)) from error
+        tool = next((tool for tool, raised in turn.failed if raised is error), None)
+        if tool is None:
+            raise
+        raise ToolError(record.agent, tool, failure_text(error), names_of(error)) from error

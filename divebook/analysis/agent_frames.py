@@ -28,6 +28,8 @@ from divebook.history.spans import Span, spans_of
 from divebook.history.tool_calls import ToolCallView, tool_calls_in
 
 By: TypeAlias = Literal["agent", "model", "tool"]
+FREE: Mapping[str, int] = {"cost": 0}
+"""What an answer from an agent's cache has consumed: nothing, and that is known."""
 
 _WHERE: Columns = {
     "path": Column(TEXT, "the path it is on", "span.path"),
@@ -100,6 +102,16 @@ def _text(view: RequestView) -> str | None:
     return said[-1] if said and view.response is not None else None
 
 
+class _Spent(NamedTuple):
+    usage: Mapping[str, int]
+
+
+def _of_request(column: Column) -> Column:
+    """Return a column of what was consumed as that of a request, which consumes nothing where it was cached."""
+    made = cast("Callable[[Any], Any]", column.value)
+    return column._replace(value=lambda view: made(_Spent(FREE if view.cached and not view.usage else view.usage)))
+
+
 MODEL_CALL_COLUMNS: Columns = {
     "operation_id": Column(TEXT, "its id: equal for the same place in every execution", "span.operation_id"),
     "agent": Column(TEXT, "who asked"),
@@ -112,7 +124,7 @@ MODEL_CALL_COLUMNS: Columns = {
     "finish_reason": Column(TEXT, "why the model stopped", _answered("finish_reason")),
     "attempts": Column(COUNT, "which attempt it was", "span.attempts"),
     **_of_span(TIMES),
-    **_of_span(CONSUMED),
+    **{name: _of_request(column) for name, column in CONSUMED.items()},
     **_of_span({name: column for name, column in FAILED.items() if name != "traceback"}),
     "messages": Column(COUNT, "how many messages were sent", lambda view: len(view.messages)),
     "tools": Column(ANYTHING, "names of the tools it could call", lambda view: [tool["name"] for tool in view.tools]),
@@ -162,7 +174,12 @@ TOOL_CALL_COLUMNS: Columns = {
     "iteration": Column(NUMBER, "index of the item of `Each`", "view.span.iteration"),
     "request": Column(COUNT, "number of the request whose answer asked for it"),
     "status": Column(TEXT, "``waiting``, ``running``, ``completed``, ``failed``, ``cancelled``"),
-    "outcome": Column(TEXT, "``returned``, ``failed``, ``denied`` or ``retry``", lambda call: call.outcome or None),
+    "outcome": Column(
+        TEXT,
+        "``returned``; ``failed``: the model was told an error; ``denied``; ``retry``: it was told to try again "
+        "(no such tool, arguments that do not fit); ``unknown``: it may have taken effect, and a person is asked",
+        lambda call: call.outcome or None,
+    ),
     **_of_call({"attempts": Column(NUMBER, "which attempt it was"), **TIMES}),
     **{name: _spent(name, column) for name, column in CONSUMED.items()},
     **_of_call(FAILED),
@@ -191,10 +208,15 @@ class _Sum:
     requests: int = 0
     cached: int = 0
     calls: int = 0
-    usage: dict[str, int] = field(default_factory=dict)
+    spent: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def usage(self) -> Mapping[str, int]:
+        """What is known to be consumed: nothing where all answers came from a cache."""
+        return self.spent or (FREE if self.cached and not self.requests else {})
 
     def add(self, usage: Mapping[str, int]) -> None:
-        self.usage = {name: self.usage.get(name, 0) + usage.get(name, 0) for name in {**self.usage, **usage}}
+        self.spent = {name: self.spent.get(name, 0) + usage.get(name, 0) for name in {**self.spent, **usage}}
 
 
 COST_COLUMNS: Columns = {
@@ -222,7 +244,7 @@ def costs_frame(events: Iterable[Event], by: By = "agent") -> pd.DataFrame:
         _count(of(view.agent if by == "agent" else view.model), view)
     for call in tool_calls_in(spans) if by != "model" else ():
         _count_call(of(call.agent if by == "agent" else call.tool), call, is_tool=by == "tool")
-    return frame(COST_COLUMNS, sorted(sums.values(), key=lambda one: -one.usage.get("cost", 0)))
+    return frame(COST_COLUMNS, sorted(sums.values(), key=lambda one: -one.spent.get("cost", 0)))
 
 
 def _count(total: _Sum, view: RequestView) -> None:

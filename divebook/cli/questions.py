@@ -9,9 +9,10 @@ from divebook.cli.options import Json, Store
 from divebook.cli.screen import note, say, write
 from divebook.cli.text import as_json, one_line, secrets
 from divebook.errors import StoreError
-from divebook.questions.wording import address_of, example_answer, schema_in_words, wanted_answer
+from divebook.questions.wording import address_of, example_answer, example_in_full, schema_in_words, wanted_answer
 from divebook.text.commands import in_shell
 from divebook.text.times import local_time
+from divebook.workflow.functions import FUNCTION
 
 if TYPE_CHECKING:
     from divebook.engine.waiting import AwaitedSignal
@@ -37,11 +38,16 @@ def inbox(store: Store = None, *, json: Json = False) -> None:
             say(line)
         for awaited in awaited_signals_of(execution):
             say(f"{awaited}  {execution.id}, step {awaited.step}")
-        for line in ways_on(execution, again):
+        for line in ways_on(execution, [*_file_of(execution), *again]):
             told = True
             note(line, "yellow")
     if not told:
         note("no questions, and nothing waits for a signal")
+
+
+def _file_of(execution: Execution) -> list[str]:
+    """Return what stands for the file without which an execution cannot go on: a log holds no agents and functions."""
+    return ["FILE"] if any(step.type in ("prompt", FUNCTION) for step in execution.workflow.steps) else []
 
 
 def _readable(environment: Environment) -> Iterator[Execution]:
@@ -77,7 +83,10 @@ def _described(execution_id: str, question: Question) -> Iterator[str]:
     if shown:
         yield f"  data: {one_line(as_json(shown), 400)}"
     if question.schema is not None:
-        yield f"  asks for: {one_line(schema_in_words(question.schema), 200)}"
+        example = example_in_full(question)
+        yield f"  {'may come with it' if example else 'asks for'}: {one_line(schema_in_words(question.schema), 200)}"
+        if example:
+            yield f"  for instance: {one_line(example, 400)}"
     if question.expires_at is not None:
         yield f"  expires {local_time(question.expires_at)}"
 

@@ -167,7 +167,12 @@ def answer(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Answer a question and resume its execution."""
+    """Answer a question and resume its execution.
+
+    A no may say why: "no: not today". In full, an answer may bring what the question takes, as inbox shows it: other
+    arguments, '{approved: true, data: {parameters: {host: h9}}}', or a rule that allows more calls like this one,
+    '{approved: true, data: {rule: {scope: always}}}'.
+    """
     from divebook.config.answers import typed_answer
 
     given = typed_answer(response, as_, result)
@@ -233,9 +238,6 @@ def _carry_on(
         note(str(kept), "yellow")
         note(f"to go on: {command('resume', [kept.execution_id], again)}", "yellow")
         raise typer.Exit(WAITS) from kept
-    execution, _ = ended
-    if not (execution.was_driven or execution.state.is_over):
-        note("it is kept; the process that drives the execution goes on with it", "yellow")
     _conclude(*ended, again, json=json)
 
 
@@ -313,11 +315,17 @@ def _conclude(
     from divebook.cli.result import print_result
 
     code = print_result(execution, json=json)
-    is_kept = execution.store.keeps
+    is_kept, is_elsewhere = execution.store.keeps, not (execution.was_driven or execution.state.is_over)
     ways = list(ways_on(execution, again)) if is_kept else []
     for line in ways:
         note(line, "yellow")
-    if code and is_kept and not ways:
+    if is_elsewhere:
+        look = command("show", [execution.id], again[-2:] if "--store" in again else ())
+        note(
+            f"it is kept; another process drives the execution and goes on with it. To see how it stands: {look}",
+            "yellow",
+        )
+    elif code and is_kept and not ways:
         note(f"to go on: {command('resume', [execution.id], again)}", "yellow")
     if strict and execution.status == WAITING:
         note("error: it has to wait for an answer or a signal, which --strict does not allow", "bold red")

@@ -20,15 +20,30 @@ NO_FAILURE = (0, 0.0)
 
 
 class Usage(NamedTuple):
-    """What model calls have consumed."""
+    """What model calls have consumed: requests, tokens, and `cost` in nanodollars, of which 1,000,000,000 are a dollar.
+
+    `divebook.Execution.costs` and the other frames have dollars.
+
+    Examples
+    --------
+    >>> Usage(1, 6, 4, cost=25_000)
+    Usage(requests=1, input_tokens=6, output_tokens=4, cost=25000 nanodollars)
+    """
 
     requests: int = 0
     input_tokens: int = 0
+    """Of all requests, those that a provider's cache spared included."""
     output_tokens: int = 0
     cache_write_tokens: int = 0
+    """Of the input tokens, those written to the provider's cache."""
     cache_read_tokens: int = 0
+    """Of the input tokens, those read from it."""
     cost: int = 0
-    """Nanodollars, as far as the prices are known."""
+    """Nanodollars, as far as the prices are known; whole numbers, so that sums are exact."""
+
+    def __repr__(self) -> str:
+        told = ", ".join(f"{name}={value}" for name, value in self.to_dict().items())
+        return f"Usage({told}{' nanodollars' if self.cost else ''})"
 
     def plus(self, more: Mapping[str, int]) -> Usage:
         """Return the sum with another usage in plain form."""

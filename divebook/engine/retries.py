@@ -20,6 +20,7 @@ from divebook.errors import (
     ScriptSyntaxError,
     StoreError,
     TemplateError,
+    ToolError,
     UndefinedVariableError,
     UnopenableValueError,
     UnstorableValueError,
@@ -100,7 +101,9 @@ def text_of(error: BaseException) -> str:
     except Exception as second:  # noqa: BLE001 - a person's class, or a value that has no text, says it of itself
         text = f"{type(error).__name__}, whose text cannot be had: {type(second).__name__}"
     if isinstance(error, KeyError):  # whose own text is nothing but the key
-        text = f"{type(error).__name__}: {text}"
+        said = error.args[0] if error.args else ""
+        head = f"{names_of(error)[0]}: "
+        text = said if isinstance(said, str) and said.startswith(head) else f"{head}{text}"  # the former from a log
     text = text.encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}... ({len(text) - MOST_TEXT:,} more characters)"
 
@@ -108,12 +111,14 @@ def text_of(error: BaseException) -> str:
 def names_of(error: BaseException) -> tuple[str, ...]:
     """Return the class of an error and those it derives from; of one that comes from the log, as they were recorded.
 
-    In front of those of a script's error stands what the script raised.
+    In front of those of a script's error, or a tool's, stands what the script or the tool raised.
     """
     recorded = error.error_names if isinstance(error, OperationError) else ()
     names = tuple(base.__name__ for base in type(error).__mro__ if base not in (object, BaseException))
     if isinstance(error, ScriptError) and error.raised:
         names = (error.raised, *names)
+    if isinstance(error, ToolError):
+        names = (*error.names, *names)
     return recorded or names or (BaseException.__name__,)  # BaseException itself, raised as it is
 
 

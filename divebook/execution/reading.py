@@ -76,7 +76,7 @@ class ReadExecution(FramedLog):
 
     @property
     def usage(self) -> Usage:
-        """What model calls have consumed."""
+        """What model calls have consumed; its `cost` is in nanodollars, those of frames in US dollars."""
         return self.state.usage
 
     @property

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 from divebook.engine.operations import AGENT_RESPONSE, CACHED_RESPONSE, TIMER, is_pause
 from divebook.events import Event, catalog
 from divebook.events.event import Timed
+from divebook.questions.kinds import OUTCOME_UNKNOWN
 
 COST = "cost_nanodollars"
 """In the recorded response of a model: its price."""
@@ -128,6 +129,8 @@ class Spans:
         """By path and item: the operation that failed last, until another begins."""
         self._retries: dict[str, dict[int | str | None, int]] = {}
         """By path: how often the step it is in, an item or a call of it has been tried without success."""
+        self._doubtful: dict[str, Span] = {}
+        """By id of the open question that asks whether it took effect: an operation of unknown outcome."""
         self._models: dict[str, str | None] = {}
         """By id of a turn: the model of its latest request, which says it where it is another."""
         self._open: dict[str, dict[int, Span]] = {}
@@ -332,10 +335,27 @@ class Spans:
         for path in self._open:
             self._stop_open(event, path)
 
+    def _interrupt_raised(self, event: Event, data: catalog.InterruptRaised) -> None:
+        """Let an operation wait of which it is not known whether it took effect; a person is asked."""
+        span = self._operations.get(data.operation_id or "")
+        if data.kind == OUTCOME_UNKNOWN and span is not None:
+            self._doubtful[data.interrupt_id] = span
+            self._wait(span, event)
+
+    def _interrupt_settled(self, _event: Event, data: catalog.InterruptResolved | catalog.InterruptExpired) -> None:
+        self._doubtful.pop(data.interrupt_id, None)
+
+    def _wait(self, span: Span, event: Event) -> None:
+        span.status, span.ended_us = catalog.WAITING, None
+        self._mark_open(span)
+        self._touch(span, event)
+
     def _execution_resumed(self, event: Event, _data: catalog.Payload) -> None:
-        """Operations that ran when the process died are over; steps that did not complete go on."""
+        """Operations that ran when the process died are over, or doubtful; steps that did not complete go on."""
         for span in [span for spans in self._open.values() for span in spans.values() if span.kind == "operation"]:
             self._end(span, event, catalog.CANCELLED)
+        for span in self._doubtful.values():
+            self._wait(span, event)
         for span in self._steps.values():
             if span.status in (catalog.FAILED, catalog.CANCELLED):
                 self._go_on(span, event)
@@ -366,6 +386,9 @@ class Spans:
         catalog.OperationCompleted: _operation_completed,
         catalog.OperationFailed: _operation_failed,
         catalog.EventEmitted: _event_emitted,
+        catalog.InterruptRaised: _interrupt_raised,
+        catalog.InterruptResolved: _interrupt_settled,
+        catalog.InterruptExpired: _interrupt_settled,
         catalog.PathFailed: _path_failed,
         catalog.PathCancelled: _path_cancelled,
         catalog.ExecutionResumed: _execution_resumed,

@@ -13,15 +13,17 @@ from typing import Any, Literal, TypeAlias
 
 from divebook.engine.approvals import BY_PERSON, BY_RULE
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, TOOL_CALL
-from divebook.events.catalog import COMPLETED, FAILED
+from divebook.events.catalog import COMPLETED, FAILED, WAITING
 from divebook.events.recorded import opened
 from divebook.history.messages import Block, spoken_in
 from divebook.history.requests import RequestView, call_name, requests_in
 from divebook.history.spans import Span
 
-Outcome: TypeAlias = Literal["", "returned", "failed", "denied", "retry"]
-"""``returned``; ``failed``: the model was told an error; ``denied`` by a rule or a person; ``retry``: the tool wanted
-other arguments; empty while it waits or runs, and where it has not come back."""
+Outcome: TypeAlias = Literal["", "returned", "failed", "denied", "retry", "unknown"]
+"""``returned``; ``failed``: the model heard of an error; ``denied`` by a rule or a person; ``retry``: the model heard
+that it must call otherwise, since there is no such tool, its arguments do not fit, or it wanted others; ``unknown``: it
+may have taken effect, and a person is asked; empty while it waits or runs, and where it has not come back."""
+UNKNOWN: Outcome = "unknown"
 DENIALS = BY_PERSON, BY_RULE
 
 
@@ -42,7 +44,7 @@ class ToolCallView:
     turn: Span | None = None
     """The turn of the agent that it gave work."""
     told: Mapping[str, Any] | None = None
-    """What the model was told of a call without an operation: ``text``, ``failed``."""
+    """What the model was told of a call without an operation: ``text``, ``outcome``."""
     usage: dict[str, int] = field(default_factory=dict)
     """What was consumed by agents that it gave work, and by all below them."""
 
@@ -87,7 +89,8 @@ class ToolCallView:
     @property
     def outcome(self) -> Outcome:
         """What came of it, in a word."""
-        return _outcome(self)
+        span = self.under_way
+        return _told_outcome(self.told) if span is None else _outcome(self, span)
 
     @property
     def result(self) -> Any:
@@ -110,14 +113,20 @@ class ToolCallView:
         return {} if self.span is None else _mapping(self.span.parameters)
 
 
-def _outcome(call: ToolCallView) -> Outcome:
-    span = call.under_way
-    if span is None:
-        if call.told is None:
-            return ""
-        return (
-            "denied" if str(call.told["text"]).startswith(DENIALS) else "failed" if call.told["failed"] else "returned"
-        )
+_TOLD: Mapping[Any, Outcome] = {"success": "returned", "retried": "retry", "denied": "denied"}
+"""What pydantic-ai calls the outcome of a call that it, or the guard around all tools, answered by itself."""
+
+
+def _told_outcome(told: Mapping[str, Any] | None) -> Outcome:
+    """Return what came of a call that was never made."""
+    if told is None:
+        return ""
+    return "denied" if str(told["text"]).startswith(DENIALS) else _TOLD.get(told["outcome"], "failed")
+
+
+def _outcome(call: ToolCallView, span: Span) -> Outcome:
+    if span.status == WAITING:
+        return UNKNOWN
     if span.status == FAILED:
         return "failed"
     if call.span is None:
@@ -126,9 +135,9 @@ def _outcome(call: ToolCallView) -> Outcome:
     match payload.get("kind"):
         case None | "input_required":
             return ""
-        case "tool_failed" | "validation_error":
+        case "tool_failed":
             return "denied" if str(payload.get("message", "")).startswith(DENIALS) else "failed"
-        case "model_retry":
+        case "model_retry" | "validation_error":
             return "retry"
     return "returned"
 
@@ -193,8 +202,8 @@ def _told(views: Sequence[RequestView]) -> dict[tuple[str, str], dict[str, Any]]
             for part in _mappings(message.get("parts")):
                 kind = part.get("part_kind")
                 if kind in ("tool-return", "retry-prompt") and isinstance(part.get("tool_call_id"), str):
-                    failed = part.get("outcome") == "failed" or kind == "retry-prompt"
-                    told[view.turn, part["tool_call_id"]] = {"text": part.get("content"), "failed": failed}
+                    outcome = "retried" if kind == "retry-prompt" else part.get("outcome", "success")
+                    told[view.turn, part["tool_call_id"]] = {"text": part.get("content"), "outcome": outcome}
     return told
 
 

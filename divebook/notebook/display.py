@@ -36,7 +36,7 @@ from divebook.notebook.rows import (
     turn_rows,
 )
 from divebook.questions.kinds import EXPIRED
-from divebook.questions.wording import schema_in_words, wanted_answer
+from divebook.questions.wording import wanted_in_full
 from divebook.text.colours import LIGHT
 from divebook.text.durations import seconds
 from divebook.text.redaction import Redactor, shared
@@ -148,9 +148,7 @@ def _questions(execution: Execution) -> Iterable[tuple[str, tuple[str, ...]]]:
     for asked in execution.interrupts[:MAX_VALUES]:
         choices = (asked.data or {}).get("choices")
         told = one_line(" or ".join(map(repr, choices)), MAX_CELL) if choices else "..."
-        wanted = wanted_answer(asked)
-        if asked.schema is not None:
-            wanted = f"{wanted}: {one_line(schema_in_words(asked.schema), MAX_CELL)}"
+        wanted = one_line(wanted_in_full(asked), MAX_ERROR)
         until = "" if asked.expires_at is None else f", until {local_time(asked.expires_at)}"
         question = f"{one_line(asked.question, MAX_ERROR)} ({asked.kind}: {wanted}{until})"
         yield question, (answer_line(execution.id, asked), f"run.answer({asked.id!r}, {told})")

@@ -11,7 +11,7 @@ from divebook.environment import Environment
 from divebook.events.readable import readable
 from divebook.execution.execution import Execution
 from divebook.questions import Question
-from divebook.questions.wording import address_of, example_answer, schema_in_words, wanted_answer
+from divebook.questions.wording import address_of, example_answer, wanted_in_full
 from divebook.steps.rules import rule_in_words
 from divebook.store import EventStore
 from divebook.text.commands import in_notebook, in_shell
@@ -51,11 +51,8 @@ def question_lines(execution_id: str, question: Question, store: str | None = No
     yield one_line(shared().text(question.question), 200)
     if question.message:
         yield one_line(shared().text(question.message), 200)
-    wanted = wanted_answer(question)
-    if question.schema is not None:
-        wanted = f"{wanted}: {one_line(schema_in_words(question.schema), 200)}"
     until = "" if question.expires_at is None else f", until {local_time(question.expires_at)}"
-    yield f"answer with {wanted}{until}"
+    yield f"answer with {one_line(wanted_in_full(question), 400)}{until}"
     yield f"to answer: {answer_line(execution_id, question, store)}"
 
 

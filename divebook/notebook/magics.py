@@ -235,7 +235,9 @@ class DiveMagics(RunMagics):
         """Answer a question, and show its run.
 
         QUESTION       the question, as `%dive inbox` names it
-        ANSWER         a text, yes or no, a number, data in YAML or JSON ({a: 1}): as %dive inbox says
+        ANSWER         a text, yes or no ("no: not today" says why), a number, data in YAML or JSON ({a: 1}): as
+                       %dive inbox says; in full {approved: true, data: {parameters: {host: h9}}}, or, to allow more
+                       calls like this one, {approved: true, data: {rule: {scope: always}}}
         --result JSON  with done: what the call returned
         --as text|json how ANSWER is read; else as data where the question asks for data, and as text where not
         --by NAME      who answers

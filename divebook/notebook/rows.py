@@ -10,7 +10,7 @@ from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, PENDING, RUNNI
 from divebook.events.readable import readable
 from divebook.history.requests import RequestView, requests_in
 from divebook.history.spans import Span
-from divebook.history.tool_calls import ToolCallView, answered, output_names, tool_calls_in
+from divebook.history.tool_calls import UNKNOWN, ToolCallView, answered, output_names, tool_calls_in
 from divebook.text.durations import seconds
 from divebook.text.redaction import Redactor
 from divebook.text.shown import one_line, plural
@@ -91,6 +91,7 @@ def _request_rows(view: RequestView, calls: Sequence[ToolCallView]) -> Iterator[
     for call in calls:
         what = f"{call.tool}({_arguments(call)})"
         came = "" if call.result is None else f" → {call.outcome}: {readable(call.result)}"
+        came = " → it is not known whether it took effect" if call.outcome == UNKNOWN else came
         yield "", "", _status(call.status), _took(call.under_way), one_line(f"{what}{came}", MAX_CELL)
 
 

@@ -24,6 +24,7 @@ from divebook.questions.kinds import (
     DONE,
     EXPIRED,
     FAIL,
+    JUDGED,
     MODIFY,
     NO,
     OUTCOME_UNKNOWN,
@@ -39,7 +40,7 @@ from divebook.questions.kinds import (
 )
 from divebook.questions.question import Question
 from divebook.questions.typed import Fitting, Typed
-from divebook.questions.wording import EXPIRED_ALREADY, already_answered, wanted_answer
+from divebook.questions.wording import EXPIRED_ALREADY, already_answered, wanted_answer, wanted_in_full
 
 MOST_CHARACTERS = 100_000
 """What an answer may hold in all its texts."""
@@ -150,10 +151,10 @@ def _with_fields(question: Question, response: Any, fitting: Fitting) -> dict[st
     if schema is None:
         return _checked_fields(question, response) if is_full else None
     wrong = fitting.complaint(schema, response)
-    if wrong is None and question.kind not in (CONFIRMATION, AGENT_REVIEW):
+    if wrong is None and question.kind not in JUDGED:
         return {"data": response}
     if not is_full or "data" not in response:
-        if question.kind in (CONFIRMATION, AGENT_REVIEW):  # the schema is that of edited data, which may be left out
+        if question.kind in JUDGED:  # the schema is that of edited data, which may be left out
             return _checked_fields(question, response) if is_full else None
         raise _unfit(question, f"this answer does not fit: {wrong}")
     inner = fitting.complaint(schema, response["data"])
@@ -185,21 +186,31 @@ def _clarification(question: Question, response: Any) -> dict[str, Any]:
 def _confirmation(question: Question, response: Any) -> dict[str, Any]:
     if isinstance(response, bool):
         return {"approved": response}
-    word, colon, reason = response.partition(":") if isinstance(response, str) else ("", "", "")
-    word = word.strip().lower()
-    if word in NO and reason.strip():
-        return {"approved": False, "text": reason.strip()}
-    if not colon and (word in YES or word in NO):
-        return {"approved": word in YES}
-    raise _unfit(question, f"answer with {wanted_answer(question)}, not {response!r}")
+    word, reason = _judgement(response)
+    if word.lower() in NO and reason:
+        return {"approved": False, "text": reason}
+    if reason is None and (word.lower() in YES or word.lower() in NO):
+        return {"approved": word.lower() in YES}
+    raise _unfit(question, f"answer with {wanted_in_full(question)}, not {response!r}")
 
 
 def _review(question: Question, response: Any) -> dict[str, Any]:
     if isinstance(response, bool):
         response = APPROVE if response else REJECT
-    if response in (APPROVE, REJECT, MODIFY):
-        return {"decision": response, "approved": response == APPROVE}
-    raise _unfit(question, f"answer with {wanted_answer(question)}, not {response!r}")
+    word, reason = _judgement(response)
+    if word == REJECT and reason:
+        return {"decision": REJECT, "approved": False, "text": reason}
+    if reason is None and word in (APPROVE, REJECT, MODIFY):
+        return {"decision": word, "approved": word == APPROVE}
+    raise _unfit(question, f"answer with {wanted_in_full(question)}, not {response!r}")
+
+
+def _judgement(response: Any) -> tuple[str, str | None]:
+    """Return the word of an answer such as ``no: not today``, and its reason; None without a colon."""
+    if not isinstance(response, str):
+        return "", None
+    word, colon, reason = response.partition(":")
+    return word.strip(), reason.strip() if colon else None
 
 
 def _anything(_question: Question, response: Any) -> dict[str, Any]:

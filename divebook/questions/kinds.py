@@ -65,6 +65,8 @@ FINISH, ANEW = "finish", "anew"
 RAISE, STOP = "raise", "stop"
 """Answers to a question about a bound: raise it and go on, or stop."""
 APPROVE, REJECT, MODIFY = "approve", "reject", "modify"
+JUDGED = (CONFIRMATION, AGENT_REVIEW)
+"""Kinds that a word answers, perhaps with a reason; the schema of one is that of data which may come with the word."""
 YES, NO = ("yes", "y", "true", "approve", "approved"), ("no", "n", "false", "deny", "denied", "reject")
 
 

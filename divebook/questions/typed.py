@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from divebook.errors import DefinitionError
-from divebook.questions.kinds import DONE, OUTCOME_UNKNOWN
+from divebook.questions.kinds import APPROVE, DONE, JUDGED, MODIFY, NO, OUTCOME_UNKNOWN, REJECT, YES
 from divebook.questions.question import Question
 
 
@@ -25,8 +25,9 @@ class Typed:
     """An answer as somebody typed it; what it means depends on its question.
 
     It is data, in YAML, where it begins as YAML writes data or quoted text, or where the question asks for data that a
-    text is not. Anything else is the text itself, so that ``1.10`` stays a version. ``done RESULT`` answers a question
-    about an unknown outcome in one text.
+    text is not. Anything else is the text itself, so that ``1.10`` stays a version. A yes or no with its reason
+    (``no: not today``) is a text as well, whatever data might come with it. ``done RESULT`` answers a question about an
+    unknown outcome in one text.
     """
 
     text: str
@@ -37,6 +38,8 @@ class Typed:
             word, _, result = self.text.strip().partition(" ")
             if word == DONE and result.strip():
                 return {"choice": DONE, "result": _data_or_text(result.strip(), fitting)}
+        if question.kind in JUDGED and self.text.partition(":")[0].strip().lower() in _WORDS:
+            return self.text
         if self.text[:1] not in _OPENING and (
             question.schema is None or not fitting.complaint(question.schema, self.text)
         ):
@@ -45,6 +48,7 @@ class Typed:
 
 
 _OPENING = ("{", "[", "'", '"')
+_WORDS = frozenset({*YES, *NO, APPROVE, REJECT, MODIFY})
 
 
 def _data_or_text(text: str, fitting: Fitting) -> Any:

@@ -6,12 +6,18 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from divebook.questions.example import example_of
-from divebook.questions.kinds import AGENT_REVIEW, CHECKPOINT, CLARIFICATION, CONFIRMATION, KINDS, KindOfQuestion
+from divebook.questions.example import ANY_TEXT, example_of
+from divebook.questions.kinds import (
+    CHECKPOINT,
+    CLARIFICATION,
+    CONFIRMATION,
+    JUDGED,
+    KINDS,
+    MODIFY,
+    REJECT,
+    KindOfQuestion,
+)
 from divebook.questions.question import Question
-
-_JUDGED = (CONFIRMATION, AGENT_REVIEW)
-"""Kinds whose schema is that of edited data, which may be left out."""
 
 
 def kind_of(question: Question) -> KindOfQuestion:
@@ -28,10 +34,32 @@ def wanted_answer(question: Question) -> str:
 
 def example_answer(question: Question) -> str:
     """Return an answer as it can be typed, of the form that is asked for; in capitals what is to be replaced."""
-    if question.schema is None or question.kind in _JUDGED:
+    if question.schema is None or question.kind in JUDGED:
         return kind_of(question).example
     example = example_of(question.schema)
     return example if isinstance(example, str) else json.dumps(example, ensure_ascii=False)
+
+
+def example_in_full(question: Question) -> str:
+    """Return an answer that brings data with its word, as it can be typed; empty where it takes none."""
+    if question.schema is None or question.kind not in JUDGED:
+        return ""
+    data = example_of(question.schema)
+    shown = (question.data or {}).get("parameters")
+    if isinstance(data, dict) and data.get("parameters") == {} and isinstance(shown, Mapping):
+        data["parameters"] = dict.fromkeys(shown, ANY_TEXT)  # of a call that has no schema
+    said = {"approved": True} if question.kind == CONFIRMATION else {"decision": MODIFY}
+    return json.dumps({**said, "data": data}, ensure_ascii=False)
+
+
+def wanted_in_full(question: Question) -> str:
+    """Return what a person may answer, with the reason and the data that may come with it."""
+    wanted = wanted_answer(question)
+    if question.kind not in JUDGED:
+        return wanted if question.schema is None else f"{wanted}: {schema_in_words(question.schema)}"
+    no = "no" if question.kind == CONFIRMATION else REJECT
+    example = example_in_full(question)
+    return f"{wanted} ({no}: REASON says why)" + (f", or in full, for instance {example}" if example else "")
 
 
 def schema_in_words(schema: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from divebook.agents import Agent
 from divebook.agents.turn import Answer, Assignment
 from divebook.engine.retries import text_of
-from divebook.errors import NotFoundError, StepError
+from divebook.errors import NotFoundError, StepError, ToolError
 from divebook.execution.context import StepContext
 from divebook.execution.iterations import Outcome
 from divebook.steps.asking_agents import ask_agent
@@ -74,5 +74,7 @@ class PromptStep:
         try:
             given = replace(asked, context=own) if own else asked
             return await ask_agent(context, agent, given, self._offers, blocks)
+        except ToolError as error:
+            raise ToolError(error.agent, error.tool, error.cause) from error
         except Exception as error:
             raise StepError(f"agent response operation failed: {text_of(error)}") from error

@@ -290,7 +290,7 @@ class ConversationCall(TypedDict):
     """The MCP server that has the tool; empty for a function."""
     arguments: Any
     result: str
-    outcome: Literal["", "returned", "failed", "denied", "retry"]
+    outcome: Literal["", "returned", "failed", "denied", "retry", "unknown"]
     turn: int
     """The span of the turn of the agent that was given the work; -1 if it is no such call."""
     questions: list[str]

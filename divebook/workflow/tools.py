@@ -167,6 +167,10 @@ def tool(
     (numpy, Google or Sphinx style). Agents name it in ``Tools``, or are given it: ``Agent("a", tools=[search])``. The
     function stays what it was.
 
+    What it raises ends the turn and fails the run, with a `divebook.errors.ToolError`: a fault or an outage is for you
+    to mend, and the resumed run makes that call again and no other. What the model is to hear, so that it calls
+    otherwise, is raised as ``pydantic_ai.ModelRetry("there is no such file")``.
+
     Parameters
     ----------
     name
@@ -187,7 +191,9 @@ def tool(
     retry
         Try a call that failed again.
     timeout
-        Seconds that a call may take.
+        Seconds that a call may take. That is a limit of yours and no fault: the model hears of it, and may go on
+        without the result, where the call cannot have done anything (`read_only`, `idempotent`). Of any other call a
+        person is asked what became of it.
     executor
         Where an ordinary function runs, as for ``@step``.
     most

@@ -3,13 +3,18 @@
 import threading
 
 import anyio.to_thread
+import pydantic_ai
 import pytest
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
 
 from divebook import Agent, ScriptedModel, Step, Workflow, tool
+from divebook.agents.scripted_model import ScriptedFunction
+from divebook.errors import ToolError
 from divebook.workflow.definition import AgentDefinition
 from divebook.workflow.functions import workflow
+from divebook.workflow.policies import Catch, Retry
+from tests.execution.test_resuming import cut
 from tests.execution.worlds import environment
 
 ASK = Workflow("w", [Step("ask", prompt="Ask", agent="a", store="r")])
@@ -115,6 +120,97 @@ def test_a_tool_that_raises_fails_the_run_which_goes_on_where_it_was(note, noted
     broken.clear()
     assert world.resume(execution.id).wait(PATIENCE).variables == {"r": "done"}
     assert noted == ["x"]
+
+
+class Words:
+    """A tool that raises what it is told to, until that is mended."""
+
+    def __init__(self, error):
+        self.error, self.calls = error, 0
+
+    def look_up(self, word: str) -> str:
+        """Look a word up."""
+        self.calls += 1
+        if self.error is not None:
+            raise self.error
+        return word.upper()
+
+
+WORDS = [{"call": {"look_up": {"word": "owl"}}}, "done"]
+
+
+@pytest.mark.parametrize("way", ["alone", "taken", "handed on"])
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (ValueError("no such thing"), "ValueError: no such thing"),
+        (KeyError("x"), "KeyError: 'x'"),
+        (AttributeError("'NoneType' object has no attribute 'name'"), "AttributeError: 'NoneType' object has no"),
+        (RuntimeError(), "RuntimeError"),
+    ],
+)
+def test_what_a_tool_raises_is_said_with_its_class_once_its_tool_and_its_agent(error, cause, way):
+    words = Words(error)
+    agent = Agent("a", model=ScriptedModel(WORDS), tools=[words.look_up])
+    agents = [agent]
+    if way == "taken":
+        agents = [pydantic_ai.Agent(ScriptedFunction(ScriptedModel(WORDS)), name="a", tools=[words.look_up])]
+    elif way == "handed on":
+        given = {"call": {"assign_work": {"agent": "b", "name": "n", "description": "d", "expected_output": "e"}}}
+        inner = Agent("b", model=ScriptedModel(WORDS), tools=[words.look_up])
+        agents = [Agent("a", model=ScriptedModel([given, "done"]), subordinates=["b"]), inner]
+    world = environment(agents=agents)
+    execution = failed(world)
+    named = "b" if way == "handed on" else "a"
+    assert execution.error.startswith(f'step "ask": tool look_up of agent {named} failed: {cause}')
+    assert execution.error.count(type(error).__name__) == 1
+    assert "pydantic_ai.ModelRetry" in execution.error
+    words.error = None
+    assert world.resume(execution.id).wait(PATIENCE).variables == {"r": "done"}
+    assert words.calls == 2
+
+
+def test_a_workflow_catches_what_a_tool_raised_live_and_from_the_log_as_one_error():
+    words, seen = Words(KeyError("x")), []
+
+    @workflow
+    async def asking(ctx):
+        try:
+            await ctx.agent("a").run("go")
+        except ToolError as error:
+            seen.append((error.agent, error.tool, error.cause, str(error)))
+        await ctx.wait_signal("on")
+
+    world = environment(asking, agents=[Agent("a", model=ScriptedModel(WORDS), tools=[words.look_up])])
+    execution = world.start("asking").wait(PATIENCE)
+    again = environment(asking, agents=[Agent("a", model=ScriptedModel(WORDS), tools=[words.look_up])],
+                        store=cut(execution.store, execution, execution.state.last_sequence))  # fmt: skip
+    again.signal(execution.id, "on").wait(PATIENCE)
+    assert seen[0][:3] == ("a", "look_up", "KeyError: 'x'")
+    assert seen == seen[:1] * 2
+    assert words.calls == 1
+
+
+def test_a_step_catches_what_a_tool_raised_by_its_own_class():
+    words = Words(KeyError("x"))
+    steps = [
+        Step("ask", prompt="Ask", agent="a", catch=[Catch("rest", errors=("KeyError",), store="why")]),
+        Step("rest", script="1"),
+    ]
+    world = environment(agents=[Agent("a", model=ScriptedModel(WORDS), tools=[words.look_up])])
+    caught = world.start(Workflow("w", steps)).wait(PATIENCE).variables["why"]
+    assert caught["type"] == "KeyError"
+    assert caught["message"].startswith("tool look_up of agent a failed: KeyError: 'x' (")
+
+
+def test_a_key_error_of_a_model_is_said_with_its_class_once():
+    def answer(_, __):
+        raise KeyError("x")
+
+    definition = AgentDefinition("a", retry=Retry(attempts=1))
+    agent = Agent(definition, model=FunctionModel(answer), tools=[Words(None).look_up])
+    execution = failed(environment(agents=[agent]))
+    assert execution.error == "step \"ask\": agent response operation failed: KeyError: 'x'"
 
 
 def test_a_result_of_ten_megabytes_is_kept_whole_and_sent_in_part():

@@ -7,6 +7,7 @@ import pytest
 from divebook import Agent, ScriptedModel, Step, Workflow
 from divebook.agents import signatures
 from divebook.events import catalog
+from divebook.notebook.display import report_of
 from divebook.workflow.functions import workflow
 from divebook.workflow.policies import Retry
 from tests.execution.test_resuming import cut
@@ -158,3 +159,33 @@ def test_what_a_model_sees_of_a_tool_is_made_once(monkeypatch):
     for _ in range(2):
         assert world_.start("ask").wait(20).status == "completed"
     assert made == ["look"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "outcome"),
+    [
+        ("retry", "completed", "returned"),
+        ({"choice": "done", "result": "seen"}, "completed", "returned"),
+        ("fail", "failed", "failed"),
+    ],
+)
+def test_a_call_whose_process_died_waits_with_an_unknown_outcome_until_a_person_says_what_became_of_it(
+    answer, status, outcome
+):
+    script = [{"call": {"look": {"name": "owl"}}}, "an owl"]
+    first = world(Book().look, script)[0].start("ask").wait(20)
+    began = next(e.sequence for e in first.history() if getattr(e.data, "operation_type", "") == "tool_call")
+    there = world(Book().look, script, store=cut(first.store, first, began))[0]
+    execution = there.resume(first.id).wait(20)
+    assert stands(execution) == [["waiting", "unknown"]]
+    (row,) = [row for row in report_of(execution, [*execution.history()]).turns if not row[0]]
+    assert (row[2], row[4]) == ("… waiting", "look(name=owl) → it is not known whether it took effect")
+    execution.cancel()
+    assert stands(execution) == [["cancelled", ""]]
+    again = there.resume(first.id).wait(20)
+    assert stands(again) == [["waiting", "unknown"]]
+    assert stands(again.answer(again.interrupts[0].id, answer).wait(20)) == [[status, outcome]]
+
+
+def stands(execution):
+    return execution.tool_calls[["status", "outcome"]].fillna("").to_numpy().tolist()

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from pydantic import TypeAdapter
+from pydantic_ai import ModelRetry
 
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow
 from divebook.analysis import agent_frames, listings
@@ -95,7 +97,25 @@ def test_costs_add_up_to_the_same_by_agent_and_by_model():
 def test_answers_from_a_cache_are_counted_and_cost_nothing():
     row = agent_frames.costs_frame(TURN).set_index("name").loc["counter"]
     assert (row.requests, row.cached) == (0, 1)
-    assert pd.isna(row.cost)
+    assert (row.cost, row.input_tokens, row.output_tokens) == (0, 0, 0)
+    calls = agent_frames.model_calls_frame(TURN)
+    assert calls[calls.cached][["cost", "input_tokens", "output_tokens"]].to_numpy().tolist() == [[0, 0, 0]]
+
+
+def test_a_price_that_is_not_known_stays_missing_beside_answers_from_a_cache():
+    def request(number, kind, usage):
+        told = {"agent": "a", "request": number, "kept": 0, "new": []}
+        begin = catalog.OperationStarted(f"op {number}", kind, told, key=f"model-{number}", within="turn")
+        return begin, catalog.OperationCompleted(f"op {number}", kind, 1, {"kind": "response", "parts": []}, usage)
+
+    facts = [
+        catalog.OperationStarted("turn", "agent_turn", {"agent": "a"}, key="turn"),
+        *request(1, "agent_response", {"requests": 1, "input_tokens": 10}),
+        *request(2, "cached_response", None),
+    ]
+    log = events(*begun(), (catalog.StepStarted("prompt"), "main", "s"), *((fact, "main", "s") for fact in facts))
+    (row,) = agent_frames.costs_frame(log).itertuples()
+    assert (row.requests, row.cached, row.input_tokens, pd.isna(row.cost)) == (1, 1, 10, True)
 
 
 def test_the_frames_of_an_execution_whose_agent_has_called_a_tool():
@@ -118,3 +138,36 @@ def test_the_frames_of_an_execution_whose_agent_has_called_a_tool():
     assert every.costs("model").requests.tolist() == [2]
     with pytest.raises(SetupError, match="by agent, model or tool, not by 'day'"):
         execution.costs("day")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"search": {"query": ["owls"]}},
+        {"search": {"words": "owls"}},
+        {"search": '{"query": '},
+        {"look_up": {"query": "owls"}},
+        {"assign_work": {"agent": "wrkr", "name": "n", "description": "d", "expected_output": "e"}},
+        {"asks_back": {}},
+        {"checks": {}},
+    ],
+)
+def test_a_call_that_the_model_is_told_to_make_otherwise_has_not_returned(call):
+    def search(query: str) -> str:
+        "Find passages."
+        return f"found {query}"
+
+    def asks_back() -> str:
+        "Ask for something else."
+        raise ModelRetry("ask for something else")
+
+    def checks() -> int:
+        "Check a number."
+        return TypeAdapter(int).validate_python("many")
+
+    tools = [search, asks_back, checks]
+    boss = Agent("a", model=ScriptedModel([{"call": call}, "done"]), tools=tools, subordinates=["worker"])
+    environment = Environment(store="memory:", agents=[boss, Agent("worker")])
+    execution = environment.start(Workflow("w", [Step("ask", agent="a", prompt="Look.")])).wait(check=True)
+    assert execution.tool_calls.outcome.tolist() == ["retry"]
+    assert execution.tool_calls.status.tolist() == ["completed"]

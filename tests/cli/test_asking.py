@@ -7,6 +7,7 @@ import shlex
 import pytest
 
 from divebook.steps.actions import REGISTERED
+from divebook.store import Owner, open_store
 
 DEPLOY = """
 Workflows:
@@ -219,3 +220,71 @@ def test_bounds_are_kept_and_can_be_raised_by_answer_or_resume(folder, divebook)
     assert raised.exit_code == 0
     (asked,) = json.loads(divebook("inbox", "--json").stdout)
     assert divebook("resume", asked["execution"], "talk.yaml", "--bounds", "max_llm_calls=2", "-q").exit_code == 0
+
+
+SEND = """
+from divebook import Agent, ScriptedModel, Step, Workflow, tool
+
+
+@tool(approval=True)
+def send(host: str) -> str:
+    "Send it."
+    return f"sent to {host}"
+
+
+replies = [{"call": {"send": {"host": "h2"}}}, "done"]
+sender = Agent("sender", model=ScriptedModel(replies), tools=[send])
+flow = Workflow("flow", [Step("s", agent="sender", prompt="go", store="r")])
+"""
+
+
+@pytest.fixture
+def sending(folder, divebook):
+    """Return the address of the question that asks whether a tool may be called, in a run of ``ap.py``."""
+    (folder / "ap.py").write_text(SEND)
+    assert divebook("run", "ap.py", "-q").exit_code == 3
+    (asked,) = json.loads(divebook("inbox", "--json").stdout)
+    return asked["address"]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("no: not h2", "User denied tool call: not h2"),
+        ("{approved: true, data: {parameters: {host: h9}}}", "sent to h9"),
+        ("{approved: true, data: {rule: {scope: run}}}", "sent to h2"),
+    ],
+)
+def test_a_call_is_denied_with_a_reason_or_approved_with_other_arguments(sending, divebook, given, told):
+    answered = divebook("answer", sending, given, "ap.py", "-q")
+    assert answered.exit_code == 0, answered.stderr
+    assert told in divebook("show", sending.partition("@")[2], "--events", "--json").stdout
+
+
+def test_the_full_form_is_shown_by_inbox_help_and_a_refusal_and_the_command_says_that_a_file_is_needed(
+    sending, divebook
+):
+    listed = divebook("inbox")
+    example = re.search(r"for instance: (.*)", listed.stdout)[1]
+    assert json.loads(example) == {
+        "approved": True,
+        "data": {"parameters": {"host": "TEXT"}, "rule": {"scope": "run"}},
+    }
+    assert "may come with it: parameters (object; may be left out), rule (object" in listed.stdout
+    assert f"divebook answer {sending} yes FILE" in listed.stderr
+    refused = divebook("answer", sending, "{approved: true, parameters: {host: h9}}", "ap.py", "-q")
+    assert (refused.exit_code, example in refused.stderr) == (2, True)
+    assert "{approved: true, data: {parameters: {host: h9}}}" in " ".join(divebook("answer", "--help").stdout.split())
+    assert divebook("answer", sending, example, "ap.py", "-q").exit_code == 0
+
+
+def test_an_answer_to_what_another_process_drives_says_who_goes_on_and_nothing_else(sending, divebook):
+    execution_id = sending.partition("@")[2]
+    with open_store(".divebook/executions.db") as store:
+        store.acquire(execution_id, Owner("elsewhere", 11, 1, "kernel"), 600)
+    answered = divebook("answer", sending, "yes", "ap.py", "-q")
+    assert answered.exit_code == 3
+    told = "another process drives the execution and goes on with it. To see how it stands: divebook show"
+    assert f"{told} {execution_id}" in " ".join(answered.stderr.split())
+    assert "to go on" not in answered.stderr
+    assert "to answer" not in answered.stderr

@@ -127,3 +127,24 @@ def test_a_line_that_cannot_be_meant_says_what_to_write(cell, asked, line, messa
 def test_an_agent_that_is_not_there_is_named_with_those_that_are(cell, asked):
     with pytest.raises(NotFoundError, match="reader"):
         cell("%dive ask raeder 'x'")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ('"no: not now"', "User denied tool call: not now"),
+        ("{approved: true, data: {parameters: {query: larks}}}", "larks hunt by night"),
+        ("$answer", "User denied tool call: not now"),
+    ],
+)
+def test_a_call_is_denied_with_a_reason_or_approved_with_other_arguments(cell, session, asked, given, told):
+    reader = session.environment.agents["reader"]
+    approval = [{"tool": "search", "outcome": "ask"}]
+    model = ScriptedModel([FOUND, "They hunt by night."])
+    session.environment.add_agent(Agent("reader", model=model, tools=reader.tools, approvals=approval), replace=True)
+    run, printed = cell("%dive ask reader 'When do owls hunt?'")
+    assert "no: REASON says why" in printed
+    assert '{"approved": true, "data": {"parameters": {"query": "TEXT"}, "rule": {"scope": "run"}}}' in printed
+    cell(f"q, answer = {run.interrupts[0].id!r}, 'no: not now'")
+    answered, _ = cell(f"%dive answer $q {given}")
+    assert answered.tool_calls.result.tolist() == [told]

@@ -7,11 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from divebook.config.answers import answers_from, typed_answer
+from divebook.engine.cards import schema_of_answer
 from divebook.errors import InterruptError
 from divebook.notebook.arguments import parse, split
 from divebook.questions import Question, checked_answer
-from divebook.questions.kinds import DEFINABLE, KINDS
-from divebook.questions.wording import example_answer, wanted_answer
+from divebook.questions.kinds import DEFINABLE, JUDGED, KINDS
+from divebook.questions.wording import example_answer, example_in_full, wanted_answer, wanted_in_full
 from divebook.text.commands import in_notebook, in_shell
 from divebook.workflow.json_schemas import FITTING
 
@@ -59,8 +60,16 @@ TABLE = [
     ("confirmation", NUMBERS, "true", {"approved": True}),
     ("confirmation", NUMBERS, "{approved: true, data: {n: 1}}", {"approved": True, "data": {"n": 1}}),
     ("confirmation", None, "maybe", None),
+    ("confirmation", None, "no: not h2", {"approved": False, "text": "not h2"}),
+    ("confirmation", NUMBERS, "no: not h2", {"approved": False, "text": "not h2"}),
+    ("confirmation", NUMBERS, "No: {n: 1}", {"approved": False, "text": "{n: 1}"}),
+    ("confirmation", NUMBERS, "'no: not h2'", {"approved": False, "text": "not h2"}),
+    ("confirmation", NUMBERS, "yes: do", None),
+    ("confirmation", NUMBERS, "no:", None),
     ("agent_review", None, "modify", {"decision": "modify", "approved": False}),
     ("agent_review", None, "fine", None),
+    ("agent_review", NUMBERS, "modify", {"decision": "modify", "approved": False}),
+    ("agent_review", NUMBERS, "reject: too long", {"decision": "reject", "approved": False, "text": "too long"}),
     ("checkpoint", None, "seen", {"text": "seen"}),
     ("checkpoint", None, "", {}),
     ("timeout", None, "1", {"text": "1"}),
@@ -110,6 +119,23 @@ def test_a_printed_answer_fits_its_question(kind, schema):
     asked = question(kind, schema, BOUND if kind == "resource_exhausted" else None)
     for face in FACES:
         assert checked_answer(asked, face(example_answer(asked)), FITTING, 0)
+
+
+@pytest.mark.parametrize("kind", JUDGED)
+def test_a_word_with_data_is_printed_in_full_where_it_is_wanted_and_where_it_was_refused(kind):
+    asked = question(kind, NUMBERS)
+    for face in FACES:
+        assert checked_answer(asked, face(example_in_full(asked)), FITTING, 0)["data"] == {"n": 1}
+    with pytest.raises(InterruptError) as refused:
+        checked_answer(asked, typed_answer("{n: 1}"), FITTING, 0)
+    assert wanted_in_full(asked) in str(refused.value)
+    assert example_in_full(asked) in wanted_in_full(asked)
+
+
+def test_a_call_without_a_schema_is_shown_with_the_arguments_that_it_has():
+    asked = question("confirmation", schema_of_answer(None), {"parameters": {"host": "h1"}})
+    answered = checked_answer(asked, typed_answer(example_in_full(asked)), FITTING, 0)
+    assert answered == {"approved": True, "data": {"parameters": {"host": "TEXT"}, "rule": {"scope": "run"}}}
 
 
 @settings(max_examples=40)

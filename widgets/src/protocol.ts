@@ -258,7 +258,7 @@ export interface ConversationCall {
   server: string;
   arguments: unknown;
   result: string;
-  outcome: "" | "returned" | "failed" | "denied" | "retry";
+  outcome: "" | "returned" | "failed" | "denied" | "retry" | "unknown";
   /** The span of the turn of the agent that was given the work; -1 if it is no such call. */
   turn: number;
   /** Ids that questions about it have, if there are any: whether it may be made, what became of it ... */

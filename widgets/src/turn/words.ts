@@ -18,7 +18,7 @@ export function argumentsText(given: unknown, tool = ""): string {
   return oneLine(entries.map(([name, value]) => `${name}=${valueText(value, WIDTH)}`).join("  "), WIDTH);
 }
 
-const OUTCOMES = { failed: "failed", denied: "denied", retry: "tried again", returned: "", "": "" } as const;
+const OUTCOMES = { failed: "failed", denied: "denied", retry: "tried again", unknown: "not known", returned: "", "": "" } as const;
 
 /** Returns what came of a call: short results as they are, long ones by their size. */
 export function outcomeText(call: ConversationCall): string {
