@@ -67,6 +67,15 @@ class Executions:
             It has completed, or has new `bounds` while this process runs it.
         LeaseHeldError
             Another process is running it.
+
+        Examples
+        --------
+        A program that is started again after a crash finds its run by the key, and goes on with it::
+
+            execution = environment.start("audit", inputs, key="monday")
+            if execution.id in {record.execution_id for record in environment.recoverable()}:
+                execution = environment.resume(execution.id)
+            execution.wait()
         """
         return self._handle(self._control.resume(execution_id, None if bounds is None else as_bounds(bounds)))
 
@@ -213,6 +222,13 @@ class Executions:
         ------
         NeedsPersonError
             It was resumed automatically several times, and interrupted each time before it made progress.
+
+        Examples
+        --------
+        ::
+
+            for record in environment.recoverable():
+                environment.recover(record.execution_id)
         """
         attempt = next_attempt(self.store, execution_id, self._clock.now())
         return self._handle(self._control.resume(execution_id, recovery=attempt))

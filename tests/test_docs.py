@@ -1,5 +1,6 @@
 """Documentation is tested: its examples run, its commands are the real ones, and nothing public goes without."""
 
+import contextlib
 import doctest
 import importlib
 import inspect
@@ -14,7 +15,10 @@ from typer.testing import CliRunner
 
 import divebook
 from divebook.cli.main import app
+from divebook.errors import NotFoundError
+from divebook.workflow.keys import reference
 from divebook.workflow.reader import read_definitions
+from divebook.workflow.stored_form import Definition
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -195,3 +199,16 @@ def test_the_list_of_commands_fits_on_one_line_each():
     listed = CliRunner().invoke(app, ["--help"]).stdout.partition("Commands:")[2]
     assert listed
     assert "..." not in listed
+
+
+def test_what_is_defined_by_keys_says_where_they_are_explained():
+    unexplained = []
+    for name in divebook.__all__:
+        found = getattr(divebook, name)
+        if not (inspect.isclass(found) and issubclass(found, Definition)):
+            continue
+        part = name.removesuffix("Definition")
+        with contextlib.suppress(NotFoundError):
+            reference(part)
+            unexplained += [name] if f"``divebook keys {part}``" not in (found.__doc__ or "") else []
+    assert unexplained == []

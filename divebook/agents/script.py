@@ -119,6 +119,9 @@ def _together(replies: Sequence[ScriptedReply], written: WrittenReply) -> Script
 def _calls(written: Any) -> Iterable[ScriptedCall]:
     if isinstance(written, str):
         return [ScriptedCall(written, {})]
+    if isinstance(written, Sequence):
+        side = "[{call: {tool: ...}}, {call: {tool: ...}}]"
+        raise SetupError(f"`call` of a script cannot be {written!r}; several calls side by side are a list: {side}")
     if not isinstance(written, Mapping):
         raise SetupError(f"`call` of a script cannot be {written!r}; write {{call: {{tool: {{argument: value}}}}}}")
     return [ScriptedCall(str(tool), {} if given is None else given) for tool, given in written.items()]

@@ -56,6 +56,11 @@ class ScriptedModel:
     """In place of replies: those of the first turn, of the second, and so on; the last one repeats."""
 
     def __post_init__(self) -> None:
+        for name in ("replies", "turns"):
+            if isinstance(given := getattr(self, name), str | Mapping):
+                raise SetupError(
+                    f"{name} of a scripted model are a list, one for each request, not {given!r}; write [...]"
+                )
         self._failed: Counter[tuple[int | None, int]] = Counter()
         self._numbers: dict[str, int] = {}
         self._rounds = [] if self.is_texts else [rounds_of(replies) for replies in self.turns or (self.replies,)]

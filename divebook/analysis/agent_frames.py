@@ -167,24 +167,24 @@ TOOL_CALL_COLUMNS: Columns = {
         lambda call: None if call.under_way is None else call.under_way.operation_id,
     ),
     "tool": Column(TEXT, "what was called"),
-    "agent": Column(TEXT, "who called it"),
-    "server": Column(TEXT, "the MCP server that has it; missing for functions"),
-    "path": Column(TEXT, "the path it is on", "view.span.path"),
-    "step": Column(TEXT, "the step it belongs to", "view.span.step"),
-    "iteration": Column(NUMBER, "index of the item of `Each`", "view.span.iteration"),
-    "request": Column(COUNT, "number of the request whose answer asked for it"),
-    "status": Column(TEXT, "``waiting``, ``running``, ``completed``, ``failed``, ``cancelled``"),
+    "arguments": Column(ANYTHING, "what it was called with, after a person's changes"),
     "outcome": Column(
         TEXT,
         "``returned``; ``failed``: the model was told an error; ``denied``; ``retry``: it was told to try again "
         "(no such tool, arguments that do not fit); ``unknown``: it may have taken effect, and a person is asked",
         lambda call: call.outcome or None,
     ),
+    "result": Column(ANYTHING, "what it returned, or what the model was told instead"),
+    "status": Column(TEXT, "``waiting``, ``running``, ``completed``, ``failed``, ``cancelled``"),
+    "agent": Column(TEXT, "who called it"),
+    "server": Column(TEXT, "the MCP server that has it; missing for functions"),
+    "path": Column(TEXT, "the path it is on", "view.span.path"),
+    "step": Column(TEXT, "the step it belongs to", "view.span.step"),
+    "iteration": Column(NUMBER, "index of the item of `Each`", "view.span.iteration"),
+    "request": Column(COUNT, "number of the request whose answer asked for it"),
     **_of_call({"attempts": Column(NUMBER, "which attempt it was"), **TIMES}),
     **{name: _spent(name, column) for name, column in CONSUMED.items()},
     **_of_call(FAILED),
-    "arguments": Column(ANYTHING, "what it was called with, after a person's changes"),
-    "result": Column(ANYTHING, "what it returned, or what the model was told instead"),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -17,6 +18,8 @@ from divebook.errors import CorruptStoreError, DefinitionError, DivebookError, E
 
 DEBUG, SHOW_SECRETS, ALLOW = "--debug", "--show-secrets", "--allow"
 REFUSED = 2
+_LONGEST_NAME = 255
+"""Of a file; to ask for a longer one is an error."""
 
 
 class Commands(TyperGroup):
@@ -97,9 +100,16 @@ def report(error: DivebookError) -> None:
         note(f"error: {line}", "bold red")
 
 
+def _is_file(name: str) -> bool:
+    return len(name) <= _LONGEST_NAME and Path(name).exists()
+
+
 def _lines(error: DivebookError) -> list[str]:
     if isinstance(error, DefinitionError):
         return str(error).splitlines()
+    if isinstance(error, ExecutionNotFoundError) and _is_file(error.name):
+        ways = "`divebook resume ID FILE`, `divebook recover ID --definitions FILE`"
+        return [f"{error.name} is a file, and an id is wanted in its place: {ways}; `divebook runs` lists the ids"]
     if isinstance(error, ExecutionNotFoundError):
         return [f"{error}. `divebook runs` lists what the store holds; --store names another one"]
     return [str(error)]

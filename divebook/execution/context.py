@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from datetime import datetime
 from typing import Any, NoReturn, TypeVar
 
-from divebook.engine.operations import Place, Reserved, Setting, Slot, StreamedCall
+from divebook.engine.operations import Place, Reserved, Setting, Slot, StreamedCall, operation_name
 from divebook.engine.records import OpenStep, OperationRecord, Usage
 from divebook.events import catalog
 from divebook.events.codec import storable
@@ -186,7 +186,9 @@ class StepContext:
             Parameters or result are not plain data.
         """
         if timeout is not None or self.step.timeout is not None:
-            call, streamed = self._limit.of(call, timeout), streamed and self._limit.of(streamed, timeout)
+            called = operation_name(operation_type, parameters)
+            call = self._limit.of(call, timeout, called)
+            streamed = streamed and self._limit.of(streamed, timeout, called)
         wanted = Wanted.of(self.place(key, attempt), operation_type, parameters, self.known)
         made = call, usage, repeatable, reserved, streamed, noted, slot, setting, within, done
         return self._recorder.run(wanted, tuple.__new__(Call, made))  # a third of the time that the class takes

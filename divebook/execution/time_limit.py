@@ -47,20 +47,22 @@ class TimeLimit:
         self._whole, self._name, self._journal = step.timeout, f"step {step.name!r}", journal
         self._began_at = 0 if step.timeout is None else journal.clock.now()
 
-    def of(self, call: Callable[..., Awaitable[T]], timeout: float | None) -> Callable[..., Awaitable[T]]:
-        """Return the call with a limit to its time."""
+    def of(
+        self, call: Callable[..., Awaitable[T]], timeout: float | None, called: str | None = None
+    ) -> Callable[..., Awaitable[T]]:
+        """Return the call with a limit to its time; `called` is the name of what it calls, for the error."""
 
         async def limited(*arguments: Any) -> T:
-            seconds, error = self._left(timeout)
+            seconds, error = self._left(timeout, called)
             return await within(self._journal.clock, seconds, functools.partial(call, *arguments), error)
 
         return limited
 
-    def _left(self, timeout: float | None) -> tuple[float, TimedOutError]:
+    def _left(self, timeout: float | None, called: str | None) -> tuple[float, TimedOutError]:
         """Return the seconds that a call may take, and the error after them: of the call, or of the step around it."""
         whole, own = self._whole, math.inf if timeout is None else timeout
         spent = self._journal.seconds_since(self._began_at)
         left = math.inf if whole is None else max(0.0, whole - spent)
         if whole is None or own < left:
-            return own, TimedOutError(f"a call of {self._name}", own)
+            return own, TimedOutError(f"a call of {self._name if called is None else repr(called)}", own)
         return left, TimedOutError(self._name, whole)

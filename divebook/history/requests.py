@@ -25,6 +25,7 @@ from divebook.events import Event
 from divebook.events.recorded import opened
 from divebook.history.messages import CallMessage, request_messages, spoken_in
 from divebook.history.spans import COST, Span, spans_of
+from divebook.text.shown import plural
 from divebook.workflow.blocks import text_block
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -42,7 +43,7 @@ def call_name(tool_call_id: str) -> str:
     return hashlib.sha256(tool_call_id.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class RequestView:
     """One request to a model; what it holds belongs to the log, and is not to be changed."""
 
@@ -66,6 +67,11 @@ class RequestView:
     """The same for all requests of one turn, and for no others of the log."""
     added: Sequence[CallMessage]
     """What people look at of what this request said first."""
+
+    def __repr__(self) -> str:
+        """Return what fits on a line: what was sent and answered may fill pages."""
+        count = f"{plural(len(self.messages), 'message')}, {plural(len(self.tools), 'tool')}"
+        return f"<request {self.n} of {self.agent} to {self.model}: {count}, {self.status}>"
 
     @property
     def response(self) -> Mapping[str, Any] | None:

@@ -9,7 +9,7 @@ came after. Of two that came after the same one the first stays in the thread, a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from divebook.errors import NotFoundError, SetupError
@@ -140,8 +140,8 @@ class Thread:
     """
 
     id: str
-    _threads: ThreadBooks
-    _by: str
+    _threads: ThreadBooks = field(repr=False)
+    _by: str = field(repr=False)
 
     @property
     def turns(self) -> list[ThreadTurn]:

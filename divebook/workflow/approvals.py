@@ -32,6 +32,8 @@ EFFECTS: Final = (READ_ONLY, DESTRUCTIVE, UNKNOWN)
 class ApprovalRule(Definition):
     """What becomes of the calls of some tools; of several rules that match, the strictest decides.
 
+    ``divebook keys ApprovalRule`` says what each of its fields means.
+
     A rule that allows is read narrowly: capitals, types and unicode forms count, ``*`` stands for any text without
     ``/`` and ``**`` for any text, and a call with an argument that `Arguments` does not name is not allowed by it. A
     rule that asks or denies is read widely: it holds as soon as a call could be meant.

@@ -110,7 +110,8 @@ class OutputDefinition(Definition):
 class Workflow(Definition):
     """Steps and the ways between them; the first listed step is the start.
 
-    Raises `DefinitionError` at once if the steps do not fit together.
+    Raises `DefinitionError` at once if the steps do not fit together. ``divebook keys Workflow`` says what each of its
+    fields means.
 
     Examples
     --------

@@ -15,6 +15,8 @@ from divebook.workflow.table import Key
 class Retry(Definition):
     """Try a failed step again, later and later.
 
+    ``divebook keys Retry`` says what each of its fields means.
+
     Examples
     --------
     >>> Retry(attempts=4, seconds=0.5, factor=3).delay(2)
@@ -47,7 +49,10 @@ class Retry(Definition):
 
 @dataclass(frozen=True, slots=True)
 class Catch(Definition):
-    """Go to another step when this one has failed for good."""
+    """Go to another step when this one has failed for good.
+
+    ``divebook keys Catch`` says what each of its fields means.
+    """
 
     short = (str,)
     step: Annotated[str, Key("The step to go to.", required="Catch needs a Step to go to")]

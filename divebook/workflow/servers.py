@@ -90,6 +90,8 @@ class ToolConfigurationDefinition(Definition):
 class MCPServerDefinition(Definition):
     """An MCP server: a program to start (``stdio``) or an address (``http``).
 
+    ``divebook keys MCPServer`` says what each of its fields means.
+
     Examples
     --------
     >>> git = MCPServerDefinition("git", "stdio", command="uvx", args=("mcp-server-git",))

@@ -80,6 +80,8 @@ class Edge(Definition):
 class Each(Definition):
     """Run a step once per item.
 
+    ``divebook keys Each`` says what each of its fields means.
+
     Examples
     --------
     >>> Each("$(state.files)", as_="file", parallel=4).items
@@ -126,6 +128,8 @@ UNDECIDED: tuple[Edge, ...] = _Undecided()
 @dataclass(frozen=True, slots=True, init=False)
 class Step(Definition):
     """One step of a workflow; its type follows from what it is given.
+
+    ``divebook keys Step`` says what each of its fields means.
 
     Examples
     --------

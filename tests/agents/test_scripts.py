@@ -119,6 +119,7 @@ def test_an_agent_without_tools_takes_one_reply_after_the_other():
         ([], "calls side by side"),
         ({"cal": "search"}, "has no 'cal'; did you mean 'call'"),
         ({"call": 5}, "`call` of a script cannot be 5"),
+        ({"call": [{"search": {}}, {"search": {}}]}, "several calls side by side are a list: [{call: {tool: ...}}, "),
         ({"say": 5}, "`say` of a script must be a text, not 5"),
         ({"error": "x", "say": "y"}, "make two replies of it"),
         ({"error": "x", "retry_after": 2}, "needs a `status` such as 429"),
@@ -155,3 +156,9 @@ def test_a_definition_has_a_script_for_when_its_model_is_scripted():
 def test_a_script_of_another_form_is_refused(written, advice):
     with pytest.raises(SetupError, match=re.escape(advice)):
         Agent(AgentDefinition("a", script=written))
+
+
+@pytest.mark.parametrize("written", [{"replies": {"call": {"search": {}}}}, {"replies": "hello"}, {"turns": {"a": 1}}])
+def test_replies_that_are_no_list_are_refused_when_they_are_given(written):
+    with pytest.raises(SetupError, match="of a scripted model are a list, one for each request"):
+        ScriptedModel(**written)

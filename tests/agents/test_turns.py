@@ -181,6 +181,7 @@ def test_a_call_whose_process_died_waits_with_an_unknown_outcome_until_a_person_
     (row,) = [row for row in report_of(execution, [*execution.history()]).turns if not row[0]]
     assert (row[2], row[4]) == ("… waiting", "look(name=owl) → it is not known whether it took effect")
     execution.cancel()
+    execution.wait(20)
     assert stands(execution) == [["cancelled", ""]]
     again = there.resume(first.id).wait(20)
     assert stands(again) == [["waiting", "unknown"]]
@@ -189,3 +190,11 @@ def test_a_call_whose_process_died_waits_with_an_unknown_outcome_until_a_person_
 
 def stands(execution):
     return execution.tool_calls[["status", "outcome"]].fillna("").to_numpy().tolist()
+
+
+def test_requests_and_threads_are_shown_on_a_line_however_long_they_are():
+    agent = Agent("a", model=ScriptedModel(["word " * 10_000]))
+    world = environment(Workflow("w", [Step("ask", prompt="text " * 10_000, agent="a", thread="t")]), agents=[agent])
+    (request,) = world.start("w").wait(20).requests
+    assert repr(request) == f"<request 1 of a to {request.model}: 1 message, 0 tools, completed>"
+    assert repr(world.thread("t")) == "Thread(id='t')"

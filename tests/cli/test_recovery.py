@@ -58,3 +58,14 @@ def test_what_was_not_interrupted_is_refused(store, divebook):
 
 def test_recovering_all_of_nothing_is_no_fault(store, divebook):
     assert divebook("recover", "--all").exit_code == 0
+
+
+@pytest.mark.parametrize("command", ["recover", "resume", "show"])
+def test_a_file_in_place_of_an_id_is_told_where_it_belongs(hello, divebook, command):
+    assert divebook("run", hello, "-v", "who=Ann", "-q").exit_code == 0
+    wrong = divebook(command, hello)
+    told = " ".join(wrong.stderr.split())
+    assert wrong.exit_code == 2
+    assert "hello.yaml is a file, and an id is wanted in its place: `divebook resume ID FILE`" in told
+    assert "`divebook recover ID --definitions FILE`" in told
+    assert divebook(command, "x" * 5_000).exit_code == 2
