@@ -55,11 +55,12 @@ def example_in_full(question: Question) -> str:
 def wanted_in_full(question: Question) -> str:
     """Return what a person may answer, with the reason and the data that may come with it."""
     wanted = wanted_answer(question)
+    if question.schema is None:
+        return wanted
     if question.kind not in JUDGED:
-        return wanted if question.schema is None else f"{wanted}: {schema_in_words(question.schema)}"
+        return f"{wanted}: {schema_in_words(question.schema)}"
     no = "no" if question.kind == CONFIRMATION else REJECT
-    example = example_in_full(question)
-    return f"{wanted} ({no}: REASON says why)" + (f", or in full, for instance {example}" if example else "")
+    return f"{wanted} ({no}: REASON says why), or in full, for instance {example_in_full(question)}"
 
 
 def schema_in_words(schema: Mapping[str, Any]) -> str:
