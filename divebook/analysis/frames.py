@@ -99,7 +99,9 @@ OPERATION_COLUMNS: Columns = {
     "visit": Column(COUNT, "how often this path had entered the step"),
     "iteration": Column(NUMBER, "index of the item of `Each`"),
     "item": Column(ANYTHING, "the item"),
-    "status": Column(TEXT, "``running``, ``completed``, ``failed``, ``cancelled``"),
+    "status": Column(
+        TEXT, "``running``, ``completed``, ``failed``, ``cancelled``; ``waiting``: a person is asked what became of it"
+    ),
     "attempts": Column(COUNT, "which attempt it was; every attempt that was recorded has its row"),
     **TIMES,
     **CONSUMED,
