@@ -21,7 +21,8 @@ def mcp(
     actions: Actions = None,
     store: Store = None,
     wait: Annotated[
-        float, typer.Option(metavar="SECONDS", help="How long a call waits for its run, which goes on afterwards.")
+        float,
+        typer.Option(metavar="SECONDS", min=0, help="How long a call waits for its run, which goes on."),
     ] = 50.0,
     dialect: Annotated[Dialect, typer.Option(help="dive: as the old system read it.")] = OWN,
 ) -> None:

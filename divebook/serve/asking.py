@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from mcp.server.context import ServerRequestContext
 from mcp.types import ElicitRequestFormParams, ElicitResult
 
 from divebook.questions import Question
@@ -20,6 +21,13 @@ _PLAIN = frozenset({"string", "number", "integer", "boolean"})
 _KEPT = frozenset(
     {"type", "title", "description", "enum", "default", "format", "minimum", "maximum", "minLength", "maxLength"}
 )
+
+
+def can_ask(context: ServerRequestContext[Any, Any]) -> bool:
+    """Whether a client says that it can show forms to its person; before there were others, it said so by `{}`."""
+    capabilities = context.session.client_capabilities
+    asking = None if capabilities is None else capabilities.elicitation
+    return asking is not None and (asking.form is not None or asking.url is None)
 
 
 def form_of(question: Question, complaint: str = "") -> ElicitRequestFormParams:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -12,7 +13,7 @@ from mcp.types import CallToolResult, TextContent, Tool, ToolAnnotations
 from divebook.errors import SetupError
 from divebook.events.catalog import COMPLETED
 from divebook.execution.execution import Execution
-from divebook.questions.wording import address_of
+from divebook.questions.wording import address_of, example_answer
 from divebook.text.redaction import shared
 from divebook.workflow.definition import InputDefinition, Workflow
 from divebook.workflow.kinds import INPUT_TYPES
@@ -126,7 +127,9 @@ def _standing(execution: Execution) -> str:
     if execution.state.is_over:
         return f"The run {execution.id} is {execution.status}: {execution.error or 'no reason was given'}"
     asked = "; ".join(
-        f"{question.question} ({address_of(execution.id, question)})" for question in execution.interrupts
+        f"{question.question} (divebook answer {address_of(execution.id, question)} "
+        f"{shlex.quote(example_answer(question))})"
+        for question in execution.interrupts
     )
-    waits = f"It waits for a person: {asked}." if asked else "It goes on."
+    waits = f"It waits for a person, who can also answer in a shell: {asked}." if asked else "It goes on."
     return f"The run {execution.id} is {execution.status}. {waits} Call {STATUS_TOOL} with its id to look again."

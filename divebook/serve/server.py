@@ -3,21 +3,23 @@
 A client of protocol 2026-07-28 gets a question as `input_required`, with the execution as its sealed state: no process
 waits for the answer, and a server that was started again takes it. Older clients are asked within the call. The
 execution is an ordinary one of its store: it outlives the call, the connection and the server, and whoever answers its
-question first, a client, a widget or a command line, has answered it.
+question first, a client, a widget or a command line, has answered it. A client that cannot ask its person gets the id
+of the execution, and how its question is answered elsewhere.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import redirect_stdout, suppress
+from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import aclosing, redirect_stdout, suppress
 from typing import Any
 
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.stdio import stdio_server
+from mcp.shared.exceptions import MCPError
 from mcp.types import (
     CallToolRequestParams,
     CallToolResult,
@@ -31,13 +33,15 @@ from mcp.types import (
 from divebook._version import __version__
 from divebook.environment import Environment
 from divebook.errors import DivebookError, InterruptError, LeaseHeldError
-from divebook.events.catalog import OperationCompleted
+from divebook.events.catalog import PENDING, WAITING, OperationCompleted
 from divebook.events.event import Event
 from divebook.execution.execution import Execution
 from divebook.questions import Question
-from divebook.serve.asking import answer_of, form_of, is_accepted
+from divebook.serve.asking import answer_of, can_ask, form_of, is_accepted
 from divebook.serve.keys import key_beside
 from divebook.serve.offered import STATUS_TOOL, result_of, shown_result, status_tool, tool_names, tool_of
+from divebook.store.follow import follow
+from divebook.workflow.definition import Workflow
 
 NAME = "divebook"
 ASKED_BY_RESULT = "2026-07-28"
@@ -74,7 +78,7 @@ class WorkflowServer:
 
     def __init__(self, environment: Environment, *, wait: float = WAIT) -> None:
         self._environment, self._wait = environment, wait
-        self._workflows = tool_names(environment.workflows.values())
+        tool_names(environment.workflows.values())
         self.protocol: Server[Any] = Server(
             NAME,
             version=__version__,
@@ -86,6 +90,11 @@ class WorkflowServer:
         keys = [key_beside(environment.store.location)]
         security = RequestStateSecurity(keys=keys, ttl=_STATE_LASTS)
         self.protocol.middleware.append(RequestStateBoundary(security, default_audience=NAME))
+
+    @property
+    def _workflows(self) -> Mapping[str, Workflow]:
+        """The workflows by the names of their tools, also those that were registered since the server began."""
+        return tool_names(self._environment.workflows.values())
 
     async def _list_tools(self, context: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
         del context, params
@@ -131,25 +140,43 @@ class WorkflowServer:
     async def _followed(self, context: Context, execution: Execution) -> Result:
         """Wait for an execution; return its result or its questions."""
         asks_by_result = context.protocol_version >= ASKED_BY_RESULT
+        asks_within = can_ask(context) and not asks_by_result
         leave = execution.subscribe(_Progress(context).tell)
         try:
             await self._rested(execution)
-            while not asks_by_result and execution.interrupts and await self._asked_within(context, execution):
+            while asks_within and execution.interrupts and await self._asked_within(context, execution):
                 await self._rested(execution)
         except TimeoutError:
             return result_of(execution)
         finally:
             leave()
-        return self._asked(execution) if asks_by_result else result_of(execution)
+        return self._asked(execution) if asks_by_result and can_ask(context) else result_of(execution)
 
     async def _rested(self, execution: Execution) -> None:
-        """Wait until it has ended or can do nothing; take it up if no living process does."""
-        if not execution.was_driven and execution.id in {
-            record.execution_id for record in self._environment.recoverable()
-        }:
-            with suppress(LeaseHeldError):
-                self._environment.recover(execution.id)
-        await execution
+        """Wait until it has ended or can do nothing; raises TimeoutError when a client has waited long enough.
+
+        One that is new begins, even if nobody waits for it, and one that no living process drives is taken up.
+        """
+        if execution.status == PENDING:
+            await asyncio.to_thread(execution.start)
+        async with asyncio.timeout(self._wait):
+            if not execution.is_live and any(
+                record.execution_id == execution.id for record in self._environment.recoverable()
+            ):
+                with suppress(LeaseHeldError):
+                    self._environment.recover(execution.id)
+            if execution.is_live:
+                await execution
+            await self._rested_elsewhere(execution)
+
+    async def _rested_elsewhere(self, execution: Execution) -> None:
+        """Wait until another process, if one drives it, has driven it to its end or to rest."""
+        known = execution.refresh().state.last_sequence
+        if not _rests(execution):
+            async with aclosing(follow(execution.store, execution.id, known)) as events:
+                async for _ in events:
+                    if _rests(execution.refresh()):
+                        return
 
     def _asked(self, execution: Execution, complaints: Mapping[str, str] | None = None) -> Result:
         """Return what has become of it, or its questions with the execution as their state."""
@@ -189,28 +216,33 @@ class WorkflowServer:
 
     async def _asked_within(self, context: Context, execution: Execution) -> bool:
         """Ask the first question within the call; return whether it is settled, here or by somebody else."""
-        question, settled, complaint = execution.interrupts[0], asyncio.Event(), ""
-        loop = asyncio.get_running_loop()
+        question, complaint = execution.interrupts[0], ""
+        while True:
+            form = form_of(question, complaint)
+            asking = context.session.elicit_form(form.message, form.requested_schema, context.request_id)
+            try:
+                result = await _first(asking, _settled(execution, question))
+            except MCPError:  # the client says that it can ask, and does not: who has the id can answer
+                return False
+            if result is None:
+                return True
+            if not is_accepted(result):
+                return False
+            complaint = self._given(execution, question, result) or ""
+            if not complaint:
+                return True
 
-        def look(_events: Sequence[Event]) -> None:
-            if not any(other.id == question.id for other in execution.interrupts):
-                loop.call_soon_threadsafe(settled.set)
 
-        leave = execution.subscribe(look)
-        try:
-            while True:
-                form = form_of(question, complaint)
-                asking = context.session.elicit_form(form.message, form.requested_schema, context.request_id)
-                result = await _first(asking, settled)
-                if result is None:
-                    return True
-                if not is_accepted(result):
-                    return False
-                complaint = self._given(execution, question, result) or ""
-                if not complaint:
-                    return True
-        finally:
-            leave()
+def _rests(execution: Execution) -> bool:
+    return execution.state.is_over or execution.status == WAITING
+
+
+async def _settled(execution: Execution, question: Question) -> None:
+    """Wait until a question is answered by somebody, in whatever process, or can be answered no more."""
+    async with aclosing(follow(execution.store, execution.id, execution.state.last_sequence)) as events:
+        async for _ in events:
+            if not any(other.id == question.id for other in execution.refresh().interrupts):
+                return
 
 
 class _Progress:
@@ -228,9 +260,9 @@ class _Progress:
             asyncio.run_coroutine_threadsafe(self._context.session.report_progress(self._done), self._loop)
 
 
-async def _first(asking: Any, settled: asyncio.Event) -> ElicitResult | None:
+async def _first(asking: Coroutine[Any, Any, ElicitResult], settled: Coroutine[Any, Any, None]) -> ElicitResult | None:
     """Return the answer of a client; None if the question is settled before."""
-    tasks = [asyncio.ensure_future(asking), asyncio.ensure_future(settled.wait())]
+    tasks: list[asyncio.Future[Any]] = [asyncio.ensure_future(asking), asyncio.ensure_future(settled)]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         return None if not tasks[0].done() else tasks[0].result()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
@@ -32,7 +32,7 @@ async def follow(
     *,
     until_end: bool = True,
     poll_interval: float | None = None,
-) -> AsyncIterator[Event]:
+) -> AsyncGenerator[Event, None]:
     """Yield the events with sequences above `after`, then those that are yet to come.
 
     Parameters

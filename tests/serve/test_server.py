@@ -1,14 +1,17 @@
 """Workflows as tools of MCP clients: of this protocol and of older ones, with questions, over restarts."""
 
 import asyncio
+import os
+import subprocess
 import sys
+import threading
 from typing import Annotated
 
 import pytest
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
-from mcp.types import ElicitResult, InputRequiredResult
+from mcp.types import ElicitResult, ErrorData, InputRequiredResult
 from pydantic import Field
 
 from divebook import Step, Workflow
@@ -17,7 +20,7 @@ from divebook.events import catalog
 from divebook.serve import WorkflowServer
 from divebook.serve.keys import key_beside
 from divebook.serve.offered import tool_names
-from divebook.workflow import workflow
+from divebook.workflow import step, workflow
 from tests.execution.worlds import environment
 
 GREET = Workflow(
@@ -53,7 +56,18 @@ async def for_ever(ctx):
     await ctx.wait_signal("never")
 
 
-FLOWS = (GREET, release, counted, fails, for_ever)
+@step
+def held():
+    return LATCHES["here"].wait(60)
+
+
+@workflow
+async def blocked(ctx):
+    return await held()
+
+
+LATCHES = {}
+FLOWS = (blocked, GREET, release, counted, fails, for_ever)
 
 
 @pytest.fixture
@@ -91,7 +105,7 @@ def called(here, tool, arguments=None, **how):
 
 def test_each_workflow_is_a_tool_with_the_schema_of_its_inputs(here):
     tools = {tool.name: tool for tool in talk(here, lambda client: client.list_tools()).tools}
-    assert set(tools) == {"greet_people", "release", "counted", "fails", "for_ever", "divebook_status"}
+    assert set(tools) == {"greet_people", "release", "counted", "fails", "for_ever", "blocked", "divebook_status"}
     assert tools["greet_people"].description.startswith("Greets.")
     assert tools["greet_people"].input_schema == {
         "type": "object",
@@ -174,6 +188,28 @@ def test_an_older_client_is_not_kept_from_a_result_by_a_form_that_nobody_fills(h
     assert called(here, "counted", mode=LEGACY, elicited=elicited).content[0].text == '{"result": 5}'
 
 
+@pytest.mark.parametrize("mode", [MODERN, LEGACY])
+def test_a_client_that_cannot_ask_gets_the_run_and_how_it_is_answered(here, mode):
+    result = called(here, "counted", mode=mode)
+    (record,) = here.executions()
+    (question,) = here.execution(record.execution_id).interrupts
+    assert not result.is_error
+    assert result.structured_content == {"execution": record.execution_id, "status": "waiting", "outputs": {}}
+    assert f"divebook answer {question.id}@{record.execution_id} 1" in result.content[0].text
+    here.answer(question.id, 4)
+    later = called(here, "divebook_status", {"execution": record.execution_id}, mode=mode)
+    assert later.structured_content["outputs"] == {"result": 4}
+
+
+def test_a_client_that_fails_to_ask_gets_the_run_as_well(here):
+    async def elicited(context, params):
+        return ErrorData(code=-32603, message="no window")
+
+    result = called(here, "counted", mode=LEGACY, elicited=elicited)
+    assert not result.is_error
+    assert result.structured_content["status"] == "waiting"
+
+
 def asked_for(result):
     assert isinstance(result, InputRequiredResult)
     return result.request_state, next(iter(result.input_requests))
@@ -207,7 +243,7 @@ def refused(call):
 
 def test_a_server_that_was_started_again_takes_the_answer(tmp_path):
     with environment(*FLOWS, store=str(tmp_path / "e.db")) as here:
-        state, name = talk(here, begun)
+        state, name = talk(here, begun, elicited=accepting()[0])
     with environment(*FLOWS, store=str(tmp_path / "e.db")) as there:
         result = talk(there, again(state, {name: ElicitResult(action="accept", content={"answer": 9})}))
         assert result.structured_content["outputs"] == {"result": 9}
@@ -215,7 +251,7 @@ def test_a_server_that_was_started_again_takes_the_answer(tmp_path):
 
 
 def test_a_state_that_was_changed_or_is_of_another_store_is_refused(here, tmp_path):
-    state, _ = talk(here, begun)
+    state, _ = talk(here, begun, elicited=accepting()[0])
     with environment(*FLOWS, store=str(tmp_path / "other.db")) as there:
         for where, wrong in ((here, f"{state[:-4]}AAAA"), (there, state)):
             assert "requestState" in talk(where, refused(again(wrong, {})))
@@ -238,6 +274,93 @@ def test_a_run_that_takes_long_goes_on_and_is_looked_at_again(here):
     execution.wait(20)
     assert called(here, "divebook_status", {"execution": execution.id}).structured_content["status"] == "completed"
     assert called(here, "divebook_status").content[0].text == "No run is open."
+
+
+@pytest.fixture
+def latch(request):
+    """An event for which `blocked` waits."""
+    LATCHES["here"] = threading.Event()
+    yield LATCHES["here"]
+    LATCHES.pop("here").set()
+
+
+@pytest.mark.parametrize("wait", [0.0, 0.05])
+def test_a_call_waits_no_longer_than_it_may_and_its_run_is_in_the_store(here, latch, wait):
+    first = called(here, "blocked", {}, wait=wait)
+    assert (first.is_error, first.structured_content["status"]) == (False, "running")
+    assert "It goes on" in first.content[0].text
+    assert here.store.record(first.structured_content["execution"]).status == "running"
+    latch.set()
+    later = called(here, "divebook_status", {"execution": first.structured_content["execution"]})
+    assert later.structured_content["outputs"] == {"result": True}
+
+
+def test_a_run_outlives_a_client_that_goes_away_in_its_call(here, latch):
+    begun = threading.Event()
+    leave = here.store.subscribe(lambda execution, events: begun.set())
+
+    async def talking(client):
+        call = asyncio.ensure_future(client.call_tool("blocked", {}))
+        await asyncio.to_thread(begun.wait, 20)
+        call.cancel()
+
+    talk(here, talking)
+    leave()
+    latch.set()
+    (record,) = here.executions()
+    assert here.execution(record.execution_id).wait(20).outputs == {"result": True}
+
+
+def test_two_clients_hear_of_one_run(here, latch):
+    async def both():
+        async with (
+            Client(WorkflowServer(here, wait=20.0).protocol) as one,
+            Client(WorkflowServer(here, wait=0.0).protocol) as other,
+        ):
+            found = await other.call_tool("blocked", {})
+            name = {"execution": found.structured_content["execution"]}
+            calls = [asyncio.ensure_future(one.call_tool("divebook_status", name)) for _ in range(2)]
+            assert name["execution"] in (await other.call_tool("divebook_status", {})).content[0].text
+            latch.set()
+            return [result.structured_content["status"] for result in await asyncio.gather(*calls)]
+
+    assert asyncio.run(both()) == ["completed", "completed"]
+
+
+def test_a_run_of_another_process_is_waited_for(tmp_path):
+    """The program reads from a pipe, so that it runs until this test has written."""
+    definitions, pipe, store = tmp_path / "flows.py", tmp_path / "pipe", str(tmp_path / "e.db")
+    os.mkfifo(pipe)
+    definitions.write_text(
+        "from pathlib import Path\nfrom divebook.workflow import step, workflow\n"
+        "@step\ndef read(path):\n    return Path(path).read_text()\n"
+        "@workflow\nasync def reads(ctx, path: str):\n    return await read(path)\n"
+    )
+    command = [sys.executable, "-m", "divebook", "run", str(definitions), "--store", store, "-v", f"path={pipe}"]
+    reads = Workflow("reads", [Step("say", script="1")])
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as program, pipe.open("w") as written:
+        with environment(reads, store=store) as here:
+            (record,) = here.executions()
+            name = {"execution": record.execution_id}
+            assert called(here, "divebook_status", name, wait=0.0).structured_content["status"] == "running"
+
+            async def talking(client):
+                call = asyncio.ensure_future(client.call_tool("divebook_status", name))
+                written.write("written")
+                written.close()
+                return await call
+
+            assert talk(here, talking).structured_content["outputs"] == {"result": "written"}
+        assert program.wait(20) == 0
+
+
+def test_workflows_that_are_registered_later_are_served(here):
+    async def talking(client):
+        here.add_workflow(Workflow("later", [Step("say", script="1", store="n")], outputs=["n"]))
+        assert "later" in [tool.name for tool in (await client.list_tools()).tools]
+        return await client.call_tool("later", {})
+
+    assert talk(here, talking).structured_content["outputs"] == {"n": 1}
 
 
 def test_a_failure_is_an_error_of_the_tool_without_secrets(here):
