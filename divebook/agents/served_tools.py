@@ -6,11 +6,12 @@ A replay makes the tools of the recorded list again, so that it starts no server
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import itertools
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from divebook.agents.present import CALL
 from divebook.dialects.dive import TOOLS
@@ -75,8 +76,7 @@ async def served_tools(
     notes: list[str] = []
     taken = set(own)
     named = set(definition.tools) - taken - set(TOOLS)
-    for server in servers:
-        found = await _discovered(context, server)
+    for server, found in zip(servers, await _all_discovered(context, servers), strict=True):
         chosen = [tool for tool in found.tools if _is_named(tool.name, server, definition)]
         for tool in chosen:
             if tool.name in taken or tool.name in made:
@@ -96,6 +96,16 @@ async def served_tools(
 
 def _is_named(tool: str, server: ToolServer, definition: AgentDefinition) -> bool:
     return server.name in definition.servers or bool({tool, f"{server.name}/{tool}"} & set(definition.tools))
+
+
+async def _all_discovered(context: TurnContext, servers: Sequence[ToolServer]) -> list[Discovered]:
+    """Ask servers side by side; each list is recorded, also where another server fails."""
+    asking = (_discovered(context, server) for server in servers)
+    found = await asyncio.gather(*asking, return_exceptions=True)
+    for result in found:
+        if isinstance(result, BaseException):
+            raise result
+    return cast("list[Discovered]", found)
 
 
 async def _discovered(context: TurnContext, server: ToolServer) -> Discovered:

@@ -41,8 +41,10 @@ from divebook.serve.asking import answer_of, can_ask, form_of, is_accepted
 from divebook.serve.keys import key_beside
 from divebook.serve.offered import STATUS_TOOL, result_of, shown_result, status_tool, tool_names, tool_of
 from divebook.store.follow import follow
+from divebook.text.logs import clean_libraries
 from divebook.workflow.definition import Workflow
 
+clean_libraries("mcp")
 NAME = "divebook"
 ASKED_BY_RESULT = "2026-07-28"
 """The first protocol in which a result may ask; dates compare as texts."""

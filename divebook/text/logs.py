@@ -14,6 +14,19 @@ def logger(name: str) -> logging.Logger:
     return found
 
 
+def clean_libraries(*names: str) -> None:
+    """Have the loggers of libraries leave secrets out, once these are loaded, and print nothing where nobody listens.
+
+    A filter holds for what its own logger is told and not for those below it, so that each gets one.
+    """
+    known = tuple(logging.root.manager.loggerDict)
+    for name in names:
+        logger(name).addHandler(logging.NullHandler())
+        for below in known:
+            if below.startswith(f"{name}."):
+                logger(below)
+
+
 def hand_on(record: logging.LogRecord) -> None:
     """Log here what a logger of another process was told; it was cleaned there if it is one of ours."""
     found = logging.getLogger(record.name)

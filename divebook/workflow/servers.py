@@ -119,6 +119,14 @@ class MCPServerDefinition(Definition):
     trusted: Annotated[
         bool, Key("Whether it is believed what it says of its tools, such as that one changes nothing.", extension=True)
     ] = False
+    asks_within_calls: Annotated[
+        bool,
+        Key(
+            "Whether it asks while a call is under way, as servers of 2025 do: it is spoken to in their protocol, and "
+            "this process has to stay until it is answered.",
+            extension=True,
+        ),
+    ] = False
 
     def __post_init__(self) -> None:
         if "*" in self.name:  # its rules are made of its name, and in a rule that stands for any characters

@@ -1,9 +1,10 @@
 """What our loggers are told has no secret in it, whichever handler hears of it."""
 
+import logging
 from pathlib import Path
 
 import divebook
-from divebook.text.logs import logger
+from divebook.text.logs import clean_libraries, logger
 
 MARKED = "sk" + "-proj-" + "Ab3" * 16
 
@@ -16,6 +17,14 @@ def test_no_secret_is_logged_in_a_message_its_arguments_or_a_traceback(caplog):
         log.exception("it failed with %s", MARKED)
     assert "it failed with [redacted]" in caplog.text
     assert "Traceback" in caplog.text
+    assert MARKED not in caplog.text
+
+
+def test_loggers_of_a_library_leave_secrets_out_at_each_level(caplog):
+    below = logging.getLogger("some_library.part.of_it")
+    clean_libraries("some_library")
+    below.warning("it sends %s", MARKED)
+    assert "it sends [redacted]" in caplog.text
     assert MARKED not in caplog.text
 
 

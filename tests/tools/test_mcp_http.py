@@ -12,6 +12,7 @@ import pytest
 
 from divebook.documents import Policy
 from divebook.errors import OutcomeUnknownError, ServerError
+from divebook.text.redaction import shared
 from divebook.tools.mcp.servers import Server
 from divebook.workflow.servers import MCPServerDefinition
 from tests.tools.conftest import SERVERS, on_loop
@@ -25,7 +26,11 @@ class Plain(BaseHTTPRequestHandler):
     def do_POST(self):
         message = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.server.heard.append(dict(self.headers))
+        self.server.asked.append(message["method"])
         way = self.server.way
+        if message["method"] == "tools/call" and way == "forgets":
+            self.server.way = "good"
+            return self.answer(404, b"")
         if way.isdigit():
             return self.answer(int(way), b"")
         if "id" not in message:
@@ -59,6 +64,7 @@ class Plain(BaseHTTPRequestHandler):
     def answer(self, status, body):
         self.send_response(status)
         self.send_header("content-type", "application/json")
+        self.send_header("mcp-session-id", "s-1")
         self.send_header("content-length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -88,7 +94,7 @@ def plain():
     """Serve in a thread; what it returns has a `way` and what it `heard`."""
     with ThreadingHTTPServer(("127.0.0.1", 0), Plain) as server:
         server.daemon_threads = True
-        server.way, server.heard = "good", []
+        server.way, server.heard, server.asked = "good", [], []
         serving = threading.Thread(target=server.serve_forever, daemon=True)
         serving.start()
         yield server
@@ -160,6 +166,31 @@ def test_a_connection_that_breaks_in_a_call_leaves_its_outcome_unknown(run, plai
         run(server.call("go", {}))
     plain.way = "good"
     assert run(server.call("go", {})).content == "good"  # on a new connection
+
+
+def test_a_server_that_has_forgotten_the_session_gets_the_call_in_a_new_one(run, plain, client):
+    server = client()
+    assert run(server.call("go", {})).content == "good"
+    plain.way, plain.asked[:] = "forgets", []
+    assert run(server.call("go", {})).content == "good"
+    assert [method for method in plain.asked if method in ("initialize", "tools/call")] == [
+        "tools/call",
+        "initialize",
+        "tools/call",
+    ]
+
+
+def test_a_header_may_stand_in_a_file_which_is_read_when_it_is_sent(run, plain, client, tmp_path):
+    (tmp_path / "token").write_text("f-0123456789\n")
+    given = f"file://{tmp_path / 'token'}"
+    server = client(("addresses", "files"), authorization_token=given, headers={"X-Key": given})
+    assert run(server.call("go", {})).content == "good"
+    sent = {name.lower(): value for name, value in plain.heard[-1].items()}
+    assert (sent["authorization"], sent["x-key"]) == ("Bearer f-0123456789", "f-0123456789")
+    assert "f-0123456789" not in shared().text("it said f-0123456789")
+    refused = client(headers={"X-Key": given})
+    with pytest.raises(ServerError, match="MCP call_tool failed for server far: not connected: .*files"):
+        run(refused.call("go", {}))
 
 
 def test_an_answer_without_end_is_refused(run, plain, client):

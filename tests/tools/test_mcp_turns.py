@@ -1,5 +1,6 @@
 """Agents that call tools of MCP servers: what the log has of it, what a resume starts, and who is asked what."""
 
+import asyncio
 import threading
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 from divebook import Agent, ScriptedModel, Step, Workflow
 from divebook.documents import Policy
-from divebook.errors import AlreadyRegisteredError, NotFoundError
+from divebook.errors import AlreadyRegisteredError, NotFoundError, ServerError
 from divebook.events import catalog
 from divebook.tools.mcp import servers as mcp_servers
 from divebook.workflow.approvals import ApprovalRule
@@ -109,6 +110,48 @@ def test_a_server_of_2025_asks_during_its_call(answer, said):
         execution.answer(question.id, answer).wait(60)
         assert execution.variables == {"said": "done"}
         assert said in results(execution)["tool-1-call-1-1"]["result"]
+
+
+@pytest.mark.parametrize("within", [True, False])
+def test_a_server_made_with_the_sdk_asks_during_its_call_if_its_definition_says_so(within, logs):
+    raised = threading.Event()
+    script = [{"call": {"paint_as_before": {}}}, "done"]
+    with world(script, defined("good.py", name="good", asks_within_calls=within)) as here:
+        execution = here.create("ask")
+        execution.subscribe(lambda events: any(e.event_type == "interrupt_raised" for e in events) and raised.set())
+        execution.start()
+        if within:
+            assert raised.wait(60)
+            execution.answer(execution.interrupts[0].id, {"colour": "red"})
+        assert execution.wait(60).variables == {"said": "done"}
+        found = results(execution)["tool-1-call-1-1"]
+        assert ("red" in str(found), "asks_within_calls=True" in str(found)) == (within, not within)
+        assert [text.partition(":")[0] for text in logs()] == [
+            "server good asks while a call is under way" for _ in range(not within)
+        ]
+
+
+def test_servers_are_asked_side_by_side_and_what_one_offers_is_kept_where_another_fails(monkeypatch):
+    met, discover = asyncio.Barrier(2), mcp_servers.Server.discover
+
+    async def together(server):
+        async with asyncio.timeout(20):
+            await met.wait()
+        if server.name == "s1":
+            raise ServerError("list_tools", "s1", "out of paper")
+        return await discover(server)
+
+    monkeypatch.setattr(mcp_servers.Server, "discover", together)
+    with world(GO, *(defined("rough.py", name=name) for name in ("s1", "s2"))) as here:
+        execution = here.start("ask").wait(60)
+        assert "MCP list_tools failed for server s1: out of paper" in execution.error
+        ended = {
+            type(event.data).__name__: event.data.operation_id
+            for event in execution.history(1)
+            if event.event_type in ("operation_completed", "operation_failed")
+        }
+        keys = {operation.operation_id: operation.key for operation in started(execution)}
+        assert keys[ended["OperationCompleted"]] == "tools-s2"
 
 
 def test_a_server_that_is_down_fails_the_run_which_goes_on_once_it_is_there(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from mcp import Client
@@ -22,11 +23,15 @@ from mcp.types import (
     TextResourceContents,
 )
 
+from divebook.text.logs import logger
 from divebook.workflow.tool_servers import Answers, CallOutcome
 
 _LONGEST = 10_000
+_NO_WAY_TO_ASK = "no back-channel for server-initiated requests"
+"""What the SDK says for a server that asks where its protocol has no place for that."""
 _WRAPPED = {"result"}
 """The only key of structured content that stands for a value which is no object."""
+_log = logger(__name__)
 NOT_ALLOWED = "the server asks for something that is not allowed here: {} (only questions to a person are)"
 
 
@@ -45,6 +50,18 @@ async def called(
     except RuntimeError as error:  # does not fit the output schema that it has declared
         return CallOutcome(str(error)[:_LONGEST], is_error=True)
     return outcome_of(result)
+
+
+def advised(outcome: CallOutcome, server: str) -> CallOutcome:
+    """Return an outcome; one that failed because its server could not ask says how it can, to whoever reads the log."""
+    if not (outcome.is_error and _NO_WAY_TO_ASK in str(outcome.content)):
+        return outcome
+    advice = (
+        f"server {server} asks while a call is under way: set asks_within_calls=True (AsksWithinCalls: true) in its "
+        "definition"
+    )
+    _log.warning(advice)
+    return replace(outcome, content=f"{outcome.content} ({advice})")
 
 
 def outcome_of(result: CallToolResult | InputRequiredResult) -> CallOutcome:

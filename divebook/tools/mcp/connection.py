@@ -8,23 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import httpx2
 from mcp import Client, MCPError
 from mcp.client import Transport
+from mcp.client.client import ConnectMode
 from mcp.client.session import ElicitationFnT
 from mcp.types import CONNECTION_CLOSED, METHOD_NOT_FOUND, Implementation, JSONRPCNotification, JSONRPCResponse
 from pydantic import ValidationError
 
 from divebook._version import __version__
-from divebook.text.logs import logger
 
 T = TypeVar("T")
 
+AUTO: Final[ConnectMode] = "auto"
+LEGACY: Final[ConnectMode] = "legacy"
+"""The protocol of 2025, in which a server may ask while a call is under way."""
 HANDSHAKE = 30.0
 """Seconds that a server may take to start, and to list what it has."""
 MOST_NOTIFICATIONS = 10_000
@@ -33,8 +35,6 @@ MOST_MALFORMED = 100
 """Messages that are none, such as what a server prints, before the connection is given up."""
 _LONGEST = 10_000
 _SESSION_TERMINATED = "Session terminated"
-
-logger("mcp").addHandler(logging.NullHandler())  # else Python prints what the SDK logs into the notebook
 
 
 class BrokenError(Exception):
@@ -119,10 +119,16 @@ class _Heard:
 
 
 class Connection:
-    """A connection over a transport; `open` it once, then call until it `has_ended`."""
+    """A connection over a transport; `open` it once, then call until it `has_ended`.
 
-    def __init__(self, opened: Opened, elicited: ElicitationFnT) -> None:
-        self._opened, self._elicited = opened, elicited
+    Parameters
+    ----------
+    mode
+        Which protocol is spoken, as `mcp.Client` has it.
+    """
+
+    def __init__(self, opened: Opened, elicited: ElicitationFnT, mode: ConnectMode = AUTO) -> None:
+        self._opened, self._elicited, self._mode = opened, elicited, mode
         self._told = Told()
         self._fault: BaseException | None = None
         self._complaint = ""
@@ -154,7 +160,7 @@ class Connection:
         try:
             async with Client(
                 self._transport(),
-                mode="auto",
+                mode=self._mode,
                 cache=None,
                 client_info=Implementation(name="divebook", version=__version__),
                 elicitation_callback=self._elicited,

@@ -16,6 +16,7 @@ import anyio
 import anyio.to_thread
 
 from divebook.errors import AlreadyRegisteredError, NotFoundError, OutcomeUnknownError, ServerError, SetupError
+from divebook.text.logs import clean_libraries
 from divebook.text.redaction import shared
 from divebook.workflow.servers import MCPServerDefinition
 from divebook.workflow.tool_servers import SCHEME, Answers, CallOutcome, Discovered, Elicit
@@ -144,7 +145,7 @@ class Server:
         if not self.definition.allows(tool):
             raise self._failed("call_tool", f"tool {tool} may not be used; its ToolConfiguration says which may")
         await _load()
-        from divebook.tools.mcp.calling import called
+        from divebook.tools.mcp.calling import advised, called
         from divebook.tools.mcp.connection import RefusedError
 
         def request(client: Client) -> Awaitable[CallOutcome]:
@@ -152,12 +153,12 @@ class Server:
 
         try:
             calling = self._asked("call_tool", request, repeatable=repeatable)
-            return await (calling if elicit is None else self._answering(calling, elicit))
+            return advised(await (calling if elicit is None else self._answering(calling, elicit)), self.name)
         except RefusedError as error:
             failed = self._failed("call_tool", str(error))
             if not error.is_answer:
                 raise failed from error
-            return CallOutcome(str(failed), is_error=True)
+            return advised(CallOutcome(str(failed), is_error=True), self.name)
 
     async def _answering(self, calling: Coroutine[Any, Any, T], elicit: Elicit) -> T:
         """Return what a call comes to; what the server asks meanwhile is asked here, in the task of the call."""
@@ -260,11 +261,12 @@ class Server:
 
     async def _opened(self, operation: str) -> Connection:
         from divebook.tools.mcp.connecting import opener
-        from divebook.tools.mcp.connection import BrokenError, Connection
+        from divebook.tools.mcp.connection import AUTO, LEGACY, BrokenError, Connection
 
         try:
             opened = await anyio.to_thread.run_sync(opener, self.definition, self._policy, self._credentials)
-            connection = Connection(opened, self._elicited)
+            mode = LEGACY if self.definition.asks_within_calls else AUTO
+            connection = Connection(opened, self._elicited, mode)
             await connection.open()
         except (SetupError, OSError) as error:
             raise self._failed(operation, f"not connected: {error}") from error
@@ -293,6 +295,8 @@ async def _load() -> None:
 
 def _modules() -> object:
     from divebook.tools.mcp import calling, connecting, credentials, discovery, resources
+
+    clean_libraries("mcp", "client", "httpx2", "httpcore2")  # "client" is how the SDK calls its session
 
     return calling, connecting, credentials, discovery, resources
 
