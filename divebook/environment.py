@@ -166,7 +166,8 @@ class Environment(Holdings, Executions):
         self._policy, self.threads = StandingPolicy(self.approvals_for, books), ThreadBooks(books)
         built_in = built_in_actions(place, printer, lambda: to_datetime(self._clock.now()))
         own = {action.name: action for action in actions}
-        super().__init__(name, place, self.policy, built_in, own, approvals=approvals)
+        sealing = self.store.sealing
+        super().__init__(name, place, self.policy, built_in, own, approvals=approvals, sealing=sealing)
         self._executors = Executors(executor, executors)
         services = functools.partial(self._make_services, interpreter or default_interpreter(), printer)
         self._control = Control(self.store, services, self._check, self.code_of, clock=self._clock, chance=self._chance)

@@ -30,6 +30,7 @@ from divebook.steps.function import require_function
 from divebook.steps.syntax import syntax_problems
 from divebook.steps.work import ASSIGN_WORK
 from divebook.store import EventStore
+from divebook.store.codec import Sealing
 from divebook.text.logs import logger
 from divebook.tools.declared import declared, limited
 from divebook.tools.mcp.servers import ServedDocuments, Server, Servers
@@ -62,6 +63,7 @@ class Holdings:
         own_actions: Mapping[str, Action],
         *,
         approvals: Iterable[ApprovalRule | Mapping[str, Any]] = (),
+        sealing: Sealing | None = None,
     ) -> None:
         self.name, self.description = name, ""
         self._defined = Definitions()
@@ -70,7 +72,7 @@ class Holdings:
         self._workflows: dict[str, Workflow] = {}
         self._actions, self._own_actions = built_in, own_actions
         self._tools: dict[str, ToolFunction] = {}
-        self.servers = Servers(_on_engine)
+        self.servers = Servers(_on_engine, sealing)
         documents.include(SCHEME, ServedDocuments(self.servers))
         self._reach = ToolReach(documents, policy, getattr(documents, "root", Path()))
         self._handlers: dict[str, Handler] = {}

@@ -189,7 +189,7 @@ def test_a_header_may_stand_in_a_file_which_is_read_when_it_is_sent(run, plain, 
     assert (sent["authorization"], sent["x-key"]) == ("Bearer f-0123456789", "f-0123456789")
     assert "f-0123456789" not in shared().text("it said f-0123456789")
     refused = client(headers={"X-Key": given})
-    with pytest.raises(ServerError, match="MCP call_tool failed for server far: not connected: .*files"):
+    with pytest.raises(ServerError, match=r"MCP call_tool failed for server far: not connected: .*files"):
         run(refused.call("go", {}))
 
 

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+import anyio.to_thread
 import httpx2
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
@@ -72,12 +73,23 @@ def opener(definition: MCPServerDefinition, policy: Policy, auth: httpx2.Auth | 
         )
     if definition.type == "http":
         url = _required(definition.url, "url", definition)
-        host = httpx2.URL(url).host
-        policy.host(host)
-        for *_, address in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM):
-            policy.address(str(address[0]), host)
-        return lambda told: _over_http(url, _headers(definition, looked_up), auth, told, definition.timeout)
+        _require_leave(policy, httpx2.URL(url).host)
+        return lambda told: _over_http(
+            url,
+            told,
+            headers=_headers(definition, looked_up),
+            auth=auth,
+            policy=policy,
+            limit=definition.timeout,
+        )
     raise SetupError(f"unsupported mcp server type: {definition.type}; write Type: stdio or Type: http")
+
+
+def _require_leave(policy: Policy, host: str) -> None:
+    """Raise `SetupError` if a host may not be reached, by its name or by an address that it stands for."""
+    policy.host(host)
+    for *_, address in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM):
+        policy.address(str(address[0]), host)
 
 
 def _required(value: str | None, key: str, definition: MCPServerDefinition) -> str:
@@ -112,8 +124,20 @@ async def _over_pipes(command: list[str], environ: Mapping[str, str], told: Told
 
 @asynccontextmanager
 async def _over_http(
-    url: str, headers: Mapping[str, str], auth: httpx2.Auth | None, told: Told, limit: float
+    url: str,
+    told: Told,
+    *,
+    headers: Mapping[str, str],
+    auth: httpx2.Auth | None,
+    policy: Policy,
+    limit: float,
 ) -> AsyncIterator[tuple[Any, Any]]:
+    own = httpx2.URL(url).host
+
+    async def admit(request: httpx2.Request) -> None:  # OAuth goes on at addresses that the server names
+        if request.url.host != own:
+            await anyio.to_thread.run_sync(_require_leave, policy, request.url.host)
+
     async def note(response: httpx2.Response) -> None:
         told.status = response.status_code if response.is_error else 0
         told.text = f"HTTP {told.status}{_ADVICE.get(told.status, '')}" if told.status else ""
@@ -125,7 +149,7 @@ async def _over_http(
             headers=dict(headers),
             auth=auth,
             timeout=httpx2.Timeout(HANDSHAKE, read=limit + HANDSHAKE),
-            event_hooks={"response": [note]},
+            event_hooks={"request": [admit], "response": [note]},
         ) as client,
         streamable_http_client(url, http_client=client, max_sse_event_size=LARGEST) as streams,
     ):

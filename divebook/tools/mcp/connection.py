@@ -125,10 +125,14 @@ class Connection:
     ----------
     mode
         Which protocol is spoken, as `mcp.Client` has it.
+    patience
+        Seconds that it may take until the server has agreed, or a person if it asks one.
     """
 
-    def __init__(self, opened: Opened, elicited: ElicitationFnT, mode: ConnectMode = AUTO) -> None:
-        self._opened, self._elicited, self._mode = opened, elicited, mode
+    def __init__(
+        self, opened: Opened, elicited: ElicitationFnT, mode: ConnectMode = AUTO, patience: float = HANDSHAKE
+    ) -> None:
+        self._opened, self._elicited, self._mode, self._patience = opened, elicited, mode, patience
         self._told = Told()
         self._fault: BaseException | None = None
         self._complaint = ""
@@ -147,10 +151,10 @@ class Connection:
         self._task = asyncio.create_task(self._hold(), context=own)
         waited: set[asyncio.Future[Any]] = {self._ready, self._task}
         try:
-            await asyncio.wait(waited, timeout=HANDSHAKE, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waited, timeout=self._patience, return_when=asyncio.FIRST_COMPLETED)
         finally:
             if not self._ready.done() and not self._task.done():  # it takes too long, or nobody waits any more
-                self._complaint = f"initialization failed: no answer within {HANDSHAKE:g} seconds"
+                self._complaint = f"initialization failed: no answer within {self._patience:g} seconds"
                 self._task.cancel()
         if not self._ready.done():
             await self.close()

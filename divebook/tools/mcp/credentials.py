@@ -1,6 +1,6 @@
 """OAuth of MCP servers: tokens in memory or in a file of their owner, through the SDK's own storage interface.
 
-Tokens are used and renewed here; a first one needs a browser, which is never opened: it comes by the file.
+Tokens are used and renewed here; for a first one a person is asked in the browser (`divebook.tools.mcp.consent`).
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider, OAuthFlowError
+from mcp.client.auth import OAuthClientProvider
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from pydantic import AnyUrl
 
 from divebook.documents.policy import Policy
 from divebook.documents.references import resolved
-from divebook.errors import SetupError
+from divebook.errors import SetupError, StoreError
+from divebook.store.codec import Sealing
 from divebook.text.redaction import shared
+from divebook.tools.mcp.consent import Consent
 from divebook.workflow.servers import FILE, MCPServerDefinition, OAuthDefinition, TokenStoreDefinition
 
 REDIRECT = "http://localhost:8085/oauth/callback"
@@ -63,18 +65,24 @@ class Tokens:
 
 
 class FileTokens(Tokens):
-    """Tokens in a file that only its owner can read; it is replaced in one step."""
+    """Tokens in a file that only its owner can read; it is replaced in one step.
 
-    def __init__(self, path: Path, client: OAuthClientInformationFull | None = None) -> None:
+    Parameters
+    ----------
+    sealing
+        That of the store: where this encrypts, so is the file. One that was not encrypted before can be read.
+    """
+
+    def __init__(self, path: Path, sealing: Sealing, client: OAuthClientInformationFull | None = None) -> None:
         super().__init__(client)
-        self._path = path
+        self._path, self._sealing = path, sealing
 
     def _read(self) -> dict[str, Any]:
         try:
-            found = json.loads(self._path.read_bytes())
+            found = json.loads(self._sealing.open(self._path.read_bytes()))
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, StoreError) as error:
             raise SetupError(
                 f"the tokens in {self._path} cannot be read ({error}): repair or remove that file"
             ) from error
@@ -83,12 +91,12 @@ class FileTokens(Tokens):
     def _write(self, kept: dict[str, Any]) -> None:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle, draft = tempfile.mkstemp(dir=self._path.parent, prefix=f".{self._path.name}.")  # 0600
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(kept, file)
+        with os.fdopen(handle, "wb") as file:
+            file.write(self._sealing.seal(json.dumps(kept).encode()))
         Path(draft).replace(self._path)
 
 
-def provider_of(definition: MCPServerDefinition, policy: Policy) -> OAuthClientProvider | None:
+def provider_of(definition: MCPServerDefinition, policy: Policy, sealing: Sealing) -> OAuthClientProvider | None:
     """Return what adds a server's tokens to requests, and renews them; None if its definition asks for none."""
     asked = definition.oauth
     if asked is None or definition.url is None:
@@ -98,17 +106,12 @@ def provider_of(definition: MCPServerDefinition, policy: Policy) -> OAuthClientP
         client_name="divebook", redirect_uris=[redirect], scope=" ".join(asked.scopes) or None
     )
 
-    async def refuse(_address: str) -> None:
-        raise OAuthFlowError(
-            "there is no token that is still valid, and a new one needs a browser, which is not opened here: put one "
-            "into the file of its TokenStore, or write AuthorizationToken"
-        )
-
-    async def never() -> AuthorizationCodeResult:
-        raise AssertionError
-
-    storage = _storage(asked.token_store or TokenStoreDefinition(), _client(asked, redirect, policy), policy)
-    return OAuthClientProvider(definition.url, metadata, storage, refuse, never)
+    where, client = asked.token_store or TokenStoreDefinition(), _client(asked, redirect, policy)
+    storage = Tokens(client)
+    if where.type == FILE and where.path is not None:
+        storage = FileTokens(policy.file(Path(where.path).expanduser(), Path()), sealing, client)
+    consent = Consent(definition.name, str(redirect))
+    return OAuthClientProvider(definition.url, metadata, storage, consent.ask, consent.answer)
 
 
 def _client(asked: OAuthDefinition, redirect: AnyUrl, policy: Policy) -> OAuthClientInformationFull | None:
@@ -120,9 +123,3 @@ def _client(asked: OAuthDefinition, redirect: AnyUrl, policy: Policy) -> OAuthCl
     return OAuthClientInformationFull(
         client_id=resolved(asked.client_id, policy), client_secret=secret, redirect_uris=[redirect]
     )
-
-
-def _storage(where: TokenStoreDefinition, client: OAuthClientInformationFull | None, policy: Policy) -> Tokens:
-    if where.type != FILE or where.path is None:
-        return Tokens(client)
-    return FileTokens(policy.file(Path(where.path).expanduser(), Path()), client)

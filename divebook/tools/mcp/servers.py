@@ -16,6 +16,7 @@ import anyio
 import anyio.to_thread
 
 from divebook.errors import AlreadyRegisteredError, NotFoundError, OutcomeUnknownError, ServerError, SetupError
+from divebook.store.codec import Sealing
 from divebook.text.logs import clean_libraries
 from divebook.text.redaction import shared
 from divebook.workflow.servers import MCPServerDefinition
@@ -54,14 +55,22 @@ class Server:
     ----------
     on_engine
         For what is asked from any other thread: connections live on one loop.
+    sealing
+        What encrypts the tokens that it keeps in a file, if anything does.
     """
 
     def __init__(
-        self, definition: MCPServerDefinition, policy: Policy, on_engine: OnEngine, *, idle: float = IDLE
+        self,
+        definition: MCPServerDefinition,
+        policy: Policy,
+        on_engine: OnEngine,
+        *,
+        sealing: Sealing | None = None,
+        idle: float = IDLE,
     ) -> None:
         self.definition = definition
         self._on_engine = on_engine
-        self._policy, self._idle_after = policy, idle
+        self._policy, self._idle_after, self._sealing = policy, idle, sealing or Sealing()
         self._connection: Connection | None = None
         self._opening = asyncio.Lock()
         self._under_way = 0
@@ -84,7 +93,7 @@ class Server:
     def _credentials(self) -> httpx2.Auth | None:
         from divebook.tools.mcp.credentials import provider_of
 
-        return provider_of(self.definition, self._policy)
+        return provider_of(self.definition, self._policy, self._sealing)
 
     @property
     def is_running(self) -> bool:
@@ -261,12 +270,14 @@ class Server:
 
     async def _opened(self, operation: str) -> Connection:
         from divebook.tools.mcp.connecting import opener
-        from divebook.tools.mcp.connection import AUTO, LEGACY, BrokenError, Connection
+        from divebook.tools.mcp.connection import AUTO, HANDSHAKE, LEGACY, BrokenError, Connection
+        from divebook.tools.mcp.consent import PATIENCE
 
         try:
             opened = await anyio.to_thread.run_sync(opener, self.definition, self._policy, self._credentials)
             mode = LEGACY if self.definition.asks_within_calls else AUTO
-            connection = Connection(opened, self._elicited, mode)
+            patience = HANDSHAKE if self.definition.oauth is None else HANDSHAKE + PATIENCE
+            connection = Connection(opened, self._elicited, mode, patience)
             await connection.open()
         except (SetupError, OSError) as error:
             raise self._failed(operation, f"not connected: {error}") from error
@@ -304,8 +315,8 @@ def _modules() -> object:
 class Servers(Mapping[str, Server]):
     """The servers of an environment, by name."""
 
-    def __init__(self, on_engine: OnEngine) -> None:
-        self._on_engine = on_engine
+    def __init__(self, on_engine: OnEngine, sealing: Sealing | None = None) -> None:
+        self._on_engine, self._sealing = on_engine, sealing
         self._servers: dict[str, Server] = {}
         self._replaced: list[Server] = []
 
@@ -321,7 +332,7 @@ class Servers(Mapping[str, Server]):
             if not replace:
                 raise AlreadyRegisteredError("mcp server", definition.name)
             self._replaced.append(known)
-        self._servers[definition.name] = Server(definition, policy, self._on_engine)
+        self._servers[definition.name] = Server(definition, policy, self._on_engine, sealing=self._sealing)
 
     def __getitem__(self, name: str) -> Server:
         if name not in self._servers:
