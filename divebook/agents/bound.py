@@ -216,7 +216,7 @@ async def _recorded(
             made = turn.context.call(own, params.tool_args, told, call, key=key, setting=setting, done=returned)
             return opened(await made)
 
-    return await answered(turn.context, own, place.name, await own_call(place.key, {}), own_call)
+    return await answered(place, own, await own_call(place.key, {}), own_call)
 
 
 @contextmanager

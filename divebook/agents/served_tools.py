@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from divebook.agents.present import CALL
+from divebook.agents.present import CALL, CallPlace
+from divebook.agents.sampling import MESSAGES, require_sampler, sampled
 from divebook.dialects.dive import TOOLS
 from divebook.engine.operations import TOOL_DISCOVERY
 from divebook.errors import NotFoundError, SetupError
@@ -76,6 +77,9 @@ async def served_tools(
     notes: list[str] = []
     taken = set(own)
     named = set(definition.tools) - taken - set(TOOLS)
+    for server in servers:
+        if server.sampling is not None:
+            require_sampler(context, server.sampling, server.name)
     for server, found in zip(servers, await _all_discovered(context, servers), strict=True):
         chosen = [tool for tool in found.tools if _is_named(tool.name, server, definition)]
         for tool in chosen:
@@ -151,6 +155,8 @@ def _asker(tool: ToolFunction) -> Elicit | None:
     numbers, context = itertools.count(1), place.turn.context
 
     async def elicit(asked: Mapping[str, Any]) -> Mapping[str, Any]:
+        if MESSAGES in asked:
+            return await sampled(place.turn, place.name, asked)
         with context.calling():  # one more strand, so that the step goes on running while this one waits
             return await elicited(context, tool, asked, f"elicit-{place.name}-in-{next(numbers)}", within=tool.timeout)
 
@@ -179,23 +185,18 @@ def _shown(part: Any) -> Any:
     return part
 
 
-async def answered(
-    context: TurnContext, tool: ToolFunction, name: str, payload: dict[str, Any], again: Again
-) -> dict[str, Any]:
-    """Return what a call comes to once a person has answered its server; each round is a call of its own.
-
-    Parameters
-    ----------
-    name
-        The call's part of keys: ``<n>-<id>``.
-    """
-    number = 1
+async def answered(place: CallPlace, tool: ToolFunction, payload: dict[str, Any], again: Again) -> dict[str, Any]:
+    """Return what a call comes to once its server has its answers; each round is a call of its own."""
+    name, number = place.name, 1
     while payload.get("kind") == INPUT_REQUIRED:
         outcome = CallOutcome.from_dict({key: value for key, value in payload.items() if key != "kind"})
         answers = {}
         for index, (request, asked) in enumerate(outcome.requests.items()):
             key = f"elicit-{name}-{number}" + (f"-{index}" if index else "")
-            answers[request] = await elicited(context, tool, asked, key)
+            if MESSAGES in asked:
+                answers[request] = await sampled(place.turn, name, asked)
+            else:
+                answers[request] = await elicited(place.turn.context, tool, asked, key)
         number += 1
         token = _ROUND.set(_Round(answers, outcome.state))
         try:

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    from divebook.agents.agent import Agent
     from divebook.agents.recall import Recall
     from divebook.engine.approvals import Approved, Denied, ToolCall
     from divebook.engine.operations import Reserved, Setting, Slot, StreamedCall
@@ -78,6 +79,9 @@ class TurnContext(Protocol):
     @property
     def started_at(self) -> datetime | None:
         """When the execution began, UTC: a time that replay need not ask for."""
+
+    def agent(self, name: str) -> Agent:
+        """Return an agent of the environment; raises `NotFoundError`."""
 
     def recorded_type(self, key: str) -> str | None:
         """Return the type of the operation that the log has under a key, if it has one."""

@@ -18,6 +18,9 @@ from divebook.workflow.tools import ToolFunction
 class Equipment(Protocol):
     """What agents may use."""
 
+    def agent(self, name: str) -> Agent:
+        """Return the agent of that name; raises `NotFoundError`."""
+
     def tools_for(self, definition: AgentDefinition) -> Sequence[ToolFunction]:
         """Return the tools that an agent names."""
 

@@ -107,7 +107,7 @@ async def take_turn(
     async def body(turn: str) -> dict[str, Any]:
         nonlocal is_taken
         is_taken = False
-        means = StepTurn(context, asked.prefix, turn, await recall_for(context, agent, offers, turn))
+        means = StepTurn(context, asked.prefix, turn, offers, await recall_for(context, agent, offers, turn))
         try:
             servers = offers.servers_for(agent.definition)
             return await agent.turn(asked, means, tools_of(turn), servers, offers.limited)
@@ -186,13 +186,17 @@ class StepTurn:
         Stands in front of the key of each of its operations.
     turn
         Id of the operation that holds them.
+    offers
+        What its environment gives it.
     recall
         Where answers of models come from, if not from the models alone.
     """
 
-    def __init__(self, context: StepContext, prefix: str, turn: str, recall: Recall | None = None) -> None:
+    def __init__(
+        self, context: StepContext, prefix: str, turn: str, offers: Offers, recall: Recall | None = None
+    ) -> None:
         self.prefix, self.recall = prefix, recall
-        self._context, self._turn = context, turn
+        self._context, self._turn, self._offers = context, turn, offers
         self._under_way = UnderWay(context.strands())
         self._unwinding: Suspended | None = None
         self._below: list[StepTurn] = []
@@ -202,6 +206,10 @@ class StepTurn:
     def started_at(self) -> datetime | None:
         """When the execution began."""
         return self._context.started_at
+
+    def agent(self, name: str) -> Agent:
+        """Return an agent of the environment, with the model that the run has in place of its own, if it has one."""
+        return self._offers.agent(name).with_model(self._context.model)
 
     def recorded_type(self, key: str) -> str | None:
         """Return the type of the operation that the log has under a key, if it has one."""
@@ -246,7 +254,7 @@ class StepTurn:
 
     def below(self, key: str) -> StepTurn:
         """Return the means of an agent that a call runs."""
-        means = StepTurn(self._context, f"{self.prefix}{key}/", self._turn)
+        means = StepTurn(self._context, f"{self.prefix}{key}/", self._turn, self._offers)
         self._below.append(means)
         return means
 

@@ -119,6 +119,14 @@ class MCPServerDefinition(Definition):
     trusted: Annotated[
         bool, Key("Whether it is believed what it says of its tools, such as that one changes nothing.", extension=True)
     ] = False
+    sampling: Annotated[
+        str | None,
+        Key(
+            "The agent whose model answers what it asks of a model: one without tools. Without it such requests are "
+            "refused.",
+            extension=True,
+        ),
+    ] = None
     asks_within_calls: Annotated[
         bool,
         Key(

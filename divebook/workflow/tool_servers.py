@@ -15,10 +15,11 @@ from divebook.workflow.stored_form import Definition
 SCHEME = "mcp://"
 """What ids of resources begin with: ``mcp://server/address``."""
 Answers: TypeAlias = Mapping[str, Mapping[str, Any]]
-"""By the name of each request: ``{"action": "accept" | "decline" | "cancel", "content": {...}}``."""
+"""By the name of each request: ``{"action": "accept" | "decline" | "cancel", "content": {...}}``, or of a model
+``{"text", "model"}`` or ``{"error"}``."""
 
 Elicit: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
-"""Asks a person during a call: takes one of the `CallOutcome.requests`, and returns its answer."""
+"""Asks a person, or a model, during a call: takes one of the `CallOutcome.requests`, and returns its answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,8 @@ class CallOutcome(Definition):
     requests: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By name: ``{"message", "schema"}``, the schema empty where nothing is to be filled in.
 
+    What is asked of a model is ``{"agent", "messages", "system", "max_tokens", "temperature"}``.
+
     They are answered by a call with `Answers` and the `state`."""
     state: str | None = None
     """What the server wants back with the answers; only it can read it."""
@@ -78,6 +81,10 @@ class ToolServer(Protocol):
     @property
     def timeout(self) -> float:
         """Seconds that a call may take."""
+
+    @property
+    def sampling(self) -> str | None:
+        """The agent that answers what it asks of a model; None refuses that."""
 
     async def discover(self) -> Discovered:
         """Return what it offers now; raises `ServerError`."""

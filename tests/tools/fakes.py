@@ -8,7 +8,7 @@ class FakeServer:
 
     def __init__(self, name="fake", hints=None, **tools):
         self.name, self.tools, self.hints = name, tools, hints or {}
-        self.timeout, self.asked = 5.0, []
+        self.timeout, self.sampling, self.asked = 5.0, None, []
 
     async def discover(self):
         self.asked.append("discover")

@@ -55,6 +55,8 @@ READ_BY = {
     ("MCP server", "Name"): ("tools/mcp/servers.py", "name"),
     ("MCP server", "OAuth"): ("tools/mcp/credentials.py", "oauth"),
     ("MCP server", "ToolConfiguration"): ("tools/mcp/servers.py", "tool_configuration"),
+    ("MCP server", "Sampling"): ("tools/mcp/servers.py", "sampling"),
+    ("MCP server", "AsksWithinCalls"): ("tools/mcp/servers.py", "asks_within_calls"),
     ("MCP server", "Trusted"): ("tools/mcp/discovery.py", "trusted"),
     ("OAuth", "ClientID"): ("tools/mcp/credentials.py", "client_id"),
     ("OAuth", "ClientSecret"): ("tools/mcp/credentials.py", "client_secret"),

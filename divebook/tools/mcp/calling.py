@@ -11,6 +11,9 @@ from mcp.types import (
     AudioContent,
     BlobResourceContents,
     CallToolResult,
+    CreateMessageRequest,
+    CreateMessageRequestParams,
+    CreateMessageResult,
     ElicitRequest,
     ElicitRequestFormParams,
     ElicitResult,
@@ -32,11 +35,17 @@ _NO_WAY_TO_ASK = "no back-channel for server-initiated requests"
 _WRAPPED = {"result"}
 """The only key of structured content that stands for a value which is no object."""
 _log = logger(__name__)
-NOT_ALLOWED = "the server asks for something that is not allowed here: {} (only questions to a person are)"
+NOT_ALLOWED = "the server asks for something that is not allowed here: {} (its definition allows models by Sampling)"
 
 
 async def called(
-    client: Client, tool: str, arguments: Mapping[str, Any], answers: Answers | None, state: str | None
+    client: Client,
+    tool: str,
+    arguments: Mapping[str, Any],
+    answers: Answers | None,
+    state: str | None,
+    *,
+    sampler: str | None = None,
 ) -> CallOutcome:
     """Call a tool; an answer that breaks the server's own promises is an error for the model."""
     try:
@@ -49,7 +58,7 @@ async def called(
         )
     except RuntimeError as error:  # does not fit the output schema that it has declared
         return CallOutcome(str(error)[:_LONGEST], is_error=True)
-    return outcome_of(result)
+    return outcome_of(result, sampler)
 
 
 def advised(outcome: CallOutcome, server: str) -> CallOutcome:
@@ -64,22 +73,41 @@ def advised(outcome: CallOutcome, server: str) -> CallOutcome:
     return replace(outcome, content=f"{outcome.content} ({advice})")
 
 
-def outcome_of(result: CallToolResult | InputRequiredResult) -> CallOutcome:
-    """Return what a server has answered."""
+def outcome_of(result: CallToolResult | InputRequiredResult, sampler: str | None = None) -> CallOutcome:
+    """Return what a server has answered; `sampler` is the agent that answers what it asks of a model."""
     if isinstance(result, InputRequiredResult):
-        return _asked(result)
+        return _asked(result, sampler)
     return CallOutcome(_content(result), is_error=bool(result.is_error))
 
 
-def _asked(result: InputRequiredResult) -> CallOutcome:
-    requests = result.input_requests or {}
-    refused = sorted({request.method for request in requests.values() if not isinstance(request, ElicitRequest)})
-    if refused:
-        return CallOutcome(NOT_ALLOWED.format(", ".join(refused)), is_error=True)
-    asked = {
-        name: request_of(request.params) for name, request in requests.items() if isinstance(request, ElicitRequest)
-    }
+def _asked(result: InputRequiredResult, sampler: str | None) -> CallOutcome:
+    asked: dict[str, Mapping[str, Any]] = {}
+    for name, request in (result.input_requests or {}).items():
+        if isinstance(request, ElicitRequest):
+            asked[name] = request_of(request.params)
+        elif isinstance(request, CreateMessageRequest) and sampler is not None and is_plain(request.params):
+            asked[name] = sampling_of(request.params, sampler)
+        else:
+            return CallOutcome(NOT_ALLOWED.format(request.method), is_error=True)
     return CallOutcome(requests=asked, state=result.request_state)
+
+
+def is_plain(params: CreateMessageRequestParams) -> bool:
+    """Whether a model is asked with texts only, and for a text: no pictures, and no calls of the server's own tools."""
+    texts = all(isinstance(message.content, TextContent) for message in params.messages)
+    return bool(params.messages) and texts and not params.tools
+
+
+def sampling_of(params: CreateMessageRequestParams, sampler: str) -> dict[str, Any]:
+    """Return what a model is asked, and the agent that answers."""
+    said = {
+        "agent": sampler,
+        "messages": [{"role": message.role, "text": message.content.text} for message in params.messages],  # type: ignore[union-attr]
+        "system": params.system_prompt,
+        "max_tokens": params.max_tokens,
+        "temperature": params.temperature,
+    }
+    return {name: value for name, value in said.items() if value is not None}
 
 
 def request_of(params: Any) -> dict[str, Any]:
@@ -89,15 +117,24 @@ def request_of(params: Any) -> dict[str, Any]:
     return {"message": f"{params.message}\n{params.url}", "schema": {}}
 
 
+def message_of(answer: Mapping[str, Any]) -> CreateMessageResult:
+    """Return what a model has answered as the protocol writes it; why it has not is told as its answer."""
+    text = answer["text"] if "text" in answer else f"[no answer: {answer['error']}]"
+    content = TextContent(type="text", text=text)
+    return CreateMessageResult(role="assistant", content=content, model=answer.get("model", ""))
+
+
 def response_of(answer: Mapping[str, Any]) -> ElicitResult:
-    """Return an answer as the protocol writes it."""
+    """Return an answer of a person as the protocol writes it."""
     content = answer.get("content")
     return ElicitResult(action=answer["action"], content=None if content is None else dict(content))
 
 
 def responses_of(answers: Answers | None) -> InputResponses | None:
     """Return the answers of a round as the protocol writes them."""
-    return None if answers is None else {name: response_of(answer) for name, answer in answers.items()}
+    if answers is None:
+        return None
+    return {name: response_of(answer) if "action" in answer else message_of(answer) for name, answer in answers.items()}
 
 
 def _content(result: CallToolResult) -> Any:

@@ -16,7 +16,7 @@ import httpx2
 from mcp import Client, MCPError
 from mcp.client import Transport
 from mcp.client.client import ConnectMode
-from mcp.client.session import ElicitationFnT
+from mcp.client.session import ElicitationFnT, SamplingFnT
 from mcp.types import CONNECTION_CLOSED, METHOD_NOT_FOUND, Implementation, JSONRPCNotification, JSONRPCResponse
 from pydantic import ValidationError
 
@@ -130,9 +130,16 @@ class Connection:
     """
 
     def __init__(
-        self, opened: Opened, elicited: ElicitationFnT, mode: ConnectMode = AUTO, patience: float = HANDSHAKE
+        self,
+        opened: Opened,
+        elicited: ElicitationFnT,
+        sampled: SamplingFnT | None = None,
+        *,
+        mode: ConnectMode = AUTO,
+        patience: float = HANDSHAKE,
     ) -> None:
-        self._opened, self._elicited, self._mode, self._patience = opened, elicited, mode, patience
+        self._opened, self._elicited, self._sampled = opened, elicited, sampled
+        self._mode, self._patience = mode, patience
         self._told = Told()
         self._fault: BaseException | None = None
         self._complaint = ""
@@ -168,6 +175,7 @@ class Connection:
                 cache=None,
                 client_info=Implementation(name="divebook", version=__version__),
                 elicitation_callback=self._elicited,
+                sampling_callback=self._sampled,
             ) as client:
                 self._ready.set_result(client)
                 await self._ending.wait()

@@ -89,6 +89,11 @@ class Server:
         """Seconds that a call may take."""
         return self.definition.timeout
 
+    @property
+    def sampling(self) -> str | None:
+        """The agent that answers what it asks of a model."""
+        return self.definition.sampling
+
     @cached_property
     def _credentials(self) -> httpx2.Auth | None:
         from divebook.tools.mcp.credentials import provider_of
@@ -158,7 +163,7 @@ class Server:
         from divebook.tools.mcp.connection import RefusedError
 
         def request(client: Client) -> Awaitable[CallOutcome]:
-            return called(client, tool, arguments, answers, state)
+            return called(client, tool, arguments, answers, state, sampler=self.sampling)
 
         try:
             calling = self._asked("call_tool", request, repeatable=repeatable)
@@ -191,14 +196,24 @@ class Server:
             self._calls.remove(asked)
 
     async def _elicited(self, context: Any, params: Any) -> Any:  # noqa: ARG002 - the SDK names both
-        """Answer what the server asks during a call: which one, it does not say, so that it is the oldest."""
+        """Answer what the server asks a person during a call."""
         from divebook.tools.mcp.calling import request_of, response_of
 
-        if not self._calls:
-            return response_of({"action": "cancel"})
+        return response_of(await self._said_within(request_of(params)) if self._calls else {"action": "cancel"})
+
+    async def _sampled(self, context: Any, params: Any) -> Any:  # noqa: ARG002 - the SDK names both
+        """Answer what the server asks of a model during a call."""
+        from divebook.tools.mcp.calling import NOT_ALLOWED, is_plain, message_of, sampling_of
+
+        if not (self._calls and self.sampling and is_plain(params)):
+            return message_of({"error": NOT_ALLOWED.format("sampling outside a call, of more than texts, or of tools")})
+        return message_of(await self._said_within(sampling_of(params, self.sampling)))
+
+    async def _said_within(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Have a call ask: which one the server means, it does not say, so that it is the oldest."""
         answer: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
-        self._calls[0].put_nowait((request_of(params), answer))
-        return response_of(await answer)
+        self._calls[0].put_nowait((asked, answer))
+        return await answer
 
     async def ask(self, operation: str, request: Callable[[Client], Awaitable[T]]) -> T:
         """Make a request that changes nothing, starting the server if need be; raises `ServerError`."""
@@ -277,7 +292,8 @@ class Server:
             opened = await anyio.to_thread.run_sync(opener, self.definition, self._policy, self._credentials)
             mode = LEGACY if self.definition.asks_within_calls else AUTO
             patience = HANDSHAKE if self.definition.oauth is None else HANDSHAKE + PATIENCE
-            connection = Connection(opened, self._elicited, mode, patience)
+            sampled = None if self.sampling is None else self._sampled
+            connection = Connection(opened, self._elicited, sampled, mode=mode, patience=patience)
             await connection.open()
         except (SetupError, OSError) as error:
             raise self._failed(operation, f"not connected: {error}") from error

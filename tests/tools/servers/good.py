@@ -8,10 +8,13 @@ import sys
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.types import (
     CallToolResult,
+    CreateMessageRequest,
+    CreateMessageRequestParams,
     ElicitRequest,
     ElicitRequestFormParams,
     ImageContent,
     InputRequiredResult,
+    SamplingMessage,
     TextContent,
     ToolAnnotations,
 )
@@ -87,6 +90,27 @@ async def paint(ctx: Context) -> CallToolResult | InputRequiredResult:
         return InputRequiredResult(input_requests={"colour": ElicitRequest(params=form)}, request_state="easel")
     said = answer.content["colour"] if answer.action == "accept" else answer.action
     return CallToolResult(content=[TextContent(type="text", text=f"{ctx.request_state}: {said}")])
+
+
+@server.tool()
+async def ponder(ctx: Context) -> CallToolResult | InputRequiredResult:
+    """Return what a model says to a question; the call is answered with that."""
+    answer = (ctx.input_responses or {}).get("thought")
+    if answer is not None:
+        return CallToolResult(content=[TextContent(type="text", text=f"{answer.model}: {answer.content.text}")])
+    asked = CreateMessageRequestParams(messages=[said("Why?")], max_tokens=9)
+    return InputRequiredResult(input_requests={"thought": CreateMessageRequest(params=asked)})
+
+
+@server.tool()
+async def ponder_as_before(ctx: Context) -> str:
+    """Return what a model says to two questions that are asked during the call."""
+    answers = [await ctx.session.create_message([said("Hm."), said(text)], max_tokens=9) for text in ("Why?", "Why?")]
+    return ", ".join(answer.content.text for answer in answers)
+
+
+def said(text):
+    return SamplingMessage(role="user", content=TextContent(type="text", text=text))
 
 
 class Colour(BaseModel):

@@ -1,0 +1,84 @@
+"""What MCP servers ask of a model: an agent that their definition names answers, in the turn and within its bounds."""
+
+import pytest
+
+from divebook import Agent, ScriptedModel, Step, Workflow
+from divebook.workflow.approvals import ApprovalRule
+from tests.execution.test_resuming import cut
+from tests.execution.worlds import environment
+from tests.tools.conftest import defined
+from tests.tools.test_mcp_turns import results, started
+
+ASK = Workflow("ask", [Step("ask", prompt="Go", agent="a", store="said")])
+
+
+def world(tool, *, thinker=None, store=None, **more):
+    """Return an environment with an agent that calls one tool, and one that answers what its server asks."""
+    server = defined("good.py", name="good", **{"sampling": "thinker", **more})
+    agents = [
+        Agent("a", model=ScriptedModel([{"call": {tool: {}}}, "done"]), servers=["good"]),
+        thinker or Agent("thinker", model=ScriptedModel(["because", "so what"])),
+    ]
+    given = {} if store is None else {"store": store}
+    return environment(ASK, agents=agents, servers=[server], approvals=[ApprovalRule()], **given)
+
+
+@pytest.mark.parametrize(
+    ("tool", "within", "said", "requests"),
+    [("ponder", False, "scripted: because", 1), ("ponder_as_before", True, "because, so what", 2)],
+)
+def test_an_agent_answers_what_a_server_asks_and_each_answer_is_recorded_and_counted(tool, within, said, requests):
+    with world(tool, asks_within_calls=within) as here:
+        execution = here.start("ask").wait(60)
+        assert execution.variables == {"said": "done"}, execution.error
+        assert said in str(results(execution))
+        samples = [operation for operation in started(execution) if operation.key.startswith("sample-1-call-1-1-")]
+        assert [operation.parameters["agent"] for operation in samples] == ["thinker"] * requests
+        assert samples[0].parameters["prompt"] == "Why?"
+        assert execution.usage.requests == 2 + requests
+        assert [view.agent for view in execution.requests].count("thinker") == requests
+
+
+def test_what_a_model_has_answered_is_not_asked_again_by_a_resume():
+    with world("ponder") as here:
+        execution = here.start("ask").wait(60)
+    answered = next(
+        event.sequence
+        for event in execution.history()
+        if event.event_type == "operation_completed" and "because" in str(event.data.result)
+    )
+    silent = Agent("thinker", model=ScriptedModel([{"error": "asked again", "status": 500}]))
+    with world("ponder", thinker=silent, store=cut(execution.store, execution, answered)) as other:
+        assert other.resume(execution.id).wait(60).variables == {"said": "done"}
+
+
+def test_it_counts_for_the_bounds_of_the_agent_that_called():
+    with world("ponder", thinker=Agent("thinker", model=ScriptedModel(["because"]))) as here:
+        here.add_agent(
+            Agent(
+                "a",
+                model=ScriptedModel([{"call": {"ponder": {}}}, "done"]),
+                servers=["good"],
+                bounds={"max_llm_calls": 2},
+            ),
+            replace=True,
+        )
+        execution = here.start("ask").wait(60)
+        assert [question.kind for question in execution.interrupts] == ["resource_exhausted"]
+
+
+@pytest.mark.parametrize(("tool", "within"), [("ponder", False), ("ponder_as_before", True)])
+def test_without_such_an_agent_it_is_refused(tool, within):
+    with world(tool, asks_within_calls=within, sampling=None) as here:
+        execution = here.start("ask").wait(60)
+        assert execution.variables == {"said": "done"}
+        assert results(execution)["tool-1-call-1-1"]["kind"] == "tool_failed"
+        assert [view.agent for view in execution.requests] == ["a", "a"]
+
+
+def test_an_agent_with_tools_is_refused_before_a_server_is_asked():
+    with world("ponder", thinker=Agent("thinker", model=ScriptedModel(["x"]), tools=["read_document"])) as here:
+        failed = here.start("ask").wait(60)
+        assert "agent thinker answers what MCP server good asks of a model, but has tools" in failed.error
+    with world("ponder", sampling="nobody") as here:
+        assert "nobody" in here.start("ask").wait(60).error
