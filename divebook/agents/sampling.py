@@ -13,9 +13,8 @@ from divebook.errors import OperationError, SetupError
 from divebook.events.codec import canonical_hash
 
 if TYPE_CHECKING:
-    from divebook.agents.agent import Agent
     from divebook.agents.present import AgentTurn
-    from divebook.agents.turn import TurnContext
+    from divebook.agents.turn import Sampler, TurnContext
 
 MESSAGES = "messages"
 """What a request has that is for a model, and one for a person has not."""
@@ -24,7 +23,7 @@ _DIGITS = 8
 
 def require_sampler(context: TurnContext, name: str, server: str) -> None:
     """Raise unless an agent may answer what a server asks: what a server writes is to call no tools."""
-    if context.agent(name).has_hands:
+    if context.sampler(name).has_hands:
         raise SetupError(
             f"agent {name} answers what MCP server {server} asks of a model, but has tools, servers, an output, bounds "
             f"or a cache: name one in its Sampling that has none of these"
@@ -40,7 +39,7 @@ async def sampled(turn: AgentTurn, call: str, asked: Mapping[str, Any]) -> dict[
         The call's part of keys: ``<n>-<id>``.
     """
     context = turn.context
-    agent = context.agent(asked["agent"]).with_settings(
+    agent = context.sampler(asked["agent"]).with_settings(
         temperature=asked.get("temperature"), max_tokens=asked["max_tokens"]
     )
     *before, last = asked[MESSAGES]
@@ -55,7 +54,7 @@ async def sampled(turn: AgentTurn, call: str, asked: Mapping[str, Any]) -> dict[
     return {"text": text, "model": agent.model_name}
 
 
-def _recorded(turn: AgentTurn, agent: Agent, key: str) -> Any:
+def _recorded(turn: AgentTurn, agent: Sampler, key: str) -> Any:
     """Return how a request is made: once, under a key, within the bounds of the turn."""
 
     async def operation(

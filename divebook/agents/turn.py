@@ -10,13 +10,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 if TYPE_CHECKING:
-    from divebook.agents.agent import Agent
     from divebook.agents.recall import Recall
     from divebook.engine.approvals import Approved, Denied, ToolCall
-    from divebook.engine.operations import Reserved, Setting, Slot, StreamedCall
+    from divebook.engine.operations import Reserved, RunOperation, Setting, Slot, StreamedCall
     from divebook.questions import Question
     from divebook.workflow.policies import Retry
     from divebook.workflow.tools import ToolFunction
@@ -63,6 +62,28 @@ class Assignment:
         return {name: value for name, value in said.items() if value or name == "prompt"}
 
 
+class Sampler(Protocol):
+    """What answers for a model; see `divebook.agents.Agent`."""
+
+    @property
+    def model_name(self) -> str:
+        """The model."""
+
+    @property
+    def has_hands(self) -> bool:
+        """Whether it may do more than answer."""
+
+    @property
+    def retry(self) -> Retry:
+        """How a request is tried again."""
+
+    def with_settings(self, *, temperature: float | None = None, max_tokens: int | None = None) -> Self:
+        """Return it with other settings."""
+
+    async def respond(self, prompt: str, operation: RunOperation, *, context: Sequence[Mapping[str, Any]] = ()) -> str:
+        """Answer a prompt with one request, which is made by `operation`."""
+
+
 class TurnContext(Protocol):
     """What one turn of an agent asks of the engine.
 
@@ -80,8 +101,8 @@ class TurnContext(Protocol):
     def started_at(self) -> datetime | None:
         """When the execution began, UTC: a time that replay need not ask for."""
 
-    def agent(self, name: str) -> Agent:
-        """Return an agent of the environment; raises `NotFoundError`."""
+    def sampler(self, name: str) -> Sampler:
+        """Return an agent of the environment, to answer what servers ask of a model; raises `NotFoundError`."""
 
     def recorded_type(self, key: str) -> str | None:
         """Return the type of the operation that the log has under a key, if it has one."""

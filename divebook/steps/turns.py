@@ -207,7 +207,7 @@ class StepTurn:
         """When the execution began."""
         return self._context.started_at
 
-    def agent(self, name: str) -> Agent:
+    def sampler(self, name: str) -> Agent:
         """Return an agent of the environment, with the model that the run has in place of its own, if it has one."""
         return self._offers.agent(name).with_model(self._context.model)
 

@@ -1,10 +1,7 @@
 """Workflows as tools of MCP clients: of this protocol and of older ones, with questions, over restarts."""
 
 import asyncio
-import os
-import subprocess
 import sys
-import threading
 from typing import Annotated
 
 import pytest
@@ -17,11 +14,11 @@ from pydantic import Field
 from divebook import Step, Workflow
 from divebook.errors import SetupError, StoreError
 from divebook.events import catalog
-from divebook.serve import WorkflowServer
 from divebook.serve.keys import key_beside
 from divebook.serve.offered import tool_names
-from divebook.workflow import step, workflow
+from divebook.workflow import workflow
 from tests.execution.worlds import environment
+from tests.serve.clients import LEGACY, MODERN, accepting, called, talk
 
 GREET = Workflow(
     "greet people",
@@ -30,7 +27,6 @@ GREET = Workflow(
     inputs=[{"name": "who", "type": "string", "description": "Whom"}, {"name": "n", "type": "int", "default": 2}],
     outputs=["said"],
 )
-MODERN, LEGACY = "auto", "legacy"
 
 
 @workflow
@@ -56,18 +52,7 @@ async def for_ever(ctx):
     await ctx.wait_signal("never")
 
 
-@step
-def held():
-    return LATCHES["here"].wait(60)
-
-
-@workflow
-async def blocked(ctx):
-    return await held()
-
-
-LATCHES = {}
-FLOWS = (blocked, GREET, release, counted, fails, for_ever)
+FLOWS = (GREET, release, counted, fails, for_ever)
 
 
 @pytest.fixture
@@ -76,36 +61,9 @@ def here(tmp_path):
         yield made
 
 
-def accepting(*answers):
-    """Return what a client's person answers, one after the other, and what that person was asked."""
-    left, asked = list(answers), []
-
-    async def elicited(context, params):
-        asked.append(params)
-        answer = left.pop(0)
-        return ElicitResult(action="decline") if answer is None else ElicitResult(action="accept", content=answer)
-
-    return elicited, asked
-
-
-def talk(here, talking, *, mode=MODERN, elicited=None, wait=20.0):
-    """Let a client talk to a server of an environment."""
-
-    async def connected():
-        server = WorkflowServer(here, wait=wait).protocol
-        async with Client(server, mode=mode, elicitation_callback=elicited) as client:
-            return await talking(client)
-
-    return asyncio.run(connected())
-
-
-def called(here, tool, arguments=None, **how):
-    return talk(here, lambda client: client.call_tool(tool, arguments or {}), **how)
-
-
 def test_each_workflow_is_a_tool_with_the_schema_of_its_inputs(here):
     tools = {tool.name: tool for tool in talk(here, lambda client: client.list_tools()).tools}
-    assert set(tools) == {"greet_people", "release", "counted", "fails", "for_ever", "blocked", "divebook_status"}
+    assert set(tools) == {"greet_people", "release", "counted", "fails", "for_ever", "divebook_status"}
     assert tools["greet_people"].description.startswith("Greets.")
     assert tools["greet_people"].input_schema == {
         "type": "object",
@@ -274,84 +232,6 @@ def test_a_run_that_takes_long_goes_on_and_is_looked_at_again(here):
     execution.wait(20)
     assert called(here, "divebook_status", {"execution": execution.id}).structured_content["status"] == "completed"
     assert called(here, "divebook_status").content[0].text == "No run is open."
-
-
-@pytest.fixture
-def latch(request):
-    """An event for which `blocked` waits."""
-    LATCHES["here"] = threading.Event()
-    yield LATCHES["here"]
-    LATCHES.pop("here").set()
-
-
-@pytest.mark.parametrize("wait", [0.0, 0.05])
-def test_a_call_waits_no_longer_than_it_may_and_its_run_is_in_the_store(here, latch, wait):
-    first = called(here, "blocked", {}, wait=wait)
-    assert (first.is_error, first.structured_content["status"]) == (False, "running")
-    assert "It goes on" in first.content[0].text
-    assert here.store.record(first.structured_content["execution"]).status == "running"
-    latch.set()
-    later = called(here, "divebook_status", {"execution": first.structured_content["execution"]})
-    assert later.structured_content["outputs"] == {"result": True}
-
-
-def test_a_run_outlives_a_client_that_goes_away_in_its_call(here, latch):
-    begun = threading.Event()
-    leave = here.store.subscribe(lambda execution, events: begun.set())
-
-    async def talking(client):
-        call = asyncio.ensure_future(client.call_tool("blocked", {}))
-        await asyncio.to_thread(begun.wait, 20)
-        call.cancel()
-
-    talk(here, talking)
-    leave()
-    latch.set()
-    (record,) = here.executions()
-    assert here.execution(record.execution_id).wait(20).outputs == {"result": True}
-
-
-def test_two_clients_hear_of_one_run(here, latch):
-    async def both():
-        async with (
-            Client(WorkflowServer(here, wait=20.0).protocol) as one,
-            Client(WorkflowServer(here, wait=0.0).protocol) as other,
-        ):
-            found = await other.call_tool("blocked", {})
-            name = {"execution": found.structured_content["execution"]}
-            calls = [asyncio.ensure_future(one.call_tool("divebook_status", name)) for _ in range(2)]
-            assert name["execution"] in (await other.call_tool("divebook_status", {})).content[0].text
-            latch.set()
-            return [result.structured_content["status"] for result in await asyncio.gather(*calls)]
-
-    assert asyncio.run(both()) == ["completed", "completed"]
-
-
-def test_a_run_of_another_process_is_waited_for(tmp_path):
-    """The program reads from a pipe, so that it runs until this test has written."""
-    definitions, pipe, store = tmp_path / "flows.py", tmp_path / "pipe", str(tmp_path / "e.db")
-    os.mkfifo(pipe)
-    definitions.write_text(
-        "from pathlib import Path\nfrom divebook.workflow import step, workflow\n"
-        "@step\ndef read(path):\n    return Path(path).read_text()\n"
-        "@workflow\nasync def reads(ctx, path: str):\n    return await read(path)\n"
-    )
-    command = [sys.executable, "-m", "divebook", "run", str(definitions), "--store", store, "-v", f"path={pipe}"]
-    reads = Workflow("reads", [Step("say", script="1")])
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as program, pipe.open("w") as written:
-        with environment(reads, store=store) as here:
-            (record,) = here.executions()
-            name = {"execution": record.execution_id}
-            assert called(here, "divebook_status", name, wait=0.0).structured_content["status"] == "running"
-
-            async def talking(client):
-                call = asyncio.ensure_future(client.call_tool("divebook_status", name))
-                written.write("written")
-                written.close()
-                return await call
-
-            assert talk(here, talking).structured_content["outputs"] == {"result": "written"}
-        assert program.wait(20) == 0
 
 
 def test_workflows_that_are_registered_later_are_served(here):

@@ -1,0 +1,113 @@
+"""Runs that take longer than a call: of clients that go away, of several clients, and of other processes."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+from mcp.client import Client
+
+from divebook import Step, Workflow
+from divebook.serve import WorkflowServer
+from divebook.workflow import step, workflow
+from tests.execution.worlds import environment
+from tests.serve.clients import called, talk
+
+
+@step
+def held():
+    return LATCHES["here"].wait(60)
+
+
+@workflow
+async def blocked(ctx):
+    return await held()
+
+
+LATCHES = {}
+
+
+@pytest.fixture
+def here(tmp_path):
+    with environment(blocked, store=str(tmp_path / "e.db")) as made:
+        yield made
+
+
+@pytest.fixture
+def latch(request):
+    """An event for which `blocked` waits."""
+    LATCHES["here"] = threading.Event()
+    yield LATCHES["here"]
+    LATCHES.pop("here").set()
+
+
+@pytest.mark.parametrize("wait", [0.0, 0.05])
+def test_a_call_waits_no_longer_than_it_may_and_its_run_is_in_the_store(here, latch, wait):
+    first = called(here, "blocked", {}, wait=wait)
+    assert (first.is_error, first.structured_content["status"]) == (False, "running")
+    assert "It goes on" in first.content[0].text
+    assert here.store.record(first.structured_content["execution"]).status == "running"
+    latch.set()
+    later = called(here, "divebook_status", {"execution": first.structured_content["execution"]})
+    assert later.structured_content["outputs"] == {"result": True}
+
+
+def test_a_run_outlives_a_client_that_goes_away_in_its_call(here, latch):
+    begun = threading.Event()
+    leave = here.store.subscribe(lambda execution, events: begun.set())
+
+    async def talking(client):
+        call = asyncio.ensure_future(client.call_tool("blocked", {}))
+        await asyncio.to_thread(begun.wait, 20)
+        call.cancel()
+
+    talk(here, talking)
+    leave()
+    latch.set()
+    (record,) = here.executions()
+    assert here.execution(record.execution_id).wait(20).outputs == {"result": True}
+
+
+def test_two_clients_hear_of_one_run(here, latch):
+    async def both():
+        async with (
+            Client(WorkflowServer(here, wait=20.0).protocol) as one,
+            Client(WorkflowServer(here, wait=0.0).protocol) as other,
+        ):
+            found = await other.call_tool("blocked", {})
+            name = {"execution": found.structured_content["execution"]}
+            calls = [asyncio.ensure_future(one.call_tool("divebook_status", name)) for _ in range(2)]
+            assert name["execution"] in (await other.call_tool("divebook_status", {})).content[0].text
+            latch.set()
+            return [result.structured_content["status"] for result in await asyncio.gather(*calls)]
+
+    assert asyncio.run(both()) == ["completed", "completed"]
+
+
+def test_a_run_of_another_process_is_waited_for(tmp_path):
+    """The program reads from a pipe, so that it runs until this test has written."""
+    definitions, pipe, store = tmp_path / "flows.py", tmp_path / "pipe", str(tmp_path / "e.db")
+    os.mkfifo(pipe)
+    definitions.write_text(
+        "from pathlib import Path\nfrom divebook.workflow import step, workflow\n"
+        "@step\ndef read(path):\n    return Path(path).read_text()\n"
+        "@workflow\nasync def reads(ctx, path: str):\n    return await read(path)\n"
+    )
+    command = [sys.executable, "-m", "divebook", "run", str(definitions), "--store", store, "-v", f"path={pipe}"]
+    reads = Workflow("reads", [Step("say", script="1")])
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as program, pipe.open("w") as written:
+        with environment(reads, store=store) as here:
+            (record,) = here.executions()
+            name = {"execution": record.execution_id}
+            assert called(here, "divebook_status", name, wait=0.0).structured_content["status"] == "running"
+
+            async def talking(client):
+                call = asyncio.ensure_future(client.call_tool("divebook_status", name))
+                written.write("written")
+                written.close()
+                return await call
+
+            assert talk(here, talking).structured_content["outputs"] == {"result": "written"}
+        assert program.wait(20) == 0
