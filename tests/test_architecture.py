@@ -45,6 +45,7 @@ DOORS = {
     "ruamel": ("divebook.workflow",),
     "sqlite3": ("divebook.store.sqlite",),
     "typer": ("divebook.cli",),
+    "uvicorn": ("divebook.serve.http",),
 }
 """Who may import what; everything behind a door of its own."""
 
@@ -62,7 +63,7 @@ HEAVY = (
     "pandas",
     "polars",
 )
-HEAVY += ("pyarrow", "pydantic", "pydantic_ai", "pydantic_monty", "rich", "ruamel", "typer")
+HEAVY += ("pyarrow", "pydantic", "pydantic_ai", "pydantic_monty", "rich", "ruamel", "typer", "uvicorn")
 """Loaded when first used, never by ``import divebook``."""
 
 

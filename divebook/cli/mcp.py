@@ -24,9 +24,17 @@ def mcp(
         float,
         typer.Option(metavar="SECONDS", min=0, help="How long a call waits for its run, which goes on."),
     ] = 50.0,
+    http: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Serve http://HOST:PORT/mcp instead of standard input and output."),
+    ] = None,
+    token: Annotated[
+        str | None,
+        typer.Option(metavar="env://NAME", help="What HTTP clients send as bearer token; needed beyond this machine."),
+    ] = None,
     dialect: Annotated[Dialect, typer.Option(help="dive: as the old system read it.")] = OWN,
 ) -> None:
-    """Serve workflows to an MCP client over standard input and output.
+    """Serve workflows to an MCP client over standard input and output, or to several over HTTP.
 
     Each workflow is a tool. A run that asks a person asks the client's; it can be answered in a notebook or with
     `divebook answer` as well. A run outlives the call, the client and this process.
@@ -34,8 +42,15 @@ def mcp(
     import asyncio
 
     from divebook.cli.project import open_environment, take_in
+    from divebook.documents.references import resolved
     from divebook.serve import serve_stdio
+    from divebook.serve.http import serve_http
 
     with open_environment(store, actions or (), note) as environment:
         take_in(environment, file, dialect, code=code)
-        asyncio.run(serve_stdio(environment, wait=wait))
+        given = resolved(token, environment.policy)
+        asyncio.run(
+            serve_stdio(environment, wait=wait)
+            if http is None
+            else serve_http(environment, http, token=given, wait=wait)
+        )

@@ -1,0 +1,94 @@
+"""The server over HTTP: on this machine for whoever is on it, elsewhere for those who have its token."""
+
+from __future__ import annotations
+
+import hmac
+import sys
+from contextlib import redirect_stdout
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, Final
+
+from divebook.environment import Environment
+from divebook.errors import SetupError
+from divebook.serve.server import WAIT, WorkflowServer
+from divebook.text.redaction import shared
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, MutableMapping
+
+_LEAST_TOKEN: Final = 16
+"""Characters that cannot be guessed in a lifetime of tries."""
+
+
+def address_of(text: str) -> tuple[str, int]:
+    """Return host and port of a text such as ``127.0.0.1:8000`` or ``[::1]:8000``; raises `SetupError`."""
+    host, colon, port = text.rpartition(":")
+    if not (colon and host and port.isdigit() and int(port) < 2**16):
+        raise SetupError(f"{text!r} is no address: write HOST:PORT, such as 127.0.0.1:8000")
+    return host.strip("[]"), int(port)
+
+
+def require_token(host: str, token: str | None) -> None:
+    """Raise `SetupError` where anybody could run workflows, or a token could be guessed."""
+    if token is not None and len(token) < _LEAST_TOKEN:
+        raise SetupError(f"the token has {len(token)} characters: give one of at least {_LEAST_TOKEN}")
+    if token is None and not _is_here(host):
+        raise SetupError(
+            f"{host} can be reached from other machines, where anybody could run these workflows: give a --token, "
+            "such as env://DIVEBOOK_MCP_TOKEN, or serve 127.0.0.1"
+        )
+
+
+def _is_here(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+async def serve_http(environment: Environment, address: str, *, token: str | None = None, wait: float = WAIT) -> None:
+    """Serve clients at ``http://ADDRESS/mcp`` until the process is asked to end.
+
+    Parameters
+    ----------
+    token
+        What clients have to send as their bearer token; needed where other machines can connect.
+
+    Raises
+    ------
+    SetupError
+        The address is none, or lacks a token.
+    """
+    import uvicorn
+
+    host, port = address_of(address)
+    require_token(host, token)
+    served: Any = WorkflowServer(environment, wait=wait).protocol.streamable_http_app(host=host)
+    if token is not None:
+        shared().know(token)
+        served = _Guarded(served, token)
+    config = uvicorn.Config(served, host, port, access_log=False, timeout_graceful_shutdown=1)
+    with redirect_stdout(sys.stderr):
+        await uvicorn.Server(config).serve()
+
+
+class _Guarded:
+    """Lets requests through that carry a token."""
+
+    def __init__(self, served: Any, token: str) -> None:
+        self._served, self._wanted = served, f"Bearer {token}".encode()
+
+    async def __call__(
+        self,
+        scope: MutableMapping[str, Any],
+        receive: Callable[[], Awaitable[Any]],
+        send: Callable[[Any], Awaitable[None]],
+    ) -> None:
+        given = dict(scope.get("headers", ())).get(b"authorization", b"")
+        if scope["type"] == "http" and not hmac.compare_digest(given, self._wanted):
+            await send({"type": "http.response.start", "status": 401, "headers": [(b"www-authenticate", b"Bearer")]})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        await self._served(scope, receive, send)

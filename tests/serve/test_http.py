@@ -1,0 +1,64 @@
+"""The server over HTTP: who may connect, and that a token is asked for where others can."""
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+
+import httpx2
+import pytest
+from mcp.client import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from divebook.errors import SetupError
+from divebook.serve.http import address_of, require_token
+
+TOKEN = "t-0123456789-0123456789"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
+def test_this_machine_needs_no_token(host):
+    require_token(host, None)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "example.org"])
+def test_other_machines_need_one(host):
+    with pytest.raises(SetupError, match="anybody could run these workflows: give a --token"):
+        require_token(host, None)
+    with pytest.raises(SetupError, match="has 5 characters"):
+        require_token(host, "short")
+    require_token(host, TOKEN)
+
+
+def test_an_address_has_a_host_and_a_port():
+    assert address_of("[::1]:80") == ("::1", 80)
+    for wrong in ("8000", ":80", "host:", "host:99999", "host:http"):
+        with pytest.raises(SetupError, match="is no address: write HOST:PORT"):
+            address_of(wrong)
+
+
+def test_clients_with_the_token_call_workflows_and_others_are_refused(tmp_path):
+    definitions = tmp_path / "flows.py"
+    definitions.write_text(
+        "from divebook.workflow import workflow\n"
+        "@workflow\nasync def greet(ctx, who: str):\n    return f'{who}, {await ctx.ask(\"How are you?\")}'\n"
+    )
+    command = [sys.executable, "-m", "divebook", "mcp", str(definitions), "--store", str(tmp_path / "e.db")]
+    command += ["--http", "127.0.0.1:0", "--token", "env://MCP_TOKEN"]
+    environ = {**os.environ, "MCP_TOKEN": TOKEN}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environ) as program:
+        address = next(found[0] for line in program.stderr if (found := re.search(r"http://127\.0\.0\.1:\d+", line)))
+
+        async def connected(token):
+            headers = {"authorization": f"Bearer {token}"}
+            async with httpx2.AsyncClient(headers=headers) as http:
+                transport = streamable_http_client(f"{address}/mcp", http_client=http)
+                async with Client(transport) as client:
+                    return await client.call_tool("greet", {"who": "Ann"})
+
+        assert asyncio.run(connected(TOKEN)).structured_content["status"] == "waiting"
+        assert httpx2.post(f"{address}/mcp", json={}).status_code == 401
+        assert httpx2.post(f"{address}/mcp", json={}, headers={"authorization": f"Bearer {TOKEN}x"}).status_code == 401
+        program.terminate()
+        program.stderr.read()
