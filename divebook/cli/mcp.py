@@ -34,12 +34,15 @@ def mcp(
     ] = None,
     dialect: Annotated[Dialect, typer.Option(help="dive: as the old system read it.")] = OWN,
 ) -> None:
-    """Serve workflows to an MCP client over standard input and output, or to several over HTTP.
+    """Serve workflows to MCP clients, on pipes or over HTTP.
 
     Each workflow is a tool. A run that asks a person asks the client's; it can be answered in a notebook or with
     `divebook answer` as well. A run outlives the call, the client and this process.
     """
     import asyncio
+
+    if token is not None and http is None:
+        raise typer.BadParameter("a token is asked of HTTP clients: give --http HOST:PORT as well")
 
     from divebook.cli.project import open_environment, take_in
     from divebook.documents.references import resolved

@@ -16,6 +16,9 @@ from divebook.text.redaction import shared
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
 
+    from starlette.applications import Starlette
+
+_HERE: Final = ("127.0.0.1", "localhost", "[::1]")
 _LEAST_TOKEN: Final = 16
 """Characters that cannot be guessed in a lifetime of tries."""
 
@@ -65,13 +68,26 @@ async def serve_http(environment: Environment, address: str, *, token: str | Non
 
     host, port = address_of(address)
     require_token(host, token)
-    served: Any = WorkflowServer(environment, wait=wait).protocol.streamable_http_app(host=host)
+    served: Any = app_of(WorkflowServer(environment, wait=wait), host)
     if token is not None:
         shared().know(token)
         served = _Guarded(served, token)
-    config = uvicorn.Config(served, host, port, access_log=False, timeout_graceful_shutdown=1)
+    config = uvicorn.Config(served, host, port, ws="none", access_log=False, timeout_graceful_shutdown=1)
     with redirect_stdout(sys.stderr):
         await uvicorn.Server(config).serve()
+
+
+def app_of(server: WorkflowServer, host: str) -> Starlette:
+    """Return what is served; on this machine a page of a browser gets nothing, whatever name leads it here."""
+    from mcp.server.transport_security import TransportSecuritySettings
+
+    names = [*_HERE, f"[{host}]" if ":" in host else host]
+    checked = TransportSecuritySettings(
+        enable_dns_rebinding_protection=_is_here(host),
+        allowed_hosts=[f"{name}:*" for name in names],
+        allowed_origins=[f"http://{name}:*" for name in names],
+    )
+    return server.protocol.streamable_http_app(transport_security=checked)
 
 
 class _Guarded:
@@ -87,7 +103,7 @@ class _Guarded:
         send: Callable[[Any], Awaitable[None]],
     ) -> None:
         given = dict(scope.get("headers", ())).get(b"authorization", b"")
-        if scope["type"] == "http" and not hmac.compare_digest(given, self._wanted):
+        if scope["type"] != "lifespan" and not hmac.compare_digest(given, self._wanted):
             await send({"type": "http.response.start", "status": 401, "headers": [(b"www-authenticate", b"Bearer")]})
             await send({"type": "http.response.body", "body": b""})
             return

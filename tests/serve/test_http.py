@@ -10,9 +10,13 @@ import httpx2
 import pytest
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
+from typer.testing import CliRunner
 
+from divebook.cli.main import app
 from divebook.errors import SetupError
-from divebook.serve.http import address_of, require_token
+from divebook.serve import WorkflowServer
+from divebook.serve.http import address_of, app_of, require_token
+from tests.execution.worlds import environment
 
 TOKEN = "t-0123456789-0123456789"
 
@@ -36,6 +40,20 @@ def test_an_address_has_a_host_and_a_port():
     for wrong in ("8000", ":80", "host:", "host:99999", "host:http"):
         with pytest.raises(SetupError, match="is no address: write HOST:PORT"):
             address_of(wrong)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "::1", "0:0:0:0:0:0:0:1"])
+def test_a_page_of_a_browser_on_this_machine_gets_nothing_whatever_name_leads_it_here(host):
+    async def statuses():
+        served = app_of(WorkflowServer(here), host)
+        own = f"[{host}]:80" if ":" in host else f"{host}:80"
+        given = [{"host": own}, {"host": "evil.example:80"}, {"host": own, "origin": "http://evil.example"}]
+        transport = httpx2.ASGITransport(served)
+        async with served.router.lifespan_context(served), httpx2.AsyncClient(transport=transport) as client:
+            return [(await client.post("http://x/mcp", json={}, headers=headers)).status_code for headers in given]
+
+    with environment() as here:
+        assert asyncio.run(statuses()) == [400, 421, 403]
 
 
 def test_clients_with_the_token_call_workflows_and_others_are_refused(tmp_path):
@@ -62,3 +80,8 @@ def test_clients_with_the_token_call_workflows_and_others_are_refused(tmp_path):
         assert httpx2.post(f"{address}/mcp", json={}, headers={"authorization": f"Bearer {TOKEN}x"}).status_code == 401
         program.terminate()
         program.stderr.read()
+
+
+def test_a_token_that_no_client_would_be_asked_for_is_refused():
+    refused = CliRunner().invoke(app, ["mcp", "flows.py", "--token", TOKEN])
+    assert (refused.exit_code, "give --http HOST:PORT" in refused.output) == (2, True)

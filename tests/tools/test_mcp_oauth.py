@@ -8,6 +8,7 @@ import threading
 import webbrowser
 from http.server import ThreadingHTTPServer
 from urllib.error import HTTPError
+from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import pytest
@@ -46,7 +47,8 @@ def test_a_token_of_a_file_is_sent_and_shows_nowhere(run, plain, client, tmp_pat
 
 def test_a_token_file_is_its_owners_and_comes_back(tmp_path):
     path = tmp_path / "deep" / "tokens.json"
-    asked = OAuthClientInformationFull(client_id="c-1", redirect_uris=["http://localhost:8085/oauth/callback"])
+    back = "http://localhost:8085/oauth/callback"
+    asked = OAuthClientInformationFull(client_id="c-1", client_secret="cs-0123456789", redirect_uris=[back])
 
     async def use():
         tokens = FileTokens(path, Sealing())
@@ -59,6 +61,7 @@ def test_a_token_file_is_its_owners_and_comes_back(tmp_path):
         assert (await again.get_client_info()).client_id == "c-1"
 
     asyncio.run(use())
+    assert "cs-0123456789" not in shared().text("it said cs-0123456789")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [entry.name for entry in path.parent.iterdir()] == ["tokens.json"]
 
@@ -140,10 +143,13 @@ def test_leave_that_is_not_given_fails_the_call(authority, redirect):
         called(guarded(authority, here, redirect))
 
 
-def test_only_what_was_asked_for_is_taken_from_a_browser(authority, redirect, monkeypatch):
-    refused = []
+def test_only_what_was_asked_for_is_taken_from_a_browser(authority, redirect, monkeypatch, caplog):
+    refused, back = [], urlsplit(redirect)
 
     def forge(address):
+        with socket.create_connection((back.hostname, back.port)) as stranger:
+            stranger.sendall(b"GET http://[ HTTP/1.1\r\n\r\n")
+            assert stranger.recv(100) == b""
         for forged in (f"{redirect}?code=theirs&state=theirs", f"{redirect}/other?code=theirs", redirect):
             with pytest.raises(HTTPError) as error:
                 browse(forged)
@@ -155,6 +161,7 @@ def test_only_what_was_asked_for_is_taken_from_a_browser(authority, redirect, mo
     with environment() as here:
         assert called(guarded(authority, here, redirect)).content == "good"
     assert refused == [404, 404, 404]
+    assert [record for record in caplog.records if record.name == "asyncio"] == []
 
 
 @pytest.mark.parametrize("elsewhere", ["https://example.org/back", "http://localhost/back", "http://10.0.0.1:80/back"])

@@ -22,6 +22,8 @@ PATIENCE: Final = 180.0
 """Seconds that a person has for the page."""
 _HEADERS = 10.0
 """Seconds that a browser has for its request."""
+_SHOWN = 200
+"""Characters of what others have written that an error shows."""
 _HERE = frozenset({"localhost", "127.0.0.1", "::1"})
 _SAID = {
     True: ("200 OK", "divebook has heard it. You may close this page."),
@@ -59,11 +61,11 @@ class Consent:
         """
         page, back = urlsplit(address), self._redirect
         if page.scheme != "https" and not (page.scheme == "http" and page.hostname in _HERE):
-            raise OAuthFlowError(f"the page on which it asks for leave is not https: {address}")
+            raise OAuthFlowError(f"the page on which it asks for leave is not https: {address[:_SHOWN]}")
         if back.scheme != "http" or back.hostname not in _HERE or back.port is None:
             raise OAuthFlowError(NOT_HERE.format(back.geturl()))
         came: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
-        heard = partial(self._heard, parse_qs(page.query)["state"][0], came)
+        heard = partial(self._heard, parse_qs(page.query)["state"][-1], came)
         try:
             listening = await asyncio.start_server(heard, back.hostname, back.port)
         except OSError as error:
@@ -73,14 +75,14 @@ class Consent:
             ) from error
         async with listening:
             _log.warning("MCP server %s asks for your leave; if no browser opens, open %s", self._server, address)
-            await anyio.to_thread.run_sync(webbrowser.open, address)
+            await anyio.to_thread.run_sync(webbrowser.open, address, abandon_on_cancel=True)
             self._given = await _in_time(came)
 
     async def answer(self) -> AuthorizationCodeResult:
         """Return what the browser came back with; raises `OAuthFlowError` if that is a refusal."""
         given = self._given
         if "code" not in given:
-            raise OAuthFlowError(f"no leave was given in the browser: {given.get('error', 'it says nothing')[:200]}")
+            raise OAuthFlowError(f"no leave was given in the browser: {given.get('error', 'it says nothing')[:_SHOWN]}")
         shared().know(given["code"])
         return AuthorizationCodeResult(code=given["code"], state=given["state"], iss=given.get("iss"))
 
@@ -103,7 +105,7 @@ class Consent:
                     f"connection: close\r\n\r\n{text}".encode()
                 )
                 await writer.drain()
-        except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+        except (TimeoutError, OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
             _log.debug("what came was no request of a browser: %s", error)
         finally:
             writer.close()

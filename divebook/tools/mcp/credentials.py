@@ -51,11 +51,14 @@ class Tokens:
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         """Return the client that the definition names, else that which the server has registered."""
         found = self._read().get(_CLIENT)
+        shared().learn(found)
         return self._client or (None if found is None else OAuthClientInformationFull.model_validate(found))
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         """Keep what the server has registered."""
-        self._write({**self._read(), _CLIENT: client_info.model_dump(mode="json", exclude_none=True)})
+        found = client_info.model_dump(mode="json", exclude_none=True)
+        shared().learn(found)
+        self._write({**self._read(), _CLIENT: found})
 
     def _read(self) -> dict[str, Any]:
         return self._kept
