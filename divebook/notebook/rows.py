@@ -67,17 +67,15 @@ def _outcome(step: Span) -> str:
 
 def turn_rows(spans: Sequence[Span], redactor: Redactor) -> tuple[tuple[str, ...], ...]:
     """Return rows for the requests of agents that call tools, each with its calls; of very many the last."""
-    calls = tool_calls_in(spans)
+    calls: dict[int, list[ToolCallView]] = {}
+    for call in tool_calls_in(spans):
+        calls.setdefault(call.view.span.index, []).append(call)
     views = [view for view in requests_in(spans) if view.span.holder >= 0]
-    rows = [row for view in views for row in _request_rows(view, [one for one in calls if _is_of(one, view)])]
+    rows = [row for view in views for row in _request_rows(view, calls.get(view.span.index, []))]
     clean = [tuple(redactor.text(cell) for cell in row) for row in rows[-MAX_ROWS:]]
     left = len(rows) - len(clean)
     gap = [("…", "", "", "", f"{plural(left, 'row')} not shown here; run.model_calls and run.tool_calls have all")]
     return tuple(gap * bool(left) + clean)
-
-
-def _is_of(call: ToolCallView, view: RequestView) -> bool:
-    return call.view.span.index == view.span.index
 
 
 def _request_rows(view: RequestView, calls: Sequence[ToolCallView]) -> Iterator[tuple[str, ...]]:
