@@ -163,12 +163,17 @@ def _made(operations: Iterable[Span]) -> tuple[dict[tuple[int, str], Span], dict
     made: dict[tuple[int, str], Span] = {}
     turns: dict[tuple[int, str], Span] = {}
     for span in operations:
-        key = str(span.key).partition("@")[0]
         if span.type == TOOL_CALL:
-            made[span.holder, key.partition("#")[0]] = span  # of rounds the last
+            made[span.holder, call_of(span)] = span  # of rounds the last
         elif span.type == AGENT_TURN and span.holder >= 0:
-            turns[span.holder, key.removesuffix("/turn").partition("/anew-")[0]] = span
+            turns[span.holder, call_of(span)] = span
     return made, turns
+
+
+def call_of(span: Span) -> str:
+    """Return which call in its turn an operation is: all rounds of one, and the turn that it led to, are the same."""
+    key = str(span.key).partition("@")[0]
+    return key.removesuffix("/turn").partition("/anew-")[0] if span.type == AGENT_TURN else key.partition("#")[0]
 
 
 def _asked_for(view: RequestView) -> Iterator[ToolCallView]:

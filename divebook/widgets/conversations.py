@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, CACHED_RESPONSE, Place
 from divebook.events.readable import readable
-from divebook.history.messages import CallMessage, spoken_in
+from divebook.history.messages import spoken_in
 from divebook.history.requests import RequestView, requests_in
 from divebook.history.spans import Span
 from divebook.history.tool_calls import ToolCallView, answered, output_names, prefix_of, tool_calls_in
@@ -137,17 +137,13 @@ def _request(view: RequestView, places: Mapping[str, int]) -> ConversationReques
 
 
 def _said_first(view: RequestView) -> Iterator[ConversationPart]:
-    """Yield what a request told the model that was no answer of its own, and no result of a call."""
+    """Yield what a request told the model that was no answer of its own, and no result of a call: those have lines."""
     new = (view.span.parameters or {}).get("new")
-    if new is None:
-        yield from (_part(_speaker(message), message.text) for message in view.added)
+    if new is None:  # a plain request, or one that says just what the calls before it returned
+        yield from (_part(message.role, message.text) for message in view.added if message.role in ("system", "user"))
     for message in _mappings(new):
         if "response" not in message:
             yield from (part for part in _parts(message) if part["kind"] in ("system", "user", "retry"))
-
-
-def _speaker(message: CallMessage) -> Speaker:
-    return "system" if message.role == "system" else "user"
 
 
 def _parts(message: Mapping[str, Any]) -> Iterator[ConversationPart]:

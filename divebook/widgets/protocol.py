@@ -126,6 +126,8 @@ class QuestionView(TypedDict):
     status: InterruptStatus
     response: Any
     answered_by: str | None
+    answered_us: Micros | None
+    """When it was settled, by an answer or without one."""
 
 
 class GraphStep(TypedDict):

@@ -129,7 +129,8 @@ def unpack(text: str) -> Any:
 def _in_present_words(data: Any) -> Any:
     """Return a recording, unchecked, in today's words: a question with an answer was ``completed`` in older ones.
 
-    They did not say either which signals a run waits for, and knew of no agents with tools.
+    They did not say either which signals a run waits for, or when questions were settled, and knew of no agents with
+    tools.
     """
     if isinstance(data, dict) and isinstance(data.get("header"), dict):
         data["header"] = {"waits": "", "tool_calls": 0, "spenders": [], **data["header"]}
@@ -140,6 +141,8 @@ def _in_present_words(data: Any) -> Any:
             spans.setdefault("within", [-1] * len(spans["id"]))
     questions = data.get("questions") if isinstance(data, dict) else None
     for asked in questions if isinstance(questions, list) else ():
+        if isinstance(asked, dict):
+            asked.setdefault("answered_us", None)
         if isinstance(asked, dict) and asked.get("status") == "completed":
             asked["status"] = InterruptStatus.RESOLVED.value
     return data

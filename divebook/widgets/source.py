@@ -160,6 +160,7 @@ def question_of(asked: Question) -> QuestionView:
         status=cast("InterruptStatus", asked.status),
         response=shown(asked.response),
         answered_by=asked.answered_by,
+        answered_us=asked.settled_us,
     )
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from divebook.engine.bounds import NANODOLLARS
-from divebook.engine.operations import AGENT_RESPONSE, TOOL_CALL
+from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, TOOL_CALL
 from divebook.history.spans import Span
+from divebook.history.tool_calls import call_of
 from divebook.text.shown import one_line
 from divebook.widgets.protocol import Header, Spender
 
@@ -27,12 +28,13 @@ class Spending:
     def __init__(self) -> None:
         self._by_agent: dict[str, _Spent] = {}
         self._counted: set[int] = set()
-        self._calls: set[int] = set()
+        self._calls: set[tuple[int, str]] = set()
+        """By the turn that holds it and its name there: several rounds, and the turn that it led to, are one call."""
 
     def take(self, span: Span) -> None:
         """Count a request that has ended, and a tool call that has begun."""
-        if span.type == TOOL_CALL and span.kind == "operation":
-            self._calls.add(span.index)
+        if span.type == TOOL_CALL or (span.type == AGENT_TURN and span.holder >= 0):
+            self._calls.add((span.holder, call_of(span)))
         if span.type != AGENT_RESPONSE or not span.usage or span.index in self._counted:
             return
         self._counted.add(span.index)

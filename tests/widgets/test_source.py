@@ -95,6 +95,7 @@ def test_a_question_has_every_field_a_view_needs():
     assert (asked["status"], asked["required"], asked["schema"]) == ("pending", False, None)
     assert asked["data"] == {"choices": ["retry"], "big": str(2**60)}
     assert asked["question"] == "Again??"
+    assert question_of(Question("ask_1", "checkpoint", "On?", settled_us=7))["answered_us"] == 7
 
 
 def test_the_gauges_are_the_bounds_that_there_are():

@@ -102,6 +102,17 @@ def test_a_call_names_the_questions_that_are_about_it(feed):
     assert ID("question", Place("main", "ask", 1, None, "approve-2-45ff1b878d1e").operation_id) in work["questions"]
 
 
+def test_what_calls_returned_stands_with_the_calls_also_where_a_request_leaves_it_out():
+    """Of most requests the log says only that they follow the one before; nothing of that is a person's."""
+    log = Log()
+    log.write(*long_turn(2, "found", says_new=False))
+    log.feed.frame()
+    said = log.feed.conversation("v", 1, 0)
+    assert [request["sent"] for request in said["requests"]] == [[], []]
+    assert [call["result"] for call in said["calls"]] == ["found", "found"]
+    assert [part["kind"] for part in log.feed.sent("v", 4)["parts"]] == ["assistant", "call", "result"]
+
+
 def test_what_has_not_changed_since_an_event_is_left_out(feed):
     said = feed.conversation("v", CRITIC, 19)
     assert [request["number"] for request in said["requests"]] == [3]
@@ -145,6 +156,21 @@ def test_the_header_says_who_spent_what(feed):
     assert header["spenders"] == [{"agent": "critic", "requests": 3, "tokens": 742, "cost": pytest.approx(0.0018)}]
 
 
+def test_work_that_was_given_is_one_call_and_so_are_the_rounds_of_a_server():
+    log = Log()
+    started = catalog.OperationStarted
+    log.write(
+        *begun(),
+        STEP,
+        (started("turn", "agent_turn", {"agent": "a"}, key="turn"), "main", "s"),
+        (started("r1", "tool_call", {"tool": "t"}, key="tool-1-c", within="turn"), "main", "s"),
+        (started("r2", "tool_call", {"tool": "t"}, key="tool-1-c#2", within="turn"), "main", "s"),
+        (started("w", "agent_turn", {"agent": "b"}, key="tool-1-d/turn", within="turn"), "main", "s"),
+    )
+    log.feed.frame()
+    assert log.feed.welcome("v", 0)["header"]["tool_calls"] == 2
+
+
 def test_thoughts_and_arguments_are_streams_of_their_own():
     log = Log()
     log.events = TURN[:5]
@@ -162,11 +188,12 @@ def test_thoughts_and_arguments_are_streams_of_their_own():
 # --- sizes and damage ----------------------------------------------------------------------------------------------
 
 
-def long_turn(count, text):
+def long_turn(count, text, *, says_new=True):
     """Return the facts of a turn with so many requests, each of which calls a tool."""
     facts = [*begun(), STEP, (catalog.OperationStarted("turn", "agent_turn", {"agent": "a"}, key="turn"), "main", "s")]
     for n in range(1, count + 1):
         given = {"agent": "a", "request": n, "kept": 0, "new": [{"response": n - 1}] if n > 1 else []}
+        given = given if says_new else {"agent": "a", "request": n, "kept": 0}
         call = {"part_kind": "tool-call", "tool_name": "t", "args": {"x": text}, "tool_call_id": f"c{n}"}
         answer = {"kind": "response", "parts": [{"part_kind": "text", "content": text}, call]}
         called = {"tool": "t", "arguments": {"x": text}}

@@ -110,6 +110,8 @@ export interface QuestionView {
   status: InterruptStatus;
   response: unknown;
   answered_by: string | null;
+  /** When it was settled, by an answer or without one. */
+  answered_us: Micros | null;
 }
 
 /** A step as the workflow defines it. */

@@ -22,7 +22,7 @@ const HEADER = having({
   execution_id: text, workflow: text, status: text, live: truth, error: text, started_us: orNull(count), ended_us: orNull(count), now_us: count,
   model_calls: count, input_tokens: count, output_tokens: count, cost: orNull(number(0, 1e15, false)), tool_calls: count, spenders: listOf(SPENDER), gauges: listOf(GAUGE), durability: text, commands: listOf(text),
 });
-const QUESTION = having({ interrupt_id: text, kind: text, question: text, message: text, path: text, step: text, status: text, response: anything, answered_by: orNull(text) });
+const QUESTION = having({ interrupt_id: text, kind: text, question: text, message: text, path: text, step: text, status: text, response: anything, answered_by: orNull(text), raised_us: count, answered_us: orNull(count) });
 const GRAPH = having({
   steps: listOf(having({ name: text, type: text, each: truth })),
   edges: listOf(having({ source: text, target: text, kind: text, condition: text })),
@@ -70,14 +70,15 @@ export async function decode(saved: PackedRun): Promise<Recording> {
   return recording;
 }
 
-/** Adds what recordings did not hold before agents had tools. */
+/** Adds what recordings did not hold before agents had tools, and when questions were settled. */
 function inPresentWords(data: unknown): unknown {
   if (!isObject(data)) return data;
-  const { header, spans } = data;
+  const { header, spans, questions } = data;
   const ids = isObject(spans) && Array.isArray(spans["id"]) ? spans["id"] : [];
   return {
     conversations: [],
     ...data,
+    questions: Array.isArray(questions) ? questions.map((asked: unknown) => (isObject(asked) ? { answered_us: null, ...asked } : asked)) : questions,
     header: isObject(header) ? { tool_calls: 0, spenders: [], ...header } : header,
     spans: isObject(spans) ? { within: ids.map(() => -1), ...spans } : spans,
   };

@@ -7,7 +7,7 @@ import { Model } from "../shared/model";
 import { oneLine } from "../shared/text";
 import { valueText } from "../shared/values";
 import { tabs } from "../live/tabs";
-import { answerText } from "../prompt/kinds";
+import { answerText } from "../prompt/answers";
 import { Replay } from "../replay/replay";
 import { reveal, timeline } from "../timeline";
 import { header } from "../timeline/header";

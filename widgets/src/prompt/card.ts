@@ -6,7 +6,7 @@ import { two } from "../shared/format";
 import { oneLine } from "../shared/text";
 import { shown, valueText } from "../shared/values";
 import { asking, factsOf, KINDS, valueView, type Action, type Asking } from "./kinds";
-import { titleOf } from "./schema";
+import { isRecord, titleOf } from "./schema";
 import type { PromptHost, Question } from "./types";
 
 const URGENT_US = 60_000_000;
@@ -60,8 +60,11 @@ export class Card {
 
   /** Brings the countdown up to date. */
   tick(): void {
-    const { expires_us: expires } = this.question;
-    if (expires === null) return;
+    const { expires_us: expires, raised_us: raised } = this.question;
+    if (expires === null) {
+      setText(this.#clock, ago(this.#host.now() - raised));
+      return;
+    }
     const left = expires - this.#host.now();
     setText(this.#clock, left > 0 ? `${countdown(left)} left` : "time is up");
     this.#clock.classList.toggle("urgent", left < URGENT_US);
@@ -179,10 +182,18 @@ function told(question: Question): HTMLElement[] {
   const facts = factsOf(question);
   if (facts.length === 0) return parts;
   const rows = facts.flatMap(([name, value]) => {
-    const isShort = typeof value !== "object" && valueText(value, 200).length < 200;
-    return [h("dt", {}, oneLine(titleOf({}, name), 60)), h("dd", {}, isShort ? valueText(value, 200) : valueView(value))];
+    const told = flags(value) ?? value;
+    const isShort = typeof told !== "object" && valueText(told, 200).length < 200;
+    return [h("dt", {}, oneLine(titleOf({}, name), 60)), h("dd", {}, isShort ? valueText(told, 200) : valueView(told))];
   });
   return [...parts, h("dl", {}, ...rows)];
+}
+
+/** Returns marks such as the hints of a tool in words: `destructive, not read only`. */
+function flags(value: unknown): string | undefined {
+  const marks = isRecord(value) ? Object.entries(value) : [];
+  if (marks.length === 0 || marks.some(([, is]) => typeof is !== "boolean")) return undefined;
+  return marks.map(([name, is]) => `${is === true ? "" : "not "}${oneLine(name.replaceAll("_", " "), 40)}`).join(", ");
 }
 
 /** Says whose question it is, if there are others'. */
@@ -193,6 +204,15 @@ function askerOf({ asker, path }: Question): HTMLElement[] {
 /** Returns where a question was asked. */
 export function whereOf({ asker, path, step }: Question): string {
   return [asker?.[0] ?? path, step].filter((part) => part !== "").map((part) => oneLine(part, 60)).join(" › ");
+}
+
+/** Returns how long ago something was asked: in whole minutes, so that nothing moves while somebody reads. */
+function ago(us: number): string {
+  const minutes = Math.floor(us / 60_000_000);
+  if (minutes < 1) return "";
+  const hours = Math.floor(minutes / 60);
+  const told = hours < 1 ? `${minutes} min` : hours < 48 ? `${hours} h` : `${Math.floor(hours / 24)} days`;
+  return `asked ${told} ago`;
 }
 
 /** Returns a time that is left, as people say it. */

@@ -3,7 +3,8 @@
 import type { InterruptKind } from "../protocol";
 import { h, longText } from "../shared/dom";
 import { button } from "../shared/element";
-import { valueText } from "../shared/values";
+import { visible } from "../shared/text";
+import { plainText, valueText } from "../shared/values";
 import { makeForm, type Form } from "./form";
 import { asSchema, isRecord, numeric, text, titleOf, type Schema } from "./schema";
 import { Standing } from "./standing";
@@ -46,6 +47,7 @@ export const KINDS: Record<InterruptKind, { word: string; sign: string }> = {
 const SUBJECTS = ["parameters", "output", "content", "result"];
 /** Keys that are shown in another way, or only meant for programs. */
 const TOLD = new Set(["bound", "used", "limit", "choices", "offers"]);
+const SHORT = 200; // characters of a value that stands on its line
 const ANYTHING: Schema = { anyOf: [{ type: "string", title: "Text" }, { title: "JSON" }] };
 
 function subjectOf({ data }: Question): [string, unknown] | undefined {
@@ -239,7 +241,7 @@ class Editor {
       this.#changed();
     };
     const edit = button("Edit", begin, { class: "small" });
-    const value = this.#subject === undefined ? null : valueView(this.#subject);
+    const value = this.#subject === undefined ? null : subjectView(this.#subject);
     this.element.replaceChildren(h("div", { class: "title row" }, this.#title, edit), ...(value === null ? [] : [value]));
     return edit;
   }
@@ -267,35 +269,19 @@ function schemaFor(subject: unknown): Schema {
   return typeof subject === "string" ? { type: "string" } : isRecord(subject) ? { type: "object" } : {};
 }
 
+/** Shows what is asked about: arguments a line each, with nothing that can be taken for another value. */
+function subjectView(subject: unknown): HTMLElement {
+  if (!isRecord(subject) || Object.keys(subject).length === 0) return valueView(subject);
+  const rows = Object.entries(subject).flatMap(([name, value]) => {
+    const told = plainText(value);
+    return [h("dt", {}, visible(name)), h("dd", {}, told.includes("\n") || told.length > SHORT ? valueView(told) : h("code", { dir: "auto" }, told))];
+  });
+  return h("dl", { class: "values" }, ...rows);
+}
+
 /** Shows a value: all of it if somebody wants to see it, since it may be about to be approved. */
 export function valueView(value: unknown): HTMLElement {
   const view = longText(typeof value === "string" ? value : JSON.stringify(value, null, 2));
   for (const more of view.querySelectorAll("button")) more.classList.add("small");
   return view;
-}
-
-const WORDS: Record<string, string> = {
-  approve: "approved",
-  reject: "rejected",
-  modify: "changed",
-  continue: "went on",
-  raise: "raised",
-  stop: "stopped",
-  retry: "make the call again",
-  done: "the call was done",
-  fail: "the call failed",
-};
-
-/** Returns an answer in a few words. */
-export function answerText({ response }: Question): string {
-  const { approved, decision, choice, text: comment, data } = asSchema(response);
-  const judged = approved === undefined ? "" : approved === true ? "approved" : "denied";
-  const word = WORDS[text(decision ?? choice)] ?? judged;
-  const { rule, ...edited } = isRecord(data) ? data : { rule: undefined, ...(data === undefined ? {} : { data }) };
-  const isChanged = judged !== "" && Object.keys(edited).length > 0 && decision === undefined;
-  const like = text(asSchema(rule)["scope"]);
-  const lasting = { run: ", and calls like it in this run", always: ", and calls like it in every run" }[like] ?? "";
-  const changes = (isChanged ? " with changes" : "") + lasting;
-  const said = comment ?? (judged === "" ? (asSchema(data)["to"] ?? data) : undefined);
-  return [word + changes, valueText(said, 400)].filter((part) => part !== "").join(": ") || "no answer";
 }

@@ -5,7 +5,8 @@ import { h, setText, type View } from "../shared/dom";
 import { button, ownKeys } from "../shared/element";
 import { oneLine } from "../shared/text";
 import { Card, whereOf } from "./card";
-import { answerText, KINDS } from "./kinds";
+import { closedText } from "./answers";
+import { KINDS } from "./kinds";
 import type { PromptHost, Question } from "./types";
 
 const FEW = 3; // as many cards are open from the start
@@ -174,14 +175,4 @@ function closedLine(question: Question): HTMLElement {
     h("span", { class: "what", title: where }, what),
     h("span", { class: "answer" }, closedText(question)),
   );
-}
-
-/** Returns what became of a question: the answer, by whom and when. */
-function closedText(question: Question): string {
-  const { status, answered_by: by, answered_us: at } = question;
-  if (status === "cancelled") return "withdrawn";
-  const answer = oneLine(answerText(question), 200);
-  if (status === "expired") return question.response === null ? "expired without an answer" : `expired; its default holds: ${answer}`;
-  const when = at === null || at === undefined ? "" : ` at ${new Date(at / 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })}`;
-  return `${answer}${by === null ? "" : ` — by ${oneLine(by, 60)}`}${when}`;
 }

@@ -127,7 +127,7 @@ function radios(request: Request, options: unknown[], labels: string[]): Control
   const chosen = options.findIndex((option) => same(option, request.value));
   inputs.forEach((input, index) => { input.checked = index === (chosen < 0 ? options.length : chosen); });
   const group = h("div", { role: "radiogroup", class: "row" }, ...inputs.map((input, index) => h("label", {}, input, shownLabels[index] ?? "")));
-  const frame = framed(request, group);
+  const frame = framed({ ...request, required: request.required && chosen < 0 }, group);
   if (request.required) setAttribute(group, "aria-required", "true");
   const value = (): unknown => {
     const index = inputs.findIndex((input) => input.checked);
@@ -139,10 +139,12 @@ function radios(request: Request, options: unknown[], labels: string[]): Control
 
 function select(request: Request, options: unknown[], labels: string[]): Control {
   const entries = labels.map((label, index) => h("option", { value: index }, label));
-  const input = h("select", {}, h("option", { value: "" }, request.required ? "Choose…" : "No answer"), ...entries);
   const chosen = options.findIndex((option) => same(option, request.value));
+  const isAnswered = chosen >= 0 && request.required && !request.node.nullable; // it cannot become empty again
+  const none = isAnswered ? [] : [h("option", { value: "" }, request.required ? "Choose…" : "No answer")];
+  const input = h("select", {}, ...none, ...entries);
   input.value = chosen < 0 ? "" : String(chosen);
-  const frame = framed(request, input);
+  const frame = framed({ ...request, required: request.required && !isAnswered }, input);
   const value = (): unknown => (input.value === "" ? empty(request) : options[Number(input.value)]);
   return { element: frame.element, value, focus: () => { input.focus(); }, mark: frame.complain };
 }

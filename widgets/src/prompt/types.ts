@@ -2,9 +2,8 @@
 
 import type { Micros, QuestionView as Recorded } from "../protocol";
 
-/** A question, with the moment of its answer where that is known. */
+/** A question, and who asks it. */
 export type Question = Recorded & {
-  answered_us?: Micros | null;
   /** Whose question it is, where those of several executions stand side by side: workflow and execution. */
   asker?: readonly [string, string];
 };

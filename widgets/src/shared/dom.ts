@@ -44,7 +44,7 @@ export function longText(text: string): HTMLElement {
     shown += count;
     const left = text.length - shown;
     more.hidden = left <= 0;
-    more.textContent = `more (${left.toLocaleString("en")} characters)`;
+    more.textContent = left <= 0 ? "" : `more (${left.toLocaleString("en")} characters)`;
   }
   show(FIRST_SHOWN);
   return h("div", {}, body, more);

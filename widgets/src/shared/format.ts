@@ -42,6 +42,11 @@ export function dollars(cost: number): string {
   return `$${cost > 0 && cost < 0.1 ? cost.toFixed(4) : cost.toFixed(2)}`;
 }
 
+/** Returns a cost, and nothing where there is none or it is not known. */
+export function price(cost: number | null): string {
+  return cost === null || cost === 0 ? "" : dollars(cost);
+}
+
 /** Returns distances for ticks: round, about `wanted` pixels apart; in microseconds. */
 export function tickDistance(perPixel: number, wanted = 90): number {
   const least = Math.max(perPixel * wanted, 1);

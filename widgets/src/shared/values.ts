@@ -9,6 +9,21 @@ export function shown(text: string, limit: number): string {
   return `${visible(text.slice(0, limit))}… (${missing.toLocaleString("en")} more characters)`;
 }
 
+/** Returns a text as it is if nobody can take it for another value; else, and of any other value, the JSON. */
+export function plainText(value: unknown): string {
+  if (typeof value !== "string") return JSON.stringify(value, null, 2);
+  return value.includes("\n") || (value.trim() === value && !isJson(value)) ? value : JSON.stringify(value);
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return text === "";
+  }
+}
+
 /** Returns a text as it is, anything else as JSON. */
 export function valueText(value: unknown, limit: number, indent = 0): string {
   if (value === undefined) return "";

@@ -4,7 +4,7 @@ import type { Command, Gauge, Spender } from "../protocol";
 import type { Connection } from "../shared/connection";
 import { h, setText, type View } from "../shared/dom";
 import { button } from "../shared/element";
-import { dollars, duration, plural } from "../shared/format";
+import { dollars, duration, plural, price } from "../shared/format";
 import type { Model } from "../shared/model";
 import { SIGNS } from "./kinds";
 
@@ -114,7 +114,7 @@ function detached(model: Model): string {
 }
 
 function spender({ agent, requests, cost }: Spender): string {
-  return `${agent}: ${plural(requests, "model call")}${cost === null ? "" : `, ${dollars(cost)}`}`;
+  return [`${agent}: ${plural(requests, "model call")}`, price(cost)].filter(Boolean).join(", ");
 }
 
 function amount(value: number, unit: string): string {

@@ -3,7 +3,7 @@
 import type { ConversationCall } from "../protocol";
 import { h, setText, type View } from "../shared/dom";
 import { button } from "../shared/element";
-import { dollars, duration, plural } from "../shared/format";
+import { duration, plural, price } from "../shared/format";
 import type { Host } from "../shared/later";
 import type { Model } from "../shared/model";
 import { oneLine } from "../shared/text";
@@ -129,7 +129,7 @@ class Inset implements View {
     const cost = requests.reduce((sum, one) => sum + (one.cost ?? 0), 0);
     const took = duration(spans.endOf(this.id, this.model.now()) - spans.startOf(this.id));
     const status = spans.text(this.id, "status");
-    const facts = [plural(requests.length, "request"), calls.length > 0 ? plural(calls.length, "call") : "", cost > 0 ? dollars(cost) : "", took, status === "completed" ? "" : status];
+    const facts = [plural(requests.length, "request"), calls.length > 0 ? plural(calls.length, "call") : "", price(cost), took, status === "completed" ? "" : status];
     setText(this.#facts, facts.filter(Boolean).join(" · "));
     const last = requests.at(-1)?.answer.findLast(({ kind }) => kind === "assistant");
     setText(this.#answer, last === undefined || this.#chat !== null ? "" : oneLine(last.text, 400));

@@ -3,7 +3,7 @@
 import type { ConversationCall, ConversationPart, ConversationRequest, QuestionView as Question, Sent } from "../protocol";
 import { h, longText, setText } from "../shared/dom";
 import { button } from "../shared/element";
-import { dollars, duration, plural } from "../shared/format";
+import { duration, plural, price } from "../shared/format";
 import type { Model } from "../shared/model";
 import { oneLine } from "../shared/text";
 import { CallLine } from "./calls";
@@ -75,7 +75,7 @@ export class Exchange {
     const took = duration(model.spans.endOf(request.id, model.now()) - model.spans.startOf(request.id));
     const note = model.spans.text(request.id, "note");
     const end = status === "failed" ? `✕ ${note}` : status === "running" ? "▸ running" : status === "cancelled" ? "◼ cancelled" : finish(request);
-    return [request.model, tokens, request.cost === null ? "" : dollars(request.cost), request.is_cached ? "from the cache" : took, end].filter(Boolean).join(" · ");
+    return [request.model, tokens, price(request.cost), request.is_cached ? "from the cache" : took, end].filter(Boolean).join(" · ");
   }
 
   #showAnswer(request: ConversationRequest): void {

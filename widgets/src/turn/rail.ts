@@ -2,7 +2,7 @@
 
 import type { ConversationCall } from "../protocol";
 import { h, type View } from "../shared/dom";
-import { dollars, duration, plural } from "../shared/format";
+import { duration, plural, price } from "../shared/format";
 import type { Model } from "../shared/model";
 import { oneLine } from "../shared/text";
 import { questionOf, type Talk, type Talks } from "./talk";
@@ -41,7 +41,7 @@ export class Rail implements View {
       "button", { type: "button", class: `entry ${kind}`, title: words, onclick: () => { this.choose(number); } },
       h("span", { class: `db-swatch ${kind === "given" ? "step" : "model"}` }, mark),
       h("span", { class: "words" }, words),
-      h("span", { class: "soft cost" }, cost === null ? "" : dollars(cost)),
+      h("span", { class: "soft cost" }, price(cost)),
       h("span", { class: "soft facts" }, facts),
     )));
   }

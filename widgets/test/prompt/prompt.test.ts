@@ -111,6 +111,32 @@ test("arguments that the schema wants as a part are shown, edited and sent as th
   expect(sent).toEqual([["int_1", { approved: true, data: { parameters: { n: 2 } } }]]);
 });
 
+test("arguments stand on lines of their own, and nothing can be taken for another value", () => {
+  const parameters = { path: "src/a.py", count: 2, size: "2", note: "", name: " x", text: "one\n\u202etwo\n", to: ["a"] };
+  shownWith({ kind: "confirmation", data: { tool: "edit", hints: { destructive: true, read_only: false }, parameters } });
+  const rows = [...document.querySelectorAll(".values dd")].map((row) => row.textContent);
+  expect(rows).toEqual(["src/a.py", "2", '"2"', '""', '" x"', "one\n\\u202etwo\n", '[\n  "a"\n]']);
+  expect(document.querySelector("dl:not(.values)")?.textContent).toBe("TooleditHintsdestructive, not read only");
+});
+
+test("an answer that stands already needs no mark, and cannot become none", () => {
+  const schema = { type: "string", enum: ["a", "b", "c", "d", "e"], default: "b", title: "Which" };
+  shownWith({ schema });
+  expect(document.querySelector(".star")).toBeNull();
+  expect([...(document.querySelector("select")?.options ?? [])].map((option) => option.textContent)).toEqual(["a", "b", "c", "d", "e"]);
+  shownWith({ schema: { ...schema, default: undefined } });
+  expect(document.querySelector(".star")).not.toBeNull();
+  expect(document.querySelector("option")?.textContent).toBe("Choose…");
+});
+
+test("a card says in whole minutes for how long it has been waiting", () => {
+  const at = (minutes: number): string | null | undefined => {
+    shownWith({ raised_us: NOW - minutes * 60_000_000 });
+    return document.querySelector(".clock")?.textContent;
+  };
+  expect([0.5, 1.9, 59, 60, 47 * 60, 49 * 60].map(at)).toEqual(["", "asked 1 min ago", "asked 59 min ago", "asked 1 h ago", "asked 47 h ago", "asked 2 days ago"]);
+});
+
 test("a changed text is sent as a review's data", () => {
   shownWith({ kind: "agent_review", data: { output: "old" } });
   buttonOf(document.body, "Edit").click();
@@ -177,11 +203,11 @@ test("after an answer the focus goes to the next question, and who answered is t
   expect(document.activeElement).toBe(heads()[1]);
   expect(document.querySelector("textarea")?.disabled).toBe(true);
   prompt.update([
-    question({ interrupt_id: "int_1", question: "One", kind: "confirmation", status: "resolved", response: { approved: true, text: "fine" }, answered_by: "ada" }),
+    question({ interrupt_id: "int_1", question: "One", kind: "confirmation", status: "resolved", response: { approved: true, text: "fine" }, answered_by: "ada", answered_us: NOW }),
     question({ interrupt_id: "int_2", question: "Two" }),
   ]);
   expect(heads()).toHaveLength(1);
-  expect(document.querySelector(".closed li")?.textContent).toContain("approved: fine — by ada");
+  expect(document.querySelector(".closed li")?.textContent).toMatch(/approved: fine — by ada at \d/);
   expect(document.activeElement).toBe(heads()[0]);
 });
 

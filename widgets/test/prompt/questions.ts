@@ -19,6 +19,7 @@ export function question(given: Partial<Question> = {}): Question {
     status: "pending",
     response: null,
     answered_by: null,
+    answered_us: null,
     ...given,
   };
 }
