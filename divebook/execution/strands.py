@@ -184,7 +184,9 @@ class Strands:
         self.running -= 1
         if self.running <= 0 and self._last:
             self.running += 1
-            self._last.pop(0).set_result(None)
+            waiting = self._last.pop(0)
+            if not waiting.done():  # else it was cancelled, and does not know it yet
+                waiting.set_result(None)
         elif self.is_idle:
             if self._may_stay:
                 self._idle(self)
