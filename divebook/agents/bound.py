@@ -186,11 +186,10 @@ class BoundCall(_Bound):
         return self._operation.result_codec.load(payload)
 
     async def _carried_out(self, params: ToolsetCallToolParams) -> Any:
-        with _secrets_kept():
-            try:
-                made = self._operation.result_codec.dump(await self._made(params, f"tool {params.name}"))
-            except InputRequired as asked_back:
-                made = asked_back.payload
+        try:
+            made = self._operation.result_codec.dump(await self._made(params, f"tool {params.name}"))
+        except InputRequired as asked_back:
+            made = asked_back.payload
         return shared().without_known(made)
 
 
@@ -217,16 +216,6 @@ async def _recorded(
             return opened(await made)
 
     return await answered(place, own, await own_call(place.key, {}), own_call)
-
-
-@contextmanager
-def _secrets_kept() -> Iterator[None]:
-    """Leave the secrets that were looked up for a call out of what it raises, which the log will hold."""
-    try:
-        yield
-    except Exception as error:
-        error.args = tuple(shared().without_known(list(error.args)))
-        raise
 
 
 @contextmanager

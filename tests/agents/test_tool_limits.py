@@ -145,18 +145,39 @@ def test_a_call_that_takes_too_long_and_may_have_done_something_is_asked_about()
     assert (execution.variables, returns_of(execution, 2)) == ({"birds": "an owl"}, ["seen"])
 
 
-@pytest.mark.parametrize("raises", [False, True])
-def test_a_secret_that_was_looked_up_is_not_in_what_the_log_has_of_a_call(raises):
-    secret = "a horse of paper and of glue"
-    shared().know(secret)
+SECRET = "a horse of paper and of glue"
 
-    def look(name: str) -> dict[str, str]:
-        if raises:
-            raise ValueError(f"{secret} was refused")
-        return {name: f"opened with {secret}", "token": "stays, since nobody made it known"}
 
+class RefusedError(Exception):
+    def __init__(self, address):
+        self.address = address
+        super().__init__("it was refused")
+
+    def __str__(self):
+        return f"{self.address} was refused"
+
+
+def log_of_a_call(look):
+    shared().know(SECRET)
     execution = asked(ToolFunction("look", look), [{"call": {"look": {"name": "owl"}}}, "an owl"])
-    log = b"\n".join(map(encode_line, execution.history())).decode()
-    assert secret not in log
-    assert ("[redacted] was refused" if raises else "opened with [redacted]") in log
-    assert raises or "stays, since nobody made it known" in log
+    return b"\n".join(map(encode_line, execution.history())).decode()
+
+
+def test_a_secret_that_was_looked_up_is_not_in_what_a_call_returned():
+    def look(name: str) -> dict[str, str]:
+        return {name: f"opened with {SECRET}", "token": "stays, since nobody made it known"}
+
+    log = log_of_a_call(look)
+    assert SECRET not in log
+    assert "opened with [redacted]" in log
+    assert "stays, since nobody made it known" in log
+
+
+@pytest.mark.parametrize("error", [ValueError(f"{SECRET} was refused"), RefusedError(f"http://there/{SECRET}")])
+def test_a_secret_that_was_looked_up_is_not_in_what_a_call_raised(error):
+    def look(name: str) -> str:
+        raise error from KeyError(f"{name} {SECRET}")
+
+    log = log_of_a_call(look)
+    assert SECRET not in log
+    assert "[redacted] was refused" in log
