@@ -45,13 +45,15 @@ class TurnBudget:
     ) -> None:
         self.agent, self.consumed = agent, Consumption()
         self.bounds = bounds if share is None else within(bounds, share)
-        self._above, self._share = above, share
+        self._share = share
+        self.line: tuple[TurnBudget, ...] = (self, *(() if above is None else above.line))
+        """Itself and those above, the nearest first."""
 
     @property
     def left(self) -> Bounds:
         """What may still be spent, in the bounds of those above as well."""
         left = Bounds()
-        for budget in self._chain():
+        for budget in self.line:
             left = within(left_after(budget.bounds, budget.consumed), left)
         return left
 
@@ -63,12 +65,19 @@ class TurnBudget:
         BoundExceededError
             It does not, and a person said stop, or no person is to be asked.
         """
-        for budget in self._chain():
+        for budget in self.line:
             require_price(budget.bounds, reserved)
-            while (found := bound_met(budget.bounds, budget.consumed, reserved)) is not None:
-                await budget._raise_bound(context, found)  # noqa: SLF001 - of its own class
+        # Each is looked at again after every question: what runs beside it has gone on meanwhile
+        # (test_while_a_bound_above_is_asked_about_those_below_may_be_reached).
+        while (met := next(((one, found) for one in self.line if (found := one.met(reserved))), None)) is not None:
+            budget, found = met
+            await budget.ask(context, found)
 
-    async def _raise_bound(self, context: TurnContext, found: Exhausted) -> None:
+    def met(self, reserved: Reserved) -> Exhausted | None:
+        """Return the first of its own bounds that forbids a request which may consume so much."""
+        return bound_met(self.bounds, self.consumed, reserved)
+
+    async def ask(self, context: TurnContext, found: Exhausted) -> None:
         """Raise a bound as a person says."""
         met = f"agent {self.agent!r}: {found}; to go on, raise its Bounds and resume"
         if self.bounds.on_exhausted == FAIL:
@@ -90,34 +99,28 @@ class TurnBudget:
     @contextmanager
     def holding(self, reserved: Reserved) -> Iterator[None]:
         """Count a request that is under way with what it may consume."""
-        for budget in self._chain():
+        for budget in self.line:
             budget.consumed = budget.consumed.begun(reserved)
         try:
             yield
         finally:
-            for budget in self._chain():
+            for budget in self.line:
                 budget.consumed = budget.consumed.ended(reserved)
 
     def spend(self, usage: Mapping[str, int]) -> None:
         """Count what a request has consumed."""
-        for budget in self._chain():
+        for budget in self.line:
             budget.consumed = budget.consumed.spent(usage)
 
     @property
     def spent(self) -> dict[str, int] | None:
         """What it says at its end to the turn that it worked for, if it did for one."""
         used = self.consumed
-        return {"calls": used.calls, "tokens": used.tokens, "cost": used.cost} if self._above is not None else None
+        return {"calls": used.calls, "tokens": used.tokens, "cost": used.cost} if len(self.line) > 1 else None
 
     def count(self, spent: Mapping[str, int]) -> None:
         """Count what a turn has spent that worked for this one, and had ended when this one was taken up again."""
-        for budget in self._chain():
+        for budget in self.line:
             used = budget.consumed
             more = {name: getattr(used, name) + spent.get(name, 0) for name in ("calls", "tokens", "cost")}
             budget.consumed = used._replace(**more)
-
-    def _chain(self) -> Iterator[TurnBudget]:
-        budget: TurnBudget | None = self
-        while budget is not None:
-            yield budget
-            budget = budget._above  # noqa: SLF001 - of its own class

@@ -9,6 +9,7 @@ from divebook.agents.budget import TurnBudget
 from divebook.bounds import Bounds, agent_bounds
 from divebook.engine.operations import Reserved
 from divebook.errors import BoundExceededError, BoundsError, DefinitionError
+from divebook.questions import Question
 from divebook.workflow.reader import definitions_from
 from tests.execution.test_resuming import cut
 from tests.execution.worlds import environment, event_types
@@ -161,3 +162,17 @@ def test_side_by_side_they_never_overshoot():
     with one.holding(Reserved(6)), pytest.raises(BoundExceededError, match="6 reserved by calls under way, 5 for the"):
         admit(other, Reserved(5))
     admit(other, Reserved(5))
+
+
+def test_while_a_bound_above_is_asked_about_those_below_may_be_reached():
+    chief = TurnBudget("chief", Bounds(max_llm_calls=0))
+    middle = TurnBudget("middle", Bounds(max_llm_calls=1, on_exhausted="fail"), chief)
+    one, other = TurnBudget("one", Bounds(), middle), TurnBudget("other", Bounds(), middle)
+
+    class Person:
+        async def question(self, *_, **__):
+            other.holding(Reserved()).__enter__()
+            return Question("id", "resource_exhausted", "?", response={"decision": "raise", "data": {"to": 5}})
+
+    with pytest.raises(BoundExceededError, match="agent 'middle': max_llm_calls is reached"):
+        asyncio.run(one.admit(Person(), Reserved()))
