@@ -94,6 +94,7 @@ async def carried_on(context: TurnContext, agent: str, begin: Begin, *, stands_i
         if (answered.response or {}).get("choice") == FINISH:
             return await begin(place, None, opened(await place.recorded_setting("model-1")))
         place, number = context.below(f"anew-{number}"), number + 1
+        place.recall = context.recall  # it is the same agent that asks
 
 
 async def _ask(place: TurnContext, key: str, agreement: Agreement, asked: Question | None) -> Question:

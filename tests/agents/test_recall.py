@@ -2,6 +2,7 @@
 
 import os
 import stat
+from dataclasses import replace
 
 import pytest
 from pydantic import BaseModel
@@ -13,6 +14,7 @@ from divebook.agents.cache import ENDING, MOST_BYTES, PRUNED_EVERY, Cached, Resp
 from divebook.errors import SetupError
 from divebook.store.codec import FernetCodec, Sealing
 from divebook.workflow.definition import AgentDefinition, ModelSettings
+from divebook.workflow.tools import tool_of
 from tests.execution.test_resuming import cut
 from tests.execution.worlds import environment, event_types
 
@@ -262,6 +264,22 @@ def test_an_agent_without_tools_is_played_again_too():
     named = environment(store=world.store, agents=[Agent("a", model=f"recorded:{first.id}")])
     assert named.start(ASK).wait(20).variables == {"r": "first"}
     assert script.calls == 1
+
+
+def test_a_turn_that_is_begun_anew_is_answered_from_the_same_run(note, noted, script):
+    def agent(instructions=""):
+        tools = [replace(tool_of(note), approval=True)]
+        return Agent("a", model=script, tools=tools, instructions=instructions)
+
+    world = environment(agents=[agent()])
+    first = world.start(ASK).wait(20)
+    first.answer(first.interrupts[0].id, "yes").wait(20)
+    again = world.start(ASK, model=f"recorded:{first.id}").wait(20)
+    world.add_agent(agent("Be brief."), replace=True)
+    for answer in ("yes", "anew", "yes"):
+        again = world.answer(again.interrupts[0].id, answer, again.id).wait(20)
+    assert (again.variables, noted) == ({"r": "done"}, ["owls"] * 2)
+    assert script.calls == 2
 
 
 def test_what_was_asked_differently_is_said_with_both(note, script):
