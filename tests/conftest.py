@@ -1,5 +1,6 @@
 """What every test may ask for."""
 
+import gc
 import logging
 import os
 import sys
@@ -15,6 +16,15 @@ from divebook.workflow.tools import REGISTERED_TOOLS
 # How long examples take says how busy the machine is, and nothing of what is tested.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
+
+
+def pytest_collection_finish():
+    """Have the garbage collector leave alone what stays: thousands of tests, and the libraries that they import.
+
+    To look through all of it takes a second, and IPython asks for that whenever a shell is reset.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

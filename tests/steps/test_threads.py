@@ -147,18 +147,24 @@ def test_a_run_whose_process_died_before_it_wrote_down_its_turn_does_so_once():
 
 APPENDING = """
 import sys
-from divebook import Agent, Environment, ScriptedModel
-from tests.steps.test_threads import TALK
-with Environment(store=sys.argv[1], agents=[Agent("a", model=ScriptedModel(["said"] * 3))], workflows=[TALK]) as world:
-    for number in range(3):
-        assert world.start("talk", {"said": f"{sys.argv[2]}{number}"}).wait(60).status == "completed"
+from tests.steps.test_threads import append
+append(sys.argv[1], "x", lambda: print("ready", flush=True))
 """
+
+
+def append(place, name, begin):
+    agent = Agent("a", model=ScriptedModel(["said"] * 3))
+    with Environment(store=place, agents=[agent], workflows=[TALK]) as environment:
+        begin()
+        for number in range(3):
+            assert environment.start("talk", {"said": f"{name}{number}"}).wait(60).status == "completed"
 
 
 def test_two_processes_append_and_nothing_that_was_said_is_lost(tmp_path):
     place = str(tmp_path / "t.db")
-    both = [subprocess.Popen([sys.executable, "-c", APPENDING, place, name]) for name in "xy"]
-    assert [process.wait(120) for process in both] == [0, 0]
+    with subprocess.Popen([sys.executable, "-c", APPENDING, place], stdout=subprocess.PIPE) as other:
+        append(place, "y", other.stdout.readline)
+    assert other.returncode == 0
     with Environment(store=place) as environment:
         names = environment.thread("t").branches
         lines = {name: [text for text in texts(environment.thread(name).messages) if text != "said"] for name in names}
