@@ -73,7 +73,7 @@ class Agent:
     subordinates
         Names of agents that it may hand work to, beside those of its definition.
     deps
-        What its capabilities get as ``ctx.deps``.
+        What its capabilities get as ``ctx.deps``; see `Agent.of`.
     approvals
         Rules for its calls of tools, beside those of its definition; see `ApprovalRule`.
     bounds
@@ -168,17 +168,24 @@ class Agent:
     ) -> Agent:
         """Take an agent of pydantic-ai as it is: its model, instructions, tools, output and capabilities.
 
-        Its requests and calls are recorded while a workflow runs it, and its hooks, validators and instructions run
-        again on replay. ``metadata={"divebook": {"idempotent": True}}`` on a tool has it called again where it is not
-        known whether a call took effect; ``metadata={"divebook": False}`` leaves a call unrecorded, for a tool that
-        only runs other agents.
+        Its requests and calls are recorded while a workflow runs it. All else is not: its hooks, validators, output
+        functions and instructions run again on replay, and should do the same each time. A call that is recorded
+        gives its result on replay and does nothing again, so what a tool changes besides, in ``ctx.deps`` or a
+        variable of its module, is as it was before the call: let tools return what is to last. A change of
+        ``ctx.deps`` is warned of where it can be seen.
+
+        ``metadata={"divebook": {"idempotent": True}}`` on a tool has it called again where it is not known whether a
+        call took effect; ``metadata={"divebook": False}`` leaves a call unrecorded, for a tool that only runs other
+        agents. Ordinary functions run in threads; coroutine functions run on the loop of all executions, and may not
+        block.
 
         Parameters
         ----------
         name
             By default the agent's own.
         deps
-            What its tools and instructions get as ``ctx.deps``.
+            What its tools and instructions get as ``ctx.deps``: one object for all runs. For one of its own, a
+            workflow gives ``await ctx.agent("critic").run(..., deps=...)``.
         approvals, bounds
             Rules for its calls of tools, and what a turn of it may consume, as for an agent of ours.
 

@@ -27,6 +27,7 @@ from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
 
+from divebook.agents.dependencies import watched
 from divebook.agents.failures import errors_as_raised, keepable_errors
 from divebook.agents.limits import TURNSTILES
 from divebook.agents.present import CALL, INSIDE, TURN, WRITE, AgentTurn, CallPlace, present
@@ -175,7 +176,8 @@ class BoundCall(_Bound):
         async def call() -> Any:
             nonlocal executed
             executed = True
-            return await self._carried_out(params)
+            with watched(params.ctx.deps, place.turn, params.name):
+                return await self._carried_out(params)
 
         try:
             payload = await _recorded(place, params, call, config)

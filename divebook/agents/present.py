@@ -77,6 +77,8 @@ class AgentTurn:
     """How many calls of each tool the latest response asks for."""
     failed: list[tuple[str, OperationError]] = field(default_factory=list)
     """Tools that failed, and what they raised: the first of it ends the turn."""
+    changing: set[str] = field(default_factory=set)
+    """Tools that have changed what no log has, which has been said."""
     _shares: dict[int, Mapping[str, Any]] = field(default_factory=dict)
     _counts: Counter[str] = field(default_factory=Counter)
     _calls: Counter[str] = field(default_factory=Counter)

@@ -23,7 +23,7 @@ from divebook.execution.leases import HANDS, LeaseKeeper
 from divebook.execution.mailroom import Mailroom
 from divebook.execution.resting import RESTING
 from divebook.execution.store_calls import StoreCalls
-from divebook.execution.threads import rest
+from divebook.execution.threads import open_to_libraries, rest
 from divebook.store.base import EventStore
 from divebook.store.registry import leave_open
 
@@ -76,6 +76,7 @@ class EngineThread:
             RESTING.forget()
             self._thread = threading.Thread(target=self._serve, args=(self._loop,), name="divebook-engine", daemon=True)
             self._thread.start()
+            asyncio.run_coroutine_threadsafe(open_to_libraries(), self._loop)
             atexit.register(self.stop_if_idle)
         return self._loop
 

@@ -23,6 +23,7 @@ from queue import SimpleQueue
 from typing import Any, TypeVar, cast
 
 import anyio
+import anyio.to_thread
 from anyio.lowlevel import RunVar, checkpoint_if_cancelled
 
 from divebook.errors import OperationError
@@ -31,7 +32,7 @@ T = TypeVar("T")
 Outcome = tuple[Any, BaseException | None]
 """What a call returned, or raised."""
 MOST_THREADS = 256
-"""How many calls may block at a time; more wait for their turn."""
+"""How many calls may block at a time, and how many of those that libraries make; more wait for their turn."""
 MOST_IDLE = 32
 """How many threads are kept for later calls."""
 QUICK_SECONDS, MOMENT_SECONDS = 0.0001, 0.0002
@@ -72,6 +73,14 @@ async def in_thread(function: Callable[[], T], *, abandoned: bool = False) -> T:
         raise error
     finally:
         del error  # its traceback holds this frame
+
+
+async def open_to_libraries() -> None:
+    """Let as many calls of libraries block on this loop as of ours: they go by way of anyio, whose threads are 40.
+
+    Such are the ordinary functions among the tools of an agent of pydantic-ai, which taken as it is calls them itself.
+    """
+    anyio.to_thread.current_default_thread_limiter().total_tokens = MOST_THREADS
 
 
 async def aside(function: Callable[[], None]) -> None:
