@@ -20,7 +20,6 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import Model
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import RunContext, Tool
-from pydantic_ai.toolsets import FunctionToolset
 from pydantic_ai.usage import UsageLimits
 
 from divebook.agents.budget import TurnBudget
@@ -43,8 +42,6 @@ from divebook.workflow.tools import ToolFunction
 if TYPE_CHECKING:
     from divebook.agents.agent import Agent
 
-TOOLSET = "divebook-tools"
-"""Id of the toolset of our functions; pydantic-ai wants one, and nothing of it is recorded."""
 _ANY = TypeAdapter[Any](Any)
 OUTPUT, TEXT, REQUESTS, FINISH_REASON, MESSAGES = "output", "text", "requests", "finish_reason", "messages"
 """What the result of a turn says."""
@@ -130,7 +127,7 @@ class LoopRun:
         library = pydantic_ai.Agent(
             await resolved(agent),
             name=agent.name,
-            toolsets=[FunctionToolset(made, id=TOOLSET)] if made else [],
+            tools=made,
             capabilities=[
                 *agent.capabilities,
                 *choosing(agent.definition),

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import functools
 import inspect
+import typing
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import replace
+from types import CodeType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from pydantic.errors import PydanticUserError
 from pydantic_ai import RunContext, Tool
@@ -36,39 +39,38 @@ def library_tool(tool: ToolFunction, call: Call) -> Tool[Any]:
     if tool.schema is not None:
         return Tool.from_schema(called, tool.name, tool.description, dict(tool.schema), takes_ctx=True)
     _take_on(called, tool.function)
-    shape = _shape(called)
-    known = _SCHEMAS.get(shape) if shape is not None else None
-    schema = None if known is None else replace(known, function=called)
+    code, shape = getattr(inspect.unwrap(tool.function), "__code__", None), _shape(called)
+    made_of, known = _SCHEMAS.get(code, (None, None)) if code is not None else (None, None)
+    schema = replace(known, function=called) if known is not None and made_of == shape else None
     try:
         made = Tool(called, takes_ctx=True, name=tool.name, description=_said(tool), function_schema=schema)
     except (UserError, PydanticUserError, NameError) as error:
         message = f"{tool.label} cannot be shown to a model: {error}"
         hint = "annotate its parameters with types that JSON can hold, defined where the function is"
         raise DefinitionError([Problem(message, hint=hint)]) from error
-    if known is None and shape is not None and len(_SCHEMAS) < _MOST_KEPT:
-        _SCHEMAS[shape] = replace(made.function_schema, function=_shape)  # and not this tool's, which would stay alive
+    if schema is None and code is not None and shape is not None:
+        _SCHEMAS[code] = shape, replace(made.function_schema, function=_shape)  # not the tool's, which would stay alive
     return made
 
 
-_SCHEMAS: dict[Hashable, Any] = {}
-"""What pydantic-ai makes of a function, by all that it is made of: to make it takes longer than a request's record."""
-_MOST_KEPT = 500
+_SCHEMAS: WeakKeyDictionary[CodeType, tuple[Hashable, Any]] = WeakKeyDictionary()
+"""What pydantic-ai makes of a function, with all that it is made of: to make it takes longer than a request's record.
+
+By the function's code, which functions have in common that are made anew for each turn, and kept no longer than that."""
 
 
 def _shape(called: Any) -> Hashable:
     """Return all that the schema of a function is made of; None if that cannot be told.
 
-    An annotation that is a text may mean another class the next time a notebook's cell has run; ours do not.
+    An annotation that is a text may mean another class the next time a notebook's cell has run: what it means counts.
     """
     signature: inspect.Signature = called.__signature__
-    taken = signature.parameters.values()
-    hints, kinds = [each.annotation for each in taken], tuple(type(each.default) for each in taken)
-    if not called.__module__.startswith("divebook.") and any(isinstance(hint, str) for hint in hints):
-        return None
-    shape = (called.__module__, called.__qualname__, called.__doc__, signature, kinds)
+    kinds = tuple(type(each.default) for each in signature.parameters.values())
     try:
+        hints = tuple(typing.get_type_hints(called, include_extras=True).items())
+        shape = (called.__qualname__, called.__doc__, signature, kinds, hints)
         hash(shape)
-    except TypeError:  # a default that is a list
+    except (TypeError, NameError):  # a default that is a list, or a class that is not there
         return None
     return shape
 
