@@ -31,7 +31,7 @@ from divebook.agents.dependencies import watched
 from divebook.agents.failures import errors_as_raised, keepable_errors
 from divebook.agents.limits import TURNSTILES
 from divebook.agents.present import CALL, INSIDE, TURN, WRITE, AgentTurn, CallPlace, present
-from divebook.agents.prices import estimate
+from divebook.agents.prices import estimate, tokens_of_definitions
 from divebook.agents.recall import RequestToSend
 from divebook.agents.requests import Described
 from divebook.agents.served_tools import InputRequired, answered
@@ -45,6 +45,8 @@ from divebook.text.redaction import shared
 from divebook.workflow.tools import ToolFunction
 
 _ANY = TypeAdapter[Any](Any)
+USUAL = {"kind": "tool_return"}
+"""What pydantic-ai says of nearly every result of a call, and the log leaves out."""
 
 
 class _Bound(BoundDurableOperation[Any, Any, Any]):
@@ -103,7 +105,9 @@ class BoundRequest(_Bound):
             recalled = turn.context.recall.find(sent)
         if recalled is not None or known == CACHED_RESPONSE:
             return await self._recalled(turn, told, recalled, call)
-        reserved = estimate(model, params.messages, params.model_settings, params.model_request_parameters)
+        if told.setting is not None:
+            turn.definitions = tokens_of_definitions(params.model_request_parameters)
+        reserved = estimate(model, params.messages, params.model_settings, turn.definitions)
         async with turn.spending(told.key, reserved):
             with errors_as_raised():
                 recorded = await turn.context.operation(
@@ -159,6 +163,7 @@ class BoundRequest(_Bound):
     @staticmethod
     def _answered(turn: AgentTurn, told: Described, payload: Mapping[str, Any]) -> ModelResponse:
         response = response_of(payload)
+        response.timestamp = turn.context.began_at(told.key)  # the same whenever the turn runs again
         turn.record.answered(told.number, response)
         turn.asked = Counter(call.tool_name for call in response.tool_calls)
         return response
@@ -185,21 +190,22 @@ class BoundCall(_Bound):
             raise ToolFailed(f"the call of {params.name} was not made: {error}") from error
         record_durable_unit(executed=executed)
         place.turn.record.called(params.ctx.tool_call_id or params.name, params.name, payload)
-        return self._operation.result_codec.load(payload)
+        return self._operation.result_codec.load({**USUAL, **payload})
 
     async def _carried_out(self, params: ToolsetCallToolParams) -> Any:
         try:
             made = self._operation.result_codec.dump(await self._made(params, f"tool {params.name}"))
         except InputRequired as asked_back:
             made = asked_back.payload
-        return shared().without_known(made)
+        told: Mapping[str, Any] = shared().without_known(made)
+        return {name: value for name, value in told.items() if name not in USUAL or USUAL[name] != value}
 
 
 async def _recorded(
     place: CallPlace, params: ToolsetCallToolParams, call: Callable[[], Awaitable[Any]], config: object | None
 ) -> Any:
     """Return the recorded result of a call; of one that its server asks back about, that of the last round."""
-    turn, setting = place.turn, place.setting(place.rule)
+    turn, setting = place.turn, place.setting
     asked = {"agent": turn.record.agent, "tool": params.name, "arguments": _plain(params.tool_args)}
     own = turn.tools.get(params.name)
     if own is None:
@@ -236,7 +242,7 @@ def _late_calls_told(tool: ToolFunction) -> Iterator[None]:
 
 def returned(value: Any) -> dict[str, Any]:
     """Return a value that a person gave for a call in the form of what calls return."""
-    return {"result": value, "kind": "tool_return"}
+    return {"result": value}
 
 
 class BoundStep(_Bound):

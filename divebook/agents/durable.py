@@ -29,7 +29,7 @@ from divebook.agents.clients import CLIENTS
 from divebook.agents.failures import make_keepable
 from divebook.agents.limits import TURNSTILES
 from divebook.agents.models import RECORDED
-from divebook.agents.prices import estimate
+from divebook.agents.prices import estimate, tokens_of_definitions
 from divebook.agents.scripted import ScriptedModel
 from divebook.agents.scripted_model import ScriptedFunction
 from divebook.agents.streaming import stream_response
@@ -85,7 +85,9 @@ class RecordedModel(WrapperModel):
             call,
             usage=usage_of,
             repeatable=True,
-            reserved=estimate(self.wrapped, messages, model_settings, model_request_parameters),
+            reserved=estimate(
+                self.wrapped, messages, model_settings, tokens_of_definitions(model_request_parameters)
+            ),
             streamed=streamed,
             slot=TURNSTILES.slot(self.wrapped),
         )

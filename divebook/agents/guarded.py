@@ -80,7 +80,7 @@ async def _approved(
     )
     if isinstance(found, Denied):
         raise ToolFailed(found.text)
-    place.rule = found.rule
+    place.rule = "" if found.rule == call.mode else found.rule
     if is_same(found.arguments, told):
         return given
     try:

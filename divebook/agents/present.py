@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from divebook.documents.policy import Policy
 from divebook.engine.bounds import share_of
 from divebook.engine.operations import Setting
-from divebook.events.codec import canonical_hash
 from divebook.history.requests import call_name
 
 if TYPE_CHECKING:
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from divebook.workflow.policies import Retry
     from divebook.workflow.tools import ToolFunction
 
-HASH_DIGITS = 16
-
 
 @dataclass(slots=True)
 class CallPlace:
@@ -37,17 +34,17 @@ class CallPlace:
     name: str
     """``<n>-<id>``: the number of the request that asked for it, and the model's name for it."""
     rule: str = ""
-    """What allowed it."""
+    """What allowed it, where that is not the mode that its tool has anyway."""
 
     @property
     def key(self) -> str:
         """Name of its operation."""
         return f"tool-{self.name}"
 
-    def setting(self, rule: str) -> Setting | None:
-        """Return what the log keeps beside the call: what decided that it may be made, or not."""
-        told = {"rule": rule}
-        return Setting(told, canonical_hash(told)[:HASH_DIGITS]) if rule else None
+    @property
+    def setting(self) -> Setting | None:
+        """What the log keeps beside the call: what decided that it may be made."""
+        return Setting({"rule": self.rule}) if self.rule else None
 
 
 @dataclass
@@ -79,6 +76,8 @@ class AgentTurn:
     """Tools that failed, and what they raised: the first of it ends the turn."""
     changing: set[str] = field(default_factory=set)
     """Tools that have changed what no log has, which has been said."""
+    definitions: int = 0
+    """What those that its requests are sent with count as, in tokens."""
     _shares: dict[int, Mapping[str, Any]] = field(default_factory=dict)
     _counts: Counter[str] = field(default_factory=Counter)
     _calls: Counter[str] = field(default_factory=Counter)

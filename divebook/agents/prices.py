@@ -24,10 +24,6 @@ TOKENS_PER_MESSAGE = 16
 """What each message adds to its texts."""
 TOKENS_PER_FILE = 4000
 """What an image or document is taken for, whatever its size."""
-MOST_LENGTHS = 1024
-"""Schemas whose lengths are remembered."""
-_LENGTHS: dict[int, tuple[dict[str, Any], int]] = {}
-"""By the identity of a schema, which is kept with it so that no other one takes that."""
 MOST_OUTPUT = 4096
 """Tokens an answer is taken to have at most, where the agent sets no MaxTokens."""
 
@@ -36,22 +32,23 @@ def estimate(
     model: Model,
     messages: Sequence[ModelMessage],
     settings: ModelSettings | None,
-    parameters: ModelRequestParameters | None = None,
+    definitions: int = 0,
 ) -> Reserved:
-    """Return what a request may consume at most; definitions of tools and of the answer are sent with each.
+    """Return what a request may consume at most; `definitions` is what those that are sent with it count as.
 
     A model that knows what its next answer consumes, as a script does, says so itself.
     """
     claimed = getattr(model, "reserved", None)
     if isinstance(claimed, Reserved):
         return claimed
-    written = sum(map(_tokens_of, messages)) + (0 if parameters is None else _tokens_of_definitions(parameters))
+    written = sum(map(_tokens_of, messages)) + definitions
     answered = (settings or {}).get("max_tokens") or MOST_OUTPUT
     cost = _price(model.model_name, model.system, written, answered)
     return Reserved(written + answered, cost or 0, is_priced=cost is not None)
 
 
-def _tokens_of_definitions(parameters: ModelRequestParameters) -> int:
+def tokens_of_definitions(parameters: ModelRequestParameters) -> int:
+    """Return what the definitions of tools and of the answer count as; to see that takes as long as to record a call."""
     tools = (*parameters.function_tools, *parameters.output_tools)
     characters = sum(len(tool.description or "") + _length_of(tool.parameters_json_schema) for tool in tools)
     if parameters.output_object is not None:
@@ -60,13 +57,7 @@ def _tokens_of_definitions(parameters: ModelRequestParameters) -> int:
 
 
 def _length_of(schema: dict[str, Any]) -> int:
-    """Return how long a schema is as JSON; agents send the same ones with each request."""
-    known = _LENGTHS.get(id(schema))
-    if known is None or known[0] is not schema:
-        if len(_LENGTHS) >= MOST_LENGTHS:
-            _LENGTHS.clear()
-        known = _LENGTHS[id(schema)] = schema, len(json.dumps(schema, default=str))
-    return known[1]
+    return len(json.dumps(schema, default=str))
 
 
 def _tokens_of(message: ModelMessage) -> int:

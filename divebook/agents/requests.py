@@ -142,7 +142,7 @@ class RequestRecord:
 
     def called(self, tool_call_id: str, tool: str, result: Mapping[str, Any]) -> None:
         """Take the recorded result of a tool call: later requests only name it."""
-        returned = (tool, result.get("result")) if result.get("kind") == "tool_return" else None
+        returned = (tool, result.get("result")) if "kind" not in result else None
         self._results[tool_call_id] = None if tool_call_id in self._results else returned
 
     def _goes_on(self, messages: Sequence[ModelMessage]) -> bool:

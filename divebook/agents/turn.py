@@ -161,6 +161,9 @@ class TurnContext(Protocol):
     def asked(self, key: str) -> Question | None:
         """Return a question that the log has, with its answer if there is one."""
 
+    def began_at(self, key: str) -> datetime:
+        """Return when an operation of the log began."""
+
     def recorded_digest(self, key: str) -> str | None:
         """Return the digest of what an operation of the log was made with; None where it has none."""
 

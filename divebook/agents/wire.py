@@ -45,8 +45,8 @@ def plain_response(response: ModelResponse) -> dict[str, Any]:
 
 
 def concise(recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a recorded response without what goes without saying, of which a turn would say much."""
-    silent = {"kind": "response", "state": "complete", COST: None}
+    """Return a response as a turn records it: without what goes without saying, and its time, which the event has."""
+    silent = {"kind": "response", "state": "complete", COST: None, "timestamp": recorded.get("timestamp")}
     return {name: value for name, value in recorded.items() if name not in silent or silent[name] != value}
 
 

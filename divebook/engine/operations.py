@@ -197,8 +197,8 @@ class Setting(NamedTuple):
 
     told: Mapping[str, Any]
     """What of it differs from the call before."""
-    digest: str
-    """16 hexadecimal digits over all of it."""
+    digest: str | None = None
+    """16 hexadecimal digits over all of it, where code asks whether it has changed."""
 
 
 class RunOperation(Protocol):

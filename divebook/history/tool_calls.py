@@ -133,7 +133,9 @@ def _outcome(call: ToolCallView, span: Span) -> Outcome:
         return "returned" if span.status == COMPLETED else ""
     payload = _mapping(span.result)
     match payload.get("kind"):
-        case None | "input_required":
+        case "input_required":
+            return ""
+        case None if span.status != COMPLETED:
             return ""
         case "tool_failed":
             return "denied" if str(payload.get("message", "")).startswith(DENIALS) else "failed"

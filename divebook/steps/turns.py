@@ -19,6 +19,7 @@ from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, TOOL_CALL, Re
 from divebook.engine.records import OperationRecord
 from divebook.engine.state import COMPLETED, FAILED
 from divebook.events.codec import canonical_hash
+from divebook.events.event import to_datetime
 from divebook.events.recorded import opened
 from divebook.execution.compute import Compute, LimitedSlot, Slots
 from divebook.execution.context import StepContext
@@ -223,6 +224,12 @@ class StepTurn:
     def asked(self, key: str) -> Question | None:
         """Return a question that the log has."""
         return self._context.question_of(self.prefix + key)
+
+    def began_at(self, key: str) -> datetime:
+        """Return when an operation of the log began."""
+        record = self._context.record_of(self.prefix + key)
+        assert record is not None  # noqa: S101 - whoever asks has its result
+        return to_datetime(record.started_at)
 
     def recorded_digest(self, key: str) -> str | None:
         """Return the digest of what an operation of the log was made with."""

@@ -37,7 +37,7 @@ def test_parameters_and_results_of_calls_are_pinned():
     assert turn.setting["model"] == "scripted"
     assert call.parameters == {"agent": "a", "tool": "look", "arguments": {"name": "owl"}}
     ended = {e.data.operation_id: e.data.result for e in execution.history() if e.event_type == "operation_completed"}
-    assert ended[call.operation_id] == {"kind": "tool_return", "result": "owl: seen"}
+    assert ended[call.operation_id] == {"result": "owl: seen"}
     assert ended[turn.operation_id] == {"output": "an owl, a lark and a wren", "requests": 3, "finish_reason": None}
 
 

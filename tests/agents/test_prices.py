@@ -13,7 +13,7 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.tools import ToolDefinition
 
-from divebook.agents.prices import MOST_LENGTHS, _found, _length_of, _price, estimate, is_priced
+from divebook.agents.prices import _found, _price, estimate, is_priced, tokens_of_definitions
 from divebook.engine.bounds import NANODOLLARS
 
 TOKENS = st.integers(0, 3_000_000)
@@ -55,18 +55,17 @@ def test_an_estimate_counts_tools_and_the_schema_of_the_answer():
     model, messages = TestModel(), [ModelRequest.user_text_prompt("go")]
     schema = {"type": "object", "properties": {"query": {"type": "string", "description": "x" * 1000}}}
     tool = ToolDefinition(name="search", parameters_json_schema=schema, description="y" * 1000)
-    plain = estimate(model, messages, None, ModelRequestParameters()).tokens
+
+    def tokens(**sent):
+        definitions = tokens_of_definitions(ModelRequestParameters(**sent))
+        return estimate(model, messages, None, definitions).tokens
+
+    plain = tokens()
     assert plain == estimate(model, messages, None).tokens
-    one = estimate(model, messages, None, ModelRequestParameters(function_tools=[tool])).tokens
+    one = tokens(function_tools=[tool])
     assert one - plain > 1000
-    assert estimate(model, messages, None, ModelRequestParameters(output_tools=[tool])).tokens == one
-    answer = OutputObjectDefinition(json_schema=schema)
-    assert estimate(model, messages, None, ModelRequestParameters(output_object=answer)).tokens - plain > 500
-
-
-def test_schemas_that_come_and_go_are_measured_each_by_itself():
-    sizes = [_length_of({"type": "object", "description": "z" * size}) for size in range(2 * MOST_LENGTHS)]
-    assert sizes == list(range(sizes[0], sizes[0] + len(sizes)))
+    assert tokens(output_tools=[tool]) == one
+    assert tokens(output_object=OutputObjectDefinition(json_schema=schema)) - plain > 500
 
 
 def test_more_read_from_the_cache_than_read_at_all_is_told():

@@ -67,7 +67,7 @@ class Noted:
         return back
 
     def call(self, number, call, result):
-        payload = {"kind": "tool_return", "result": result}
+        payload = {"result": result}
         key = f"tool-{number}-{call_name(call.tool_call_id)}"
         parameters = {"agent": "a", "tool": call.tool_name, "arguments": call.args_as_dict()}
         operation_id = f"op_{key}_{len(self.facts)}"

@@ -66,7 +66,7 @@ def test_only_so_many_calls_of_a_tool_run_at_once():
 
 def test_a_model_gets_head_and_tail_of_a_long_result_and_the_log_has_it_whole():
     execution = asked(ToolFunction("look", lambda name: name * 1000, schema={"type": "object"}, most=100))
-    assert {"kind": "tool_return", "result": "owl" * 1000} in results_in(execution)
+    assert {"result": "owl" * 1000} in results_in(execution)
     first, _ = returns_of(execution, 2)
     assert first.startswith("owlowl")
     assert "2,900 characters left out" in first
@@ -104,7 +104,7 @@ def test_a_tool_that_raises_ends_the_turn_once_the_calls_beside_it_have_ended():
     execution = asked(ToolFunction("look", look))
     assert "no such page" in execution.error
     assert looked == ["lark"]
-    assert {"kind": "tool_return", "result": "lark: seen"} in results_in(execution)
+    assert {"result": "lark: seen"} in results_in(execution)
     broken.clear()
     again = environment(
         store=cut(execution.store, execution, len(execution.history())),
