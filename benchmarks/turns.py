@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
+import sqlite3
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pydantic_ai
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
@@ -25,6 +29,7 @@ CALLS = (20, 200)
 TOOLS = 10
 ROUNDS = 7
 MOST_MS, MOST_KB = 1.0, 25.0
+ASKED = {"text": "word"}
 TEXT = "some words of a page that was found " * 10
 ASK = Workflow("ask", [Step("ask", prompt="go", agent="a", store="said")])
 
@@ -41,7 +46,9 @@ def turns() -> Iterator[Figure]:
                 "without": f"{1000 * plain / (calls + 1):.2f}",
             }
             yield Figure(f"recording a request, turn of {calls} calls", kind, value, "ms", MOST_MS, details=details)
-    yield Figure("a turn of 20 calls in the log", "relaxed", kilobytes(20), "kB", MOST_KB)
+    rows, file = kilobytes(20)
+    details = {"kB of the file": f"{file:.1f}"}
+    yield Figure("a turn of 20 calls in the log", "relaxed", rows, "kB", MOST_KB, details=details)
 
 
 def least(measured: Callable[[], float]) -> float:
@@ -56,7 +63,7 @@ def model(calls: int) -> FunctionModel:
         number = (len(messages) - 1) // 2
         if number >= calls:
             return ModelResponse(parts=[TextPart("done")])
-        return ModelResponse(parts=[ToolCallPart("tool_0", {"text": "word"}, tool_call_id=f"call_{number:019}")])
+        return ModelResponse(parts=[ToolCallPart("tool_0", dict(ASKED), tool_call_id=f"call_{number:019}")])
 
     return FunctionModel(answer)
 
@@ -97,13 +104,40 @@ def environment(calls: int, store: EventStore) -> Environment:
     return Environment(store=store, agents=[Agent(definition, model=model(calls), tools=tools)])
 
 
-def kilobytes(calls: int) -> float:
-    """Return what the second turn adds to a store: the first one has left there what is kept once."""
+def kilobytes(calls: int) -> tuple[float, float]:
+    """Return what the rows of a turn hold beside its texts, and how much larger the file becomes by its execution.
+
+    It is not the first turn of the store: that has left there what is kept once. Texts are what the tool was asked and
+    has returned, each once.
+    """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "log.db"
         sizes = [size_after(path, calls, runs) for runs in (10, 20)]
-    texts = calls * len(TEXT)
-    return ((sizes[1] - sizes[0]) / 10 - texts) / 1000
+        rows = turn_rows(path)
+    texts = calls * (len(TEXT) + len(json.dumps(ASKED, separators=(",", ":"))))
+    return (sum(map(len_of_row, rows)) - texts) / 1000, ((sizes[1] - sizes[0]) / 10 - texts) / 1000
+
+
+def turn_rows(path: Path) -> list[tuple[Any, ...]]:
+    """Return the rows of the latest execution of a file that tell of its turn: from its beginning to its end."""
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        query = "SELECT * FROM events WHERE place >> 32 = (SELECT max(place) >> 32 FROM events) ORDER BY place"
+        rows = database.execute(query).fetchall()
+    (data,) = (number for number, value in enumerate(rows[-1]) if isinstance(value, str) and value.startswith("{"))
+    told = [number for number, row in enumerate(rows) if "agent_turn" in row[data]]
+    return rows[told[0] : told[-1] + 1]
+
+
+def len_of_row(row: tuple[Any, ...]) -> int:
+    """Return how many bytes the values of a row take."""
+    return sum(map(len_of_value, row))
+
+
+def len_of_value(value: Any) -> int:
+    """Return how many bytes a value takes in the form in which SQLite writes it."""
+    if isinstance(value, int):
+        return (value.bit_length() + 8) // 8
+    return len(value.encode() if isinstance(value, str) else value or b"")
 
 
 def size_after(path: Path, calls: int, runs: int) -> int:

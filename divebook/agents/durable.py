@@ -85,9 +85,7 @@ class RecordedModel(WrapperModel):
             call,
             usage=usage_of,
             repeatable=True,
-            reserved=estimate(
-                self.wrapped, messages, model_settings, tokens_of_definitions(model_request_parameters)
-            ),
+            reserved=estimate(self.wrapped, messages, model_settings, tokens_of_definitions(model_request_parameters)),
             streamed=streamed,
             slot=TURNSTILES.slot(self.wrapped),
         )

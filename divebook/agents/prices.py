@@ -48,7 +48,7 @@ def estimate(
 
 
 def tokens_of_definitions(parameters: ModelRequestParameters) -> int:
-    """Return what the definitions of tools and of the answer count as; to see that takes as long as to record a call."""
+    """Return what the definitions of tools and of the answer count as; it takes as long as to record a call."""
     tools = (*parameters.function_tools, *parameters.output_tools)
     characters = sum(len(tool.description or "") + _length_of(tool.parameters_json_schema) for tool in tools)
     if parameters.output_object is not None:

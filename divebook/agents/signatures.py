@@ -56,7 +56,7 @@ def library_tool(tool: ToolFunction, call: Call) -> Tool[Any]:
 _SCHEMAS: WeakKeyDictionary[CodeType, tuple[Hashable, Any]] = WeakKeyDictionary()
 """What pydantic-ai makes of a function, with all that it is made of: to make it takes longer than a request's record.
 
-By the function's code, which functions have in common that are made anew for each turn, and kept no longer than that."""
+By the function's code, which those that are made anew for each turn have in common, and kept no longer than that."""
 
 
 def _shape(called: Any) -> Hashable:

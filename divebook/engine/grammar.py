@@ -34,12 +34,15 @@ class _Reader:
         """Whether each path goes on."""
         self.operations: dict[str, bool] = {}
         """Whether each operation is under way."""
+        self.begun_at: dict[int, str] = {}
+        """The operations by the events with which they began."""
+        self.sequence = 0
         self.questions: dict[str, bool] = {}
         """Whether each question is open."""
 
     def take(self, event: Event) -> Iterator[str]:
         """Take an event in; give what is wrong with it."""
-        kind = type(event.data)
+        kind, self.sequence = type(event.data), event.sequence
         if not may_follow(self.status, kind):
             yield f"it may not follow the status {self.status}"
         self.status = STATUS_AFTER.get(kind, self.status)
@@ -77,9 +80,10 @@ class _Reader:
 
     def begun(self, data: catalog.OperationStarted) -> Iterator[str]:
         """Note that an operation is under way, perhaps once more."""
-        if data.within is not None and not self.operations.get(data.within):
-            yield f"operation {data.operation_id} begins within {data.within}, which is not under way"
+        if data.within is not None and not self.operations.get(self.begun_at.get(data.within, "")):
+            yield f"operation {data.operation_id} begins within that of event {data.within}, which is not under way"
         self.operations[data.operation_id] = True
+        self.begun_at[self.sequence] = data.operation_id
 
     def ended(self, data: catalog.OperationCompleted | catalog.OperationFailed) -> Iterator[str]:
         """Note that an operation has ended."""

@@ -18,11 +18,16 @@ def held_by(
     """Return an operation that begins with what its event says of its place among others, and the step around it."""
     earlier = opened.operations.get(record.operation_id)
     holds = () if earlier is None or record.operation_type not in ENCLOSING else earlier.holds
-    record = record._replace(setting_hash=data.setting_hash, within=data.within, holds=holds)
-    outer = None if data.within is None else opened.operations.get(data.within)
+    outer = None if data.within is None else _begun_at(opened, data.within)
+    within = None if outer is None else outer.operation_id
+    record = record._replace(setting_hash=data.setting_hash, within=within, holds=holds)
     if outer is not None and record.operation_id not in outer.holds:
         opened = opened.with_operation(outer._replace(holds=(*outer.holds, record.operation_id)))
     return record, opened
+
+
+def _begun_at(opened: OpenStep, sequence: int) -> OperationRecord | None:
+    return next((record for record in opened.operations.values() if record.started_sequence == sequence), None)
 
 
 def without_held(opened: OpenStep, outer: OperationRecord) -> OpenStep:

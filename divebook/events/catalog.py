@@ -412,13 +412,14 @@ class OperationStarted(Payload):
     reserved: Mapping[str, int] | None = None
     """What it may consume at most, counted as spent until it has ended: ``tokens``, ``cost`` in nanodollars."""
     name: str | None = None
-    """What is called: the action, agent, function, workflow or signal."""
+    """What is called: the action, agent, function, workflow or signal; not said of what another operation holds, which
+    are many: its parameters say it."""
     setting: Mapping[str, Any] | None = None
     """What the call is made with and is kept for readers only, never compared: what differs from the request before."""
     setting_hash: str | None = None
     """Digest of the whole setting."""
-    within: str | None = None
-    """Id of the operation that holds this one."""
+    within: int | None = None
+    """Number of the event with which the operation began that holds this one."""
 
 
 @_event("operation_completed", "operation_id", "operation_type")

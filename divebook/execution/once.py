@@ -245,13 +245,19 @@ class Once:
             place.iteration_index,
             place.key,
             None if reserved is None else reserved.to_dict() or None,
-            operation_name(operation_type, parameters),
+            operation_name(operation_type, parameters) if within is None else None,
             None if setting is None else normalize(setting.told, "setting"),
             None if setting is None else setting.digest,
-            within,
+            None if within is None else self._beginning(place, within),
         )
         self.journal.record(started, place.path, place.step)
         return OperationRecord.begun(operation_id, operation_type, digest, self.journal.moment, self.journal.recorded)
+
+    def _beginning(self, place: Place, holder: str) -> int:
+        """Return the number of the event with which the operation began that holds one at `place`."""
+        record = self.record_of(place, holder)
+        assert record is not None  # noqa: S101 - it is under way
+        return record.started_sequence
 
     def emit(self, place: Place, name: str, data: Any, *, is_once: bool) -> None:
         """Record an event of a person's own, unless the log has it at this place."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from divebook.engine.operations import AGENT_RESPONSE, CACHED_RESPONSE, TIMER, is_pause
+from divebook.engine.operations import AGENT_RESPONSE, CACHED_RESPONSE, ENCLOSING, TIMER, is_pause, operation_name
 from divebook.events import Event, catalog
 from divebook.events.event import Timed
 from divebook.questions.kinds import OUTCOME_UNKNOWN
@@ -125,6 +125,8 @@ class Spans:
         """By path: the step it is in, or was in last."""
         self._items: dict[tuple[str, int], Span] = {}
         self._operations: dict[str, Span] = {}
+        self._holders: dict[int, Span] = {}
+        """Those that hold others, by the events with which they began."""
         self._failed_calls: dict[tuple[str, int | None], Span] = {}
         """By path and item: the operation that failed last, until another begins."""
         self._retries: dict[str, dict[int | str | None, int]] = {}
@@ -265,19 +267,21 @@ class Spans:
         known = self._operations.get(data.operation_id)
         if known is not None:
             self._begin_again(known, event)
+            self._hold(known, event)
             return
         step = self._steps.get(event.path)
         visit, name = (step.visit, event.step or step.step) if step else (1, event.step)
         span = Span("operation", event.path, name, visit, data.operation_type, event.recorded_at)
         span.iteration, span.operation_id, span.parameters = data.iteration_index, data.operation_id, data.parameters
-        span.called, span.is_pause = data.name, is_pause(data.operation_type, data.key)
         given = data.parameters or {}
-        span.key, span.within, span.setting = data.key, data.within, data.setting
-        holder = None if data.within is None else self._operations.get(data.within)
-        span.holder = -1 if holder is None else holder.index
+        span.called = data.name or operation_name(data.operation_type, given)
+        span.is_pause = is_pause(data.operation_type, data.key)
+        span.key, span.setting = data.key, data.setting
+        holder = None if data.within is None else self._holders.get(data.within)
+        span.holder, span.within = (-1, None) if holder is None else (holder.index, holder.operation_id)
         span.agent, span.model = given.get("agent"), (data.setting or given).get("model")
-        if data.within is not None and span.type in (AGENT_RESPONSE, CACHED_RESPONSE):
-            span.model = self._models[data.within] = span.model or self._models.get(data.within)
+        if span.within is not None and span.type in (AGENT_RESPONSE, CACHED_RESPONSE):
+            span.model = self._models[span.within] = span.model or self._models.get(span.within)
         if step is not None and step.model is None and span.type == AGENT_RESPONSE:
             step.agent, step.model = span.agent, span.model
         item = None if data.iteration_index is None else self._items.get((event.path, data.iteration_index))
@@ -287,8 +291,14 @@ class Spans:
         call = data.key.partition("@")[0] if isinstance(data.key, str) else data.iteration_index
         span.attempts += retries.get(call, retries.get(data.iteration_index, 0))
         self._operations[data.operation_id] = span
+        self._hold(span, event)
         self._begin(span, event)
         self._fall_asleep(span, asleep=True)
+
+    def _hold(self, span: Span, event: Event) -> None:
+        """Note what others may say that they are within."""
+        if span.type in ENCLOSING:
+            self._holders[event.sequence] = span
 
     def _operation_completed(self, event: Event, data: catalog.OperationCompleted) -> None:
         span = self._operations.get(data.operation_id)

@@ -51,7 +51,8 @@ def _replay(world, settings, execution):
     same = [e.data for e in resumed.history() if e.sequence >= turn.sequence - 1 and _is_of(turn, e.data)]
     assert [data.result for data in same] == [turn.data.result], f"{execution.id}: {resumed.error}"
     after = [e.data for e in resumed.history() if e.sequence >= turn.sequence]
-    begun = [d.key for d in after if isinstance(d, catalog.OperationStarted) and d.within == turn.data.operation_id]
+    began = next(e.sequence for e in resumed.history() if getattr(e.data, "operation_id", "") == turn.data.operation_id)
+    begun = [d.key for d in after if isinstance(d, catalog.OperationStarted) and d.within == began]
     assert begun == []
 
 

@@ -8,6 +8,7 @@ from divebook.events import catalog
 from divebook.workflow.definition import AgentDefinition, ContentEntry
 from divebook.workflow.tools import ToolFunction, ToolHints
 from tests.agents.test_approved_calls import TakesAllErrors
+from tests.agents.test_turns import began, called
 from tests.execution.test_resuming import cut
 from tests.execution.worlds import environment
 
@@ -55,7 +56,7 @@ def test_assigned_work_is_a_turn_under_the_key_of_its_call():
     execution = made.start("ask").wait(20)
     assert execution.variables == {"birds": "an owl"}, execution.error
     call = "tool-1-call-1-1"
-    assert [(operation.key, operation.name) for operation in started(execution)] == [
+    assert [(operation.key, called(operation)) for operation in started(execution)] == [
         ("turn", "boss"),
         ("model-1", "boss"),
         (f"{call}/turn", "reader"),
@@ -65,8 +66,8 @@ def test_assigned_work_is_a_turn_under_the_key_of_its_call():
         ("model-2", "boss"),
     ]
     outer, _, inner, *of_inner, last = started(execution)
-    assert {operation.within for operation in of_inner} == {inner.operation_id}
-    assert (inner.within, last.within) == (outer.operation_id, outer.operation_id)
+    assert {operation.within for operation in of_inner} == {began(execution, inner)}
+    assert {inner.within, last.within} == {began(execution, outer)}
     assert inner.parameters["prompt"] == "Do it.\n\nWork: list\n\nExpected output: names"
     assert execution.usage.requests == 4
     assert requests(agents) == [2, 2]
@@ -98,7 +99,7 @@ def test_two_agents_work_side_by_side_each_in_its_own_lane():
     execution = environment(ASK, agents=agents).start("ask").wait(20)
     assert execution.variables == {"birds": "done"}, execution.error
     turns = {
-        operation.key: operation.name for operation in started(execution) if operation.operation_type == "agent_turn"
+        operation.key: called(operation) for operation in started(execution) if operation.operation_type == "agent_turn"
     }
     assert turns == {"turn": "boss", "tool-1-call-1-1/turn": "reader", "tool-1-call-1-2/turn": "writer"}
 

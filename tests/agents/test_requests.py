@@ -31,7 +31,7 @@ from divebook.agents import requests
 from divebook.agents.requests import RequestRecord, whole
 from divebook.agents.wire import concise, plain_response, response_of
 from divebook.events import catalog
-from divebook.events.codec import decode_line, encode, encode_line
+from divebook.events.codec import decode_line, encode_line
 from divebook.events.recorded import opened
 from divebook.events.values import normalize
 from divebook.history.requests import call_name, requests_of
@@ -286,12 +286,3 @@ def test_a_request_dumps_only_what_is_new(calls, monkeypatch):
     monkeypatch.setattr(requests, "whole", counted)
     turn(calls)
     assert dumps <= calls + 1
-
-
-def test_a_turn_of_20_calls_adds_little_to_the_log():
-    text = "some text " * 50
-    noted = turn(20, tools=10, text=text)
-    schemas = sum(len(encode(kept)) for fact in noted.facts for kept in (getattr(fact, "setting", None) or {}).values())
-    size = sum(len(encode(fact.to_data()).replace(text.encode(), b"")) for fact in noted.facts)
-    assert size - schemas < 21_000  # the schemas are kept once for all turns of a store
-    noted.check()

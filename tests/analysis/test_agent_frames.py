@@ -54,16 +54,18 @@ def nested(cost):
     def turn(agent, key, within=None):
         return [catalog.OperationStarted(f"turn {agent}", "agent_turn", {"agent": agent}, key=key, within=within)]
 
-    def request(agent, prefix):
+    def request(agent, prefix, within):
         told = {"agent": agent, "request": 1, "kept": 0, "new": []}
         begin = catalog.OperationStarted(f"model {agent}", "agent_response", told, key=f"{prefix}model-1",
-                                         setting={"model": f"m-{agent}"}, within=f"turn {agent}")  # fmt: skip
+                                         setting={"model": f"m-{agent}"}, within=within)  # fmt: skip
         return [begin, catalog.OperationCompleted(f"model {agent}", "agent_response", 1, asked, usage)]
 
+    head = len(begun()) + 2
+    clerk, boy = head + 3, head + 6
     facts = [
-        *turn("head", "turn"), *request("head", ""),
-        *turn("clerk", "tool-1-a/turn", "turn head"), *request("clerk", "tool-1-a/"),
-        *turn("boy", "tool-1-a/tool-1-a/turn", "turn clerk"), *request("boy", "tool-1-a/tool-1-a/"),
+        *turn("head", "turn"), *request("head", "", head),
+        *turn("clerk", "tool-1-a/turn", head), *request("clerk", "tool-1-a/", clerk),
+        *turn("boy", "tool-1-a/tool-1-a/turn", clerk), *request("boy", "tool-1-a/tool-1-a/", boy),
         catalog.OperationCompleted("turn boy", "agent_turn", 1, {"output": "done", "text": "done"}),
     ]  # fmt: skip
     return events(*begun(), (catalog.StepStarted("prompt"), "main", "s"), *((fact, "main", "s") for fact in facts))

@@ -230,11 +230,12 @@ def operation(name, *, within=None, kind="tool_call", ends=True):
 
 
 def test_a_turn_that_completes_lets_go_of_what_it_held_and_of_nothing_else():
-    turn = operation("turn", kind="agent_turn", ends=False)
-    inner = [*operation("one", within="turn"), *operation("sub", within="turn", kind="agent_turn", ends=False)]
-    inner += [*operation("deep", within="sub"), *operation("left", within="turn", ends=False)]
+    first = [*begun(), (catalog.StepStarted("prompt"), "main", "a"), *operation("before")]
+    turn, at = operation("turn", kind="agent_turn", ends=False), len(first) + 1
+    inner = [*operation("one", within=at), *operation("sub", within=at, kind="agent_turn", ends=False)]
+    inner += [*operation("deep", within=at + 3), *operation("left", within=at, ends=False)]
     ends = (catalog.OperationCompleted("turn", "agent_turn", 1, "said"), "main", "a")
-    before = [*begun(), (catalog.StepStarted("prompt"), "main", "a"), *operation("before"), *turn, *inner]
+    before = [*first, *turn, *inner]
     held = state_after(*before).paths["main"].open.operations
     assert held["turn"].holds == ("one", "sub", "left")
     sub = (catalog.OperationFailed("sub", "agent_turn", 1, "no"), "main", "a")

@@ -67,7 +67,8 @@ def test_an_operation_holds_others_and_is_over_once_it_has_what_they_came_to():
     assert execution.variables == {"said": ["page 0", "page 1", "page 2"]}
     outer, *inner = started(execution)
     assert (outer.name, outer.setting, outer.setting_hash, outer.within) == ("critic", {"model": "a"}, "0a", None)
-    assert {data.within for data in inner} == {outer.operation_id}
+    (began,) = (event.sequence for event in execution.history() if event.data == outer)
+    assert {data.within for data in inner} == {began}
     assert event_types(execution).count("operation_completed") == 4
 
 
@@ -150,8 +151,10 @@ def test_a_copy_may_end_inside_it_and_makes_no_copied_call_again():
 def test_what_begins_within_what_is_not_under_way_is_no_sound_log():
     execution = world_of(Turn()).start(TURN).wait(20)
     forged = [replace(event, data=_elsewhere(event.data)) for event in execution.history()]
-    assert next(text for _, text in violations(forged)).endswith("begins within op_none, which is not under way")
+    assert next(text for _, text in violations(forged)).endswith(
+        "begins within that of event 1, which is not under way"
+    )
 
 
 def _elsewhere(data):
-    return replace(data, within="op_none") if getattr(data, "within", None) else data
+    return replace(data, within=1) if getattr(data, "within", None) else data

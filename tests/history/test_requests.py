@@ -137,7 +137,7 @@ def test_a_thread_stands_in_front_of_the_first_request():
     history = [TEXT, {"kind": "response", "parts": [{"part_kind": "text", "content": "hello"}]}]
     turn = catalog.OperationStarted("op_t", "agent_turn", key="turn", setting={"thread": {"history": [history]}})
     first = catalog.OperationStarted(
-        "op_1", "agent_response", request(1, [TEXT], 2).parameters, key="model-1", within="op_t"
+        "op_1", "agent_response", request(1, [TEXT], 2).parameters, key="model-1", within=len(begun()) + 2
     )
     (view,) = requests_of(log_of(turn, first))
     assert view.messages == [*history, TEXT]

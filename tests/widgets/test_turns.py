@@ -191,6 +191,7 @@ def test_thoughts_and_arguments_are_streams_of_their_own():
 def long_turn(count, text, *, says_new=True):
     """Return the facts of a turn with so many requests, each of which calls a tool."""
     facts = [*begun(), STEP, (catalog.OperationStarted("turn", "agent_turn", {"agent": "a"}, key="turn"), "main", "s")]
+    turn = len(facts)
     for n in range(1, count + 1):
         given = {"agent": "a", "request": n, "kept": 0, "new": [{"response": n - 1}] if n > 1 else []}
         given = given if says_new else {"agent": "a", "request": n, "kept": 0}
@@ -200,9 +201,9 @@ def long_turn(count, text, *, says_new=True):
         facts += [
             (fact, "main", "s")
             for fact in (
-                catalog.OperationStarted(f"m{n}", "agent_response", given, key=f"model-{n}", within="turn"),
+                catalog.OperationStarted(f"m{n}", "agent_response", given, key=f"model-{n}", within=turn),
                 catalog.OperationCompleted(f"m{n}", "agent_response", 1, answer),
-                catalog.OperationStarted(f"t{n}", "tool_call", called, key=f"tool-{n}-c{n}", within="turn"),
+                catalog.OperationStarted(f"t{n}", "tool_call", called, key=f"tool-{n}-c{n}", within=turn),
                 catalog.OperationCompleted(f"t{n}", "tool_call", 1, {"kind": "tool_return", "result": text}),
             )
         ]
