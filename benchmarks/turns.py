@@ -63,9 +63,14 @@ def model(calls: int) -> FunctionModel:
         number = (len(messages) - 1) // 2
         if number >= calls:
             return ModelResponse(parts=[TextPart("done")])
-        return ModelResponse(parts=[ToolCallPart("tool_0", dict(ASKED), tool_call_id=f"call_{number:019}")])
+        return ModelResponse(parts=[ToolCallPart("tool_0", dict(ASKED), tool_call_id=call_id(number))])
 
     return FunctionModel(answer)
+
+
+def call_id(number: int) -> str:
+    """Return the id of a call, as long as those of a provider are."""
+    return f"call_{number:019}"
 
 
 async def found(text: str, limit: int = 5) -> str:
@@ -107,14 +112,14 @@ def environment(calls: int, store: EventStore) -> Environment:
 def kilobytes(calls: int) -> tuple[float, float]:
     """Return what the rows of a turn hold beside its texts, and how much larger the file becomes by its execution.
 
-    It is not the first turn of the store: that has left there what is kept once. Texts are what the tool was asked and
-    has returned, each once.
+    It is not the first turn of the store: that has left there what is kept once. Texts are what the tool has
+    returned, and what the model said of each call, its id and arguments: each once.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "log.db"
         sizes = [size_after(path, calls, runs) for runs in (10, 20)]
         rows = turn_rows(path)
-    texts = calls * (len(TEXT) + len(json.dumps(ASKED, separators=(",", ":"))))
+    texts = calls * (len(TEXT) + len(call_id(0)) + len(json.dumps(ASKED, separators=(",", ":"))))
     return (sum(map(len_of_row, rows)) - texts) / 1000, ((sizes[1] - sizes[0]) / 10 - texts) / 1000
 
 

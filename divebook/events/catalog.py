@@ -412,8 +412,7 @@ class OperationStarted(Payload):
     reserved: Mapping[str, int] | None = None
     """What it may consume at most, counted as spent until it has ended: ``tokens``, ``cost`` in nanodollars."""
     name: str | None = None
-    """What is called: the action, agent, function, workflow or signal; not said of what another operation holds, which
-    are many: its parameters say it."""
+    """What is called: the action, agent, function, workflow or signal."""
     setting: Mapping[str, Any] | None = None
     """What the call is made with and is kept for readers only, never compared: what differs from the request before."""
     setting_hash: str | None = None

@@ -245,7 +245,7 @@ class Once:
             place.iteration_index,
             place.key,
             None if reserved is None else reserved.to_dict() or None,
-            operation_name(operation_type, parameters) if within is None else None,
+            operation_name(operation_type, parameters),
             None if setting is None else normalize(setting.told, "setting"),
             None if setting is None else setting.digest,
             None if within is None else self._beginning(place, within),

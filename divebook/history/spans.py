@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from divebook.engine.operations import AGENT_RESPONSE, CACHED_RESPONSE, ENCLOSING, TIMER, is_pause, operation_name
+from divebook.engine.operations import AGENT_RESPONSE, CACHED_RESPONSE, ENCLOSING, TIMER, is_pause
 from divebook.events import Event, catalog
 from divebook.events.event import Timed
 from divebook.questions.kinds import OUTCOME_UNKNOWN
@@ -273,9 +273,8 @@ class Spans:
         visit, name = (step.visit, event.step or step.step) if step else (1, event.step)
         span = Span("operation", event.path, name, visit, data.operation_type, event.recorded_at)
         span.iteration, span.operation_id, span.parameters = data.iteration_index, data.operation_id, data.parameters
+        span.called, span.is_pause = data.name, is_pause(data.operation_type, data.key)
         given = data.parameters or {}
-        span.called = data.name or operation_name(data.operation_type, given)
-        span.is_pause = is_pause(data.operation_type, data.key)
         span.key, span.setting = data.key, data.setting
         holder = None if data.within is None else self._holders.get(data.within)
         span.holder, span.within = (-1, None) if holder is None else (holder.index, holder.operation_id)

@@ -113,7 +113,7 @@ def test_what_a_person_says_reaches_the_model_and_edits_reach_the_tool():
     execution.answer(question_about(execution, "bob").id, data).wait(20)
     assert (execution.status, post.sent) == ("completed", ["carl"])
     assert returns_of(execution, 2) == ["User denied tool call: she has moved", "owl: seen", "sent to carl"]
-    (call,) = [o for o in started(execution) if o.operation_type == "tool_call" and o.parameters["tool"] == "send"]
+    (call,) = [o for o in started(execution) if o.name == "send"]
     assert call.parameters["arguments"] == {"to": "carl"}
 
 

@@ -8,7 +8,7 @@ from divebook.events import catalog
 from divebook.workflow.definition import AgentDefinition, ContentEntry
 from divebook.workflow.tools import ToolFunction, ToolHints
 from tests.agents.test_approved_calls import TakesAllErrors
-from tests.agents.test_turns import began, called
+from tests.agents.test_turns import began
 from tests.execution.test_resuming import cut
 from tests.execution.worlds import environment
 
@@ -56,7 +56,7 @@ def test_assigned_work_is_a_turn_under_the_key_of_its_call():
     execution = made.start("ask").wait(20)
     assert execution.variables == {"birds": "an owl"}, execution.error
     call = "tool-1-call-1-1"
-    assert [(operation.key, called(operation)) for operation in started(execution)] == [
+    assert [(operation.key, operation.name) for operation in started(execution)] == [
         ("turn", "boss"),
         ("model-1", "boss"),
         (f"{call}/turn", "reader"),
@@ -99,7 +99,7 @@ def test_two_agents_work_side_by_side_each_in_its_own_lane():
     execution = environment(ASK, agents=agents).start("ask").wait(20)
     assert execution.variables == {"birds": "done"}, execution.error
     turns = {
-        operation.key: called(operation) for operation in started(execution) if operation.operation_type == "agent_turn"
+        operation.key: operation.name for operation in started(execution) if operation.operation_type == "agent_turn"
     }
     assert turns == {"turn": "boss", "tool-1-call-1-1/turn": "reader", "tool-1-call-1-2/turn": "writer"}
 

@@ -6,7 +6,6 @@ import pytest
 
 from divebook import Agent, ScriptedModel, Step, Workflow
 from divebook.agents import signatures
-from divebook.engine.operations import operation_name
 from divebook.events import catalog
 from divebook.notebook.display import report_of
 from divebook.workflow.functions import workflow
@@ -45,10 +44,6 @@ def started(execution):
     return [event.data for event in execution.history() if isinstance(event.data, catalog.OperationStarted)]
 
 
-def called(operation):
-    return operation_name(operation.operation_type, operation.parameters)
-
-
 def began(execution, data):
     """Return the number of an event."""
     return next(event.sequence for event in execution.history() if event.data == data)
@@ -62,7 +57,7 @@ def test_each_request_and_each_call_is_an_operation_within_the_turn():
     turn, *inner = started(execution)
     assert [operation.key for operation in (turn, *inner)] == KEYS
     assert {operation.within for operation in inner} == {began(execution, turn)}
-    assert [(o.operation_type, called(o)) for o in (turn, *inner)][:3] == [
+    assert [(o.operation_type, o.name) for o in (turn, *inner)][:3] == [
         ("agent_turn", "a"),
         ("agent_response", "a"),
         ("tool_call", "look"),

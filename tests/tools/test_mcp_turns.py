@@ -14,7 +14,7 @@ from divebook.tools.mcp import servers as mcp_servers
 from divebook.workflow.approvals import ApprovalRule
 from divebook.workflow.reader import read_definitions
 from divebook.workflow.servers import MCPServerDefinition, ToolConfigurationDefinition
-from tests.agents.test_turns import began, called
+from tests.agents.test_turns import began
 from tests.execution.test_resuming import cut
 from tests.execution.worlds import environment
 from tests.tools.conftest import defined
@@ -60,7 +60,7 @@ def test_the_list_of_a_server_and_each_call_are_operations_of_the_turn():
         execution = here.start("ask").wait(60)
         assert execution.variables == {"said": "done"}
         turn, discovery, _, call, _ = started(execution)
-        assert (discovery.key, discovery.operation_type, called(discovery)) == ("tools-s", "tool_discovery", "s")
+        assert (discovery.key, discovery.operation_type, discovery.name) == ("tools-s", "tool_discovery", "s")
         assert call.parameters == {"agent": "a", "tool": "go", "arguments": {}, "server": "s"}
         assert {operation.within for operation in (discovery, call)} == {began(execution, turn)}
         assert results(execution)["tool-1-call-1-1"]["result"].startswith("good ")
