@@ -63,14 +63,9 @@ def model(calls: int) -> FunctionModel:
         number = (len(messages) - 1) // 2
         if number >= calls:
             return ModelResponse(parts=[TextPart("done")])
-        return ModelResponse(parts=[ToolCallPart("tool_0", dict(ASKED), tool_call_id=call_id(number))])
+        return ModelResponse(parts=[ToolCallPart("tool_0", dict(ASKED), tool_call_id=f"call_{number:019}")])
 
     return FunctionModel(answer)
-
-
-def call_id(number: int) -> str:
-    """Return the id of a call, as long as those of a provider are."""
-    return f"call_{number:019}"
 
 
 async def found(text: str, limit: int = 5) -> str:
@@ -112,14 +107,15 @@ def environment(calls: int, store: EventStore) -> Environment:
 def kilobytes(calls: int) -> tuple[float, float]:
     """Return what the rows of a turn hold beside its texts, and how much larger the file becomes by its execution.
 
-    It is not the first turn of the store: that has left there what is kept once. Texts are what the tool has
-    returned, and what the model said of each call, its id and arguments: each once.
+    It is not the first turn of the store: that has left there what is kept once. Texts are the prompt, the answer, and
+    what each call was given and has returned: each once.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "log.db"
         sizes = [size_after(path, calls, runs) for runs in (10, 20)]
         rows = turn_rows(path)
-    texts = calls * (len(TEXT) + len(call_id(0)) + len(json.dumps(ASKED, separators=(",", ":"))))
+    given = json.dumps({**ASKED, "limit": 5}, separators=(",", ":"))
+    texts = len("go") + len("done") + calls * (len(TEXT) + len(given))
     return (sum(map(len_of_row, rows)) - texts) / 1000, ((sizes[1] - sizes[0]) / 10 - texts) / 1000
 
 

@@ -94,7 +94,7 @@ def _ended(
     if begun.reserved is not None:
         draft.ledger = draft.ledger.holding(begun.reserved, -1)
     ended = begun.ended(draft.last_sequence, status, outcome)
-    if begun.holds and status == COMPLETED:
+    if status == COMPLETED and begun.operation_type in ENCLOSING:
         opened, ended = without_held(opened, begun), ended._replace(holds=())
     if begun.operation_type not in SLEEPS:
         path.open = opened.with_operation(ended)

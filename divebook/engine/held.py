@@ -17,26 +17,34 @@ def held_by(
 ) -> tuple[OperationRecord, OpenStep]:
     """Return an operation that begins with what its event says of its place among others, and the step around it."""
     earlier = opened.operations.get(record.operation_id)
-    holds = () if earlier is None or record.operation_type not in ENCLOSING else earlier.holds
-    outer = None if data.within is None else _begun_at(opened, data.within)
-    within = None if outer is None else outer.operation_id
-    record = record._replace(setting_hash=data.setting_hash, within=within, holds=holds)
-    if outer is not None and record.operation_id not in outer.holds:
+    if record.operation_type in ENCLOSING:
+        opened = _holding(opened, record, earlier)
+    outer = opened.operations.get(opened.holders.get(data.within, "")) if data.within is not None else None
+    record = record._replace(
+        setting_hash=data.setting_hash,
+        within=None if outer is None else outer.operation_id,
+        holds=() if earlier is None else earlier.holds,
+    )
+    if outer is not None and earlier is None:
         opened = opened.with_operation(outer._replace(holds=(*outer.holds, record.operation_id)))
     return record, opened
 
 
-def _begun_at(opened: OpenStep, sequence: int) -> OperationRecord | None:
-    return next((record for record in opened.operations.values() if record.started_sequence == sequence), None)
+def _holding(opened: OpenStep, record: OperationRecord, earlier: OperationRecord | None) -> OpenStep:
+    """Return a step in which others may begin within an operation, which perhaps begins once more."""
+    holders = opened.holders if earlier is None else opened.holders.delete(earlier.started_sequence)
+    return opened._replace(holders=holders.set(record.started_sequence, record.operation_id))
 
 
 def without_held(opened: OpenStep, outer: OperationRecord) -> OpenStep:
     """Return a step without what an operation has held; what of it is still under way stays until it has ended."""
-    operations = opened.operations
+    operations, holders = opened.operations, opened.holders.delete(outer.started_sequence)
     left = list(outer.holds)
     while left:
         record = operations.get(left.pop())
         if record is not None and record.status != RUNNING:
             left += record.holds
             operations = operations.delete(record.operation_id)
-    return opened._replace(operations=operations)
+            if record.started_sequence in holders:
+                holders = holders.delete(record.started_sequence)
+    return opened._replace(operations=operations, holders=holders)

@@ -17,6 +17,7 @@ NO_ITEMS: Map[int, Any] = Map()
 NO_PLACES: Map[Any, int] = Map()
 NO_FAILURES: Map[int | str | None, tuple[int, float]] = Map()
 NO_FAILURE = (0, 0.0)
+NO_HOLDERS: Map[int, str] = Map()
 
 
 class Usage(NamedTuple):
@@ -125,12 +126,14 @@ class OpenStep(NamedTuple):
     entry_at: Map[str, int] = NO_PLACES
     iterations_at: Map[int, int] = NO_PLACES
     """The events that hold the large ones of `entry_variables` and `iterations`."""
+    holders: Map[int, str] = NO_HOLDERS
+    """Ids of the operations that can hold others, by the events with which they began, until they have completed."""
 
     @classmethod
     def begun(cls, step_type: str, variables: Map[str, Any], places: Map[str, int]) -> OpenStep:
         """Return one in which nothing has happened; a third of the cost of calling the class."""
         return tuple.__new__(
-            cls, (variables, EMPTY, NO_ITEMS, NO_USAGE, NO_FAILURES, step_type, None, places, NO_PLACES)
+            cls, (variables, EMPTY, NO_ITEMS, NO_USAGE, NO_FAILURES, step_type, None, places, NO_PLACES, NO_HOLDERS)
         )
 
     def with_operation(self, record: OperationRecord) -> OpenStep:
@@ -139,4 +142,4 @@ class OpenStep(NamedTuple):
 
     def with_items(self, iterations: Map[int, Any], places: Map[int, int]) -> OpenStep:
         """Return it with other results of items, and the events that hold the large ones: once for each item."""
-        return tuple.__new__(OpenStep, (*self[:2], iterations, *self[3:8], places))
+        return tuple.__new__(OpenStep, (*self[:2], iterations, *self[3:8], places, *self[9:]))

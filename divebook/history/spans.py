@@ -125,8 +125,7 @@ class Spans:
         """By path: the step it is in, or was in last."""
         self._items: dict[tuple[str, int], Span] = {}
         self._operations: dict[str, Span] = {}
-        self._holders: dict[int, Span] = {}
-        """Those that hold others, by the events with which they began."""
+        self._holders: dict[int | None, str] = {}  # those that hold others, by the events with which they began
         self._failed_calls: dict[tuple[str, int | None], Span] = {}
         """By path and item: the operation that failed last, until another begins."""
         self._retries: dict[str, dict[int | str | None, int]] = {}
@@ -264,10 +263,11 @@ class Spans:
 
     def _operation_started(self, event: Event, data: catalog.OperationStarted) -> None:
         self._failed_calls.pop((event.path, data.iteration_index), None)
+        if data.operation_type in ENCLOSING:
+            self._holders[event.sequence] = data.operation_id
         known = self._operations.get(data.operation_id)
         if known is not None:
             self._begin_again(known, event)
-            self._hold(known, event)
             return
         step = self._steps.get(event.path)
         visit, name = (step.visit, event.step or step.step) if step else (1, event.step)
@@ -275,9 +275,9 @@ class Spans:
         span.iteration, span.operation_id, span.parameters = data.iteration_index, data.operation_id, data.parameters
         span.called, span.is_pause = data.name, is_pause(data.operation_type, data.key)
         given = data.parameters or {}
-        span.key, span.setting = data.key, data.setting
-        holder = None if data.within is None else self._holders.get(data.within)
-        span.holder, span.within = (-1, None) if holder is None else (holder.index, holder.operation_id)
+        span.key, span.within, span.setting = data.key, self._holders.get(data.within), data.setting
+        holder = self._operations.get(span.within or "")
+        span.holder = -1 if holder is None else holder.index
         span.agent, span.model = given.get("agent"), (data.setting or given).get("model")
         if span.within is not None and span.type in (AGENT_RESPONSE, CACHED_RESPONSE):
             span.model = self._models[span.within] = span.model or self._models.get(span.within)
@@ -290,14 +290,8 @@ class Spans:
         call = data.key.partition("@")[0] if isinstance(data.key, str) else data.iteration_index
         span.attempts += retries.get(call, retries.get(data.iteration_index, 0))
         self._operations[data.operation_id] = span
-        self._hold(span, event)
         self._begin(span, event)
         self._fall_asleep(span, asleep=True)
-
-    def _hold(self, span: Span, event: Event) -> None:
-        """Note what others may say that they are within."""
-        if span.type in ENCLOSING:
-            self._holders[event.sequence] = span
 
     def _operation_completed(self, event: Event, data: catalog.OperationCompleted) -> None:
         span = self._operations.get(data.operation_id)
@@ -327,8 +321,7 @@ class Spans:
                 around.usage = {name: around.usage.get(name, 0) + call.usage.get(name, 0) for name in names}
 
     def _event_emitted(self, event: Event, data: catalog.EventEmitted) -> None:
-        step = self._steps.get(event.path)
-        visit = step.visit if step else 1
+        visit = step.visit if (step := self._steps.get(event.path)) else 1
         span = Span("event", event.path, event.step, visit, "event", event.recorded_at, called=data.name)
         span.parameters = {"data": data.data}
         self._begin(span, event)

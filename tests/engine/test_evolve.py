@@ -3,12 +3,13 @@
 from dataclasses import FrozenInstanceError, fields
 
 import pytest
+from immutables import Map
 
 from divebook.engine.evolve import evolve, fold
 from divebook.errors import CorruptStoreError
 from divebook.events import Event, catalog
 from divebook.events.event import to_datetime
-from tests.engine.history import STARTED, begun, events, state_after, step
+from tests.engine.history import STARTED, begun, events, reloaded, state_after, step
 
 
 def set_(key, value):
@@ -239,8 +240,26 @@ def test_a_turn_that_completes_lets_go_of_what_it_held_and_of_nothing_else():
     held = state_after(*before).paths["main"].open.operations
     assert held["turn"].holds == ("one", "sub", "left")
     sub = (catalog.OperationFailed("sub", "agent_turn", 1, "no"), "main", "a")
-    left = state_after(*before, sub, ends).paths["main"].open.operations
-    assert set(left) == {"before", "turn", "left"}
+    assert state_after(*before, sub).paths["main"].open.holders == Map({at: "turn", at + 3: "sub"})
+    opened = state_after(*before, sub, ends).paths["main"].open
+    left = opened.operations
+    assert (set(left), opened.holders) == ({"before", "turn", "left"}, Map())
     assert (left["turn"].result, left["turn"].holds) == ("said", ())
     last = (catalog.OperationCompleted("left", "tool_call", 1, "late"), "main", "a")
     assert state_after(*before, sub, ends, last).paths["main"].open.operations["left"].result == "late"
+
+
+def test_what_a_turn_holds_that_begins_once_more_is_within_its_later_beginning():
+    first = [*begun(), (catalog.StepStarted("prompt"), "main", "a")]
+    at = len(first) + 1
+    turn, inner = operation("turn", kind="agent_turn", ends=False), operation("one", within=at)
+    failed = (catalog.OperationFailed("turn", "agent_turn", 1, "no"), "main", "a")
+    before = [*first, *turn, *inner, failed]
+    again = [*turn, *operation("two", within=len(before) + 1)]
+    opened = state_after(*before, *again).paths["main"].open
+    assert opened.operations["turn"].holds == ("one", "two")
+    assert opened.holders == Map({len(before) + 1: "turn"})
+    history = events(*before, *again)
+    assert reloaded(fold("exec_1", history), history) == fold("exec_1", history)
+    ends = (catalog.OperationCompleted("turn", "agent_turn", 1, "said"), "main", "a")
+    assert set(state_after(*before, *again, ends).paths["main"].open.operations) == {"turn"}
