@@ -34,6 +34,7 @@ from divebook.agents.present import CALL, INSIDE, TURN, WRITE, AgentTurn, CallPl
 from divebook.agents.prices import estimate, tokens_of_definitions
 from divebook.agents.recall import RequestToSend
 from divebook.agents.requests import Described
+from divebook.agents.results import plain_result
 from divebook.agents.served_tools import InputRequired, answered
 from divebook.agents.streaming import stream_response
 from divebook.agents.wire import concise, in_time, plain_response, response_of, usage_of, with_values
@@ -194,7 +195,10 @@ class BoundCall(_Bound):
 
     async def _carried_out(self, params: ToolsetCallToolParams) -> Any:
         try:
-            made = self._operation.result_codec.dump(await self._made(params, f"tool {params.name}"))
+            returned = await self._made(params, f"tool {params.name}")
+            if hasattr(returned, "result"):  # else it says something to the model
+                returned.result = plain_result(returned.result)
+            made = self._operation.result_codec.dump(returned)
         except InputRequired as asked_back:
             made = asked_back.payload
         told: Mapping[str, Any] = shared().without_known(made)

@@ -30,9 +30,11 @@ async def deferred(turn: AgentTurn, requests: DeferredToolRequests) -> DeferredT
 
 
 async def _approval(turn: AgentTurn, part: ToolCallPart) -> ToolApproved | ToolDenied:
-    given = part.args_as_dict()
+    given, place = part.args_as_dict(), turn.call(part.tool_call_id)
+    if place.put_off is not None and turn.context.asked(f"approve-{place.put_off}") is not None:
+        return ToolApproved()  # by a person, before the tool was called and wanted it
     call = ToolCall(part.tool_name, given, agent=turn.record.agent, asks=True)
-    found = await turn.context.approve(call, {}, place=turn.call(part.tool_call_id).name, description="")
+    found = await turn.context.approve(call, {}, place=place.name, description="")
     if isinstance(found, Denied):
         return ToolDenied(found.text)
     return ToolApproved(override_args=None if found.arguments == given else found.arguments)

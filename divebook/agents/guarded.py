@@ -50,10 +50,14 @@ class GuardedToolset(WrapperToolset[Any]):
     async def _made(self, turn: AgentTurn, place: CallPlace, call: _Call) -> Any:
         name, given, ctx, tool = call
         own = turn.tools.get(name)
-        turn.count(name, None if own is None else own.limit)
+        if place.put_off is None:
+            turn.count(name, None if own is None else own.limit)
         try:
             arguments = given if ctx.tool_call_approved else await _approved(turn, place, name, given, tool)
             result = await super().call_tool(name, arguments, ctx, tool)
+        except ApprovalRequired:
+            turn.put_off.add(place.name)
+            raise
         except TOLD:
             raise
         except Exception as error:

@@ -6,14 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pydantic_ai
-from pydantic import TypeAdapter
 from pydantic_ai.capabilities import ModelFallback
 from pydantic_ai.messages import (
-    BinaryContent,
-    FileUrl,
     ModelMessage,
-    ToolReturn,
-    UploadedFile,
     UserContent,
     UserPromptPart,
 )
@@ -42,7 +37,6 @@ from divebook.workflow.tools import ToolFunction
 if TYPE_CHECKING:
     from divebook.agents.agent import Agent
 
-_ANY = TypeAdapter[Any](Any)
 OUTPUT, TEXT, REQUESTS, FINISH_REASON, MESSAGES = "output", "text", "requests", "finish_reason", "messages"
 """What the result of a turn says."""
 
@@ -170,18 +164,7 @@ async def _call(tool: ToolFunction, context: RunContext[Any], arguments: Mapping
     del context
     call = CALL.get()
     assert call is not None  # noqa: S101 - the guard around all tools has set it
-    result = await call.turn.context.invoke(tool, arguments, key=call.key)
-    return result if _is_content(result) else _ANY.dump_python(result, mode="json", fallback=_described)
-
-
-def _is_content(result: Any) -> bool:
-    """Return whether pydantic-ai knows what to do with a result: files, and texts that come with more."""
-    parts = result if isinstance(result, list) else [result]
-    return any(isinstance(part, ToolReturn | BinaryContent | FileUrl | UploadedFile) for part in parts)
-
-
-def _described(value: object) -> str:
-    return f"{type(value).__name__}: {value}"
+    return await call.turn.context.invoke(tool, arguments, key=call.key)
 
 
 def _messages(message: Request) -> tuple[list[ModelMessage], str | Sequence[UserContent]]:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from divebook.workflow.policies import Retry
     from divebook.workflow.tools import ToolFunction
 
+SECOND = "#2"
+"""Stands after the name of a call that is made for the second time, since its tool wanted it approved first."""
+
 
 @dataclass(slots=True)
 class CallPlace:
@@ -32,7 +35,8 @@ class CallPlace:
 
     turn: AgentTurn
     name: str
-    """``<n>-<id>``: the number of the request that asked for it, and the model's name for it."""
+    """``<n>-<id>``: the number of the request that asked for it, and the model's name for it; of a call that its tool
+    has put off until a person approves it, ``<n>-<id>#2``."""
     rule: str = ""
     """What allowed it, where that is not the mode that its tool has anyway."""
 
@@ -40,6 +44,12 @@ class CallPlace:
     def key(self) -> str:
         """Name of its operation."""
         return f"tool-{self.name}"
+
+    @property
+    def put_off(self) -> str | None:
+        """Name of the call that its tool has put off, where this one is what came of it."""
+        name, again, _ = self.name.partition(SECOND)
+        return name if again else None
 
     @property
     def setting(self) -> Setting | None:
@@ -79,12 +89,15 @@ class AgentTurn:
     definitions: int = 0
     """What those that its requests are sent with count as, in tokens."""
     _shares: dict[int, Mapping[str, Any]] = field(default_factory=dict)
+    put_off: set[str] = field(default_factory=set)
+    """Calls that their own tool has put off until a person approves them."""
     _counts: Counter[str] = field(default_factory=Counter)
     _calls: Counter[str] = field(default_factory=Counter)
 
     def call(self, tool_call_id: str) -> CallPlace:
         """Return where a call of that id belongs; pydantic-ai refuses a response that gives one id to two calls."""
-        return CallPlace(self, f"{self.record.requests}-{call_name(tool_call_id)}")
+        name = f"{self.record.requests}-{call_name(tool_call_id)}"
+        return CallPlace(self, f"{name}{SECOND}" if name in self.put_off else name)
 
     def count(self, tool: str, most: int | None) -> None:
         """Count a call of a tool; `ToolFailed` tells the model that it has been called as often as it may be."""

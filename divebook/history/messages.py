@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from divebook.engine.operations import AGENT_RESPONSE
 from divebook.events.codec import encode_shown
+from divebook.events.values import normalize
 from divebook.history.spans import Span
 from divebook.workflow.blocks import base64_block, text_block
 
@@ -131,7 +132,7 @@ def _text_of(block: Block) -> str | None:
     if block.get("type") != "tool_result":
         return None
     content = block["content"]
-    return content if isinstance(content, str) else encode_shown(content).decode()
+    return content if isinstance(content, str) else encode_shown(normalize(content)).decode()
 
 
 def _mappings(parts: Any) -> list[Mapping[str, Any]]:

@@ -25,6 +25,8 @@ that it must call otherwise, since there is no such tool, its arguments do not f
 may have taken effect, and a person is asked; empty while it waits or runs, and where it has not come back."""
 UNKNOWN: Outcome = "unknown"
 DENIALS = BY_PERSON, BY_RULE
+PUT_OFF = "approval_required", "call_deferred"
+"""What a tool of pydantic-ai says of a call that waits for a person, who approves it or says what it comes to."""
 
 
 @dataclass(slots=True)
@@ -82,20 +84,25 @@ class ToolCallView:
     @property
     def status(self) -> str:
         """``waiting``, ``running``, ``completed``, ``failed``, ``cancelled``."""
-        if self.under_way is not None:
+        if self.under_way is not None and not self.is_put_off:
             return self.under_way.status
         return COMPLETED if self.outcome else "waiting"
+
+    @property
+    def is_put_off(self) -> bool:
+        """Whether its tool wanted a person to approve it, or to say what it comes to, and it was not made since."""
+        return self.span is not None and _mapping(self.span.result).get("kind") in PUT_OFF
 
     @property
     def outcome(self) -> Outcome:
         """What came of it, in a word."""
         span = self.under_way
-        return _told_outcome(self.told) if span is None else _outcome(self, span)
+        return _told_outcome(self.told) if span is None or self.is_put_off else _outcome(self, span)
 
     @property
     def result(self) -> Any:
         """What it returned, or what the model was told instead; None where nothing came."""
-        if self.span is not None:
+        if self.span is not None and not self.is_put_off:
             payload = _mapping(opened(self.span.result, lenient=True))
             return payload.get("result", payload.get("message"))
         if self.turn is not None:

@@ -165,7 +165,8 @@ async def invoke(
     token = CURRENT.set(None)
     try:
         if takes.is_async:
-            return await function.function(*args, **kwargs)
+            result = await function.function(*args, **kwargs)
+            return await result if inspect.isawaitable(result) else result
         task = Task(
             f"{context.execution_id}/{context.path}/{key}",
             function.label,

@@ -84,6 +84,9 @@ class ToolFunction(UserFunction):
             if given is not None and (not isinstance(given, int) or isinstance(given, bool) or given < least):
                 message = f"{option} of {self.label} must be a whole number from {least}, not {given!r}"
                 raise DefinitionError([Problem(message, key=option, hint="leave it out for the default")])
+        if inspect.isgeneratorfunction(self.function) or inspect.isasyncgenfunction(self.function):
+            hint = "let it return a list of what it yields"
+            raise DefinitionError([Problem(f"{self.label} yields, and a call of a tool returns once", hint=hint)])
         if self.schema is None:
             self._require_names()
 

@@ -5,7 +5,7 @@ import threading
 import pydantic_ai
 import pytest
 from pydantic_ai.capabilities import AbstractCapability
-from pydantic_ai.exceptions import CallDeferred
+from pydantic_ai.exceptions import ApprovalRequired, CallDeferred
 
 from divebook import Agent, ScriptedModel, tool
 from divebook.agents.scripted_model import ScriptedFunction
@@ -171,6 +171,33 @@ def test_approvals_and_answers_that_a_library_agent_waits_for_are_questions():
     execution.answer(question_about(execution, "ann").id, "yes").wait(20)
     assert (execution.status, post.sent, asked) == ("completed", ["ann"], ["owl"])
     assert returns_of(execution, 2) == ["sent to ann", "an owl", "User denied tool call"]
+
+
+@pytest.mark.usefixtures("goes_on")
+@pytest.mark.parametrize("rules", [(), [ApprovalRule(tool="send", outcome="ask")]])
+def test_a_tool_that_wants_a_call_approved_is_called_again_once_it_is(rules):
+    sent = []
+
+    def send(ctx: pydantic_ai.RunContext, to: str) -> str:
+        """Send a letter."""
+        sent.append((to, ctx.tool_call_approved))
+        if not ctx.tool_call_approved:
+            raise ApprovalRequired
+        return f"sent to {to}"
+
+    def look(name: str) -> str:
+        """Look a bird up."""
+        return f"{name}: seen"
+
+    execution = environment(ASK, agents=[Agent.of(library_agent(look, send), approvals=rules)]).start("ask").wait(20)
+    assert list(execution.tool_calls.status) == ["waiting", "completed", "waiting"]
+    execution.answer(question_about(execution, "ann").id, "yes").wait(20)
+    execution.answer(question_about(execution, "bob").id, "no").wait(20)
+    assert (execution.error, execution.status) == (None, "completed")
+    assert [call for call in sent if call[1]] == [("ann", True)]
+    assert len(sent) == len(set(sent)) == 3 - len(rules)  # a rule asks about bob's before it is called
+    assert returns_of(execution, 2) == ["sent to ann", "owl: seen", "User denied tool call"]
+    assert list(execution.tool_calls.outcome) == ["returned", "returned", "denied"]
 
 
 class TakesAllErrors(AbstractCapability):

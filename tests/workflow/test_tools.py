@@ -75,6 +75,14 @@ def rest(*things): ...
 def only(a, /): ...
 
 
+def one_by_one():
+    yield 1
+
+
+async def one_by_one_soon():
+    yield 1
+
+
 @pytest.mark.parametrize(
     ("given", "says"),
     [
@@ -83,6 +91,8 @@ def only(a, /): ...
         (rest, "parameter 'things' of tool \"rest\" has no name for a model"),
         (only, "parameter 'a' of tool \"only\" has no name"),
         (3, "a tool is a function, not 3"),
+        (one_by_one, 'tool "one_by_one" yields.*return a list'),
+        (one_by_one_soon, 'tool "one_by_one_soon" yields.*return a list'),
     ],
 )
 def test_what_cannot_be_a_tool_is_refused_with_what_to_do(given, says):

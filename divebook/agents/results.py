@@ -1,0 +1,84 @@
+"""What a tool has returned, as data that a log can hold and a model can read, whatever it was."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from pydantic import BaseModel, TypeAdapter
+from pydantic_ai.messages import BinaryContent, FileUrl, ToolReturn, UploadedFile
+
+from divebook.events.codec import storable
+
+_ANY = TypeAdapter[Any](Any, config={"ser_json_inf_nan": "constants"})
+_DEEPEST = 50
+
+
+def plain_result(result: Any) -> Any:
+    r"""Return a result as plain data; files for the model, and what comes with a result, stay what they are.
+
+    A call whose result cannot be kept has been made all the same, and must not be made again for that: each part that
+    JSON lacks becomes a text which begins with its type.
+
+    Examples
+    --------
+    >>> plain_result({"when": range(3), "rate": float("nan"), "raw": b"\xff"})
+    {'when': 'range: range(0, 3)', 'rate': 'float: nan', 'raw': "bytes: b'\\xff'"}
+    """
+    if isinstance(result, ToolReturn):
+        result.return_value, result.metadata = plain_result(result.return_value), _plain(result.metadata)
+        return result
+    return result if _is_content(result) else _plain(result)
+
+
+def _is_content(result: Any) -> bool:
+    """Return whether pydantic-ai knows what to do with a result: files, alone or among texts."""
+    parts = result if isinstance(result, list) else [result]
+    return any(isinstance(part, BinaryContent | FileUrl | UploadedFile | ToolReturn) for part in parts)
+
+
+def _plain(value: Any, above: tuple[int, ...] = ()) -> Any:
+    """Return a value as plain data, or as many of its parts as can be."""
+    try:
+        made = _ANY.dump_python(value, mode="json", fallback=_described)
+        json.dumps(made, allow_nan=False)  # what is not finite would become null on its way
+        storable([{"parts": [{"content": made}]}], "result")  # so deep it lies in the messages of a thread
+    except Exception:  # noqa: BLE001 - a person's class raises what it likes while it is written down
+        return _in_parts(value, above)
+    return made
+
+
+def _in_parts(value: Any, above: tuple[int, ...]) -> Any:
+    if id(value) in above or len(above) == _DEEPEST:
+        return _described(value)
+    inside = (*above, id(value))
+    if isinstance(value, BaseModel):
+        value = dict(value)
+    elif is_dataclass(value) and not isinstance(value, type):
+        value = {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {_plain_key(key): _plain(part, inside) for key, part in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(part, inside) for part in value]
+    return _described(value)
+
+
+def _plain_key(key: Any) -> str:
+    return _valid(key) if isinstance(key, str) else _described(key)
+
+
+def _described(value: object) -> str:
+    if isinstance(value, str):
+        return _valid(value)
+    kind = type(value).__name__
+    try:
+        return _valid(f"{kind}: {value}")
+    except Exception as error:  # noqa: BLE001 - see above
+        return f"{kind}, whose text cannot be had: {type(error).__name__}"
+
+
+def _valid(text: str) -> str:
+    """Return a text that is valid Unicode."""
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,154 @@
+"""Whatever a tool returns, its call has been made: the log and the model get it, as far as JSON has words for it."""
+
+import json
+import math
+import threading
+from dataclasses import dataclass
+
+import pydantic_ai
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+from pydantic_ai.messages import ToolReturn
+
+from divebook import Agent, ScriptedModel
+from divebook.agents.results import plain_result
+from divebook.agents.scripted_model import ScriptedFunction
+from divebook.events.codec import storable
+from tests.agents.test_tool_limits import returns_of
+from tests.agents.test_turns import ASK
+from tests.execution.worlds import environment
+
+
+@dataclass
+class Bird:
+    name: str
+    weight: float = math.nan
+
+
+class Model(BaseModel):
+    weight: float = math.inf
+
+
+class Unsayable:
+    def __repr__(self):
+        raise RuntimeError("no words")
+
+
+def cycle():
+    found = {"name": "owl"}
+    found["next"] = [found]
+    return found
+
+
+def nested(depth):
+    found = []
+    for _ in range(depth):
+        found = [found]
+    return found
+
+
+RETURNED = {
+    "not finite": (lambda: [math.nan, -math.inf, 1.5], ["float: nan", "float: -inf", 1.5]),
+    "in a dataclass": (lambda: Bird("owl"), {"name": "owl", "weight": "float: nan"}),
+    "in a model": (Model, {"weight": "float: inf"}),
+    "bytes": (lambda: {"text": b"owl", "raw": b"\xff"}, {"text": "owl", "raw": "bytes: b'\\xff'"}),
+    "set": (lambda: {1}, [1]),
+    "cycle": (cycle, None),
+    "deep": (lambda: nested(100_000), None),
+    "almost too deep": (lambda: nested(197), None),
+    "not unicode": (lambda: {"\ud800": "a\ud800"}, {"\\ud800": "a\\ud800"}),
+    "large": (lambda: [10**30, {"n": 10**30}], [10**30, {"n": 10**30}]),
+    "too large": (lambda: [10**6000, 1], ["int, whose text cannot be had: ValueError", 1]),
+    "any object": (lambda: [Unsayable(), 1], ["Unsayable, whose text cannot be had: RuntimeError", 1]),
+    "lock": (threading.Lock, None),
+    "generator": (lambda: (n for n in range(2)), [0, 1]),
+    "like a file": (lambda: {"kind": "binary", "data": "%%%"}, {"kind": "binary", "data": "%%%"}),
+    "like what comes with more": (lambda: {"kind": "tool-return", "return_value": 1}, None),
+    "with what comes with it": (lambda: ToolReturn({"a": b"\xff"}, metadata=Unsayable()), {"a": "bytes: b'\\xff'"}),
+}
+
+
+@pytest.mark.parametrize("kind", ["ours", "ours, in a thread", "the library's"])
+@pytest.mark.parametrize(("make", "seen"), RETURNED.values(), ids=RETURNED)
+def test_a_call_that_returned_has_been_made_whatever_it_returned(make, seen, kind):
+    calls = []
+
+    def look(name: str):
+        """Look a bird up."""
+        calls.append(name)
+        return make()
+
+    async def look_soon(name: str):
+        """Look a bird up."""
+        return look(name)
+
+    looks = look if kind == "ours, in a thread" else look_soon
+    script = ScriptedModel([{"call": {looks.__name__: {"name": "owl"}}}, "done"])
+    agent = Agent("a", model=script, tools=[looks])
+    if kind == "the library's":
+        agent = pydantic_ai.Agent(ScriptedFunction(script), name="a", tools=[looks])
+    execution = environment(agents=[agent]).start(ASK).wait(20)
+    assert (execution.error, execution.variables, calls) == (None, {"birds": "done"}, ["owl"])
+    (returned,) = returns_of(execution, 2)
+    if seen is not None:
+        assert returned == seen
+    assert execution.messages.iloc[-1].text == "done"
+    assert list(execution.tool_calls.status) == ["completed"]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_what_is_yet_to_be_awaited_is_awaited(is_async):
+    async def find(name):
+        return f"{name}: seen"
+
+    def look(name: str):
+        """Look a bird up."""
+        return find(name)
+
+    async def look_soon(name: str):
+        """Look a bird up."""
+        return find(name)
+
+    looks = look_soon if is_async else look
+    script = ScriptedModel([{"call": {looks.__name__: {"name": "owl"}}}, "done"])
+    execution = environment(agents=[Agent("a", model=script, tools=[looks])]).start(ASK).wait(20)
+    assert returns_of(execution, 2) == ["owl: seen"]
+
+
+ATOMS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()) | st.binary(max_size=9)
+ODD = st.sampled_from([Unsayable, Bird, Model, object, threading.Lock, lambda: 10**5000, lambda: 1j, range]).map(
+    lambda make: make("owl") if make is Bird else make(3) if make is range else make()
+)
+VALUES = st.recursive(
+    ATOMS | ODD,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.tuples(inner, inner)
+        | st.dictionaries(st.text(st.characters()) | st.integers() | st.booleans(), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(VALUES)
+def test_all_becomes_plain_data_that_a_log_can_hold_and_stays_so(value):
+    made = plain_result(value)
+    assert storable(made, "result") == made
+    assert json.loads(json.dumps(made, allow_nan=False)) == made
+    assert plain_result(made) == made
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(JSON)
+def test_what_json_can_say_is_returned_as_it_is(value):
+    assert plain_result(value) == value
