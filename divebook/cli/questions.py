@@ -12,7 +12,6 @@ from divebook.errors import StoreError
 from divebook.questions.wording import address_of, example_answer, example_in_full, schema_in_words, wanted_answer
 from divebook.text.commands import in_shell
 from divebook.text.times import local_time
-from divebook.workflow.functions import FUNCTION
 
 if TYPE_CHECKING:
     from divebook.engine.waiting import AwaitedSignal
@@ -20,12 +19,16 @@ if TYPE_CHECKING:
     from divebook.execution.execution import Execution
     from divebook.questions import Question
 
+_WHOLE = ("script", "wait", "interrupt")
+"""Types of step that need nothing but what the log has of them."""
+
 
 def inbox(store: Store = None, *, json: Json = False) -> None:
     """List what waits for a person: questions, and signals."""
     from divebook.cli.project import existing_environment
 
-    waiting = list(_readable(existing_environment(store)))
+    environment = existing_environment(store)
+    waiting = list(_readable(environment))
     for execution in waiting:
         secrets.learn(execution.state.inputs)
     if json:
@@ -38,16 +41,17 @@ def inbox(store: Store = None, *, json: Json = False) -> None:
             say(line)
         for awaited in awaited_signals_of(execution):
             say(f"{awaited}  {execution.id}, step {awaited.step}")
-        for line in ways_on(execution, [*_file_of(execution), *again]):
+        for line in ways_on(execution, [*_file_of(execution, environment), *again]):
             told = True
             note(line, "yellow")
     if not told:
         note("no questions, and nothing waits for a signal")
 
 
-def _file_of(execution: Execution) -> list[str]:
+def _file_of(execution: Execution, environment: Environment) -> list[str]:
     """Return what stands for the file without which an execution cannot go on: a log holds no agents and functions."""
-    return ["FILE"] if any(step.type in ("prompt", FUNCTION) for step in execution.workflow.steps) else []
+    outside = [step for step in execution.workflow.steps if step.type not in _WHOLE]
+    return ["FILE"] if any(step.action not in environment.actions for step in outside) else []
 
 
 def _readable(environment: Environment) -> Iterator[Execution]:

@@ -236,7 +236,8 @@ def _carry_on(
             ended = _finish(lambda: send(environment), environment, progress)
     except KeptError as kept:
         note(str(kept), "yellow")
-        note(f"to go on: {command('resume', [kept.execution_id], again)}", "yellow")
+        needed = again if file is not None else ["FILE", *again]
+        note(f"to go on: {command('resume', [kept.execution_id], needed)}", "yellow")
         raise typer.Exit(WAITS) from kept
     _conclude(*ended, again, json=json)
 

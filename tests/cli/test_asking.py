@@ -182,13 +182,14 @@ def test_an_answer_that_cannot_take_effect_here_is_kept_and_the_message_says_how
     divebook("run", "flow.yaml", "-a", "acts.py", "-q")
     del REGISTERED["call"]  # as in the next process
     (asked,) = json.loads(divebook("inbox", "--json").stdout)
+    assert f"divebook answer {asked['address']} TEXT FILE" in divebook("inbox").stderr
     answered = divebook("answer", asked["interrupt_id"], "yes", "-q")
     assert (answered.exit_code, "is kept" in answered.stderr) == (3, True)
     assert "Go on?" not in divebook("inbox").stdout
     again = divebook("answer", asked["address"], "no", "-q")
     assert (again.exit_code, "answered already by" in again.stderr, "'yes'" in again.stderr) == (2, True, True)
-    command = re.search(r"to go on: divebook (.*)", answered.stderr)[1]
-    resumed = divebook(*shlex.split(command), "-a", "acts.py", "--json", "-q")
+    command = re.search(r"to go on: divebook (.* FILE)$", answered.stderr, re.MULTILINE)[1]
+    resumed = divebook(*shlex.split(command.replace("FILE", "acts.py")), "--json", "-q")
     assert (resumed.exit_code, result(resumed)["variables"]) == (0, {"c": "yes", "d": 1})
 
 
