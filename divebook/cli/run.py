@@ -321,6 +321,7 @@ def _conclude(
     for line in ways:
         note(line, "yellow")
     if is_elsewhere:
+        code = WAITS
         look = command("show", [execution.id], again[-2:] if "--store" in again else ())
         note(
             f"it is kept; another process drives the execution and goes on with it. To see how it stands: {look}",

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from divebook.store import open_store
+from divebook.store import Owner, open_store
 from tests.cli.conftest import write
 from tests.left_behind import PAID, leave
 
@@ -69,3 +69,11 @@ def test_a_file_in_place_of_an_id_is_told_where_it_belongs(hello, divebook, comm
     assert "hello.yaml is a file, and an id is wanted in its place: `divebook resume ID FILE`" in told
     assert "`divebook recover ID --definitions FILE`" in told
     assert divebook(command, "x" * 5_000).exit_code == 2
+
+
+def test_what_another_process_drives_has_not_failed_when_something_is_sent_to_it(store, divebook):
+    execution_id = leave(store)
+    store.acquire(execution_id, Owner("elsewhere", 11, 1, "kernel"), 600)
+    sent = divebook("signal", execution_id, "go")
+    assert (sent.exit_code, sent.stdout.split()[0]) == (3, "running")
+    assert "another process drives the execution and goes on with it" in " ".join(sent.stderr.split())
