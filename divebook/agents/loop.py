@@ -32,11 +32,13 @@ from divebook.agents.wire import settings_of
 from divebook.bounds import Bounds
 from divebook.events.codec import by_hash
 from divebook.events.recorded import opened
+from divebook.text.logs import logger
 from divebook.workflow.tools import ToolFunction
 
 if TYPE_CHECKING:
     from divebook.agents.agent import Agent
 
+_log = logger(__name__)
 OUTPUT, TEXT, REQUESTS, FINISH_REASON, MESSAGES = "output", "text", "requests", "finish_reason", "messages"
 """What the result of a turn says."""
 
@@ -77,10 +79,13 @@ class LoopRun:
         before = [message for chunk in self._asked.history for message in opened(chunk)]
         record, known = RequestRecord(agent.name, before), {tool.name: tool for tool in tools}
         seconds, budget = definition.response_timeout, self._budget()
+        deps = agent.deps if deps is None else deps
         turn = AgentTurn(
             context, record, agent.model_name, agent.retry, seconds, known, budget, agreement, agent.policy
         )
         history, asked = _messages(self._message)
+        if agent.library is not None and deps is None:
+            _warn_of_none(agent.name, agent.library.deps_type)
         options = await self._taken(begun_with) if agent.library is not None else await self._made(tools, begun_with)
         if self._output is not None:
             options["output_type"] = output_type(self._output)
@@ -90,7 +95,7 @@ class LoopRun:
                 result = await options.pop("library").run(
                     asked,
                     message_history=[*messages_of(before), *history] or None,
-                    deps=agent.deps if deps is None else deps,
+                    deps=deps,
                     usage_limits=UsageLimits() if agent.library is not None else UsageLimits(request_limit=None),
                     infer_name=False,
                     **options,
@@ -140,6 +145,18 @@ class LoopRun:
         capabilities = [*_as_begun(begun_with), durability]
         once = ModelSettings(max_retries=0)  # a request is tried again by us, so that the log has each attempt
         return {"library": agent.library, "model": model, "capabilities": capabilities, "model_settings": once}
+
+
+def _warn_of_none(agent: str, wanted: Any) -> None:
+    """Say that an agent gets no dependencies, unless it wants none, or may have none."""
+    if isinstance(wanted, type) and wanted not in (object, type(None)):
+        _log.warning(
+            "agent %s is made for ctx.deps of type %s and gets none: give them by Agent.of(agent, deps=...), or in a "
+            "workflow by ctx.agent(%r).run(..., deps=...)",
+            agent,
+            wanted.__name__,
+            agent,
+        )
 
 
 def _fallbacks(capabilities: Sequence[Any]) -> dict[str, Model]:

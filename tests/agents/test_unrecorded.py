@@ -54,6 +54,16 @@ def test_a_tool_that_changes_its_dependencies_is_told_of_once_a_turn_and_does_no
     )
 
 
+@pytest.mark.parametrize(
+    ("wanted", "deps", "count"), [(Notes, None, 1), (Notes | None, None, 0), (object, None, 0), (Notes, Notes(), 0)]
+)
+def test_an_agent_that_gets_no_dependencies_and_is_made_for_some_is_told_of(logs, wanted, deps, count):
+    agent = pydantic_ai.Agent(ScriptedFunction(ScriptedModel(["done"])), name="critic", deps_type=wanted)
+    assert environment(ASK, agents=[Agent.of(agent, deps=deps)]).start("ask").wait(20).variables == {"said": "done"}
+    told = "agent critic is made for ctx.deps of type Notes and gets none: give them by Agent.of(agent, deps=...)"
+    assert sum(told in line for line in logs()) == count
+
+
 class Client:
     """Has a state of its own."""
 
