@@ -3,8 +3,8 @@
 At chosen points: before, amid, at the end of and after commits and checkpoints, and around calls. Then at random
 moments of its processor time, wherever it is. Each time others take its execution up: it must come to the end of the
 run that was never disturbed, with every call that had completed made once. Then the same with an agent at work, at
-`--turns` points. Prints JSON lines; ends with 1 if anything
-was found.
+`--turns` points, whose MCP server does all that it can to stay: nothing of it may be left in the table of processes.
+Prints JSON lines; ends with 1 if anything was found.
 """
 
 from __future__ import annotations

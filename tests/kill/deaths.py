@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,7 @@ from divebook.engine.operations import TOOL_CALL
 from divebook.events import Event, catalog
 from divebook.store import SqliteStore
 from divebook.store.check import check
+from tests.kill.turn import SERVED
 from tests.kill.victim import (
     AFTER,
     AMID,
@@ -38,9 +40,12 @@ from tests.kill.victim import (
     WRITTEN,
     Place,
 )
+from tests.tools.processes import commands_with
 
 ROOT = Path(__file__).parent.parent.parent
 AT_ONCE = 2
+PATIENCE = 30.0
+"""Seconds that what ran beside a process has to end, of which it needs three."""
 OF_EVENTS, OF_CALLS = (BEFORE, AMID, WRITTEN, AFTER), (CALL, CALLED)
 OF_CHECKPOINTS = (CHECKPOINT, CHECKPOINT_WRITTEN, CHECKPOINTED)
 KINDS = (*OF_EVENTS, *OF_CALLS, *OF_CHECKPOINTS)
@@ -108,6 +113,7 @@ class Uninterrupted:
         self.result = json.loads(place.result.read_text())
         self.milliseconds = float(place.worked.read_text())
         self.counts = Counter(place.counts())
+        self.calls = sum(count for label, count in self.counts.items() if label not in SERVED)
         events = events_of(place)
         self.events = len(events)
         self.operations = sum(event.event_type == "operation_started" for event in events)
@@ -146,7 +152,7 @@ def in_flight(place: Place) -> Sequence[str]:
 def points(whole: Uninterrupted, count: int) -> list[Point]:
     """Return so many points to kill at, of every kind, each kind spread over the whole run."""
     numbers: dict[str, Sequence[int]] = dict.fromkeys(OF_EVENTS, range(1, whole.events + 1))
-    numbers |= dict.fromkeys(OF_CALLS, range(1, whole.counts.total() + 1))
+    numbers |= dict.fromkeys(OF_CALLS, range(1, whole.calls + 1))
     # None near the end: when commits are made differs a little, and so do checkpoints.
     numbers |= dict.fromkeys(OF_CHECKPOINTS, range(1, whole.events - 3 * CHECKPOINT_EVENTS, CHECKPOINT_EVENTS))
     shares = Counter[str]()
@@ -167,21 +173,37 @@ def moments(whole: Uninterrupted, count: int, random: Random) -> list[Point]:
 
 
 def die_at(chosen: Iterable[Point], whole: Uninterrupted, lives: Sequence[Lives], folder: Path) -> list[str]:
-    """Kill at every point, take up what is left, and return what is wrong afterwards."""
-    numbered = list(enumerate(chosen))
+    """Kill at every point, take up what is left, and return what is wrong afterwards.
 
-    def die_one_after_another(number: int) -> list[str]:
-        found = []
+    What ran beside those that were killed ends meanwhile; only then it is known what it has done.
+    """
+    numbered = list(enumerate(chosen))
+    found, died = list[str](), list[tuple[Place, Counter[str], Point]]()
+
+    def die_one_after_another(number: int) -> None:
         for index, point in numbered[number :: len(lives)]:
             try:
-                place, doubtful = deaths(lives[number], folder / str(index), index, point)
-                check_deaths(place, doubtful, point, whole)
+                died.append((*deaths(lives[number], folder / str(index), index, point), point))
             except AssertionError as error:
                 found.append(str(error))
-        return found
 
     with ThreadPoolExecutor(len(lives)) as pool:
-        return [text for found in pool.map(die_one_after_another, range(len(lives))) for text in found]
+        list(pool.map(die_one_after_another, range(len(lives))))
+    found += [f"is left running: {command}" for command in left_running(str(folder))]
+    for place, doubtful, point in died:
+        try:
+            check_deaths(place, doubtful, point, whole)
+        except AssertionError as error:
+            found.append(str(error))
+    return found
+
+
+def left_running(text: str) -> list[str]:
+    """Return the commands with a text in them that go on running, though they had time to end."""
+    until = time.monotonic() + PATIENCE
+    while (found := commands_with(text)) and time.monotonic() < until:
+        time.sleep(0.05)
+    return found
 
 
 def deaths(lives: Lives, folder: Path, index: int, point: Point) -> tuple[Place, Counter[str]]:

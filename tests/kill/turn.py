@@ -1,20 +1,26 @@
 """An agent at work in the process that is killed: twenty calls of tools, four at a time.
 
-Two of them wait for a person, eight are those of a subordinate, and some may be repeated.
+Two of them wait for a person, two are made by an MCP server (`tests.kill.server`), eight are those of a subordinate,
+and some may be repeated.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from divebook import Agent, Execution, ScriptedModel, Step, Workflow
+from divebook.workflow.servers import MCPServerDefinition, ToolConfigurationDefinition
 from divebook.workflow.tools import ToolFunction, tool
 
-BOSS, CLERK = "boss", "clerk"
+BOSS, CLERK, FILING = "boss", "clerk", "filing"
 WORKFLOW = Workflow("agent", [Step("turn", prompt="Pay all bills", agent=BOSS, store="said")], outputs=["said"])
-REPEATABLE = {f"look-{number}" for number in range(1, 8)}
+SERVED = {"file-1", "find-1"}
+"""Labels of calls that the server counts."""
+REPEATABLE = {f"look-{number}" for number in range(1, 7)} | {"find-1"}
 """Labels of calls that are simply made again where their outcome is not known."""
 
 
@@ -26,14 +32,14 @@ def calls(*labels: str) -> list[dict[str, Any]]:
 WORK = {"agent": CLERK, "name": "count", "description": "Count the bills", "expected_output": "how many"}
 BOSS_SCRIPT: list[Any] = [
     calls("pay-1", "note-1", "pay-2", "look-1"),
-    calls("note-2", "note-3", "look-2", "look-3"),
+    calls("note-2", "file-1", "look-2", "find-1"),
     {"call": {"assign_work": WORK}},
-    calls("note-4", "note-5", "look-4"),
+    calls("note-3", "note-4", "look-3"),
     "all is paid",
 ]
 CLERK_SCRIPT: list[Any] = [
-    calls("note-6", "look-5", "note-7", "look-6"),
-    calls("note-8", "note-9", "look-7", "note-10"),
+    calls("note-5", "look-4", "note-6", "look-5"),
+    calls("note-7", "note-8", "look-6", "note-9"),
     "eight",
 ]
 
@@ -41,8 +47,17 @@ CLERK_SCRIPT: list[Any] = [
 def agents(count: Callable[[str], int]) -> list[Agent]:
     """Return the agents, whose tools count their calls."""
     tools = tools_of(count)
-    boss = Agent(BOSS, model=ScriptedModel(BOSS_SCRIPT), tools=tools, subordinates=[CLERK])
+    boss = Agent(BOSS, model=ScriptedModel(BOSS_SCRIPT), tools=tools, subordinates=[CLERK], servers=[FILING])
     return [boss, Agent(CLERK, model=ScriptedModel(CLERK_SCRIPT), tools=tools[1:])]
+
+
+def server(calls: Path) -> MCPServerDefinition:
+    """Return the server, which counts its calls in a file."""
+    unasked = ToolConfigurationDefinition(approval_mode="never")
+    args = ("-m", "tests.kill.server", str(calls))
+    return MCPServerDefinition(
+        FILING, "stdio", command=sys.executable, args=args, trusted=True, tool_configuration=unasked
+    )
 
 
 def tools_of(count: Callable[[str], int]) -> list[ToolFunction]:

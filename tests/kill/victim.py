@@ -1,8 +1,7 @@
 """What runs in the process that is killed, and in the one that comes after it.
 
 `take_up` starts the execution, or resumes it where the store has it, answers every question (yes, or ``retry``), and
-writes down what it came to. It is that of a workflow of many steps, or of an agent at work (`tests.kill.turn`). Calls
-are counted in a file outside of the engine, a line each, on disk before the call goes on.
+writes down what it came to. It is that of a workflow of many steps, or of an agent at work (`tests.kill.turn`).
 """
 
 from __future__ import annotations
@@ -30,6 +29,7 @@ from divebook.store.log import Refusal
 from divebook.store.sqlite.transactions import Transaction
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS, WorkflowFunction, step
 from tests.kill import turn
+from tests.kill.counting import write_down
 
 BEFORE, WRITTEN, AFTER = "before the append of event", "before the commit of event", "after the commit of event"
 AMID = "amid the commit of event"
@@ -105,15 +105,12 @@ class Killer:
         return self._written
 
     def count(self, label: str) -> int:
-        """Write a call down for good; return how often it was made before."""
+        """Write a call of this process down; return how often it was made before."""
         before = self._place.counts().count(label)
         self._calls += 1
         number = self._calls
         self.reached(CALL, number)
-        written_down = os.open(self._place.calls, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        os.write(written_down, f"{label}\n".encode())
-        os.fsync(written_down)
-        os.close(written_down)
+        write_down(self._place.calls, label)
         self.reached(CALLED, number)
         return before
 
@@ -297,7 +294,13 @@ def take_up(folder: Path, point: tuple[str, float] | None = None, subject: str =
     register_function(killer)
     with KillingStore(place.database, killer) as store:
         workflows, agents = [WORKFLOW, turn.WORKFLOW], turn.agents(killer.count)
-        environment = Environment(store=store, workflows=workflows, actions=actions(killer), agents=agents)
+        environment = Environment(
+            store=store,
+            workflows=workflows,
+            actions=actions(killer),
+            agents=agents,
+            servers=[turn.server(place.calls)],
+        )
         execution = begun(environment, subject).wait(60)
         while execution.status == "waiting":
             question = execution.interrupts[0]

@@ -28,3 +28,16 @@ def none_left(pids):
     while alive(pids):  # the suite's time limit ends a test that waits for ever
         time.sleep(0.01)
     return True
+
+
+def commands_with(text):
+    """Return the commands of all processes of the machine that have a text in them."""
+    commands = (command_of(path) for path in Path("/proc").glob("[0-9]*/cmdline"))
+    return [command for command in commands if text in command]
+
+
+def command_of(path):
+    try:
+        return path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):  # it ends meanwhile
+        return ""
