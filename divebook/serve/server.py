@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from contextlib import aclosing, redirect_stdout, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
@@ -43,6 +43,8 @@ from divebook.serve.offered import STATUS_TOOL, result_of, shown_result, status_
 from divebook.store.follow import follow
 from divebook.text.logs import clean_libraries
 from divebook.workflow.definition import Workflow
+
+T = TypeVar("T")
 
 clean_libraries("mcp")
 NAME = "divebook"
@@ -155,9 +157,10 @@ class WorkflowServer:
         return self._asked(execution) if asks_by_result and can_ask(context) else result_of(execution)
 
     async def _rested(self, execution: Execution) -> None:
-        """Wait until it has ended or can do nothing; raises TimeoutError when a client has waited long enough.
+        """Wait until it has ended, asks or can do nothing; raises TimeoutError when a client has waited long enough.
 
-        One that is new begins, even if nobody waits for it, and one that no living process drives is taken up.
+        One that is new begins, even if nobody waits for it, and one that no living process drives is taken up. One
+        that asks may have a call under way, which waits for the answer (test_a_server_asks_a_client_through_a_run).
         """
         if execution.status == PENDING:
             await asyncio.to_thread(execution.start)
@@ -168,17 +171,8 @@ class WorkflowServer:
                 with suppress(LeaseHeldError):
                     self._environment.recover(execution.id)
             if execution.is_live:
-                await execution
-            await self._rested_elsewhere(execution)
-
-    async def _rested_elsewhere(self, execution: Execution) -> None:
-        """Wait until another process, if one drives it, has driven it to its end or to rest."""
-        known = execution.refresh().state.last_sequence
-        if not _rests(execution):
-            async with aclosing(follow(execution.store, execution.id, known)) as events:
-                async for _ in events:
-                    if _rests(execution.refresh()):
-                        return
+                await _first(execution, _driven(execution))
+            await _driven(execution)
 
     def _asked(self, execution: Execution, complaints: Mapping[str, str] | None = None) -> Result:
         """Return what has become of it, or its questions with the execution as their state."""
@@ -235,8 +229,21 @@ class WorkflowServer:
                 return True
 
 
+async def _driven(execution: Execution) -> None:
+    """Wait until a process, this one or another, has driven it to its end, to a question or to rest."""
+    known = execution.refresh().state.last_sequence
+    if not _rests(execution):
+        async with aclosing(follow(execution.store, execution.id, known)) as events:
+            async for _ in events:
+                if _rests(execution.refresh()):
+                    return
+
+
 def _rests(execution: Execution) -> bool:
-    return execution.state.is_over or execution.status == WAITING
+    if execution.state.is_over or execution.status != WAITING:
+        return execution.state.is_over
+    is_answered = execution.is_live or execution.store.has_untaken(execution.id)
+    return bool(execution.interrupts) or not is_answered
 
 
 async def _settled(execution: Execution, question: Question) -> None:
@@ -262,9 +269,9 @@ class _Progress:
             asyncio.run_coroutine_threadsafe(self._context.session.report_progress(self._done), self._loop)
 
 
-async def _first(asking: Coroutine[Any, Any, ElicitResult], settled: Coroutine[Any, Any, None]) -> ElicitResult | None:
-    """Return the answer of a client; None if the question is settled before."""
-    tasks: list[asyncio.Future[Any]] = [asyncio.ensure_future(asking), asyncio.ensure_future(settled)]
+async def _first(awaited: Awaitable[T], settled: Coroutine[Any, Any, None]) -> T | None:
+    """Return what is awaited, such as the answer of a client; None if it is settled before."""
+    tasks: list[asyncio.Future[Any]] = [asyncio.ensure_future(awaited), asyncio.ensure_future(settled)]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         return None if not tasks[0].done() else tasks[0].result()

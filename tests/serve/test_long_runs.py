@@ -9,11 +9,13 @@ import threading
 import pytest
 from mcp.client import Client
 
-from divebook import Step, Workflow
+from divebook import Agent, ScriptedModel, Step, Workflow
 from divebook.serve import WorkflowServer
 from divebook.workflow import step, workflow
+from divebook.workflow.approvals import ApprovalRule
 from tests.execution.worlds import environment
-from tests.serve.clients import called, talk
+from tests.serve.clients import LEGACY, MODERN, accepting, called, talk
+from tests.tools.conftest import defined
 
 
 @step
@@ -111,3 +113,18 @@ def test_a_run_of_another_process_is_waited_for(tmp_path):
 
             assert talk(here, talking).structured_content["outputs"] == {"result": "written"}
         assert program.wait(20) == 0
+
+
+@pytest.mark.parametrize("mode", [MODERN, LEGACY])
+def test_a_server_asks_a_client_through_a_run(mode):
+    """The call of the server that asks is under way until the client has answered."""
+    agent = Agent("a", model=ScriptedModel([{"call": {"go": {}}}, "done"]), servers=["s"])
+    flow = Workflow("ask", [Step("ask", prompt="Go", agent="a", store="said")], outputs=["said"])
+    elicited, asked = accepting({"answer": '{"colour": "red"}'})
+    servers = [defined("rough.py", "asks")]
+    with environment(flow, agents=[agent], servers=servers, approvals=[ApprovalRule()]) as here:
+        result = called(here, "ask", mode=mode, elicited=elicited, wait=60.0)
+        assert result.structured_content["outputs"] == {"said": "done"}
+        assert "Which colour?" in asked[0].message
+        (record,) = here.executions()
+        assert "red" in str(here.execution(record.execution_id).conversation)

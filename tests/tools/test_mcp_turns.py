@@ -108,6 +108,9 @@ def test_a_server_of_2025_asks_during_its_call(answer, said):
         assert raised.wait(60)
         (question,) = execution.interrupts
         assert (question.question, question.expires_at is None) == ("Which colour?", False)
+        assert (execution.status, here.store.record(execution.id).status) == ("waiting", "waiting")
+        assert [asked.id for _, asked in here.interrupts()] == [question.id]
+        assert execution.is_live  # it cannot rest while the call waits
         execution.answer(question.id, answer).wait(60)
         assert execution.variables == {"said": "done"}
         assert said in results(execution)["tool-1-call-1-1"]["result"]
