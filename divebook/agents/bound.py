@@ -201,7 +201,7 @@ class BoundCall(_Bound):
             made = self._operation.result_codec.dump(returned)
         except InputRequired as asked_back:
             made = asked_back.payload
-        told: Mapping[str, Any] = shared().without_known(made)
+        told: Mapping[str, Any] = shared().without_named(made)
         return {name: value for name, value in told.items() if name not in USUAL or USUAL[name] != value}
 
 
@@ -260,7 +260,7 @@ class BoundStep(_Bound):
         key = turn.key(name)
 
         async def call() -> Any:
-            return self._operation.result_codec.dump(await self._made(params, name))
+            return shared().without_named(self._operation.result_codec.dump(await self._made(params, name)))
 
         with turn.context.calling():
             recorded = await turn.context.operation(kind, asked, call, key=key, repeatable=kind == TOOL_DISCOVERY)

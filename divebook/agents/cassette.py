@@ -9,7 +9,7 @@ from divebook.agents.models import RECORDED
 from divebook.errors import StepError
 from divebook.events.codec import canonical_hash
 from divebook.events.recorded import opened
-from divebook.text.shown import one_line
+from divebook.text.cuts import one_line
 
 if TYPE_CHECKING:
     from divebook.agents.recall import RequestToSend

@@ -22,6 +22,7 @@ from divebook.events.codec import by_hash
 from divebook.events.recorded import opened
 from divebook.questions.answer import value_of
 from divebook.questions.kinds import CLARIFICATION
+from divebook.text.redaction import shared
 from divebook.workflow.approvals import IF_NOT_READ_ONLY
 from divebook.workflow.tool_servers import Answers, CallOutcome, Discovered, Elicit, OfferedTool, ToolServer
 from divebook.workflow.tools import ToolFunction, ToolHints
@@ -114,7 +115,7 @@ async def _all_discovered(context: TurnContext, servers: Sequence[ToolServer]) -
 
 async def _discovered(context: TurnContext, server: ToolServer) -> Discovered:
     async def call() -> Any:
-        return by_hash((await server.discover()).to_dict(), server.name)
+        return by_hash(shared().without_named((await server.discover()).to_dict()), server.name)
 
     with context.calling():
         recorded = await context.operation(
@@ -154,7 +155,8 @@ def _asker(tool: ToolFunction) -> Elicit | None:
         return None
     numbers, context = itertools.count(1), place.turn.context
 
-    async def elicit(asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def elicit(said: Mapping[str, Any]) -> Mapping[str, Any]:
+        asked = shared().without_named(said)
         if MESSAGES in asked:
             return await sampled(place.turn, place.name, asked)
         with context.calling():  # one more strand, so that the step goes on running while this one waits

@@ -16,6 +16,7 @@ from divebook.documents.policy import Policy
 from divebook.documents.references import resolved
 from divebook.errors import SetupError
 from divebook.history.spans import COST
+from divebook.text.redaction import shared
 from divebook.workflow.definition import AgentDefinition
 from divebook.workflow.definition import ModelSettings as SettingsDefinition
 
@@ -36,8 +37,9 @@ def response_of(recorded: Mapping[str, Any]) -> ModelResponse:
 
 
 def plain_response(response: ModelResponse) -> dict[str, Any]:
-    """Return a response as plain data, without what says nothing."""
+    """Return a response as plain data, without what says nothing and without what no log may hold."""
     data: dict[str, Any] = _RESPONSE.dump_python(response, mode="json", exclude_none=True)
+    data["parts"] = shared().without_named(data["parts"])
     data["usage"] = {name: value for name, value in data["usage"].items() if value}
     cost = (response.provider_details or {}).get(COST)
     data[COST] = cost_of(response) if cost is None else cost

@@ -25,8 +25,9 @@ from divebook.engine.operations import (
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, RUNNING
 from divebook.history.spans import Span
 from divebook.text.colours import LIGHT
+from divebook.text.cuts import one_line
 from divebook.text.durations import in_parts, seconds
-from divebook.text.shown import one_line, plural
+from divebook.text.shown import plural
 
 MAX_BARS = 300
 MAX_LANES = 30

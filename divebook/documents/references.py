@@ -14,8 +14,9 @@ from typing import Any
 
 from divebook.documents.policy import Policy
 from divebook.errors import SetupError
+from divebook.text.known_secrets import LEAST_SECRET
 from divebook.text.logs import logger
-from divebook.text.redaction import LEAST_SECRET, shared
+from divebook.text.redaction import shared
 
 MAX_BYTES = 64 * 1024
 """The most that a file of a reference may hold."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,8 +94,11 @@ class Failure:
         return f'step "{self.called or step}"{", " if self.item else ": "}{self.message}'
 
 
-def text_of(error: BaseException) -> str:
-    """Return an error's message as a log can hold it: valid Unicode, and of a length that people read."""
+def text_of(error: BaseException, clean: Callable[[str], str] = str) -> str:
+    """Return an error's message as a log can hold it: valid Unicode, and of a length that people read.
+
+    Before it is cut, `clean` leaves out what no log is to hold (`divebook.execution.error_texts`).
+    """
     try:
         text = str(error) or type(error).__name__
     except Exception as second:  # noqa: BLE001 - a person's class, or a value that has no text, says it of itself
@@ -104,7 +107,7 @@ def text_of(error: BaseException) -> str:
         said = error.args[0] if error.args else ""
         head = f"{names_of(error)[0]}: "
         text = said if isinstance(said, str) and said.startswith(head) else f"{head}{text}"  # the former from a log
-    text = text.encode("utf-8", "backslashreplace").decode()
+    text = clean(text.encode("utf-8", "backslashreplace").decode())
     return text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}... ({len(text) - MOST_TEXT:,} more characters)"
 
 
@@ -144,11 +147,11 @@ def chain_of(error: BaseException) -> list[BaseException]:
     return chain
 
 
-def failure_text(error: BaseException) -> str:
+def failure_text(error: BaseException, clean: Callable[[str], str] = str) -> str:
     """Return the message of an error, with the class of those that are not ours."""
     if isinstance(error, BaseExceptionGroup):
-        return failure_text(error.exceptions[0])
-    text, names = text_of(error), names_of(error)
+        return failure_text(error.exceptions[0], clean)
+    text, names = text_of(error, clean), names_of(error)
     has_name = DivebookError.__name__ in names or text.startswith(names[0])
     return text if has_name else f"{names[0]}: {text}"
 

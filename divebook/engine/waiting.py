@@ -11,10 +11,8 @@ from divebook.engine.state import RUNNING, WAITING, ExecutionState
 from divebook.errors import did_you_mean
 from divebook.events.event import to_datetime
 from divebook.questions import Question
-from divebook.text.shown import one_line
+from divebook.text.shown import visible
 from divebook.text.times import local_time
-
-WIDTH = 80
 
 
 class AwaitedSignal(NamedTuple):
@@ -27,7 +25,7 @@ class AwaitedSignal(NamedTuple):
 
     def __str__(self) -> str:
         until = "" if self.until_us is None else f" until {local_time(to_datetime(self.until_us))}"
-        return f"the signal {one_line(self.name, WIDTH)!r}{until}"
+        return f"the signal {visible(self.name)!r}{until}"
 
 
 def awaited_signals(state: ExecutionState) -> list[AwaitedSignal]:
@@ -55,7 +53,7 @@ def waits_for(state: ExecutionState, questions: Iterable[Question]) -> list[str]
     if state.status != WAITING or state.paused is not None:
         return []
     return [
-        *(f"an answer to {asked.id}: {one_line(asked.question, WIDTH)}" for asked in questions if asked.is_open),
+        *(f"an answer to {asked.id}: {asked.question}" for asked in questions if asked.is_open),
         *map(str, awaited_signals(state)),
         *(f"execution {record.signal}" for _, record in _open_records(state, CHILD_WORKFLOW) if record.signal),
     ]

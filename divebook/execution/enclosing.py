@@ -12,9 +12,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
 from divebook.engine.records import OperationRecord
-from divebook.engine.retries import names_of, text_of
+from divebook.engine.retries import names_of
 from divebook.events.codec import storable
 from divebook.execution.containment import contained
+from divebook.execution.error_texts import clean_text
 from divebook.execution.once import Once, Wanted
 
 Body: TypeAlias = Callable[[str], Awaitable[Any]]
@@ -40,6 +41,6 @@ async def entered(
         once.require_agreement(place.path)
         if once.journal.error is not None:
             raise
-        raise once.fail(place, record, text_of(error), names_of(error), raised=error) from error
+        raise once.fail(place, record, clean_text(error), names_of(error), raised=error) from error
     once.complete(place, record, result)
     return result

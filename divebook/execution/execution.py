@@ -29,8 +29,12 @@ from divebook.questions import Question
 from divebook.store.base import EventStore
 from divebook.store.durability import Durability
 from divebook.store.past import History
+from divebook.text.cuts import one_line
 from divebook.text.redaction import shared
 from divebook.workflow.definition import Workflow
+
+MOST_STANDING = 140
+"""Characters in which an execution says what it waits for."""
 
 
 class Execution(ReadExecution):
@@ -179,7 +183,9 @@ class Execution(ReadExecution):
         if self.state.shown_status != catalog.WAITING:
             return self.state.shown_status
         first, *more = waits_for(self.state, self.asked.values()) or ["a time"]
-        return shared().text(f"waiting for {first}") + (f", and {len(more)} more" if more else "")
+        return one_line(shared().text(f"waiting for {first}"), MOST_STANDING) + (
+            f", and {len(more)} more" if more else ""
+        )
 
     def __repr__(self) -> str:
         return f"<Execution {self.id} of {self.workflow.name!r}: {self.standing}>"

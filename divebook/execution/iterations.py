@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from divebook.engine.records import NO_FAILURE, OpenStep
-from divebook.engine.retries import Failure, chain_of, failure_text, names_of, told_chain
+from divebook.engine.retries import Failure, chain_of, names_of, told_chain
 from divebook.errors import BoundExceededError, DivergenceError, ItemFailedError, StoreError
 from divebook.events import catalog
 from divebook.events.frozen import quickly_made
+from divebook.execution.error_texts import clean_failure
 from divebook.execution.groups import Group, after_start
 from divebook.execution.journal import Journal
 from divebook.execution.strands import Strands, Suspended
@@ -144,7 +145,7 @@ class Iterations:
 
     def _note_failure(self, index: int, item: Any, error: Exception) -> None:
         """Record that an item failed for good; raise if that ends the step."""
-        failure = Failure.of(error, failure_text(error))
+        failure = Failure.of(error, clean_failure(error))
         goes_on = self._each.on_item_error != FAIL and not any(isinstance(link, THROUGH) for link in chain_of(error))
         attempts = self._opened.failures.get(index, NO_FAILURE)[0] + 1
         result = self._result_of(failure, index, item, attempts) if goes_on else None

@@ -34,7 +34,6 @@ from divebook.execution.divergence import (
 from divebook.execution.journal import Journal
 from divebook.execution.raised import error_from, facts_of, trace_of
 from divebook.questions import Question
-from divebook.text.redaction import shared
 
 HASH_DIGITS = 16
 
@@ -301,17 +300,17 @@ class Once:
     ) -> OperationError:
         """Record that the operation failed; return the error that is raised whenever it is met again.
 
-        `raised` is what a person's code raised, whose class and place the log keeps as well, without the secrets that
-        are known (test_a_secret_that_was_looked_up_is_not_in_what_a_call_raised).
+        `raised` is what a person's code raised, whose class and place the log keeps as well, without secrets
+        (test_a_secret_that_was_looked_up_is_not_in_what_a_call_raised).
         """
         if usage:
             self.fresh.discard(place.path)
         operation_id, operation_type = record.operation_id, record.operation_type
-        duration, kept = self._duration(record, since), shared().without_known
+        duration = self._duration(record, since)
         told = names or None, usage or None
-        failed = catalog.OperationFailed(operation_id, operation_type, duration, kept(error), *told)
+        failed = catalog.OperationFailed(operation_id, operation_type, duration, error, *told)
         if raised is not None:
-            failed = replace(failed, raised=kept(facts_of(raised)), trace=trace_of(raised))
+            failed = replace(failed, raised=facts_of(raised), trace=trace_of(raised))
         self.record(place, failed)
         return self._failing(place, record._replace(error=failed.error, error_names=tuple(names), raised=failed.raised))
 

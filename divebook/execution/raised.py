@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from divebook.engine.records import OperationRecord
-from divebook.engine.retries import names_of, text_of
+from divebook.engine.retries import names_of
 from divebook.errors import DivebookError, OperationError, UnopenableValueError, UnstorableValueError
 from divebook.events.codec import encode, storable
 from divebook.events.recorded import opened
-from divebook.text.redaction import Redactor
+from divebook.execution.error_texts import clean_text
+from divebook.text.redaction import shared
 
 T = TypeVar("T")
 
@@ -58,10 +59,12 @@ def _classes(cls: type) -> list[type]:
 
 
 def _storable(value: Any) -> Any:
-    """Return a value as the log can hold it; None where it cannot, or where that would be large."""
+    """Return a value as the log can hold it, without secrets; None where it cannot, or where that would be large."""
     try:
-        kept = storable(value, "error")
-        return kept if len(encode(kept)) <= MOST_BYTES else None
+        kept = shared().value(storable(value, "error"))
+        written = encode(kept)
+        is_clean = shared().text(text := written.decode()) == text  # else it is in a value that is not looked into
+        return kept if is_clean and len(written) <= MOST_BYTES else None
     except UnstorableValueError:
         return None
 
@@ -70,7 +73,7 @@ def as_recorded(error: Exception) -> OperationError:
     """Return an error that was just raised in the form in which the log gives it back."""
     if isinstance(error, OperationError):
         return error
-    return _error_like(text_of(error), names_of(error), facts_of(error) or {})
+    return _error_like(clean_text(error), names_of(error), facts_of(error) or {})
 
 
 def error_from(record: OperationRecord) -> OperationError:
@@ -155,7 +158,7 @@ def trace_of(error: BaseException) -> str | None:
     """Return where in a person's code an error was raised, the innermost call last; secrets are left out of it."""
     elsewhere = vars(error).get(ELSEWHERE)
     if isinstance(elsewhere, str):
-        return elsewhere
+        return shared().text(elsewhere)
     if isinstance(error, DivebookError) and error.__cause__ is not None:
         return trace_of(error.__cause__)
     walked = traceback.walk_tb(error.__traceback__)
@@ -163,7 +166,7 @@ def trace_of(error: BaseException) -> str | None:
     if not frames:
         return None
     summary = traceback.StackSummary.extract(iter(frames[-MOST_FRAMES:]))
-    return Redactor().text("".join(summary.format())[-MOST_TRACE:])
+    return shared().text("".join(summary.format()))[-MOST_TRACE:]
 
 
 def _is_theirs(path: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from divebook.engine.operations import Reserved, Setting, Slot, StreamedCall
 from divebook.engine.records import OperationRecord
-from divebook.engine.retries import failure_text, names_of, text_of
+from divebook.engine.retries import names_of
 from divebook.events import catalog
 from divebook.events.codec import storable
 from divebook.execution.approving import ApprovalPolicy, Approving
@@ -22,6 +22,7 @@ from divebook.execution.children import Children
 from divebook.execution.clock import Chance
 from divebook.execution.containment import contained
 from divebook.execution.enclosing import Body, entered
+from divebook.execution.error_texts import clean_failure, clean_text
 from divebook.execution.journal import Journal
 from divebook.execution.once import Once, Wanted
 from divebook.execution.outcomes import UnknownOutcomes
@@ -121,8 +122,8 @@ class Recorder:
                 result = storable(await contained(made, self.loop), "result")
             except Exception as error:  # whatever the call raises is the operation's recorded outcome
                 if not call.repeatable and leaves_outcome_unknown(error):
-                    return await self._settled(wanted, call, record, failure_text(error))
-                told = text_of(error), names_of(error)
+                    return await self._settled(wanted, call, record, clean_failure(error))
+                told = clean_text(error), names_of(error)
                 raise self.once.fail(wanted.place, record, *told, since=started_at, raised=error) from error
             used = None if call.usage is None else call.usage(result)
             self.once.complete(wanted.place, record, result, used, since=started_at)

@@ -13,12 +13,13 @@ from collections.abc import Callable
 from divebook.engine.decide import decide_end, decide_joins, decide_path, decide_start
 from divebook.engine.inbox import facts_of
 from divebook.engine.instructions import AwaitAnswer, AwaitJoin, CancelPaths, EvaluateConditions, RecordFacts, RunStep
-from divebook.engine.retries import Failure, catching, failure_text
+from divebook.engine.retries import Failure, catching
 from divebook.errors import DivebookError
 from divebook.events import catalog
 from divebook.execution.alarms import Alarms
 from divebook.execution.apart import Apart
 from divebook.execution.clock import Chance
+from divebook.execution.error_texts import clean_failure
 from divebook.execution.groups import Group, after_start
 from divebook.execution.iterations import Outcome
 from divebook.execution.journal import Journal
@@ -351,7 +352,7 @@ class Runner:
 
     def _give_up(self, run: StepRun, path: str, error: Exception) -> bool:
         """Go on where the failure is caught, or let the path fail; return whether it goes on."""
-        failure = Failure.of(error, failure_text(error))
+        failure = Failure.of(error, clean_failure(error))
         step, policy = run.step, catching(run.step, failure)
         index = None if failure.item is None else failure.item.index
         gives_up = policy is None or self.journal.state.stopped is not None or path in self._recorder.once.diverged

@@ -97,15 +97,16 @@ class _Raised(NamedTuple):
     @classmethod
     def of(cls, error: BaseException, depth: int = 0) -> _Raised:
         """Return an error that was raised here, with what it was raised from."""
-        from divebook.engine.retries import names_of, text_of  # what a worker needs of the engine, and only then
+        from divebook.engine.retries import names_of  # what a worker needs of the engine, and only then
+        from divebook.execution.error_texts import clean_text
         from divebook.execution.raised import trace_of
 
         cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
         behind = None if cause is None or depth >= MOST_CAUSES else cls.of(cause, depth + 1)
         fields = {name: value for name, value in vars(error).items() if _travels(value)}
         args = error.args if _travels(error.args) else (str(error),)
-        parts = _travels((type(error), args, fields)) or _travels((Exception, (text_of(error),), {})) or b""
-        return cls(_travels(error), parts, text_of(error), names_of(error), trace_of(error), behind)
+        parts = _travels((type(error), args, fields)) or _travels((Exception, (clean_text(error),), {})) or b""
+        return cls(_travels(error), parts, clean_text(error), names_of(error), trace_of(error), behind)
 
     def again(self) -> BaseException:
         """Return the error."""

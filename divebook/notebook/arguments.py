@@ -11,7 +11,7 @@ from IPython.core.error import UsageError
 
 from divebook.errors import DefinitionError, nearest
 from divebook.notebook.expressions import Names, as_word, expression_end, is_expression, refuse_inside
-from divebook.text.shown import one_line
+from divebook.text.cuts import one_line
 from divebook.workflow.yaml_value import BRACKETS, QUOTES, value_typed
 
 _KEY = re.compile(r"([^\W\d][\w.-]*)=")

@@ -9,8 +9,9 @@ from typing import TypeAlias
 from IPython.core.error import UsageError
 
 from divebook.errors import DefinitionError, DivebookError, Place, Problem, SetupError
+from divebook.text.cuts import one_line
 from divebook.text.redaction import shared
-from divebook.text.shown import one_line, visible
+from divebook.text.shown import visible
 from divebook.workflow.located import nearest_position
 
 Positions: TypeAlias = Mapping[Place, tuple[int, int]]

@@ -13,7 +13,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
 from divebook.errors import SetupError
-from divebook.text.shown import one_line
+from divebook.text.cuts import one_line
 
 CELL = "<ipython-input"
 """How the names begin that IPython gives to what it compiles."""

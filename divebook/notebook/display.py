@@ -38,9 +38,10 @@ from divebook.notebook.rows import (
 from divebook.questions.kinds import EXPIRED
 from divebook.questions.wording import wanted_in_full
 from divebook.text.colours import LIGHT
+from divebook.text.cuts import cut, one_line
 from divebook.text.durations import seconds
 from divebook.text.redaction import Redactor, shared
-from divebook.text.shown import cut, one_line, plural
+from divebook.text.shown import plural
 from divebook.text.times import local_time
 
 MAX_VALUES = 20
@@ -84,7 +85,7 @@ class Report:
 
 def report_of(execution: Execution, log: Sequence[Event]) -> Report:
     """Read off an execution and its log what is shown of it, without secrets (`divebook.text.redaction`)."""
-    redactor = Redactor()
+    redactor = shared().fresh()
     redactor.learn({**execution.state.inputs, **execution.state.variables})
     shared().learn({**execution.state.inputs, **execution.state.variables})
     spans = tuple(clean_span(span, redactor) for span in spans_of(log))

@@ -16,7 +16,7 @@ from typing import Any
 from IPython.core.error import UsageError
 
 from divebook.errors import nearest
-from divebook.text.shown import one_line
+from divebook.text.cuts import one_line
 from divebook.workflow.yaml_value import QUOTES
 
 _BEGINNING = re.compile(r"\$(?=[^\W\d]|[(\[\"'])")

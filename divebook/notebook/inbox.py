@@ -15,7 +15,8 @@ from divebook.environment import Environment
 from divebook.notebook.frontend import present_front_end
 from divebook.notebook.listing import answer_text, question_lines, questions
 from divebook.notebook.output import NOTHING, WIDGET_VIEW, display_bundle
-from divebook.text.shown import one_line, plural
+from divebook.text.cuts import one_line
+from divebook.text.shown import plural
 from divebook.widgets.inbox import InboxFeed, inbox_publisher_of
 from divebook.widgets.intents import Handlers
 

@@ -15,8 +15,9 @@ from divebook.questions.wording import address_of, example_answer, wanted_in_ful
 from divebook.steps.rules import rule_in_words
 from divebook.store import EventStore
 from divebook.text.commands import in_notebook, in_shell
+from divebook.text.cuts import one_line
 from divebook.text.redaction import shared
-from divebook.text.shown import one_line, plural
+from divebook.text.shown import plural
 from divebook.text.times import local_time
 from divebook.workflow.definition import InputDefinition, Workflow
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from divebook.events.readable import readable
 from divebook.events.recorded import Recorded
-from divebook.text.shown import one_line
+from divebook.text.cuts import one_line
 
 MOST_COLUMNS, MOST_ROWS, WIDTH = 8, 50, 40
 

@@ -101,14 +101,14 @@ def _first(lines: list[str], kind: str) -> list[str]:
 
 def resumed_lines(recovered: Recovered) -> list[str]:
     """Return a line for each execution that goes on."""
-    from divebook.text.shown import one_line
+    from divebook.text.cuts import one_line
 
     return [f"resumed {run.id} of {one_line(run.workflow.name, 40)}: %dive show {run.id}" for run in recovered.resumed]
 
 
 def refused_lines(recovered: Recovered) -> list[str]:
     """Return a line for each execution that cannot go on, with the reason."""
-    from divebook.text.shown import one_line
+    from divebook.text.cuts import one_line
 
     return [
         f"{record.execution_id} was not resumed: {one_line(str(error), 400)}" for record, error in recovered.refused
@@ -117,7 +117,7 @@ def refused_lines(recovered: Recovered) -> list[str]:
 
 def listing(records: Sequence[ExecutionRecord], page: int = 1) -> str:
     """Return a page of the interrupted executions as text, the newest ones first, and how to go on."""
-    from divebook.text.shown import one_line
+    from divebook.text.cuts import one_line
     from divebook.text.times import local_time
 
     lines = [

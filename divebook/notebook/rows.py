@@ -11,9 +11,10 @@ from divebook.events.readable import readable
 from divebook.history.requests import RequestView, requests_in
 from divebook.history.spans import Span
 from divebook.history.tool_calls import UNKNOWN, ToolCallView, answered, output_names, tool_calls_in
+from divebook.text.cuts import one_line
 from divebook.text.durations import seconds
 from divebook.text.redaction import Redactor
-from divebook.text.shown import one_line, plural
+from divebook.text.shown import plural
 
 MAX_ROWS, FIRST_ROWS = 200, 24
 """Rows that a table shows when unfolded, and at once."""

@@ -19,7 +19,7 @@ from divebook.execution.reading import ReadExecution
 from divebook.notebook.frontend import shows_widgets
 from divebook.questions import Question
 from divebook.store.past import History
-from divebook.text.shown import one_line
+from divebook.text.cuts import one_line
 
 if TYPE_CHECKING:
     from divebook.config.answers import Answers

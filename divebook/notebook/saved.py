@@ -22,9 +22,10 @@ from divebook.history.spans import Span, spans_of
 from divebook.notebook.frontend import shows_widgets
 from divebook.notebook.listing import answer_text
 from divebook.questions.kinds import InterruptStatus
+from divebook.text.cuts import cut, one_line
 from divebook.text.durations import seconds
 from divebook.text.redaction import shared
-from divebook.text.shown import cut, one_line, plural, visible
+from divebook.text.shown import plural, visible
 from divebook.text.times import local_time
 from divebook.widgets.protocol import PackedRun, QuestionView, Recording, StateView
 from divebook.widgets.recording import RecordedPositions

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from divebook.engine.retries import failure_text, text_of
 from divebook.errors import ApprovalDeniedError, StepError
 from divebook.execution.context import StepContext
+from divebook.execution.error_texts import clean_failure, clean_text
 from divebook.execution.iterations import Outcome
 from divebook.scripting import value_text
 from divebook.steps.actions import Action
@@ -34,7 +34,7 @@ class ActionStep:
         except ApprovalDeniedError:
             raise
         except Exception as error:
-            told = text_of(error) if keeps_text else failure_text(error)
+            told = clean_text(error) if keeps_text else clean_failure(error)
             raise StepError(f"action execution operation failed: {told}") from error
         text = value_text(result)
         return Outcome(text, text if keeps_text else result)

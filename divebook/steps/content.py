@@ -18,6 +18,7 @@ from divebook.errors import SetupError, StepError
 from divebook.execution.context import StepContext
 from divebook.scripting import Interpreter
 from divebook.steps.script import ScriptHost
+from divebook.text.redaction import shared
 from divebook.workflow.blocks import Block, blocks_from_program_output, blocks_from_script_result, text_block
 from divebook.workflow.content import ContentEntry
 
@@ -118,7 +119,7 @@ def run_program(program: str, given: dict[str, Any]) -> list[Block]:
         )
         return blocks_from_program_output(done.stdout.decode())
     except subprocess.CalledProcessError as error:
-        said = error.stderr.decode(errors="replace").strip()[-500:]
+        said = shared().text(error.stderr.decode(errors="replace").strip())[-500:]
         raise StepError(f"script execution failed: {program} ended with code {error.returncode}: {said}") from error
     except (OSError, subprocess.TimeoutExpired) as error:
         raise StepError(f"script execution failed: {error}") from error

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from divebook.agents import Agent
 from divebook.agents.turn import Answer, Assignment
-from divebook.engine.retries import text_of
 from divebook.errors import NotFoundError, StepError, ToolError
 from divebook.execution.context import StepContext
+from divebook.execution.error_texts import clean_text
 from divebook.execution.iterations import Outcome
 from divebook.steps.asking_agents import ask_agent
 from divebook.steps.content import ContentBuilder
@@ -77,4 +77,4 @@ class PromptStep:
         except ToolError as error:
             raise ToolError(error.agent, error.tool, error.cause) from error
         except Exception as error:
-            raise StepError(f"agent response operation failed: {text_of(error)}") from error
+            raise StepError(f"agent response operation failed: {clean_text(error)}") from error

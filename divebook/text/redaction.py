@@ -12,26 +12,29 @@ as they are.
 
 from __future__ import annotations
 
-import json
-import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
+from divebook.text.known_secrets import (
+    BARE,
+    LEAST_SECRET,
+    KnownSecrets,
+    encoded_forms_of,
+    forms_of,
+    parts_of,
+    secrets_in,
+    secrets_of_environment,
+)
 from divebook.text.secret_forms import MARKED, SHAPED
 from divebook.text.secret_names import is_password, looks_secret
-from divebook.text.secret_values import HIDDEN, assigned, is_plain, is_telling, named_at
+from divebook.text.secret_values import HIDDEN, assigned, is_plain, is_telling, is_word, named_at
 
-LEAST_SECRET = 8
-"""Characters below which a value is hidden only where it stands under its name: it would occur by chance."""
-MAX_KNOWN = 500
+MAX_SEEN = 2_000
+"""Forms of secrets that are kept of runs which were shown; those that are named are all kept."""
 MAX_REMEMBERED = 200
 """Characters up to which a text that comes again is not looked at again."""
-_FOLDERS = ("PWD", "OLDPWD")
-_BARE = (str, int, float, type(None))
-"""Values without parts, of which a log has more than of all others: they are passed over quickly."""
 _IN_BASE64 = re.compile(r"[A-Za-z0-9+/]{40}")
 
 
@@ -51,64 +54,59 @@ class Redactor:
     """
 
     def __init__(self, known: Iterable[str] = ()) -> None:
-        self._known: set[str] = set()
-        self._pattern: re.Pattern[str] | None = None
-        for secret in (*known, *_of_environment()):
-            self._keep(secret)
+        self._seen, self._named = KnownSecrets(), KnownSecrets()
+        for secret in known:
+            self._see(secret)
+        for secret in secrets_of_environment():
+            self._see(secret)
+            if not is_plain(secret) and not is_telling(secret):  # a word such as "postgres" is in many a result
+                self.know(secret)
+
+    def fresh(self, known: Iterable[str] = ()) -> Redactor:
+        """Return one that has learned from no run; what was named it knows."""
+        made = Redactor(known)
+        made._named.add(self._named)
+        return made
 
     def learn(self, value: Any) -> None:
-        """Take note of the secrets in plain data: they are hidden from then on."""
-        for name, inner in _named(value):
-            if name and looks_secret(name):
-                self._keep_all(inner)
-            elif not isinstance(inner, _BARE):
-                self.learn(inner)
+        """Take note of the secrets in plain data: they are hidden from then on wherever something is shown."""
+        for secret in secrets_in(value):
+            self._see(secret)
 
     def know(self, secret: str) -> None:
-        """Take note of one secret: it is hidden wherever it occurs from then on."""
-        self._keep(secret)
+        """Take note of one secret, whatever it looks like: from then on nothing shows it, and no agent's log has it."""
+        for part in (secret.strip(), *parts_of(secret)):
+            if len(part) >= LEAST_SECRET and not is_word(part):
+                self._named.add(forms_of(part) | encoded_forms_of(part))
 
-    def _keep_all(self, value: Any) -> None:
-        if isinstance(value, str):
-            self._keep(value)
-        for _, inner in _named(value):
-            self._keep_all(inner)
+    def know_all(self, value: Any) -> None:
+        """Take note of the secrets that a configuration holds under their names, as `know` does of one."""
+        for secret in secrets_in(value):
+            self.know(secret)
 
-    def _keep(self, secret: str) -> None:
+    def _see(self, secret: str) -> None:
         bare = secret.strip()
-        if len(bare) < LEAST_SECRET or is_telling(bare) or len(self._known) >= MAX_KNOWN or bare in self._known:
-            return
-        # as it is, on one line, inside JSON, and inside an address
-        self._known |= {bare, " ".join(bare.split()), json.dumps(bare)[1:-1], quote(bare, safe="")}
-        self._pattern = None
+        if len(bare) >= LEAST_SECRET and not is_telling(bare) and len(self._seen) < MAX_SEEN:
+            self._seen.add(forms_of(bare))
 
     def text(self, text: str) -> str:
         """Return a text without the secrets in it."""
         if len(text) < LEAST_SECRET and "=" not in text and ":" not in text:
             return text
-        pattern = self._known_ones()
-        if pattern is not None:
-            text = pattern.sub(HIDDEN, text)
+        text = self._seen.hidden(self._named.hidden(text))
         return _remembered(text) if len(text) <= MAX_REMEMBERED else _without_forms(text)
 
-    def without_known(self, value: Any) -> Any:
-        """Return plain data without the secrets that were made known; what only looks like one stays.
+    def without_named(self, value: Any) -> Any:
+        """Return plain data without the secrets that are named or sent to providers; what only looks like one stays.
 
-        For what is stored, and not only shown: what a tool returned is not changed on a suspicion.
+        For what is stored, and not only shown: what a tool returned is not changed on a suspicion, nor because a run
+        that was shown meanwhile has a value under the name of a secret.
         """
         if isinstance(value, str):
-            pattern = self._known_ones()
-            return value if pattern is None else pattern.sub(HIDDEN, value)
+            return self._named.hidden(value)
         if isinstance(value, dict):
-            return {self.without_known(name): self.without_known(part) for name, part in value.items()}
-        return [self.without_known(part) for part in value] if isinstance(value, list) else value
-
-    def _known_ones(self) -> re.Pattern[str] | None:
-        """Return what finds the secrets that are known; None where none is."""
-        if self._known and self._pattern is None:
-            longest_first = sorted(self._known, key=len, reverse=True)
-            self._pattern = re.compile("|".join(map(re.escape, longest_first)))
-        return self._pattern
+            return {self.without_named(name): self.without_named(part) for name, part in value.items()}
+        return [self.without_named(part) for part in value] if isinstance(value, list) else value
 
     def settled(self, text: str) -> int:
         """Return how much of a text that still grows may be shown: its end may be half of a secret.
@@ -118,7 +116,7 @@ class Redactor:
         end = len(text) if not text or text[-1].isspace() else len(text) - len(text.rsplit(None, 1)[-1])
         named = named_at(text, text.rfind("\n") + 1)
         end = end if named is None else min(end, named)
-        for secret in self._known:
+        for secret in (*self._named, *self._seen):
             first = secret[:1]
             place = text.find(first, max(0, len(text) - len(secret)))
             while 0 <= place < end:
@@ -139,7 +137,7 @@ class Redactor:
         """Return plain data without the secrets in it."""
         if isinstance(value, str):
             return self.text(value)
-        if isinstance(value, _BARE):
+        if isinstance(value, BARE):
             return value
         match value:
             case {"key": str(name), "value": inner} | {"name": str(name), "value": inner}:
@@ -156,36 +154,10 @@ class Redactor:
         return self.text(key) if isinstance(key, str) and len(key) >= LEAST_SECRET else key
 
 
-def _of_environment() -> Iterator[str]:
-    """Yield what the environment variables say under names of secrets, but for the names of places on this disk.
-
-    PWD, which every shell sets, would hide the folder in each path that is shown
-    (test_places_on_the_disk_that_the_environment_names_are_no_secrets).
-    """
-    for name, value in os.environ.items():
-        if looks_secret(name) and name not in _FOLDERS and not (value.startswith(os.sep) and os.access(value, os.F_OK)):
-            yield value
-
-
 @cache
 def shared() -> Redactor:
     """Return the redactor of this process, which knows the secrets of all runs that were shown in it."""
     return Redactor()
-
-
-def _named(value: Any) -> Iterable[tuple[str, Any]]:
-    """Return the parts of plain data, each with the name it stands under, or an empty one."""
-    match value:
-        case {"key": str(name), "value": inner} | {"name": str(name), "value": inner}:
-            rest = [(str(key), part) for key, part in value.items() if key != "value"]
-            return [(name, inner), *rest]
-        case Mapping():
-            return [(str(key), part) for key, part in value.items()]
-        case [str(name), str(inner)]:
-            return [(name, inner)]
-        case list() | tuple():
-            return [("", part) for part in value]
-    return []
 
 
 # --- credentials by their form ---------------------------------------------------------------------------------------

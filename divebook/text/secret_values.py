@@ -82,6 +82,11 @@ def is_telling(value: str) -> bool:
     return bare.lower() in _TELLING or _PLACEHOLDER.match(bare) is not None or HIDDEN in value
 
 
+def is_word(value: str) -> bool:
+    """Tell whether a value is one of the words that say something about secrets, and could hide no text but itself."""
+    return value.lower() in _TELLING
+
+
 _Value: TypeAlias = tuple[int, int, bool]
 """Where a value begins and ends, and whether it is a secret; what is none is not looked at again."""
 

@@ -10,7 +10,6 @@ import re
 _CONTROLS = "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f"
 _REORDERING = "\\u061c\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff\\ufff9-\\ufffb\\ud800-\\udfff"
 UNSAFE = re.compile(f"[{_CONTROLS}{_REORDERING}]")
-_TEXT_BEHIND_CUT = 400
 
 
 def visible(text: str) -> str:
@@ -24,28 +23,6 @@ def visible(text: str) -> str:
 
 def _spelled(match: re.Match[str]) -> str:
     return match[0].encode("unicode_escape", "surrogatepass").decode("ascii")
-
-
-def cut(text: str, limit: int) -> str:
-    """Return the text, shortened to about `limit` characters with a count of what is missing.
-
-    >>> cut("abcdefgh", 5)
-    'abcde… (3 more characters)'
-    """
-    missing = len(text) - limit
-    if missing <= 0:
-        return text
-    return f"{text[:limit]}… ({missing:,} more character{'s' if missing > 1 else ''})"
-
-
-def one_line(text: str, width: int) -> str:
-    r"""Return the text on one line, at most `width` characters of it.
-
-    >>> one_line("first line\nsecond", 14)
-    'first line se…'
-    """
-    flat = " ".join(text[: width + _TEXT_BEHIND_CUT].split())
-    return visible(flat if len(flat) <= width else f"{flat[: width - 1]}…")
 
 
 def size(count: int) -> str:

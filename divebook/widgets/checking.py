@@ -9,7 +9,7 @@ from enum import EnumType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from divebook.errors import SavedRunError
-from divebook.text.shown import one_line
+from divebook.text.cuts import one_line
 from divebook.widgets.protocol import Ack
 
 MAX_WHOLE, MAX_NUMBER = 2**53, 1e15

@@ -15,7 +15,7 @@ from divebook.history.messages import spoken_in
 from divebook.history.requests import RequestView, requests_in
 from divebook.history.spans import Span
 from divebook.history.tool_calls import ToolCallView, answered, output_names, prefix_of, tool_calls_in
-from divebook.text.shown import cut, one_line
+from divebook.text.cuts import cut, one_line
 from divebook.widgets.positions import Budget
 from divebook.widgets.protocol import Conversation, ConversationCall, ConversationPart, ConversationRequest
 from divebook.widgets.source import encodable, shown

@@ -25,7 +25,7 @@ from divebook.events.catalog import (
 from divebook.execution.execution import Execution
 from divebook.questions.kinds import PENDING, InterruptStatus
 from divebook.questions.wording import address_of
-from divebook.text.shown import one_line
+from divebook.text.cuts import one_line
 from divebook.widgets.protocol import Asked, Inbox, InboxDelta, QuestionView
 from divebook.widgets.publisher import Publisher
 from divebook.widgets.source import question_of

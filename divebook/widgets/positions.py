@@ -18,7 +18,7 @@ from divebook.events import Event
 from divebook.events.catalog import StateMutated
 from divebook.events.codec import encode
 from divebook.questions import Question
-from divebook.text.shown import cut
+from divebook.text.cuts import cut
 from divebook.widgets.protocol import (
     DetailEvent,
     EventAnswer,

@@ -7,7 +7,7 @@ from typing import cast
 
 from divebook.events.readable import readable
 from divebook.history.spans import Span
-from divebook.text.shown import one_line
+from divebook.text.cuts import one_line
 from divebook.widgets.protocol import SpanBlock
 
 NAME_WIDTH, LABEL_WIDTH, NOTE_WIDTH = 120, 60, 160

@@ -18,8 +18,9 @@ from divebook.errors import SavedRunError
 from divebook.events import Event
 from divebook.execution.execution import Execution
 from divebook.questions import InterruptStatus
-from divebook.text.redaction import Redactor
-from divebook.text.shown import one_line, size
+from divebook.text.cuts import one_line
+from divebook.text.redaction import Redactor, shared
+from divebook.text.shown import size
 from divebook.widgets.checking import checked
 from divebook.widgets.protocol import PackedRun, Recording, SpanBlock
 from divebook.widgets.recording import MAX_EVENTS, PARTS, WHOLE, CleanRun
@@ -50,7 +51,7 @@ def saved_run(
     Secrets are left out as `divebook.text.redaction` says. What does not fit is cut in this order: long texts
     (to 20,000, 2,000, then 300 characters), then the oldest events, then everything but ids and the store's path.
     """
-    redactor, events = Redactor(known_secrets), execution.history() if log is None else log
+    redactor, events = shared().fresh(known_secrets), execution.history() if log is None else log
     saved, run, before = _without_recording(execution, redactor, next_step), CleanRun(execution, events, redactor), None
     for texts, count in _attempts(execution.state.last_sequence):
         recording = run.recording(events=count, texts=texts)

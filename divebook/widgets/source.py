@@ -24,7 +24,7 @@ from divebook.execution.streaming import TextListener
 from divebook.questions import InterruptKind, InterruptStatus, Question
 from divebook.store.durability import RELAXED
 from divebook.text.commands import in_notebook
-from divebook.text.shown import one_line
+from divebook.text.cuts import one_line
 from divebook.widgets.protocol import (
     Command,
     Durability,

@@ -8,7 +8,7 @@ from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, TOOL_CALL
 from divebook.history.spans import Span
 from divebook.history.tool_calls import call_of
-from divebook.text.shown import one_line
+from divebook.text.cuts import one_line
 from divebook.widgets.protocol import Header, Spender
 
 MOST_SPENDERS = 50

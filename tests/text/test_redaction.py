@@ -1,10 +1,12 @@
 """Secrets are left out of what is saved: by name, by value, by form; ordinary words and counts stay."""
 
 import re
+from base64 import b64encode, urlsafe_b64encode
 
 import pytest
 
 from divebook.text import redaction
+from divebook.text.cuts import cut, one_line
 from divebook.text.redaction import Redactor
 from divebook.text.secret_forms import MARKED
 from divebook.text.secret_names import looks_secret
@@ -148,3 +150,63 @@ def test_most_texts_are_searched_once(monkeypatch):
     prose = "Label 17, 2026-11-21T23:41:48.966143Z, exec_01m807p5m4eksvfav1p508q8m3: (a-b) re_run {s.x} 50%"
     assert Redactor().text(prose) == prose
     assert tried == []
+
+
+# --- what is named ---------------------------------------------------------------------------------------------------
+
+
+def test_what_was_named_is_hidden_whatever_it_looks_like():
+    redactor = Redactor()
+    held = ["{your-key-41c9}", "tulips in the window box", "$ecret-99", '{"private_key": "k7d0-99-a1b2", "type": "x"}']
+    for secret in held:
+        redactor.know(secret)
+    for secret in [*held, "k7d0-99-a1b2"]:
+        assert redactor.text(f"it is {secret} now") == f"it is {HIDDEN} now"
+        assert redactor.without_named([{secret: secret}]) == [{HIDDEN: HIDDEN}]
+
+
+@pytest.mark.parametrize("before", ["", "a", "ab", "ann:", "somebody:"])
+def test_what_was_named_is_hidden_inside_base64_wherever_it_stands_there(before):
+    redactor = Redactor()
+    redactor.know("k7-41c9-of-this-test")
+    for encode in (b64encode, urlsafe_b64encode):
+        coded = encode(f"{before}k7-41c9-of-this-test{before}".encode()).decode()
+        assert HIDDEN in redactor.without_named(f"it sent {coded}")
+
+
+def test_a_word_that_says_something_about_secrets_is_none():
+    redactor = Redactor()
+    redactor.know("disabled")
+    assert redactor.text("it is disabled") == "it is disabled"
+
+
+def test_words_of_the_environment_stay_in_what_is_stored(monkeypatch):
+    monkeypatch.setenv("PGPASSWORD", "postgres")
+    monkeypatch.setenv("SERVICE_TOKEN", "k7-41c9-of-this-test")
+    stored = Redactor().without_named(["FROM postgres:16", "k7-41c9-of-this-test"])
+    assert stored == ["FROM postgres:16", HIDDEN]
+    assert Redactor().text("FROM postgres:16") == f"FROM {HIDDEN}:16"
+
+
+def test_what_is_stored_does_not_depend_on_what_was_shown():
+    redactor = Redactor()
+    redactor.learn({"token": "continue-with-this"})
+    assert redactor.text("continue-with-this") == HIDDEN
+    assert redactor.without_named("continue-with-this") == "continue-with-this"
+    assert redactor.fresh().text("continue-with-this") == "continue-with-this"
+
+
+def test_what_is_named_is_known_however_many_secrets_were_shown_before():
+    redactor = Redactor()
+    for number in range(3_000):
+        redactor.learn({"token": f"t-{number}-of-this-test"})
+    redactor.know("k7-41c9-of-this-test")
+    assert redactor.fresh().text("k7-41c9-of-this-test") == HIDDEN
+
+
+@pytest.mark.parametrize("width", range(1, 60, 3))
+def test_no_half_of_a_secret_is_left_where_a_text_is_cut(width):
+    text = f"it is sk{'-proj-'}{'Ab3' * 20} and more words than fit into a line, " * 20
+    for shown in (one_line(text, width), cut(text, width)):
+        assert "Ab3" not in shown
+        assert len(shown) <= width + 30

@@ -8,9 +8,10 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from divebook.engine.retries import Failure, retry_delay, text_of
+from divebook.engine.retries import Failure, retry_delay
 from divebook.errors import DivergenceError, StepError, StoreError
 from divebook.execution.context import StepContext
+from divebook.execution.error_texts import clean_text
 from divebook.pipeline.config import PipelineConfig
 from divebook.pipeline.envelope import Envelope, ProcessingStatus, TerminalReason
 from divebook.pipeline.envelope.plain import to_text
@@ -113,7 +114,7 @@ class Visit:
 
     async def _failed(self, failed: Failed) -> Ended:
         self._take(failed.trial)
-        error = text_of(failed.error)
+        error = clean_text(failed.error)
         await self._complete(ProcessingStatus.ERROR, error)
         self.envelope.errors.append(
             {
@@ -137,7 +138,7 @@ class Visit:
         except (StoreError, DivergenceError):
             raise
         except Exception as error:
-            is_last = retry_delay(self._policy, failures + 1, Failure.of(error, text_of(error)), 0.0) is None
+            is_last = retry_delay(self._policy, failures + 1, Failure.of(error, clean_text(error)), 0.0) is None
             if is_last or trial.has_asked:
                 self._llm_calls += trial.llm_calls
                 return Failed(trial, error, self._is_at_work and self._stage.has_llm)

@@ -8,7 +8,6 @@ from typing import Any
 
 from divebook.agents import Agent
 from divebook.agents.turn import Assignment
-from divebook.engine.retries import text_of
 from divebook.errors import (
     BoundExceededError,
     DivergenceError,
@@ -18,6 +17,7 @@ from divebook.errors import (
     StoreError,
     UnstorableValueError,
 )
+from divebook.execution.error_texts import clean_text
 from divebook.pipeline.config import PipelineConfig
 from divebook.pipeline.envelope import Envelope
 from divebook.pipeline.stages.answers import object_in
@@ -116,7 +116,7 @@ class Work:
         except THROUGH:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a tool raises is its recorded result
-            result |= {"success": False, "error": text_of(error)}
+            result |= {"success": False, "error": clean_text(error)}
         took = await trial.now() - began
         return result | {"time_ms": int(took.total_seconds() * 1000)}
 

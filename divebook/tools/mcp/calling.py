@@ -27,6 +27,7 @@ from mcp.types import (
 )
 
 from divebook.text.logs import logger
+from divebook.text.redaction import shared
 from divebook.workflow.tool_servers import Answers, CallOutcome
 
 _LONGEST = 10_000
@@ -57,7 +58,7 @@ async def called(
             allow_input_required=True,
         )
     except RuntimeError as error:  # does not fit the output schema that it has declared
-        return CallOutcome(str(error)[:_LONGEST], is_error=True)
+        return CallOutcome(shared().text(str(error))[:_LONGEST], is_error=True)
     return outcome_of(result, sampler)
 
 

@@ -104,7 +104,7 @@ def _headers(definition: MCPServerDefinition, looked_up: Any) -> dict[str, str]:
         token = looked_up(expanded(definition.authorization_token))
         shared().know(token)
         headers["Authorization"] = f"Bearer {token.removeprefix('Bearer ')}"
-    shared().learn(headers)
+    shared().know_all(headers)
     return headers
 
 

@@ -21,6 +21,7 @@ from mcp.types import CONNECTION_CLOSED, METHOD_NOT_FOUND, Implementation, JSONR
 from pydantic import ValidationError
 
 from divebook._version import __version__
+from divebook.text.redaction import shared
 
 T = TypeVar("T")
 
@@ -251,7 +252,7 @@ class Connection:
             return BrokenError(self._told.text, was_sent=True)
         if self._told.status in (401, 403, 429):
             return RefusedError(self._told.text)
-        cause = "not supported" if error.code == METHOD_NOT_FOUND else error.message[:_LONGEST]
+        cause = "not supported" if error.code == METHOD_NOT_FOUND else shared().text(error.message)[:_LONGEST]
         return RefusedError(cause, is_answer=True)
 
     async def _broken(self, what: str) -> BrokenError:

@@ -39,25 +39,25 @@ class Tokens:
         found = self._read().get(_TOKENS)
         if found is None:
             return None
-        shared().learn(found)
+        shared().know_all(found)
         return OAuthToken.model_validate(found)
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         """Keep new tokens."""
         found = tokens.model_dump(mode="json", exclude_none=True)
-        shared().learn(found)
+        shared().know_all(found)
         self._write({**self._read(), _TOKENS: found})
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         """Return the client that the definition names, else that which the server has registered."""
         found = self._read().get(_CLIENT)
-        shared().learn(found)
+        shared().know_all(found)
         return self._client or (None if found is None else OAuthClientInformationFull.model_validate(found))
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         """Keep what the server has registered."""
         found = client_info.model_dump(mode="json", exclude_none=True)
-        shared().learn(found)
+        shared().know_all(found)
         self._write({**self._read(), _CLIENT: found})
 
     def _read(self) -> dict[str, Any]:

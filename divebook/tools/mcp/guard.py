@@ -70,8 +70,16 @@ class _Server:
     def note(self) -> bytes:
         """Take in what it writes to its errors."""
         data = os.read(self.err, _CHUNK)
-        self.last_words = (self.last_words + data)[-_KEPT:]
+        self.last_words = _last_words(self.last_words + data)
         return data
+
+
+def _last_words(said: bytes) -> bytes:
+    """Return the end of what was said, from the beginning of a line or word on: the half of a secret would be told."""
+    kept = said[-_KEPT:]
+    if len(said) <= _KEPT:
+        return kept
+    return kept.partition(b"\n")[2] or kept.partition(b" ")[2]
 
 
 def _watch(server: _Server, most: int, ended: int) -> str:

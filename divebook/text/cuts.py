@@ -1,0 +1,33 @@
+"""Texts that are shown in part: what is cut loses its secrets first; half of one shows no sign."""
+
+from __future__ import annotations
+
+from divebook.text.redaction import shared
+from divebook.text.shown import visible
+
+_TEXT_BEHIND_CUT = 400
+"""Characters after a cut that are looked at: what ends behind it may begin before it."""
+
+
+def cut(text: str, limit: int) -> str:
+    """Return the text, shortened to about `limit` characters with a count of what is missing.
+
+    >>> cut("abcdefgh", 5)
+    'abcde… (3 more characters)'
+    """
+    missing = len(text) - limit
+    if missing <= 0:
+        return text
+    kept = shared().text(text[: limit + _TEXT_BEHIND_CUT])[:limit]
+    return f"{kept}… ({missing:,} more character{'s' if missing > 1 else ''})"
+
+
+def one_line(text: str, width: int) -> str:
+    r"""Return the text on one line, at most `width` characters of it.
+
+    >>> one_line("first line\nsecond", 14)
+    'first line se…'
+    """
+    flat = " ".join(text[: width + _TEXT_BEHIND_CUT].split())
+    flat = flat if len(flat) <= width else shared().text(flat)
+    return visible(flat if len(flat) <= width else f"{flat[: width - 1]}…")
