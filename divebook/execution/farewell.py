@@ -6,9 +6,15 @@ import atexit
 import os
 import sys
 import weakref
+from concurrent.futures import Future
+from contextlib import suppress
 from typing import Protocol
 
+from divebook.engine.lifecycle import TERMINAL
+from divebook.errors import DivebookError
 from divebook.store.base import EventStore
+
+MOMENT_SECONDS = 5.0
 
 
 class Driven(Protocol):
@@ -25,6 +31,9 @@ class Driven(Protocol):
     @property
     def is_live(self) -> bool:
         """Whether this process drives it."""
+
+    def driving(self) -> Future[None]:
+        """Return what is done when this process has driven it to its end, or to rest."""
 
     store: EventStore
 
@@ -47,8 +56,16 @@ class Farewell:
         """Print a line on stderr for each execution that still runs."""
         if self._pid == os.getpid():
             for execution in sorted(self._minded, key=lambda found: found.id):
-                if execution.is_live:
+                if _goes_on(execution):
                     sys.stderr.write(f"{_line(execution)}\n")
+
+
+def _goes_on(execution: Driven) -> bool:
+    """Whether an execution is left behind; one that has just ended gets the moment in which that is written down."""
+    if execution.is_live and execution.status in TERMINAL:
+        with suppress(DivebookError, TimeoutError):  # the line says how it stands, whatever became of it
+            execution.driving().result(MOMENT_SECONDS)
+    return execution.is_live
 
 
 def _line(execution: Driven) -> str:

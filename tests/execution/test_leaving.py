@@ -1,13 +1,18 @@
 """Waiting that ends too early, and processes that end before their executions."""
 
+import atexit
 import os
 import subprocess
 import sys
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 
 from divebook import Step, Workflow
+from divebook.errors import StoreError
+from divebook.execution.farewell import Farewell
+from divebook.store.memory import MemoryStore
 from tests.execution.worlds import Gate, environment
 
 ROOT = Path(__file__).parents[2]
@@ -58,6 +63,32 @@ def test_a_process_that_leaves_an_execution_behind_says_so(tmp_path):
         f"divebook: the process ends while execution {execution_id} is running. To go on: "
         f"divebook resume {execution_id} --store {tmp_path / 'x.db'}; wait() for it to let it end\n"
     )
+
+
+class Ending:
+    """An execution whose end is being written down when the process ends."""
+
+    id, status, is_live = "exec_1", "completed", True
+
+    def __init__(self, error):
+        self.error, self.store = error, MemoryStore()
+
+    def driving(self):
+        written, self.is_live = Future(), self.error is not None
+        if self.error is None:
+            written.set_result(None)
+        else:
+            written.set_exception(self.error)
+        return written
+
+
+@pytest.mark.parametrize("error", [None, TimeoutError(), StoreError("the disk is full")])
+def test_an_execution_that_has_just_ended_is_left_behind_only_if_that_cannot_be_written_down(error, capsys):
+    farewell = Farewell()
+    farewell.mind(ending := Ending(error))
+    atexit.unregister(farewell.say)
+    farewell.say()
+    assert (ending.id in capsys.readouterr().err) == (error is not None)
 
 
 ENDING = """
