@@ -1,20 +1,16 @@
-"""What an environment holds: agents, workflows, actions, tools, and who carries out which type of step."""
+"""What an environment holds: what its agents may use, workflows, actions, and who carries out which type of step."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace as replaced
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from divebook.agents import Agent
 from divebook.agents.agent import agent_of
 from divebook.agents.models import is_known_provider
 from divebook.agents.scripted import SCRIPTED
-from divebook.dialects import OWN
-from divebook.dialects.dive import TOOLS
 from divebook.documents import DocumentRepository, Policy
-from divebook.documents.policy import KINDS
 from divebook.errors import (
     AlreadyRegisteredError,
     DefinitionError,
@@ -22,36 +18,27 @@ from divebook.errors import (
     SetupError,
 )
 from divebook.execution.definitions import require_definition
-from divebook.execution.engine_thread import ENGINE
 from divebook.execution.step_run import Handler
+from divebook.outfit import Outfit
 from divebook.steps.actions import REGISTERED, Action
-from divebook.steps.agent_checks import asked_agents, check_agent, check_declared, check_model, require_named
+from divebook.steps.agent_checks import asked_agents, check_declared, check_model
 from divebook.steps.function import require_function
 from divebook.steps.syntax import syntax_problems
-from divebook.steps.work import ASSIGN_WORK
 from divebook.store import EventStore
 from divebook.store.codec import Sealing
 from divebook.text.logs import logger
-from divebook.tools.declared import declared, limited
-from divebook.tools.mcp.servers import ServedDocuments, Server, Servers
-from divebook.tools.offered import ABSENT, OFFERED
-from divebook.tools.reach import ToolReach
-from divebook.workflow.approvals import ApprovalRule, Approvals
+from divebook.workflow.approvals import ApprovalRule
 from divebook.workflow.definition import AgentDefinition, Config, Definitions, Workflow
 from divebook.workflow.functions import FUNCTION, WORKFLOW_FUNCTIONS
 from divebook.workflow.merge import merge
 from divebook.workflow.references import missing_agents
-from divebook.workflow.servers import MCPServerDefinition
 from divebook.workflow.settings import check_default_workflow, check_providers, with_defaults
 from divebook.workflow.step import STEP_TYPES, Step
-from divebook.workflow.tool_servers import SCHEME
-from divebook.workflow.tools import REGISTERED_TOOLS, ToolFunction, tool_of
 
 _log = logger(__name__)
-T = TypeVar("T")
 
 
-class Holdings:
+class Holdings(Outfit):
     """Agents, workflows, actions, tools and types of step by name; `divebook.Environment` runs them."""
 
     def __init__(
@@ -65,29 +52,12 @@ class Holdings:
         approvals: Iterable[ApprovalRule | Mapping[str, Any]] = (),
         sealing: Sealing | None = None,
     ) -> None:
+        super().__init__(documents, policy, approvals, sealing)
         self.name, self.description = name, ""
-        self._defined = Definitions()
-        self.documents = documents
-        self._agents: dict[str, Agent] = {}
         self._workflows: dict[str, Workflow] = {}
         self._actions, self._own_actions = built_in, own_actions
-        self._tools: dict[str, ToolFunction] = {}
-        self.servers = Servers(_on_engine, sealing)
-        documents.include(SCHEME, ServedDocuments(self.servers))
-        self._reach = ToolReach(documents, policy, getattr(documents, "root", Path()))
         self._handlers: dict[str, Handler] = {}
-        self._approvals = Approvals().plus(approvals)
         self._checks: dict[str, Callable[[Workflow], None]] = {}
-
-    @property
-    def config(self) -> Config:
-        """The settings of all definitions that were taken in."""
-        return self._defined.config
-
-    @property
-    def agents(self) -> dict[str, Agent]:
-        """Its agents by name, in the order in which they came."""
-        return dict(self._agents)
 
     @property
     def workflows(self) -> dict[str, Workflow]:
@@ -110,96 +80,6 @@ class Holdings:
             if name in known:
                 return known[name]
         raise NotFoundError("action", name, self.actions, f'action "{name}" not found')
-
-    @property
-    def tools(self) -> dict[str, ToolFunction]:
-        """Every tool that was made with `@tool` or given to this environment; later ones win.
-
-        Those that come with divebook are made for each agent that names them: `divebook.tools.offered`.
-        """
-        return {**REGISTERED_TOOLS, **self._tools}
-
-    def tools_for(self, definition: AgentDefinition) -> list[ToolFunction]:
-        """Return the tools that an agent names, in its order.
-
-        Raises
-        ------
-        NotFoundError, SetupError
-            There is no such tool, it is switched off, or an option does not fit.
-        """
-        found = {name: self._tool(name, definition) for name in definition.tools}
-        return [tool for tool in found.values() if tool is not None]
-
-    def subordinates_for(self, definition: AgentDefinition) -> list[Agent]:
-        """Return the agents that one may give work to: those it names, all others if it is the only supervisor.
-
-        Raises
-        ------
-        NotFoundError
-            It names one that does not exist.
-        """
-        if definition.subordinates:
-            require_named("agent", definition.subordinates, self._agents, definition.name)
-            return [self._agents[name] for name in definition.subordinates]
-        if ASSIGN_WORK not in definition.tools:
-            supervisors = [agent.name for agent in self._agents.values() if agent.is_supervisor]
-            if not definition.is_supervisor or len(supervisors) > 1:
-                return []
-        return [agent for agent in self._agents.values() if agent.name != definition.name]
-
-    def servers_for(self, definition: AgentDefinition) -> list[Server]:
-        """Return the MCP servers whose tools an agent may call: those it names, and all where a tool may be of any.
-
-        Raises
-        ------
-        NotFoundError
-            There is no such server.
-        """
-        named = {*definition.servers, *(tool.partition("/")[0] for tool in definition.tools if "/" in tool)}
-        known = {tool.name for tool in self.tools_for(definition)} | set(TOOLS)
-        if any("/" not in name and name not in known for name in definition.tools):
-            named |= self.servers.keys()
-        require_named("mcp server", sorted(named), list(self.servers), definition.name)
-        return [self.servers[name] for name in sorted(named)]
-
-    def limited(self, tool: ToolFunction) -> ToolFunction:
-        """Return a tool that an agent may call with the limits that stand about it under ``Tools``."""
-        names = (tool.name, f"{tool.server}/{tool.name}")
-        return limited(tool, next((said for said in self._defined.tools if said.name in names), None))
-
-    def _tool(self, name: str, definition: AgentDefinition) -> ToolFunction | None:
-        known, said = self.tools, {tool.name: tool for tool in self._defined.tools}
-        config = definition.tool_config.get(name, {})
-        if not isinstance(config, Mapping):
-            raise SetupError(f"ToolConfig of agent {definition.name}: {name} holds {config!r}, not options by name")
-        try:
-            made = declared(name, known.get(name), said.get(name), config, self._reach)
-        except SetupError as error:
-            raise SetupError(f"agent {definition.name}: {error}", error.place) from error
-        if made is not None or name == ASSIGN_WORK:
-            return made
-        if name not in ABSENT and (self.servers or "/" in name):
-            return None  # servers say what they offer when they are asked
-        if name not in ABSENT:
-            raise NotFoundError(
-                "tool", name, {*known, *OFFERED}, f"agent {definition.name} names an unknown tool: {name}"
-            )
-        if definition.dialect == OWN:
-            raise SetupError(f"agent {definition.name} names the tool {name}, which is not there: {ABSENT[name]}")
-        return None
-
-    def check_agent(self, agent: Agent) -> None:
-        """Raise unless what an agent names is there, once: see `divebook.steps.agent_checks`."""
-        check_agent(agent, self, self._tools)
-
-    def approvals_for(self, agent: str) -> Approvals:
-        """Return the rules and modes for the calls of an agent: those of all, and its own; '' for no agent."""
-        table = replaced(self._approvals, mode=self.config.confirmation_mode).plus(self.config.approvals)
-        for server in self.servers.values():
-            own = server.definition.approvals
-            table = replaced(table, servers={**table.servers, **own.servers}).plus(own.rules)
-        known = self._agents.get(agent)
-        return table if known is None else table.plus(known.definition.approvals, agent)
 
     @property
     def default_agent(self) -> Agent | None:
@@ -239,20 +119,6 @@ class Holdings:
             self.add_server(server, replace=replace)
         others = [other for other in self._defined.agents if other.name != agent.name]
         self._defined = replaced(self._defined, agents=tuple(others))  # so that settings do not make it anew
-
-    def add_tool(self, tool: ToolFunction | Callable[..., Any], *, replace: bool = False) -> None:
-        """Take a tool in; a taken name is an error unless `replace` is set."""
-        made = tool_of(tool)
-        if made.name in self._tools and not replace:
-            raise AlreadyRegisteredError("tool", made.name)
-        self._tools[made.name] = made
-
-    def add_server(self, server: MCPServerDefinition, *, replace: bool = False) -> None:
-        """Take an MCP server in; a taken name is an error unless `replace` is set.
-
-        It is started when an agent first needs it, and ends with the environment.
-        """
-        self.servers.add(server, Policy(*KINDS), replace=replace)  # who writes Python may start programs anyway
 
     def add_workflow(self, workflow: Workflow, *, replace: bool = False) -> None:
         """Take a workflow in; executions that are already running keep the one they were started with."""
@@ -383,10 +249,3 @@ class Holdings:
                 self.workflow(step.workflow)
             if step.type == "prompt" and step.agent is None and not self._agents:
                 raise NotFoundError("agent", "", (), f'no agent specified for prompt step "{step.name}"')
-
-
-def _on_engine(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run something on the engine's loop, and wait for it in another thread."""
-    if ENGINE.is_current():
-        raise SetupError("an MCP server cannot be read here: read it in an action, a tool or a script")
-    return ENGINE.call(lambda: ENGINE.promise(work())).result()

@@ -1,0 +1,185 @@
+"""What agents may use: tools, MCP servers, agents that they may give work to, and the rules about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import replace as replaced
+from pathlib import Path
+from typing import Any, TypeVar
+
+from divebook.agents import Agent
+from divebook.dialects import OWN
+from divebook.dialects.dive import TOOLS
+from divebook.documents import DocumentRepository, Policy
+from divebook.documents.policy import KINDS
+from divebook.errors import (
+    AlreadyRegisteredError,
+    NotFoundError,
+    SetupError,
+)
+from divebook.execution.engine_thread import ENGINE
+from divebook.steps.agent_checks import check_agent, require_named
+from divebook.steps.work import ASSIGN_WORK
+from divebook.store.codec import Sealing
+from divebook.tools.declared import declared, limited
+from divebook.tools.mcp.servers import ServedDocuments, Server, Servers
+from divebook.tools.offered import ABSENT, OFFERED
+from divebook.tools.reach import ToolReach
+from divebook.workflow.approvals import ApprovalRule, Approvals
+from divebook.workflow.definition import AgentDefinition, Config, Definitions
+from divebook.workflow.servers import MCPServerDefinition
+from divebook.workflow.tool_servers import SCHEME
+from divebook.workflow.tools import REGISTERED_TOOLS, ToolFunction, tool_of
+
+T = TypeVar("T")
+
+
+class Outfit:
+    """Agents, tools and MCP servers by name, and what there is of them for one agent.
+
+    Parameters
+    ----------
+    documents, policy
+        What tools reach.
+    approvals
+        Rules for the calls of all agents.
+    sealing
+        What encrypts the tokens of servers that are kept in a file, if anything does.
+    """
+
+    def __init__(
+        self,
+        documents: DocumentRepository,
+        policy: Policy,
+        approvals: Iterable[ApprovalRule | Mapping[str, Any]],
+        sealing: Sealing | None,
+    ) -> None:
+        self._defined = Definitions()
+        self._agents: dict[str, Agent] = {}
+        self._tools: dict[str, ToolFunction] = {}
+        self._approvals = Approvals().plus(approvals)
+        self.servers = Servers(_on_engine, sealing)
+        self.documents = documents
+        documents.include(SCHEME, ServedDocuments(self.servers))
+        self._reach = ToolReach(documents, policy, getattr(documents, "root", Path()))
+
+    @property
+    def config(self) -> Config:
+        """The settings of all definitions that were taken in."""
+        return self._defined.config
+
+    @property
+    def agents(self) -> dict[str, Agent]:
+        """Its agents by name, in the order in which they came."""
+        return dict(self._agents)
+
+    @property
+    def tools(self) -> dict[str, ToolFunction]:
+        """Every tool that was made with `@tool` or given to this environment; later ones win.
+
+        Those that come with divebook are made for each agent that names them: `divebook.tools.offered`.
+        """
+        return {**REGISTERED_TOOLS, **self._tools}
+
+    def tools_for(self, definition: AgentDefinition) -> list[ToolFunction]:
+        """Return the tools that an agent names, in its order.
+
+        Raises
+        ------
+        NotFoundError, SetupError
+            There is no such tool, it is switched off, or an option does not fit.
+        """
+        found = {name: self._tool(name, definition) for name in definition.tools}
+        return [tool for tool in found.values() if tool is not None]
+
+    def subordinates_for(self, definition: AgentDefinition) -> list[Agent]:
+        """Return the agents that one may give work to: those it names, all others if it is the only supervisor.
+
+        Raises
+        ------
+        NotFoundError
+            It names one that does not exist.
+        """
+        if definition.subordinates:
+            require_named("agent", definition.subordinates, self._agents, definition.name)
+            return [self._agents[name] for name in definition.subordinates]
+        if ASSIGN_WORK not in definition.tools:
+            supervisors = [agent.name for agent in self._agents.values() if agent.is_supervisor]
+            if not definition.is_supervisor or len(supervisors) > 1:
+                return []
+        return [agent for agent in self._agents.values() if agent.name != definition.name]
+
+    def servers_for(self, definition: AgentDefinition) -> list[Server]:
+        """Return the MCP servers whose tools an agent may call: those it names, and all where a tool may be of any.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such server.
+        """
+        named = {*definition.servers, *(tool.partition("/")[0] for tool in definition.tools if "/" in tool)}
+        known = {tool.name for tool in self.tools_for(definition)} | set(TOOLS)
+        if any("/" not in name and name not in known for name in definition.tools):
+            named |= self.servers.keys()
+        require_named("mcp server", sorted(named), list(self.servers), definition.name)
+        return [self.servers[name] for name in sorted(named)]
+
+    def limited(self, tool: ToolFunction) -> ToolFunction:
+        """Return a tool that an agent may call with the limits that stand about it under ``Tools``."""
+        names = (tool.name, f"{tool.server}/{tool.name}")
+        return limited(tool, next((said for said in self._defined.tools if said.name in names), None))
+
+    def _tool(self, name: str, definition: AgentDefinition) -> ToolFunction | None:
+        known, said = self.tools, {tool.name: tool for tool in self._defined.tools}
+        config = definition.tool_config.get(name, {})
+        if not isinstance(config, Mapping):
+            raise SetupError(f"ToolConfig of agent {definition.name}: {name} holds {config!r}, not options by name")
+        try:
+            made = declared(name, known.get(name), said.get(name), config, self._reach)
+        except SetupError as error:
+            raise SetupError(f"agent {definition.name}: {error}", error.place) from error
+        if made is not None or name == ASSIGN_WORK:
+            return made
+        if name not in ABSENT and (self.servers or "/" in name):
+            return None  # servers say what they offer when they are asked
+        if name not in ABSENT:
+            raise NotFoundError(
+                "tool", name, {*known, *OFFERED}, f"agent {definition.name} names an unknown tool: {name}"
+            )
+        if definition.dialect == OWN:
+            raise SetupError(f"agent {definition.name} names the tool {name}, which is not there: {ABSENT[name]}")
+        return None
+
+    def check_agent(self, agent: Agent) -> None:
+        """Raise unless what an agent names is there, once: see `divebook.steps.agent_checks`."""
+        check_agent(agent, self, self._tools)
+
+    def approvals_for(self, agent: str) -> Approvals:
+        """Return the rules and modes for the calls of an agent: those of all, and its own; '' for no agent."""
+        table = replaced(self._approvals, mode=self.config.confirmation_mode).plus(self.config.approvals)
+        for server in self.servers.values():
+            own = server.definition.approvals
+            table = replaced(table, servers={**table.servers, **own.servers}).plus(own.rules)
+        known = self._agents.get(agent)
+        return table if known is None else table.plus(known.definition.approvals, agent)
+
+    def add_tool(self, tool: ToolFunction | Callable[..., Any], *, replace: bool = False) -> None:
+        """Take a tool in; a taken name is an error unless `replace` is set."""
+        made = tool_of(tool)
+        if made.name in self._tools and not replace:
+            raise AlreadyRegisteredError("tool", made.name)
+        self._tools[made.name] = made
+
+    def add_server(self, server: MCPServerDefinition, *, replace: bool = False) -> None:
+        """Take an MCP server in; a taken name is an error unless `replace` is set.
+
+        It is started when an agent first needs it, and ends with the environment.
+        """
+        self.servers.add(server, Policy(*KINDS), replace=replace)  # who writes Python may start programs anyway
+
+
+def _on_engine(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run something on the engine's loop, and wait for it in another thread."""
+    if ENGINE.is_current():
+        raise SetupError("an MCP server cannot be read here: read it in an action, a tool or a script")
+    return ENGINE.call(lambda: ENGINE.promise(work())).result()
