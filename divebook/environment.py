@@ -16,12 +16,7 @@ from divebook.agents.models import model_name
 from divebook.documents import DocumentRepository, FileDocuments, Policy
 from divebook.engine.bounds import within
 from divebook.engine.state import ExecutionState
-from divebook.errors import (
-    ExecutionError,
-    NotFoundError,
-    SetupError,
-    StartKeyTakenError,
-)
+from divebook.errors import ExecutionError, NotFoundError, SetupError, StartKeyTakenError
 from divebook.events import catalog
 from divebook.events.codec import storable
 from divebook.events.event import to_datetime
@@ -32,10 +27,10 @@ from divebook.execution.control import Control
 from divebook.execution.engine_thread import ENGINE
 from divebook.execution.execution import Execution
 from divebook.execution.executors import Executors, Given
-from divebook.execution.notices import VARIABLE, Hook, Notices
+from divebook.execution.notices import Hook
 from divebook.execution.step_run import Services
 from divebook.executions import Executions
-from divebook.history.formatter import Formatter, Formatting
+from divebook.history.formatter import Formatter
 from divebook.holdings import Holdings
 from divebook.scripting import Interpreter, default_interpreter
 from divebook.starting import StartOptions, as_bounds, opening_of, started_before
@@ -51,6 +46,7 @@ from divebook.steps.threads import ThreadBooks
 from divebook.store import EventStore, open_store
 from divebook.store.codec import Codec
 from divebook.store.durability import Durability, durability_called
+from divebook.surroundings import Surroundings
 from divebook.workflow.approvals import ApprovalRule
 from divebook.workflow.code import code_of
 from divebook.workflow.definition import Definitions, Workflow
@@ -144,34 +140,26 @@ class Environment(Holdings, Executions):
     ) -> None:
         if not name:
             raise SetupError("environment name is required")
-        self.policy = policy if policy is not None else Policy.given()
-        self._durability = durability_called(durability)
+        if documents is not None and documents_dir is not None:
+            raise SetupError("documents dir and repo cannot both be set: a repository has its own folder")
+        place = documents if documents_dir is None else FileDocuments(documents_dir)
+        kept = durability_called(durability)
         self._has_opened = store is None or isinstance(store, str | Path)
         self.store = open_store(store) if store is None or isinstance(store, str | Path) else store
         self._closers: list[Callable[[], object]] = []
+        self._listening: list[Callable[[], object]] = []
         self._is_closed = False
-        if codec is not None:
-            self.store.sealing.codec = codec
-        if documents is not None and documents_dir is not None:
-            raise SetupError("documents dir and repo cannot both be set: a repository has its own folder")
-        place = documents if documents is not None else FileDocuments(documents_dir or ".")
-        hook = notify if notify is not None else os.environ.get(VARIABLE)
-        if formatter is not None:
-            self._closers.append(self.store.subscribe(Formatting(formatter)))
-        if hook:
-            notices = Notices(hook)
-            self._closers += [notices.close, self.store.subscribe(notices)]
-        self._clock, self._chance = clock or SystemClock(), chance or SystemChance()
+        self._printer, self._clock, self._chance = printer, clock or SystemClock(), chance or SystemChance()
         books = Books(self.store, self._begin_book, self._clock)
         self._policy, self.threads = StandingPolicy(self.approvals_for, books), ThreadBooks(books)
-        built_in = built_in_actions(place, printer, lambda: to_datetime(self._clock.now()))
-        own = {action.name: action for action in actions}
-        sealing = self.store.sealing
-        super().__init__(name, place, self.policy, built_in, own, approvals=approvals, sealing=sealing)
+        super().__init__(name, {action.name: action for action in actions}, approvals, self.store.sealing)
+        self._settle(Surroundings(place, interpreter, policy, kept, notify, formatter, codec))
         self._executors = Executors(executor, executors)
-        services = functools.partial(self._make_services, interpreter or default_interpreter(), printer)
-        self._control = Control(self.store, services, self._check, self.code_of, clock=self._clock, chance=self._chance)
+        self._control = Control(
+            self.store, self._services, self._check, self.code_of, clock=self._clock, chance=self._chance
+        )
         extensions.extension(extensions.STEP_TYPES)(self)
+        self._step_types.clear()  # what comes with divebook is made for each environment
         CLIENTS.join(self)
         _USERS.setdefault(self.store, weakref.WeakSet()).add(self)
         for agent in agents:
@@ -183,33 +171,44 @@ class Environment(Holdings, Executions):
         for server in servers:
             self.add_server(server)
 
-    def _make_services(self, interpreter: Interpreter, printer: Callable[[str], None], control: Control) -> Services:
+    def _settle(self, given: Surroundings) -> None:
+        """Let what it is given hold here, in place of what held before."""
+        self._given = given
+        for stop in self._listening:
+            stop()
+        self._listening = given.listen_to(self.store)
+        if given.codec is not None:
+            self.store.sealing.codec = given.codec
+        self.reach(given.documents or FileDocuments("."), given.policy or Policy.given())
+        self._actions = built_in_actions(self.documents, self._printer, lambda: to_datetime(self._clock.now()))
+        interpreter = given.interpreter or default_interpreter()
         self._handlers |= built_in_handlers(
             self._agent_for,
             self.action,
-            ContentBuilder(interpreter, self.documents, printer, self.policy),
-            ScriptStep(interpreter, self.documents, printer),
+            ContentBuilder(interpreter, self.documents, self._printer, self.policy),
+            ScriptStep(interpreter, self.documents, self._printer),
             drive_child=self._drive_child,
             begin_successor=self._begin_successor,
             offers=self,
         )
-        return Services(
-            self._handlers,
-            condition_holds,
-            items_of,
-            control.inbox,
-            control.claim_expired,
-            control.texts,
-            self._executors,
-            self._policy,
-        )
+
+    def _services(self, control: Control) -> Services:
+        answering = control.inbox, control.claim_expired, control.texts
+        return Services(self._handlers, condition_holds, items_of, *answering, self._executors, self._policy)
 
     def add_executor(self, name: str, executor: Given) -> None:
         """Let functions and steps name an executor (``Executor: name``); who made it closes it."""
         self._executors.add(name, executor)
 
-    def take_executors(self, other: Environment) -> None:
-        """Run functions where another environment would."""
+    def take_in(self, other: Self) -> None:
+        """Have what another environment has, and what it was given; what it has wins.
+
+        Its store, printer, clock and chance stay where they are: those belong to who runs it.
+        """
+        given = self._given.plus(other._given)
+        if given != self._given:
+            self._settle(given)
+        super().take_in(other)
         self._executors.take_in(other._executors)
 
     def _check(self, workflow: Workflow, ahead: Container[str] | None = None, to_begin: Iterable[str] = ()) -> None:
@@ -240,7 +239,7 @@ class Environment(Holdings, Executions):
         if self.servers:
             ENGINE.call(lambda: ENGINE.promise(self.servers.close())).result()
         ENGINE.call(lambda: ENGINE.promise(CLIENTS.leave(self))).result()
-        for closer in reversed(self._closers):
+        for closer in (*reversed(self._closers), *self._listening):
             closer()
         users = _USERS[self.store]
         users.discard(self)
@@ -355,7 +354,7 @@ class Environment(Holdings, Executions):
         return code_of(roots_of(workflow, self.actions))
 
     def _kept(self, durability: str | None = None) -> Durability | None:
-        return durability_called(durability or self._durability or self.config.durability or None)
+        return durability_called(durability or self._given.durability or self.config.durability or None)
 
     async def _drive_child(self, child: Child, *, again: bool) -> ExecutionState:
         """Run a workflow that another one asks for; see `WorkflowContext.run`."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace as replaced
-from typing import Any
+from typing import Any, Self, TypeAlias
 
 from divebook.agents import Agent
 from divebook.agents.agent import agent_of
 from divebook.agents.models import is_known_provider
 from divebook.agents.scripted import SCRIPTED
-from divebook.documents import DocumentRepository, Policy
 from divebook.errors import (
     AlreadyRegisteredError,
     DefinitionError,
@@ -36,6 +35,8 @@ from divebook.workflow.settings import check_default_workflow, check_providers, 
 from divebook.workflow.step import STEP_TYPES, Step
 
 _log = logger(__name__)
+StepType: TypeAlias = tuple[Handler, Callable[[Workflow], None] | None]
+"""What carries out steps of a type, and looks at a workflow with such."""
 
 
 class Holdings(Outfit):
@@ -44,20 +45,29 @@ class Holdings(Outfit):
     def __init__(
         self,
         name: str,
-        documents: DocumentRepository,
-        policy: Policy,
-        built_in: Mapping[str, Action],
         own_actions: Mapping[str, Action],
-        *,
-        approvals: Iterable[ApprovalRule | Mapping[str, Any]] = (),
-        sealing: Sealing | None = None,
+        approvals: Iterable[ApprovalRule | Mapping[str, Any]],
+        sealing: Sealing,
     ) -> None:
-        super().__init__(documents, policy, approvals, sealing)
+        super().__init__(approvals, sealing)
         self.name, self.description = name, ""
         self._workflows: dict[str, Workflow] = {}
-        self._actions, self._own_actions = built_in, own_actions
+        self._actions: Mapping[str, Action] = {}
+        """Those that come with divebook."""
+        self._own_actions = dict(own_actions)
         self._handlers: dict[str, Handler] = {}
         self._checks: dict[str, Callable[[Workflow], None]] = {}
+        self._step_types: dict[str, StepType] = {}
+        """Those that were given to it."""
+
+    def take_in(self, other: Self) -> None:
+        """Have all that another one has; what that has wins."""
+        super().take_in(other)
+        self.name, self.description = other.name, other.description or self.description
+        self._workflows |= other._workflows
+        self._own_actions |= other._own_actions
+        for name, (handler, check) in {**self._step_types, **other._step_types}.items():
+            self.add_step_type(name, handler, check)
 
     @property
     def workflows(self) -> dict[str, Workflow]:
@@ -141,6 +151,7 @@ class Holdings(Outfit):
         if name not in STEP_TYPES:
             raise NotFoundError("step type", name, STEP_TYPES)
         self._handlers[name] = handler
+        self._step_types[name] = handler, check
         if check is not None:
             self._checks[name] = check
 

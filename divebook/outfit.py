@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace as replaced
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from divebook.agents import Agent
 from divebook.dialects import OWN
@@ -27,6 +27,7 @@ from divebook.tools.offered import ABSENT, OFFERED
 from divebook.tools.reach import ToolReach
 from divebook.workflow.approvals import ApprovalRule, Approvals
 from divebook.workflow.definition import AgentDefinition, Config, Definitions
+from divebook.workflow.merge import merge, unknown
 from divebook.workflow.servers import MCPServerDefinition
 from divebook.workflow.tool_servers import SCHEME
 from divebook.workflow.tools import REGISTERED_TOOLS, ToolFunction, tool_of
@@ -39,29 +40,37 @@ class Outfit:
 
     Parameters
     ----------
-    documents, policy
-        What tools reach.
     approvals
         Rules for the calls of all agents.
     sealing
         What encrypts the tokens of servers that are kept in a file, if anything does.
     """
 
-    def __init__(
-        self,
-        documents: DocumentRepository,
-        policy: Policy,
-        approvals: Iterable[ApprovalRule | Mapping[str, Any]],
-        sealing: Sealing | None,
-    ) -> None:
+    def __init__(self, approvals: Iterable[ApprovalRule | Mapping[str, Any]], sealing: Sealing) -> None:
         self._defined = Definitions()
         self._agents: dict[str, Agent] = {}
         self._tools: dict[str, ToolFunction] = {}
         self._approvals = Approvals().plus(approvals)
         self.servers = Servers(_on_engine, sealing)
-        self.documents = documents
+
+    def reach(self, documents: DocumentRepository, policy: Policy) -> None:
+        """Let tools reach these documents, and what a policy allows."""
+        self.documents, self.policy = documents, policy
         documents.include(SCHEME, ServedDocuments(self.servers))
         self._reach = ToolReach(documents, policy, getattr(documents, "root", Path()))
+
+    def take_in(self, other: Self) -> None:
+        """Have all that another one has; what that has wins, and of rules all hold."""
+        before = [agent for agent in self._defined.agents if agent.name not in other._agents]
+        after = replaced(other._defined, warnings=())
+        self._defined = merge(replaced(self._defined, agents=tuple(before)), after)
+        for document in self._defined.documents:
+            if document.path:
+                self.documents.register(document.name, document.path)
+        self._agents |= other._agents
+        self._tools |= other._tools
+        self._approvals = self._approvals.plus(unknown(other._approvals.rules, self._approvals.rules))
+        self.servers.take_in(other.servers)
 
     @property
     def config(self) -> Config:

@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,6 +25,7 @@ from divebook.extensions import CODE_CELLS, extension
 from divebook.store import EventStore, open_store
 from divebook.store.registry import DEFAULT, VARIABLE
 from divebook.workflow.definition import Definitions, Workflow
+from divebook.workflow.servers import MCPServerDefinition
 
 
 def open_environment(store: str | None, actions: Sequence[str], printer: Callable[[str], None]) -> Environment:
@@ -73,15 +74,18 @@ def _take_in_notebook(environment: Environment, path: Path) -> None:
         _take_in_held(environment, extension(CODE_CELLS)(cells.items(), path))
 
 
-def _take_in_held(environment: Environment, held: Collection[Any]) -> None:
-    environments = [found for found in held if isinstance(found, Environment)]
-    for other in environments:
-        environment.take_executors(other)
-    for found in [*held, *(part for other in environments for part in (*other.agents.values(), *other.own_workflows))]:
+def _take_in_held(environment: Environment, held: Iterable[Any]) -> None:
+    """Let an environment have what others hold, and then single things, which have been made with less ado."""
+    for found in held:
+        if isinstance(found, Environment):
+            environment.take_in(found)
+    for found in held:
         if isinstance(found, Agent):
             environment.add_agent(found, replace=True)
         elif isinstance(found, Workflow):
             environment.add_workflow(found, replace=True)
+        elif isinstance(found, MCPServerDefinition):
+            environment.add_server(found, replace=True)
 
 
 def choose_workflow(environment: Environment, wanted: str | None, file: Path) -> str:

@@ -105,10 +105,7 @@ class Session:
         environment = self._over(store)
         environment.stream_text(always=self.streams_text)
         if store is not None:
-            for agent in self.environment.agents.values():
-                environment.add_agent(agent, replace=True)
-            for workflow in self.environment.workflows.values():
-                environment.add_workflow(workflow, replace=True)
+            environment.take_in(self.environment)
         return environment
 
     def _over(self, store: str | None) -> Environment:

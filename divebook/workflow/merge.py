@@ -6,11 +6,12 @@ stays, because it decides which agent is the default one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import reduce
 from typing import Any, Protocol, TypeVar
 
+from divebook.workflow.approvals import ApprovalRule
 from divebook.workflow.definition import Config, Definitions
 
 
@@ -43,8 +44,14 @@ def merge_config(left: Config, right: Config) -> Config:
     Of rules for approvals all hold, so that none which asks or denies is lost.
     """
     given = {entry.name: getattr(right, entry.name) for entry in fields(right) if getattr(right, entry.name)}
-    both = {"providers": merge_named(left.providers, right.providers), "approvals": (*left.approvals, *right.approvals)}
+    approvals = (*left.approvals, *unknown(right.approvals, left.approvals))
+    both = {"providers": merge_named(left.providers, right.providers), "approvals": approvals}
     return replace(left, **{**given, **both})
+
+
+def unknown(rules: Iterable[ApprovalRule], known: Sequence[ApprovalRule]) -> list[ApprovalRule]:
+    """Return the rules that are not among others; equal ones may differ in what they mean (``1`` and ``True``)."""
+    return [rule for rule in rules if all(rule is not other for other in known)]
 
 
 def merge_named(left: Iterable[Item], right: Iterable[Item]) -> tuple[Item, ...]:

@@ -6,6 +6,7 @@ import sys
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
+from divebook.cli.project import existing_environment
 from tests.cli.conftest import write
 
 MODULE = """
@@ -57,6 +58,30 @@ environment = Environment(store="memory:", executor="process")
 """
 
 
+EQUIPPED = """
+from divebook import Agent, ApprovalRule, Environment, MemoryDocuments, Policy, ScriptedModel, Step, Workflow
+from divebook.workflow.servers import MCPServerDefinition
+
+def erase(path: str) -> str:
+    return "erased"
+
+script = ScriptedModel([{"call": {"erase": {"path": "a"}}}, "It was refused."])
+environment = Environment(
+    store="memory:",
+    agents=[Agent("keeper", model=script, tools=["erase"])],
+    tools=[erase],
+    approvals=[ApprovalRule("erase", outcome="deny", reason="not today")],
+    servers=[MCPServerDefinition("git", command="never-started")],
+    documents=MemoryDocuments({"notes.md": "from memory"}),
+    policy=Policy("programs"),
+    workflows=[Workflow("kept", [
+        Step("ask", agent="keeper", prompt="Erase it", store="said"),
+        Step("read", script='documents.get("notes.md").content', store="notes"),
+    ])],
+)
+"""
+
+
 @pytest.fixture
 def module(folder):
     return write(folder / "flows.py", MODULE)
@@ -70,6 +95,20 @@ def test_a_workflow_function_of_a_file_is_run(divebook, module):
 
 def test_what_an_environment_of_a_file_holds_is_run(divebook, module):
     assert divebook("run", module, "-w", "held", "-q").exit_code == 0
+
+
+@pytest.mark.parametrize("way", ["file", "notebook"])
+def test_an_environment_brings_all_that_it_was_given(divebook, folder, way):
+    """Tools, rules about them, servers, documents: tests/test_taking_in.py walks all that there is."""
+    text, name = (EQUIPPED, "kit.py") if way == "file" else (notebook(EQUIPPED, CELL), "kit.ipynb")
+    file = write(folder / name, text)
+    code = [] if way == "file" else ["--code"]
+    result = divebook("run", file, *code, "-w", "kept", "--json", "-q")
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["variables"] == {"said": "It was refused.", "notes": "from memory"}
+    with existing_environment(None) as world:
+        (call,) = world.execution(world.executions()[0].execution_id).tool_calls.itertuples()
+    assert call.outcome == "denied"
 
 
 def test_functions_of_a_file_run_where_its_environment_says(divebook, folder):

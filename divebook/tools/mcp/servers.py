@@ -70,7 +70,7 @@ class Server:
     ) -> None:
         self.definition = definition
         self._on_engine = on_engine
-        self._policy, self._idle_after, self._sealing = policy, idle, sealing or Sealing()
+        self.policy, self._idle_after, self._sealing = policy, idle, sealing or Sealing()
         self._connection: Connection | None = None
         self._opening = asyncio.Lock()
         self._under_way = 0
@@ -98,7 +98,7 @@ class Server:
     def _credentials(self) -> httpx2.Auth | None:
         from divebook.tools.mcp.credentials import provider_of
 
-        return provider_of(self.definition, self._policy, self._sealing)
+        return provider_of(self.definition, self.policy, self._sealing)
 
     @property
     def is_running(self) -> bool:
@@ -289,7 +289,7 @@ class Server:
         from divebook.tools.mcp.consent import PATIENCE
 
         try:
-            opened = await anyio.to_thread.run_sync(opener, self.definition, self._policy, self._credentials)
+            opened = await anyio.to_thread.run_sync(opener, self.definition, self.policy, self._credentials)
             mode = LEGACY if self.definition.asks_within_calls else AUTO
             patience = HANDSHAKE if self.definition.oauth is None else HANDSHAKE + PATIENCE
             sampled = None if self.sampling is None else self._sampled
@@ -349,6 +349,11 @@ class Servers(Mapping[str, Server]):
                 raise AlreadyRegisteredError("mcp server", definition.name)
             self._replaced.append(known)
         self._servers[definition.name] = Server(definition, policy, self._on_engine, sealing=self._sealing)
+
+    def take_in(self, others: Servers) -> None:
+        """Have servers as others do, each with connections of its own, and what it may start and reach."""
+        for server in others.values():
+            self.add(server.definition, server.policy, replace=True)
 
     def __getitem__(self, name: str) -> Server:
         if name not in self._servers:

@@ -1,0 +1,47 @@
+"""What an environment is given beside what it holds: it goes along wherever that is run, on another store too."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Self
+
+from divebook.documents import DocumentRepository, Policy
+from divebook.execution.notices import VARIABLE, Hook, Notices
+from divebook.history.formatter import Formatter, Formatting
+from divebook.scripting import Interpreter
+from divebook.store import EventStore
+from divebook.store.codec import Codec
+from divebook.store.durability import Durability
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Settings of `divebook.Environment`; what is None was not given."""
+
+    documents: DocumentRepository | None = None
+    interpreter: Interpreter | None = None
+    policy: Policy | None = None
+    durability: Durability | None = None
+    notify: Hook | Sequence[str] | str | None = None
+    formatter: Formatter | None = None
+    codec: Codec | None = None
+
+    def plus(self, other: Self) -> Self:
+        """Return both in one: what the other was given wins, and policies allow what both allow."""
+        given = {field.name: value for field in fields(self) if (value := getattr(other, field.name)) is not None}
+        if self.policy is not None and other.policy not in (None, self.policy):
+            given["policy"] = Policy(*(self.policy.allowed & given["policy"].allowed))
+        return replace(self, **given)
+
+    def listen_to(self, store: EventStore) -> list[Callable[[], object]]:
+        """Let the formatter and the hook hear what happens in a store; return what ends that, the last one first."""
+        ends: list[Callable[[], object]] = []
+        if self.formatter is not None:
+            ends.append(store.subscribe(Formatting(self.formatter)))
+        hook = self.notify if self.notify is not None else os.environ.get(VARIABLE)
+        if hook:
+            notices = Notices(hook)
+            ends += [notices.close, store.subscribe(notices)]
+        return ends[::-1]
