@@ -97,12 +97,6 @@ class Holdings(Outfit):
         supervisors = [agent for agent in self._agents.values() if agent.is_supervisor]
         return next(iter(supervisors or self._agents.values()), None)
 
-    def agent(self, name: str) -> Agent:
-        """Return the agent of that name; raises `NotFoundError`."""
-        if name not in self._agents:
-            raise NotFoundError("agent", name, self._agents)
-        return self._agents[name]
-
     def workflow(self, name: str) -> Workflow:
         """Return the workflow of that name; raises `NotFoundError`."""
         known = self.workflows

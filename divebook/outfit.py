@@ -82,6 +82,12 @@ class Outfit:
         """Its agents by name, in the order in which they came."""
         return dict(self._agents)
 
+    def agent(self, name: str) -> Agent:
+        """Return the agent of that name; raises `NotFoundError`."""
+        if name not in self._agents:
+            raise NotFoundError("agent", name, self._agents)
+        return self._agents[name]
+
     @property
     def tools(self) -> dict[str, ToolFunction]:
         """Every tool that was made with `@tool` or given to this environment; later ones win.
