@@ -64,7 +64,7 @@ class Page:
             raise SetupError(f"content of {url} has more than {most} bytes: save the part that matters to a file")
         try:
             return self.body.decode(self.charset)
-        except (UnicodeDecodeError, LookupError) as error:
+        except (UnicodeError, LookupError) as error:
             raise SetupError(f"content of {url} is not {self.charset} text: {error}") from error
 
 
@@ -103,6 +103,8 @@ def _body(url: str, response: Any, most: int) -> bytes:
         count += len(part)
         if count > most:
             raise SetupError(f"content of {url} has more than {most} bytes: save the part that matters to a file")
+    if response.length:  # it has promised more
+        raise SetupError(f"content of {url} ended {response.length} bytes too early: fetch it again")
     return b"".join(parts)
 
 

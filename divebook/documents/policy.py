@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import socket
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Self
@@ -20,6 +21,8 @@ FILES, ADDRESSES, PROGRAMS = KINDS = ("files", "addresses", "programs")
 """Files outside the definition's folder; addresses of this machine and of private networks; programs."""
 _LOCAL_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "metadata.google.internal")
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_OF_THE_HOST = ipaddress.ip_address("168.63.129.16")
+"""Public by its number; in a cloud it is what tells a machine its own secrets."""
 
 
 class Policy:
@@ -78,7 +81,7 @@ class Policy:
         if not bare or bare in _LOCAL_NAMES or bare.endswith((".localhost", ".local", ".internal")):
             raise _private(name)
         try:
-            self.address(bare, name)
+            self.address(_as_address(bare), name)
         except ValueError:
             return  # a name, which is looked up when it is connected to
 
@@ -86,6 +89,14 @@ class Policy:
         """Raise `SetupError` if an address may not be reached; `name` is the host it was found for."""
         if ADDRESSES not in self.allowed and not all(map(_is_public, _meant(address))):
             raise _private(name)
+
+
+def _as_address(host: str) -> str:
+    """Return the address that a host written as old programs do means (``0x7f.1``), which a proxy would go to."""
+    try:
+        return socket.inet_ntoa(socket.inet_aton(host))
+    except (OSError, UnicodeEncodeError):
+        return host
 
 
 def _meant(address: str) -> Iterable[ipaddress.IPv4Address | ipaddress.IPv6Address]:
@@ -101,7 +112,10 @@ def _meant(address: str) -> Iterable[ipaddress.IPv4Address | ipaddress.IPv6Addre
 
 
 def _is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    return address.is_global and not address.is_multicast
+    """Tell whether an address is of the internet; IPv6 has ranges that are neither private nor of anybody."""
+    is_old = isinstance(address, ipaddress.IPv6Address) and address.is_site_local
+    is_special = address.is_multicast or address.is_reserved or address == _OF_THE_HOST or is_old
+    return address.is_global and not is_special
 
 
 def _private(name: str) -> SetupError:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import mimetypes
 import os
-import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Protocol
 
 import anyio.to_thread
 
+from divebook.documents.whole_files import make_folders, replace_whole
 from divebook.errors import NotFoundError, SetupError
 
 _CONTENT_TYPES = {
@@ -208,12 +208,8 @@ class FileDocuments(DocumentRepository):
     def _write(self, path: str, content: str) -> None:
         """Replace the file in one step, so that a reader never finds half of it."""
         located = self._locate(path)
-        _make_private(located.parent)
-        with tempfile.NamedTemporaryFile(
-            "w", dir=located.parent, prefix=f".{located.name}.", delete=False, encoding="utf-8", newline=""
-        ) as draft:
-            draft.write(content)
-        Path(draft.name).replace(located)
+        make_folders(located.parent)
+        replace_whole(located, content)
 
     def _remove(self, path: str) -> None:
         self._locate(path).unlink(missing_ok=True)
@@ -221,14 +217,13 @@ class FileDocuments(DocumentRepository):
     def _paths(self) -> Iterable[str]:
         if not self.root.is_dir():
             return []
-        return [found.relative_to(self.root).as_posix() for found in self.root.rglob("*") if found.is_file()]
+        found = (path.relative_to(self.root).as_posix() for path in self.root.rglob("*") if path.is_file())
+        return filter(_is_text, found)
 
 
-def _make_private(folder: Path) -> None:
-    """Make a folder, and those it is in, for this user alone; those that exist stay as they are."""
-    if not folder.is_dir():
-        _make_private(folder.parent)
-        folder.mkdir(mode=0o700, exist_ok=True)
+def _is_text(path: str) -> bool:
+    """Tell whether a path can be written down: names of files may be any bytes."""
+    return path == path.encode("utf-8", "replace").decode()
 
 
 def relative_path(path: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from divebook.tools.folder import Folder, kind_of, text_of, write_text
-from divebook.tools.reach import READS, WRITES, ToolReach, coming, failed
+from divebook.tools.reach import READS, WRITES, ToolReach, coming, failed, in_utf8
 from divebook.workflow.tools import ToolFunction
 
 
@@ -86,7 +86,8 @@ def directory_lister(
         except OSError as error:
             raise failed(f"Directory {path} cannot be listed: {error.strerror}") from error
         visible = [found / name for name in names if not folder.is_denied(found / name)]
-        listed: dict[str, Any] = {"entries": [_entry(folder, entry) for entry in visible[:max_entries]]}
+        entries = [_entry(folder, entry) for entry in visible[:max_entries] if os.path.lexists(entry)]
+        listed: dict[str, Any] = {"entries": entries}
         if len(visible) > max_entries:
             listed["note"] = f"limited to {max_entries} entries of {len(visible)}"
         return listed
@@ -106,11 +107,18 @@ def _file(folder: Folder, path: str) -> Path:
 def _entry(folder: Folder, path: Path) -> dict[str, Any]:
     found = path.lstat()
     return {
-        "name": path.name,
+        "name": in_utf8(path.name),
         "path": folder.shown(path),
         "size": found.st_size,
         "is_dir": path.is_dir(),
         "mode": stat.filemode(found.st_mode),
-        "mod_time": datetime.fromtimestamp(found.st_mtime, UTC).isoformat(timespec="seconds"),
-        "extension": path.suffix,
+        "mod_time": _time(found.st_mtime),
+        "extension": in_utf8(path.suffix),
     }
+
+
+def _time(seconds: float) -> str:
+    try:
+        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):  # a disk may hold times that no calendar has
+        return ""

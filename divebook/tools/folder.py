@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from divebook.documents.globs import has_wildcards, matches
+from divebook.documents.whole_files import FILE, make_folders, replace_whole
 from divebook.errors import SetupError
-from divebook.tools.reach import ToolReach, failed
+from divebook.tools.reach import ToolReach, failed, in_utf8
 
 MOST_BYTES = 10_000_000
 """Of a file that any tool reads."""
+_SHOWN = 100
 
 
 class Folder:
@@ -57,7 +58,7 @@ class Folder:
 
     def shown(self, path: Path) -> str:
         """Return a path as it is shown: relative to the folder, if it is within."""
-        return (path.relative_to(self.root) if path.is_relative_to(self.root) else path).as_posix()
+        return in_utf8((path.relative_to(self.root) if path.is_relative_to(self.root) else path).as_posix())
 
 
 def text_of(path: Path, shown: str) -> str:
@@ -75,14 +76,9 @@ def text_of(path: Path, shown: str) -> str:
 def write_text(path: Path, text: str, shown: str) -> None:
     """Replace a file in one step, so that a reader never finds half of it; its permissions stay."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            "w", dir=path.parent, prefix=f".{path.name[:100]}.", delete=False, encoding="utf-8", newline=""
-        ) as draft:
-            draft.write(text)
-        if path.exists():
-            Path(draft.name).chmod(path.stat().st_mode & 0o7777)
-        Path(draft.name).replace(path)
+        make_folders(path.parent, 0o777)
+        is_new = not path.exists()
+        replace_whole(path, text, FILE if is_new else path.stat().st_mode & 0o7777)
     except (OSError, UnicodeEncodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it holds half of a character"
         raise failed(f"File {shown} cannot be written: {reason}") from error
@@ -90,8 +86,11 @@ def write_text(path: Path, text: str, shown: str) -> None:
 
 def kind_of(path: Path) -> str:
     """Return what stands at a path: ``file``, ``folder``, ``nothing``, or ``other`` (a pipe would be waited for)."""
-    if path.is_file():
-        return "file"
-    if path.is_dir():
-        return "folder"
-    return "other" if os.path.lexists(path) else "nothing"
+    try:
+        if path.is_file():
+            return "file"
+        if path.is_dir():
+            return "folder"
+        return "other" if os.path.lexists(path) else "nothing"
+    except OSError as error:  # its name is too long, a folder may not be entered
+        raise failed(f"{path.name[:_SHOWN]!r} cannot be looked at: {error.strerror}") from error

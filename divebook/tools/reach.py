@@ -43,4 +43,9 @@ def failed(message: str) -> Exception:
     """Return what to raise so that the model is told of a failure and goes on."""
     from pydantic_ai.exceptions import ToolFailed
 
-    return ToolFailed(f"Error: {message}")
+    return ToolFailed(f"Error: {in_utf8(message)}")
+
+
+def in_utf8(text: str) -> str:
+    """Return a text with what no UTF-8 can say spelled out: names of files may be any bytes."""
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -1,6 +1,7 @@
 """Pages are fetched from where the policy allows it: looked up once, each redirection checked, within time and size."""
 
 import contextlib
+import gzip
 import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -127,6 +128,64 @@ def test_a_server_that_never_comes_to_its_end_is_left(begins):
             fetch(f"http://127.0.0.1:{listener.getsockname()[1]}/", OPEN, PageLimits(silence=600.0, seconds=0.05))
         thread.join()
     assert left.is_set()
+
+
+MANY = b"".join(b"X-%d: y\r\n" % number for number in range(200))
+OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (OK + b"Content-Length: 9\r\n\r\nab", "ended 7 bytes too early: fetch it again"),
+        (OK + b"Transfer-Encoding: chunked\r\n\r\n9\r\nab", "failed to fetch"),
+        (OK + b"Transfer-Encoding: chunked\r\n\r\n-9\r\nab", "failed to fetch"),
+        (OK + b"X: " + b"y" * 70_000 + b"\r\n\r\nab", "failed to fetch"),
+        (OK + MANY + b"\r\nab", "failed to fetch"),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" * 3 + b"garbage\r\n", "failed to fetch"),
+        (b"HTTP/1.1 302 Found\r\nLocation: //127.0.0.2/\r\n\r\n", "private network"),
+        (b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1@127.0.0.2/\r\n\r\n", "private network"),
+        (b"HTTP/1.1 302 Found\r\nLocation: http://0x7f.2/\r\n\r\n", "private network"),
+        (b"HTTP/1.1 302 Found\r\nLocation: http://[::ffff:127.0.0.2]/\r\n\r\n", "private network"),
+        (b"HTTP/1.1 302 Found\r\nLocation: http://2130706434\\@public.example/\r\n\r\n", "failed to fetch"),
+        (b"HTTP/1.1 302 Found\r\nLocation: data:text/plain,x\r\n\r\n", "is not allowed"),
+        (b"HTTP/1.1 302 Found\r\nLocation: http://[\r\n\r\n", "failed to fetch"),
+    ],
+)
+def test_a_server_that_lies_is_refused_in_words(answer, says):
+    def serve():
+        connection, _ = listener.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.recv(4096)
+            connection.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with pytest.raises(SetupError, match=says):
+            fetch(f"http://127.0.0.1:{listener.getsockname()[1]}/", NoSecondHost())
+        thread.join()
+
+
+@pytest.mark.parametrize("charset", ["undefined", "no-such", "zlib", "utf-8", "punycode"])
+def test_what_is_not_the_text_it_says_is_refused_in_words(charset):
+    with pytest.raises(SetupError, match=f"is not {charset} text"):
+        Page("text/plain", b"\x80\x81z\xff", charset).text("https://x.example")
+
+
+def test_what_is_packed_is_not_unpacked(server):
+    packed = gzip.compress(b"x" * 10_000_000)
+    server.answers["/bomb"] = (200, {"Content-Type": "text/plain", "Content-Encoding": "gzip"}, packed)
+    assert fetch(server.url + "/bomb", OPEN).body == packed
+
+
+@pytest.mark.parametrize("host", ["2130706433", "0x7f.1", "127.1", "[::ffff:7f00:1]", "[::127.0.0.1]", "a@127.0.0.1"])
+def test_no_way_to_write_this_machine_leads_there_not_even_by_a_proxy(server, monkeypatch, host):
+    for proxy in ("", server.url):
+        monkeypatch.setenv("http_proxy", proxy)
+        with pytest.raises(SetupError, match="private network"):
+            fetch(f"http://{host}:{server.server_port}/", Policy())
+    assert server.asked == []
 
 
 @pytest.mark.parametrize(

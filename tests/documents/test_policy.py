@@ -17,6 +17,7 @@ PRIVATE = [
 ]
 PRIVATE += ["::1", "::", "fe80::1", "fe80::1%eth0", "fc00::1", "ff02::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1"]
 PRIVATE += ["64:ff9b::7f00:1", "2002:7f00:1::", "2001:0:7f00:1::"]
+PRIVATE += ["::127.0.0.1", "::ffff:0:7f00:1", "64:ff9b:1::7f00:1", "fec0::1", "168.63.129.16", "::ffff:168.63.129.16"]
 
 
 @pytest.mark.parametrize("address", PRIVATE)
@@ -26,7 +27,9 @@ def test_addresses_of_this_machine_and_of_private_networks_are_refused(address):
     Policy("addresses").address(address, "name")
 
 
-@pytest.mark.parametrize("address", ["93.184.216.34", "2606:2800:220:1::1", "::ffff:93.184.216.34"])
+@pytest.mark.parametrize(
+    "address", ["93.184.216.34", "2606:2800:220:1::1", "::ffff:93.184.216.34", "64:ff9b::5db8:d822"]
+)
 def test_public_addresses_are_fine(address):
     Policy().address(address, "name")
 
@@ -37,6 +40,22 @@ def test_public_addresses_are_fine(address):
 def test_names_of_this_machine_are_refused_unseen(host):
     with pytest.raises(SetupError, match="private network"):
         Policy().host(host)
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["2130706433", "0x7f.1", "0177.0.0.1", "127.1", "0x7f000001", "017700000001", "10.1", "[::ffff:127.0.0.1]", "0"],
+)
+def test_an_address_is_known_however_it_is_written(host):
+    with pytest.raises(SetupError, match="private network"):
+        Policy().host(host)
+
+
+@pytest.mark.parametrize(
+    "host", ["93.184.216.34", "1572395042", "0x5db8d822", "example.com", "1e100.net", "a.b.c.d", "café.example"]
+)
+def test_what_only_looks_like_one_or_is_public_is_fine(host):
+    Policy().host(host)
 
 
 def test_other_names_are_looked_up_later():
