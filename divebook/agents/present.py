@@ -95,7 +95,7 @@ class AgentTurn:
     _calls: Counter[str] = field(default_factory=Counter)
 
     def call(self, tool_call_id: str) -> CallPlace:
-        """Return where a call of that id belongs; pydantic-ai refuses a response that gives one id to two calls."""
+        """Return where a call of that id belongs; no two of one response have one (`divebook.agents.wire`)."""
         name = f"{self.record.requests}-{call_name(tool_call_id)}"
         return CallPlace(self, f"{name}{SECOND}" if name in self.put_off else name)
 

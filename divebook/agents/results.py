@@ -28,9 +28,9 @@ def plain_result(result: Any) -> Any:
     {'when': 'range: range(0, 3)', 'rate': 'float: nan', 'raw': "bytes: b'\\xff'"}
     """
     if isinstance(result, ToolReturn):
-        result.return_value, result.metadata = plain_result(result.return_value), _plain(result.metadata)
+        result.return_value, result.metadata = plain_result(result.return_value), plain_data(result.metadata)
         return result
-    return result if _is_content(result) else _plain(result)
+    return result if _is_content(result) else plain_data(result)
 
 
 def _is_content(result: Any) -> bool:
@@ -39,7 +39,7 @@ def _is_content(result: Any) -> bool:
     return any(isinstance(part, BinaryContent | FileUrl | UploadedFile | ToolReturn) for part in parts)
 
 
-def _plain(value: Any, above: tuple[int, ...] = ()) -> Any:
+def plain_data(value: Any, above: tuple[int, ...] = ()) -> Any:
     """Return a value as plain data, or as many of its parts as can be."""
     try:
         made = _ANY.dump_python(value, mode="json", fallback=_described)
@@ -59,9 +59,9 @@ def _in_parts(value: Any, above: tuple[int, ...]) -> Any:
     elif is_dataclass(value) and not isinstance(value, type):
         value = {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, Mapping):
-        return {_plain_key(key): _plain(part, inside) for key, part in value.items()}
+        return {_plain_key(key): plain_data(part, inside) for key, part in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(part, inside) for part in value]
+        return [plain_data(part, inside) for part in value]
     return _described(value)
 
 

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Awaitable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 import anyio
 from pydantic import TypeAdapter
-from pydantic_ai.messages import BinaryContent, DocumentUrl, ImageUrl, ModelResponse, UserContent
+from pydantic_ai.messages import (
+    BinaryContent,
+    DocumentUrl,
+    ImageUrl,
+    ModelResponse,
+    ModelResponsePart,
+    ToolCallPart,
+    UserContent,
+)
 from pydantic_ai.settings import ModelSettings, ThinkingLevel
 
 from divebook.agents.prices import cost_of
+from divebook.agents.results import plain_data
 from divebook.documents.policy import Policy
 from divebook.documents.references import resolved
-from divebook.errors import SetupError
+from divebook.errors import SetupError, UnstorableValueError
+from divebook.events.codec import storable
 from divebook.history.spans import COST
 from divebook.text.redaction import shared
 from divebook.workflow.definition import AgentDefinition
@@ -38,12 +49,37 @@ def response_of(recorded: Mapping[str, Any]) -> ModelResponse:
 
 def plain_response(response: ModelResponse) -> dict[str, Any]:
     """Return a response as plain data, without what says nothing and without what no log may hold."""
-    data: dict[str, Any] = _RESPONSE.dump_python(response, mode="json", exclude_none=True)
+    data: dict[str, Any] = _RESPONSE.dump_python(_told_apart(response), mode="json", exclude_none=True)
     data["parts"] = shared().without_named(data["parts"])
     data["usage"] = {name: value for name, value in data["usage"].items() if value}
     cost = (response.provider_details or {}).get(COST)
     data[COST] = cost_of(response) if cost is None else cost
+    try:
+        storable(data, "response")
+    except UnstorableValueError:  # text that is no Unicode
+        return dict(plain_data(data))
     return data
+
+
+def _told_apart(response: ModelResponse) -> ModelResponse:
+    """Return a response in which no two calls have one id, as a model may give them: each needs a place of its own."""
+    ids = [call.tool_call_id for call in response.tool_calls]
+    if len(set(ids)) == len(ids):
+        return response
+    taken: set[str] = set()
+    return replace(response, parts=[_with_own_id(part, taken) for part in response.parts])
+
+
+def _with_own_id(part: ModelResponsePart, taken: set[str]) -> ModelResponsePart:
+    if not isinstance(part, ToolCallPart):
+        return part
+    given, number = part.tool_call_id, 1
+    name = given
+    while name in taken:
+        number += 1
+        name = f"{given}-{number}"
+    taken.add(name)
+    return replace(part, tool_call_id=name)
 
 
 def concise(recorded: Mapping[str, Any]) -> dict[str, Any]:

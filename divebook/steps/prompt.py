@@ -10,7 +10,7 @@ from divebook.agents import Agent
 from divebook.agents.turn import Answer, Assignment
 from divebook.errors import NotFoundError, StepError, ToolError
 from divebook.execution.context import StepContext
-from divebook.execution.error_texts import clean_text
+from divebook.execution.error_texts import clean_failure
 from divebook.execution.iterations import Outcome
 from divebook.steps.asking_agents import ask_agent
 from divebook.steps.content import ContentBuilder
@@ -77,4 +77,4 @@ class PromptStep:
         except ToolError as error:
             raise ToolError(error.agent, error.tool, error.cause) from error
         except Exception as error:
-            raise StepError(f"agent response operation failed: {clean_text(error)}") from error
+            raise StepError(f"agent response operation failed: {clean_failure(error)}") from error

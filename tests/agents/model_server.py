@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -22,8 +23,8 @@ class Mood:
     """What befalls one request."""
 
     status: int = 200
-    after: float | None = None
-    """Seconds of a Retry-After header."""
+    after: float | str | None = None
+    """What a Retry-After header says."""
     cut: bool = False
     """Whether the connection ends without an answer."""
     hang: float = 0.0
@@ -34,6 +35,8 @@ class Mood:
     """Whether the answer is no JSON."""
     crumbs: bool = False
     """Whether a stream comes byte by byte."""
+    edit: Callable[[str], str] = str
+    """What becomes of an answer on its way: of its body, or of each event of a stream."""
 
 
 CALM = Mood()
@@ -145,7 +148,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif mood.garbage:
             self._send(200, "<html>not what you asked for</html>", as_json=False)
         elif not body.get("stream"):
-            self._send(200, form.whole(*self._reply(form, body)))
+            self._send(200, mood.edit(json.dumps(form.whole(*self._reply(form, body)))), as_json=False)
         elif self.server.refuses:
             self._send(400, {"error": form.REFUSAL})
         else:
@@ -178,7 +181,8 @@ class _Handler(BaseHTTPRequestHandler):
             if sent == last:
                 self._stop()
                 return
-            for part in event if mood.crumbs else [event]:
+            written = mood.edit(event)
+            for part in written if mood.crumbs else [written]:
                 self._write(part.encode())
         self.wfile.write(b"0\r\n\r\n")
 

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 
 import pytest
 
@@ -157,6 +158,56 @@ def test_what_cannot_be_mended_by_asking_again_is_said_and_after_the_mending_it_
     assert environment.resume(execution.id).wait(PATIENCE).variables == {"r": TEXT}
     assert sorted(looked_up) == ["lark", "owl", "wren"]
     assert len(server.prompts) == 4
+
+
+@pytest.mark.parametrize("after", ["Wed, 21 Oct 2015 07:28:00 GMT", "soon", "nan", "-5", ""])
+def test_a_provider_that_says_in_its_own_way_when_to_ask_again_is_asked_again(serve, world, after):
+    server = serve(replies=LOOK_UP, moods={1: Mood(429, after=after)})
+    assert world().start(ASK).wait(PATIENCE).variables == {"r": TEXT}
+    assert len(server.prompts) == 4
+
+
+def with_one_id(answer):
+    return re.sub(r"(call|toolu)_0_\d", "same", answer)
+
+
+@pytest.mark.parametrize("listened", [False, True])
+def test_calls_to_which_a_model_gives_one_id_are_told_apart(serve, world, looked_up, listened):
+    server = serve(replies=LOOK_UP, moods={0: Mood(edit=with_one_id)})
+    execution = heard(world())[0] if listened else world().start(ASK).wait(PATIENCE)
+    assert (execution.error, execution.variables) == (None, {"r": TEXT})
+    assert sorted(looked_up) == ["lark", "owl", "wren"]
+    assert list(execution.tool_calls.result) == ["OWL", "LARK", "WREN"]
+    sent = json.dumps(server.bodies[1])
+    assert (sent.count('"same"'), sent.count('"same-2"')) == (2, 2)  # in what the model said, and in what it is told
+
+
+def test_text_that_is_no_unicode_is_escaped(serve, world):
+    serve(moods={0: Mood(edit=lambda answer: answer.replace("Roses", "\\ud800"))})
+    execution = world().start(ASK).wait(PATIENCE)
+    assert execution.variables["r"].encode().startswith(b"\\ud800 ")
+
+
+@pytest.mark.parametrize("provider", ["openai"], indirect=True)  # answers of Anthropic come as streams, whole or not
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        (lambda answer: answer[:-20], "APIResponseValidationError|JSONDecodeError|Failed to decode response as JSON"),
+        (lambda _: "", "Failed to decode response as JSON"),
+        (lambda _: "null", "agent a gave no answer after 2 requests: Invalid response from openai"),
+        (lambda answer: re.sub(r'"choices": \[.*\]', '"choices": []', answer), "IndexError"),
+        (lambda answer: answer.replace('"choices"', '"chosen"'), "agent a gave no answer after 2 requests: .*choices"),
+    ],
+)
+def test_an_answer_that_is_none_is_said_with_what_was_raised_and_only_that_is_asked_for_again(
+    serve, world, looked_up, edit, said
+):
+    server = serve(replies=LOOK_UP, moods={1: Mood(edit=edit)})
+    environment = world()
+    execution = environment.start(ASK).wait(PATIENCE)
+    assert re.search(rf'step "ask": .*({said})', execution.error, re.DOTALL)
+    assert environment.resume(execution.id).wait(PATIENCE).variables == {"r": TEXT}
+    assert (len(server.prompts), sorted(looked_up)) == (4, ["lark", "owl", "wren"])
 
 
 def test_a_wrong_key_is_said_without_the_key_and_the_right_one_goes_on(serve, world, monkeypatch):
