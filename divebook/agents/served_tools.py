@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 
 INPUT_REQUIRED = "input_required"
 """The kind of a recorded call that has to be made again, with answers."""
-ACCEPT, DECLINE = "accept", "decline"
+ACCEPT, DECLINE, CANCEL = "accept", "decline", "cancel"
+MOST_ASKED = 50
+"""How much a server may ask people and models in one call: one that always asks would never end."""
+_TOO_MUCH = "more than {} things in one call"
 Again = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 """Makes a call again, under a key and with what the log says of it besides."""
 
@@ -153,9 +156,13 @@ def _asker(tool: ToolFunction) -> Elicit | None:
     place = CALL.get()
     if place is None:
         return None
-    numbers, context = itertools.count(1), place.turn.context
+    numbers, context, left = itertools.count(1), place.turn.context, MOST_ASKED
 
     async def elicit(said: Mapping[str, Any]) -> Mapping[str, Any]:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            return {"action": CANCEL, "error": _TOO_MUCH.format(MOST_ASKED)}
         asked = shared().without_named(said)
         if MESSAGES in asked:
             return await sampled(place.turn, place.name, asked)
@@ -189,9 +196,12 @@ def _shown(part: Any) -> Any:
 
 async def answered(place: CallPlace, tool: ToolFunction, payload: dict[str, Any], again: Again) -> dict[str, Any]:
     """Return what a call comes to once its server has its answers; each round is a call of its own."""
-    name, number = place.name, 1
+    name, number, left = place.name, 1, MOST_ASKED
     while payload.get("kind") == INPUT_REQUIRED:
         outcome = CallOutcome.from_dict({key: value for key, value in payload.items() if key != "kind"})
+        left -= max(1, len(outcome.requests))
+        if left < 0:
+            return {"kind": "tool_failed", "message": f"the server {tool.server} asks {_TOO_MUCH.format(MOST_ASKED)}"}
         answers = {}
         for index, (request, asked) in enumerate(outcome.requests.items()):
             key = f"elicit-{name}-{number}" + (f"-{index}" if index else "")

@@ -1,5 +1,6 @@
 """MCP servers over HTTP, on loopback: headers and tokens, what refuses, and what goes away."""
 
+import gzip
 import json
 import re
 import socket
@@ -13,6 +14,7 @@ import pytest
 from divebook.documents import Policy
 from divebook.errors import OutcomeUnknownError, ServerError
 from divebook.text.redaction import shared
+from divebook.tools.mcp import connection
 from divebook.tools.mcp.servers import Server
 from divebook.workflow.servers import MCPServerDefinition
 from tests.tools.conftest import SERVERS, on_loop
@@ -40,6 +42,10 @@ class Plain(BaseHTTPRequestHandler):
             return None
         if message["method"] == "tools/call" and way == "endless":
             return self.endless()
+        if message["method"] == "tools/call" and way == "floods":
+            return self.floods()
+        if message["method"] == "tools/call" and way == "compressed":
+            return self.answer(200, gzip.compress(json.dumps(self.result(message)).encode()), "gzip")
         if message["method"] == "tools/call" and way == "broken":
             return self.answer(502, b"")
         return self.answer(200, json.dumps(self.result(message)).encode())
@@ -61,8 +67,10 @@ class Plain(BaseHTTPRequestHandler):
                 return {"jsonrpc": "2.0", "id": message["id"], "error": error}
         return {"jsonrpc": "2.0", "id": message["id"], "result": found}
 
-    def answer(self, status, body):
+    def answer(self, status, body, encoding=None):
         self.send_response(status)
+        if encoding:
+            self.send_header("content-encoding", encoding)
         self.send_header("content-type", "application/json")
         self.send_header("mcp-session-id", "s-1")
         self.send_header("content-length", str(len(body)))
@@ -80,10 +88,24 @@ class Plain(BaseHTTPRequestHandler):
         except OSError:
             self.close_connection = True
 
+    def floods(self):
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.end_headers()
+        told = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": 1}}
+        try:
+            while True:
+                self.wfile.write(f"data: {json.dumps(told)}\n\n".encode())
+        except OSError:
+            self.close_connection = True
+
     def do_GET(self):
         self.answer(405 if self.path == "/mcp" else 404, b"")
 
-    do_DELETE = do_GET  # noqa: N815 - what the standard library calls
+    def do_DELETE(self):
+        if self.server.way == "floods":
+            self.server.has_gone.wait()  # it does not let go
+        self.do_GET()
 
     def log_message(self, *args):
         pass
@@ -94,10 +116,11 @@ def plain():
     """Serve in a thread; what it returns has a `way` and what it `heard`."""
     with ThreadingHTTPServer(("127.0.0.1", 0), Plain) as server:
         server.daemon_threads = True
-        server.way, server.heard, server.asked = "good", [], []
+        server.way, server.heard, server.asked, server.has_gone = "good", [], [], threading.Event()
         serving = threading.Thread(target=server.serve_forever, daemon=True)
         serving.start()
         yield server
+        server.has_gone.set()
         server.shutdown()
         serving.join()
 
@@ -199,6 +222,27 @@ def test_an_answer_without_end_is_refused(run, plain, client):
     outcome = run(server.call("go", {}))
     assert outcome.is_error
     assert "the server sent an answer of more than 16777216 bytes" in outcome.content
+
+
+def test_an_answer_that_is_compressed_is_refused(run, plain, client):
+    plain.way = "compressed"
+    outcome = run(client().call("go", {}))
+    assert outcome.is_error
+    assert "the server sent a compressed answer, which it was not asked for" in outcome.content
+    sent = {name.lower(): value for name, value in plain.heard[-1].items()}
+    assert sent["accept-encoding"] == "identity"
+
+
+def test_a_server_that_floods_is_left_even_if_it_does_not_let_go(run, plain, client, monkeypatch):
+    monkeypatch.setattr(connection, "GOODBYE", 0.1)
+    monkeypatch.setattr(connection, "MOST_NOTIFICATIONS", 50)
+    plain.way = "floods"
+    server = client()
+    with pytest.raises(OutcomeUnknownError, match="it sent more than 50 notifications between two answers"):
+        run(server.call("go", {}))
+    plain.has_gone.set()
+    plain.way = "good"
+    assert run(server.call("go", {})).content == "good"  # on a new connection
 
 
 def test_nobody_there_and_addresses_that_may_not_be_reached(run, client):

@@ -3,6 +3,7 @@
 import pytest
 
 from divebook import Agent, ScriptedModel, Step, Workflow
+from divebook.agents import served_tools
 from divebook.workflow.approvals import ApprovalRule
 from tests.execution.test_resuming import cut
 from tests.execution.worlds import environment
@@ -74,6 +75,14 @@ def test_without_such_an_agent_it_is_refused(tool, within):
         assert execution.variables == {"said": "done"}
         assert results(execution)["tool-1-call-1-1"]["kind"] == "tool_failed"
         assert [view.agent for view in execution.requests] == ["a", "a"]
+
+
+def test_a_call_asks_only_so_much(monkeypatch):
+    monkeypatch.setattr(served_tools, "MOST_ASKED", 1)
+    with world("ponder_as_before", asks_within_calls=True) as here:
+        execution = here.start("ask").wait(60)
+        assert "because, [no answer: more than 1 things in one call]" in str(results(execution))
+        assert [view.agent for view in execution.requests].count("thinker") == 1
 
 
 def test_an_agent_with_tools_is_refused_before_a_server_is_asked():

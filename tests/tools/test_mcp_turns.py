@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from divebook import Agent, ScriptedModel, Step, Workflow
+from divebook.agents import served_tools
 from divebook.documents import Policy
 from divebook.errors import AlreadyRegisteredError, NotFoundError, ServerError
 from divebook.events import catalog
@@ -133,6 +134,15 @@ def test_a_server_made_with_the_sdk_asks_during_its_call_if_its_definition_says_
         assert [text.partition(":")[0] for text in logs()] == [
             "server good asks while a call is under way" for _ in range(not within)
         ]
+
+
+def test_a_server_that_always_wants_to_be_called_again_is_not(monkeypatch):
+    monkeypatch.setattr(served_tools, "MOST_ASKED", 3)
+    with world([{"call": {"stalls": {}}}, "done"], defined("good.py", name="good")) as here:
+        execution = here.start("ask").wait(60)
+        assert execution.variables == {"said": "done"}
+        assert "the server good asks more than 3 things in one call" in str(execution.requests[-1].messages)
+        assert list(results(execution)) == ["tool-1-call-1-1", *(f"tool-1-call-1-1#{n}" for n in (2, 3, 4))]
 
 
 def test_servers_are_asked_side_by_side_and_what_one_offers_is_kept_where_another_fails(monkeypatch):

@@ -141,12 +141,14 @@ async def _over_http(
     async def note(response: httpx2.Response) -> None:
         told.status = response.status_code if response.is_error else 0
         told.text = f"HTTP {told.status}{_ADVICE.get(told.status, '')}" if told.status else ""
-        if not response.headers.get("content-type", "").startswith("text/event-stream"):
-            response.stream = _Counted(response.stream)
+        if "content-encoding" in response.headers:  # a small answer would become one that fills our memory
+            response.stream = _Counted(response.stream, 0, "a compressed answer, which it was not asked for")
+        elif not response.headers.get("content-type", "").startswith("text/event-stream"):
+            response.stream = _Counted(response.stream, LARGEST, f"an answer of more than {LARGEST} bytes")
 
     async with (
         httpx2.AsyncClient(
-            headers=dict(headers),
+            headers={**headers, "Accept-Encoding": "identity"},
             auth=auth,
             timeout=httpx2.Timeout(HANDSHAKE, read=limit + HANDSHAKE),
             event_hooks={"request": [admit], "response": [note]},
@@ -166,15 +168,15 @@ _ADVICE = {
 class _Counted(httpx2.AsyncByteStream):
     """An answer in one piece, of a bounded size; those in events the SDK bounds."""
 
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
+    def __init__(self, stream: Any, most: int, more: str) -> None:
+        self._stream, self._most, self._more = stream, most, more
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        left = LARGEST
+        left = self._most
         async for chunk in self._stream:
             left -= len(chunk)
             if left < 0:
-                raise httpx2.StreamError(f"the server sent an answer of more than {LARGEST} bytes")
+                raise httpx2.StreamError(f"the server sent {self._more}")
             yield chunk
 
     async def aclose(self) -> None:

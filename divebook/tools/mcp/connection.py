@@ -30,6 +30,8 @@ LEGACY: Final[ConnectMode] = "legacy"
 """The protocol of 2025, in which a server may ask while a call is under way."""
 HANDSHAKE = 30.0
 """Seconds that a server may take to start, and to list what it has."""
+GOODBYE = 5.0
+"""Seconds that a server has to let go of us, which a guard needs half of."""
 MOST_NOTIFICATIONS = 10_000
 """How much it may tell between two answers."""
 MOST_MALFORMED = 100
@@ -205,7 +207,10 @@ class Connection:
         """End the connection, and with it a server that was started for it; calling it twice is the same as once."""
         self._ending.set()
         if self._task is not None:
-            await asyncio.wait({self._task})
+            _, stays = await asyncio.wait({self._task}, timeout=GOODBYE)
+            if stays:  # a server over HTTP need not answer that we go
+                self._task.cancel()
+                await asyncio.wait(stays)
 
     @property
     def client(self) -> Client:

@@ -178,10 +178,9 @@ class Server:
         """Return what a call comes to; what the server asks meanwhile is asked here, in the task of the call."""
         asked: asyncio.Queue[_Asked] = asyncio.Queue()
         self._calls.append(asked)
-        call = asyncio.ensure_future(calling)
+        call, question = asyncio.ensure_future(calling), asyncio.ensure_future(asked.get())
         try:
             while not call.done():
-                question = asyncio.ensure_future(asked.get())
                 waited: set[asyncio.Future[Any]] = {call, question}
                 await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
                 if question.done():
@@ -189,10 +188,11 @@ class Server:
                     said = await elicit(request)
                     if not answer.done():  # else the connection has ended meanwhile
                         answer.set_result(said)
-                question.cancel()
+                    question = asyncio.ensure_future(asked.get())
             return call.result()
         finally:
             call.cancel()
+            question.cancel()
             self._calls.remove(asked)
 
     async def _elicited(self, context: Any, params: Any) -> Any:  # noqa: ARG002 - the SDK names both

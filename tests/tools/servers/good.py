@@ -103,6 +103,12 @@ async def ponder(ctx: Context) -> CallToolResult | InputRequiredResult:
 
 
 @server.tool()
+async def stalls(ctx: Context) -> CallToolResult | InputRequiredResult:
+    """Ask to be called again, for ever."""
+    return InputRequiredResult(request_state="not yet")
+
+
+@server.tool()
 async def ponder_as_before(ctx: Context) -> str:
     """Return what a model says to two questions that are asked during the call."""
     answers = [await ctx.session.create_message([said("Hm."), said(text)], max_tokens=9) for text in ("Why?", "Why?")]
