@@ -358,7 +358,7 @@ class Environment(Holdings, Executions):
 
     async def _drive_child(self, child: Child, *, again: bool) -> ExecutionState:
         """Run a workflow that another one asks for; see `WorkflowContext.run`."""
-        return await self._control.drive_child(child.id, functools.partial(self._opening_of, child), again=again)
+        return await self._control.drive_child(child, functools.partial(self._opening_of, child), again=again)
 
     async def _begin_successor(self, asked: Child) -> str:
         """Start the execution as which another one goes on, once; see `WorkflowContext.continue_as_new`."""

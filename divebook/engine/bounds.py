@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from divebook.bounds import ASK, FAIL, Bounds, edge_key
 from divebook.engine.instructions import Fact
 from divebook.engine.operations import Reserved
+from divebook.engine.records import Usage
 from divebook.engine.state import PENDING, ExecutionState, PathState
 from divebook.errors import BoundExceededError
 from divebook.events import catalog
@@ -32,6 +33,8 @@ REASONS = {
 }
 """The typed reason for which an execution ends at each bound."""
 
+_SHARED = ("max_llm_calls", "max_agent_hops", "max_tokens", "max_cost", "max_seconds")
+"""What an execution gives on of its bounds to those that it starts."""
 _SAID = {
     "max_iterations": "passes through loops",
     "max_llm_calls": "model calls",
@@ -240,11 +243,33 @@ def given_with(state: ExecutionState, reserved: Reserved | None) -> Bounds:
     )
 
 
+def given_again(state: ExecutionState, own: Bounds, left: Bounds, counted: Usage) -> Bounds:
+    """Return what an execution may spend that another one resumes, which has so much left: within its own bounds.
+
+    What was `counted` there is spent of both; what a person raised in it, above what its workflow says, stays raised.
+    """
+    present, widest = state.bounds, dict[str, Any]()
+    for name in _SHARED:
+        limit = getattr(own, name)
+        widest[name] = None if limit is None else max(limit, getattr(present, name) or 0)
+    tokens = counted.input_tokens + counted.output_tokens
+    spent: dict[str, Any] = {
+        "max_llm_calls": counted.requests,
+        "max_tokens": tokens,
+        "max_cost": dollars(counted.cost),
+        "max_seconds": state.running_us / MICROSECONDS,
+    }
+    limits = {name: getattr(left, name) for name in spent}
+    total: dict[str, Any] = {name: limit + spent[name] for name, limit in limits.items() if limit is not None}
+    mine = replace(present, on_exhausted=own.on_exhausted, **widest)
+    return within(mine, replace(left, **total))
+
+
 def within(own: Bounds, given: Bounds) -> Bounds:
     """Return bounds of which each is the tighter of two; how they are met is that of `own`, unless that asks."""
     tighter: dict[str, Any] = {
         name: min((limit for limit in (getattr(own, name), getattr(given, name)) if limit is not None), default=None)
-        for name in ("max_llm_calls", "max_agent_hops", "max_tokens", "max_cost", "max_seconds")
+        for name in _SHARED
     }
     return replace(own, **tighter, on_exhausted=FAIL if FAIL in (own.on_exhausted, given.on_exhausted) else ASK)
 

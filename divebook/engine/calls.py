@@ -106,9 +106,9 @@ def _ended(
 
 
 def _child_ended(draft: Draft, begun: OperationRecord, usage: Mapping[str, int] | None) -> None:
-    """Note the end of an execution that this one started: its calls count, its signals are done with."""
-    child, calls = begun.signal or "", (usage or {}).get("requests", 0)
-    draft.ledger = draft.ledger.with_child(child, calls)
+    """Note the end of an execution that this one started: what it has consumed counts, its signals are done with."""
+    child = begun.signal or ""
+    draft.ledger = draft.ledger.with_child(child, usage or {})
     if child in draft.signals:
         draft.signals = draft.signals.delete(child)
 

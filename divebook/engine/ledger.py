@@ -9,9 +9,11 @@ from immutables import Map
 
 from divebook.bounds import Bounds
 from divebook.engine.operations import Reserved
+from divebook.engine.records import NO_USAGE, Usage
 
 NO_BOUNDS = Bounds()
 NO_EDGES: Map[str, int] = Map()
+NO_CHILDREN: Map[str, Usage] = Map()
 
 
 class Hop(NamedTuple):
@@ -49,8 +51,8 @@ class Ledger(NamedTuple):
     """Passages by ``"from->to"``, of the edges that have a bound."""
     history: Map[int, Hop] = NO_HOPS
     """The agent steps, by number."""
-    children: Map[str, int] = NO_EDGES
-    """Model calls of the executions that it started, by id; they count in `llm_calls` as well."""
+    children: Map[str, Usage] = NO_CHILDREN
+    """What the executions that it started have consumed, by id; it counts here as well."""
     errors: Map[int, Mapping[str, Any]] = NO_ERRORS
     """Errors of steps: ``agent``, ``error``, ``error_type``, ``timestamp`` (microseconds)."""
 
@@ -64,10 +66,10 @@ class Ledger(NamedTuple):
             reserved_calls=self.reserved_calls + sign * reserved.calls,
         )
 
-    def with_child(self, child: str, calls: int) -> Ledger:
-        """Return the ledger with more model calls of an execution that this one started."""
-        counted = self.children.set(child, self.children.get(child, 0) + calls)
-        return self._replace(llm_calls=self.llm_calls + calls, children=counted)
+    def with_child(self, child: str, usage: Mapping[str, int]) -> Ledger:
+        """Return the ledger with more that an execution has consumed which this one started."""
+        counted = self.children.set(child, self.children.get(child, NO_USAGE).plus(usage))
+        return self._replace(llm_calls=self.llm_calls + usage.get("requests", 0), children=counted)
 
     def with_error(self, step: str, error: str, at: int) -> Ledger:
         """Return the ledger with one more error."""

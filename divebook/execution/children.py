@@ -11,17 +11,19 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, NamedTuple, NoReturn, Protocol, TypeAlias
 
 from divebook.bounds import Bounds
-from divebook.engine.bounds import given_with, left_of, reserved_for, share_of
+from divebook.engine.bounds import given_again, given_with, left_of, reserved_for, share_of
 from divebook.engine.operations import CHILD_WORKFLOW, CONTINUE_AS_NEW, Place, operation_name
-from divebook.engine.records import OperationRecord
+from divebook.engine.records import NO_USAGE, OperationRecord, Usage
 from divebook.engine.retries import names_of
 from divebook.engine.state import COMPLETED, JOINING, PENDING, RUNNING, ExecutionState
 from divebook.errors import ExecutionError, ExecutionNotFoundError, StepError
+from divebook.events.catalog import ExecutionResumed
 from divebook.execution.clock import Chance, Ids
 from divebook.execution.once import Once, Wanted
 from divebook.execution.strands import GoesOnElsewhere
 from divebook.execution.waits import Waits
 from divebook.store.base import EventStore
+from divebook.workflow.definition import Workflow
 
 
 class Child(NamedTuple):
@@ -34,8 +36,18 @@ class Child(NamedTuple):
     inputs: Mapping[str, Any]
     bounds: Bounds
     """What is left of the parent's."""
+    counted: Usage = NO_USAGE
+    """What it has consumed before, where it is resumed: that is spent of the parent's already."""
     model: str | None = None
     """The model of all agents, in place of theirs, as the parent has it."""
+
+    def resumed(self, workflow: Workflow, state: ExecutionState) -> ExecutionResumed:
+        """Return what to record when it is resumed: one that has ended may spend what its parent has left now."""
+        if not state.is_over:
+            return ExecutionResumed(state.status)
+        own = Bounds.from_dict(workflow.bounds or {})
+        bounds = given_again(state, own, self.bounds, self.counted)
+        return ExecutionResumed(state.status, None if bounds == state.bounds else bounds.to_dict())
 
 
 BeginSuccessor: TypeAlias = Callable[[Child], Awaitable[str]]
@@ -49,7 +61,7 @@ def successor_of(state: ExecutionState, workflow: str, inputs: Mapping[str, Any]
             f"execution {state.execution_id} cannot go on as a new one, since {state.parent} waits for its end; "
             "let the workflow that is started from outside do so"
         )
-    return Child("", state.execution_id, workflow, inputs, left_of(state), state.model)
+    return Child("", state.execution_id, workflow, inputs, left_of(state), model=state.model)
 
 
 async def succeeded_by(
@@ -126,7 +138,9 @@ class Children:
                 begun = self._once.begin(wanted, reserved_for(bounds))
             else:
                 bounds, begun = given_with(journal.state, record.reserved), record
-            asked = Child(child_id, journal.execution_id, workflow, inputs, bounds, journal.state.model)
+            asked = Child(
+                child_id, journal.execution_id, workflow, inputs, bounds, self._counted(child_id), journal.state.model
+            )
             await journal.durable()
             ended = await self._ended(place.path, asked, drive, is_new=record is None)
             return self._taken(place, begun, ended)
@@ -184,8 +198,9 @@ class Children:
         raise self._once.fail(place, record, str(error), names_of(error), used)
 
     def _not_counted(self, child: ExecutionState) -> dict[str, int] | None:
-        counted = self._once.journal.state.ledger.children.get(child.execution_id)
-        used = child.usage.to_dict() | {"requests": child.ledger.llm_calls}
-        if counted is None:
-            return {name: value for name, value in used.items() if value} or None
-        return {"requests": used["requests"] - counted} if used["requests"] > counted else None
+        counted = self._counted(child.execution_id)
+        used = child.usage._replace(requests=child.ledger.llm_calls)
+        return Usage(*(max(0, now - before) for now, before in zip(used, counted, strict=True))).to_dict() or None
+
+    def _counted(self, child: str) -> Usage:
+        return self._once.journal.state.ledger.children.get(child, NO_USAGE)

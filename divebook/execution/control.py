@@ -33,7 +33,7 @@ from divebook.errors import (
 from divebook.events import catalog
 from divebook.events.codec import checked
 from divebook.execution.answering import Answering
-from divebook.execution.children import running_children, workflows_to_begin
+from divebook.execution.children import Child, running_children, workflows_to_begin
 from divebook.execution.clock import MICROSECONDS, Chance, Clock, Ids
 from divebook.execution.driver import Driver, Means
 from divebook.execution.engine_thread import ENGINE, STOP_SECONDS, Desk, passed_on
@@ -219,18 +219,18 @@ class Control:
         ahead = steps_ahead(driver.workflow, driver.state)
         self._check(driver.workflow, ahead, workflows_to_begin(driver.state, self.store))
 
-    def go_on(self, driver: Driver, *, again: bool = False) -> Driver:
+    def go_on(self, driver: Driver, child: Child | None = None, *, again: bool = False) -> Driver:
         """Let an execution that rests do what there is to do; its driver may now be another process.
 
-        With `again` one that failed or was cancelled is resumed as well.
+        With `again` one that failed or was cancelled is resumed as well, as a `child` as what its parent asks for now.
         """
         if self._delivered(driver):
             return driver
         with suppress(LeaseHeldError):
             self._require_means(driver)
             with HANDS.taking(self.store, driver.id) as lease:
-                if self._can_go_on(driver.under(lease), again=again):
-                    self._drive(driver, lease)
+                if self._can_go_on(state := driver.under(lease), again=again):
+                    self._drive(driver, lease, None if child is None else child.resumed(driver.workflow, state))
                 else:
                     self.store.release(lease)
         return driver
@@ -323,7 +323,7 @@ class Control:
 
     # --- executions that others start --------------------------------------------------------------------------------
 
-    async def drive_child(self, child: str, opening: Opening, *, again: bool) -> ExecutionState:
+    async def drive_child(self, child: Child, opening: Opening, *, again: bool) -> ExecutionState:
         """Begin an execution that another one asks for, or resume it; return its state once it has ended, or rests.
 
         With `again` one that failed or was cancelled is resumed as well. One that cannot go on in this process rests,
@@ -331,18 +331,18 @@ class Control:
         """
         work = self._desk.calls.work
         try:
-            driver = await work(lambda: self._register.find(child))
+            driver = await work(lambda: self._register.find(child.id))
         except ExecutionNotFoundError:
             workflow, started, durability = opening()
-            driver = self.create(workflow, started, durability, child)
+            driver = self.create(workflow, started, durability, child.id)
             driver.begin(self._means)
         if not driver.is_live:
             try:
-                await work(lambda: self.go_on(driver, again=again))
+                await work(lambda: self.go_on(driver, child, again=again))
             except (DefinitionError, NotFoundError, SetupError) as error:
                 if driver.state.is_over:
                     raise
-                _log.warning("execution %s rests until another process resumes it: %s", child, error)
+                _log.warning("execution %s rests until another process resumes it: %s", child.id, error)
         if driver.is_live:
             await asyncio.shield(asyncio.wrap_future(driver.driving()))
         return (await work(driver.refresh)).state

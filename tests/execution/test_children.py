@@ -1,8 +1,14 @@
 """Executions that others start: begun once, waited for without cost, cancelled and counted with their parent."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import pytest
 
 from divebook import Agent, Each, Environment, ScriptedModel, Step, Workflow
+from divebook.bounds import Bounds
+from divebook.engine.bounds import given_again
+from divebook.engine.records import Usage
 from divebook.errors import NotFoundError
 from divebook.store.owner import Owner
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS, step, workflow
@@ -228,6 +234,50 @@ def test_what_a_child_did_not_spend_is_free_for_the_next_one():
         "completed",
         [3, 2, 3, 2],
     )
+
+
+@pytest.mark.parametrize(("bounds", "more"), [("max_llm_calls", 4), ("max_tokens", 45), ("max_cost", "4.5")])
+def test_a_child_that_is_resumed_may_spend_what_its_parent_has_then(bounds, more):
+    """It kept the bounds with which it had begun, so that who raised those of the parent had raised nothing."""
+    world, parent = of_two_children(**{bounds: {"max_llm_calls": 2, "max_tokens": 25, "max_cost": "2.5"}[bounds]})
+    assert parent.status == "failed"
+    done = world.resume(parent.id, {bounds: more, "on_exhausted": "fail"}).wait(20)
+    assert (done.status, done.envelope.llm_call_count) == ("completed", 4)
+    assert all(child.state.bounds.to_dict()["on_exhausted"] == "fail" for child in children_of(world, done))
+
+
+def test_what_a_child_spends_after_it_was_resumed_counts_as_well():
+    """Of a child that had failed before, only its calls counted."""
+    world, parent = of_two_children(max_llm_calls=2)
+    done = world.resume(parent.id, {}).wait(20)
+    spent = [child.state.usage for child in children_of(world, done)]
+    assert (done.status, len(spent)) == ("completed", 2)
+    assert done.state.usage.input_tokens == sum(usage.input_tokens for usage in spent) == 40
+    assert done.state.usage.cost == sum(usage.cost for usage in spent)
+
+
+def test_a_child_that_is_resumed_stays_within_its_own_bounds_and_what_a_person_raised_in_it():
+    world, parent = of_two_children(own={"max_llm_calls": 1, "on_exhausted": "fail"})
+    assert world.resume(parent.id, {"max_llm_calls": 100}).wait(20).status == "failed"
+    own = Bounds(max_llm_calls=3, max_seconds=9.0, max_iterations=4)
+    state = SimpleNamespace(bounds=replace(own, max_llm_calls=5, max_iterations=6), running_us=2_000_000)
+    again = given_again(state, own, Bounds(max_llm_calls=2, max_seconds=1.0), Usage(requests=2))
+    assert again == Bounds(max_llm_calls=4, max_seconds=3.0, max_iterations=6)
+    assert given_again(state, own, Bounds(), Usage(requests=2)).max_llm_calls == 5
+
+
+def of_two_children(own=None, **bounds):
+    """Return a world, and a parent in it whose bounds do not suffice for two children with two calls each."""
+
+    @workflow("two")
+    async def two(ctx):
+        for _ in range(2):
+            await ctx.run("chats")
+
+    steps = [Step(name, prompt="hello") for name in ("first", "second")]
+    script = ScriptedModel(["hi"], usage={"input_tokens": 10}, price=1)
+    world = environment(Workflow("chats", steps, bounds=own), agents=[Agent("ann", model=script)])
+    return world, world.start(two, bounds={**bounds, "on_exhausted": "fail"}).wait(20)
 
 
 def test_a_process_that_finds_no_parent_definition_leaves_it_recoverable(parent_of_asks):
