@@ -16,6 +16,7 @@ from divebook.errors import NotFoundError, SetupError
 from divebook.events.recorded import opened
 from divebook.history.messages import CallMessage, spoken_in
 from divebook.steps.books import Books, Entry
+from divebook.text.shown import plural
 
 NAMED = "divebook/thread/"
 """Before the id of a thread, in the start key of its book."""
@@ -33,6 +34,10 @@ class ThreadTurn(NamedTuple):
     messages: Sequence[Mapping[str, Any]]
     """What was said, in pydantic-ai's JSON form."""
     by: str
+
+    def __repr__(self) -> str:
+        """Return what fits on a line: what was said may fill pages."""
+        return f"<turn {self.key}: {plural(len(self.messages), 'message')}>"
 
     @property
     def said(self) -> list[CallMessage]:
