@@ -9,7 +9,7 @@ from divebook.cli.options import Json, Store
 from divebook.cli.screen import note, say, write
 from divebook.cli.text import as_json, one_line, secrets
 from divebook.errors import StoreError
-from divebook.questions.wording import address_of, example_answer, example_in_full, schema_in_words, wanted_answer
+from divebook.questions.wording import address_of, example_answer, examples_in_full, schema_in_words, wanted_answer
 from divebook.text.commands import in_shell
 from divebook.text.times import local_time
 
@@ -87,10 +87,9 @@ def _described(execution_id: str, question: Question) -> Iterator[str]:
     if shown:
         yield f"  data: {one_line(as_json(shown), 400)}"
     if question.schema is not None:
-        example = example_in_full(question)
-        yield f"  {'may come with it' if example else 'asks for'}: {one_line(schema_in_words(question.schema), 200)}"
-        if example:
-            yield f"  for instance: {one_line(example, 400)}"
+        examples = examples_in_full(question)
+        yield f"  {'may come with it' if examples else 'asks for'}: {one_line(schema_in_words(question.schema), 200)}"
+        yield from (f"  for instance: {one_line(example, 400)}" for example in examples)
     if question.expires_at is not None:
         yield f"  expires {local_time(question.expires_at)}"
 

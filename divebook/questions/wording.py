@@ -40,16 +40,21 @@ def example_answer(question: Question) -> str:
     return example if isinstance(example, str) else json.dumps(example, ensure_ascii=False)
 
 
-def example_in_full(question: Question) -> str:
-    """Return an answer that brings data with its word, as it can be typed; empty where it takes none."""
+def examples_in_full(question: Question) -> list[str]:
+    """Return answers that bring data with their word, as they can be typed: one for each part that may be left out.
+
+    So none that is typed as it stands, to change the arguments of a call, makes a rule for others too.
+    """
     if question.schema is None or question.kind not in JUDGED:
-        return ""
+        return []
     data = example_of(question.schema)
     shown = (question.data or {}).get("parameters")
     if isinstance(data, dict) and data.get("parameters") == {} and isinstance(shown, Mapping):
         data["parameters"] = dict.fromkeys(shown, ANY_TEXT)  # of a call that has no schema
+    is_whole = question.schema.get("required") or not isinstance(data, dict)
     said = {"approved": True} if question.kind == CONFIRMATION else {"decision": MODIFY}
-    return json.dumps({**said, "data": data}, ensure_ascii=False)
+    parts = [data] if is_whole else [{name: value} for name, value in data.items()]
+    return [json.dumps({**said, "data": part}, ensure_ascii=False) for part in parts]
 
 
 def wanted_in_full(question: Question) -> str:
@@ -60,7 +65,7 @@ def wanted_in_full(question: Question) -> str:
     if question.kind not in JUDGED:
         return f"{wanted}: {schema_in_words(question.schema)}"
     no = "no" if question.kind == CONFIRMATION else REJECT
-    return f"{wanted} ({no}: REASON says why), or in full, for instance {example_in_full(question)}"
+    return f"{wanted} ({no}: REASON says why), or in full, for instance {' or '.join(examples_in_full(question))}"
 
 
 def schema_in_words(schema: Mapping[str, Any]) -> str:

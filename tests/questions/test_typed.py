@@ -12,7 +12,7 @@ from divebook.errors import InterruptError
 from divebook.notebook.arguments import parse, split
 from divebook.questions import Question, checked_answer
 from divebook.questions.kinds import DEFINABLE, JUDGED, KINDS
-from divebook.questions.wording import example_answer, example_in_full, wanted_answer, wanted_in_full
+from divebook.questions.wording import example_answer, examples_in_full, wanted_answer, wanted_in_full
 from divebook.text.commands import in_notebook, in_shell
 from divebook.workflow.json_schemas import FITTING
 
@@ -124,18 +124,26 @@ def test_a_printed_answer_fits_its_question(kind, schema):
 @pytest.mark.parametrize("kind", JUDGED)
 def test_a_word_with_data_is_printed_in_full_where_it_is_wanted_and_where_it_was_refused(kind):
     asked = question(kind, NUMBERS)
+    (example,) = examples_in_full(asked)
     for face in FACES:
-        assert checked_answer(asked, face(example_in_full(asked)), FITTING, 0)["data"] == {"n": 1}
+        assert checked_answer(asked, face(example), FITTING, 0)["data"] == {"n": 1}
     with pytest.raises(InterruptError) as refused:
         checked_answer(asked, typed_answer("{n: 1}"), FITTING, 0)
     assert wanted_in_full(asked) in str(refused.value)
-    assert example_in_full(asked) in wanted_in_full(asked)
+    assert example in wanted_in_full(asked)
 
 
-def test_a_call_without_a_schema_is_shown_with_the_arguments_that_it_has():
-    asked = question("confirmation", schema_of_answer(None), {"parameters": {"host": "h1"}})
-    answered = checked_answer(asked, typed_answer(example_in_full(asked)), FITTING, 0)
-    assert answered == {"approved": True, "data": {"parameters": {"host": "TEXT"}, "rule": {"scope": "run"}}}
+HOST = {"type": "object", "properties": {"host": {"type": "string"}}, "required": ["host"]}
+
+
+@pytest.mark.parametrize("arguments", [None, HOST])
+def test_other_arguments_and_a_rule_are_examples_of_their_own(arguments):
+    """Who types the one to change a call allows no other; without a schema the call's own arguments are named."""
+    asked = question("confirmation", schema_of_answer(arguments), {"parameters": {"host": "h1"}})
+    assert [checked_answer(asked, typed_answer(example), FITTING, 0) for example in examples_in_full(asked)] == [
+        {"approved": True, "data": {"parameters": {"host": "TEXT"}}},
+        {"approved": True, "data": {"rule": {"scope": "run"}}},
+    ]
 
 
 @settings(max_examples=40)
