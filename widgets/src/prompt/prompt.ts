@@ -20,7 +20,8 @@ export class Prompt implements View {
   readonly #known = new Map<string, Question>();
   readonly #count = h("h2", { class: "count" });
   readonly #filter = h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter the open questions", oninput: () => { this.#sift(); } });
-  readonly #go = button("Go to it", () => { this.#goTo(); }, { class: "small", hidden: true });
+  readonly #go = h("div", { class: "row go", role: "group", "aria-label": "Go to" });
+  #gone = "";
   readonly #open = h("div", { class: "cards", onkeydown: (event: KeyboardEvent) => { this.#walk(event); } });
   readonly #closed = h("ul");
   readonly #closedCount = h("summary");
@@ -85,10 +86,17 @@ export class Prompt implements View {
     return [...this.#cards.values()].filter(({ element }) => element.parentElement !== this.#open);
   }
 
-  #goTo(): void {
-    const [card] = this.#away;
-    card?.element.scrollIntoView({ block: "center" });
-    card?.head.focus();
+  /** Offers a way to each card that stands elsewhere; what is the same stays, with the focus. */
+  #showWays(): void {
+    const away = this.#away;
+    const gone = JSON.stringify(away.map(({ question }) => question.interrupt_id));
+    if (gone === this.#gone) return;
+    this.#gone = gone;
+    const ways = away.slice(0, FEW).map((card) => button(away.length === 1 ? "Go to it" : wayTo(card.question), () => {
+      card.element.scrollIntoView({ block: "center" });
+      card.head.focus();
+    }, { class: "small" }));
+    this.#go.replaceChildren(...ways, away.length > FEW ? `and ${away.length - FEW} more` : "");
   }
 
   destroy(): void {
@@ -144,7 +152,7 @@ export class Prompt implements View {
     const [open, shown, closed] = [this.#cards.size, this.#visible().length, this.#closed.childElementCount];
     const waiting = open === 0 ? "No open question" : `${open} open question${open === 1 ? "" : "s"}`;
     setText(this.#count, shown < open ? `${shown} of ${waiting}` : waiting);
-    this.#go.hidden = this.#away.length === 0;
+    this.#showWays();
     this.#filter.hidden = open <= MANY && this.#filter.value === "";
     setText(this.#closedCount, `${closed} answered or expired`);
     this.#closedPart.hidden = closed === 0;
@@ -161,6 +169,12 @@ export class Prompt implements View {
     event.preventDefault();
     heads[next]?.focus();
   }
+}
+
+/** Names a question on a button: what it asks, and for whom. */
+function wayTo({ question, data }: Question): string {
+  const { agent } = data;
+  return `${oneLine(question, 40)}${typeof agent === "string" ? ` (${oneLine(agent, 30)})` : ""}`;
 }
 
 function closedLine(question: Question): HTMLElement {

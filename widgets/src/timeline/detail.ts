@@ -2,6 +2,7 @@
 
 import type { Detail, DetailEvent } from "../protocol";
 import type { Connection } from "../shared/connection";
+import { copyButton } from "../shared/copy";
 import { h, longText, setText, type View } from "../shared/dom";
 import { button } from "../shared/element";
 import type { Model } from "../shared/model";
@@ -61,27 +62,8 @@ export function detail(model: Model, connection: Pick<Connection, "detail">, des
 
 function eventView(event: DetailEvent, isOpen: boolean): HTMLElement {
   const json = JSON.stringify(event.data, null, 2);
-  const copier = button("Copy", () => { void copy(json, copier); }, { class: "db-button db-copy", "aria-label": `Copy the JSON of event ${event.sequence}` });
+  const copier = copyButton(() => json, { class: "db-button db-copy", "aria-label": `Copy the JSON of event ${event.sequence}` });
   const when = new Date(event.recorded_us / 1000).toLocaleTimeString("en-GB", CLOCK);
   const summary = h("summary", {}, `${event.event_type} `, h("span", { class: "db-faint" }, `#${event.sequence} at ${when}`));
   return h("details", { open: isOpen, class: "db-event" }, summary, copier, longText(json));
-}
-
-async function copy(text: string, pressed: HTMLButtonElement): Promise<void> {
-  const clipboard = (navigator as { clipboard?: Clipboard }).clipboard; // missing on pages without https
-  if (clipboard === undefined) copyBySelection(text, pressed);
-  else await clipboard.writeText(text);
-  setText(pressed, "Copied");
-  setTimeout(() => { setText(pressed, "Copy"); }, 1500);
-}
-
-function copyBySelection(text: string, near: HTMLElement): void {
-  const area = h("textarea", { class: "db-hidden", "aria-hidden": "true" });
-  area.value = text;
-  near.after(area);
-  area.select();
-  // eslint-disable-next-line @typescript-eslint/no-deprecated -- the only way on pages without https
-  document.execCommand("copy");
-  area.remove();
-  near.focus();
 }

@@ -7,7 +7,9 @@ import { duration } from "../shared/format";
 import type { Model } from "../shared/model";
 import { oneLine } from "../shared/text";
 import { valueText } from "../shared/values";
+import { closedText } from "../prompt/answers";
 import { SIGNS } from "../timeline/kinds";
+import { questionsOf } from "./talk";
 import { argumentsText, outcomeText } from "./words";
 
 const MOST = 100_000;
@@ -24,6 +26,7 @@ export class CallLine {
   readonly #name: HTMLElement;
   #call: ConversationCall;
   #note = "";
+  #asked: readonly Question[] = [];
   #shown = "";
 
   constructor(call: ConversationCall) {
@@ -36,28 +39,29 @@ export class CallLine {
   }
 
   /** Shows how a call stands. */
-  update(call: ConversationCall, model: Model, asked: Question | undefined, writing: string): void {
+  update(call: ConversationCall, model: Model, writing: string): void {
     const { spans } = model;
+    const asked = questionsOf(model, call);
     const isKnown = call.id >= 0 && spans.has(call.id);
     const status = isKnown ? spans.text(call.id, "status") : "";
     const given = argumentsText(call.arguments, call.tool) || oneLine(writing, 200);
     setText(this.#what, given);
     setAttribute(this.#what, "title", given);
-    const waits = asked?.status === "pending";
+    const waits = asked.at(-1)?.status === "pending";
     const came = waits ? "? waits for you" : status === "running" ? `${SIGNS["running"] ?? ""} running` : status === "cancelled" ? "◼ cancelled" : this.#outcome(call, status);
     setText(this.#came, came);
     this.#came.className = `came ${waits ? "asks" : call.outcome === "failed" || status === "failed" ? "bad" : ""}`;
     setText(this.#took, isKnown && status !== "cancelled" ? duration(spans.endOf(call.id, model.now()) - spans.startOf(call.id)) : "");
-    [this.#call, this.#note] = [call, isKnown ? spans.text(call.id, "note") : ""];
+    [this.#call, this.#note, this.#asked] = [call, isKnown ? spans.text(call.id, "note") : "", asked];
     this.#fill();
   }
 
   /** Shows arguments and result, if that is wanted and not there yet. */
   #fill(): void {
-    const shown = JSON.stringify([this.#call.arguments, this.#call.result, this.#note]);
+    const shown = JSON.stringify([this.#call.arguments, this.#call.result, this.#note, this.#asked]);
     if (!this.element.open || shown === this.#shown) return;
     this.#shown = shown;
-    this.#body.replaceChildren(...argumentRows(this.#call.arguments), ...resultRows(this.#call, this.#note));
+    this.#body.replaceChildren(...argumentRows(this.#call.arguments), ...askedRows(this.#asked), ...resultRows(this.#call, this.#note));
   }
 
   #outcome(call: ConversationCall, status: string): string {
@@ -70,6 +74,15 @@ function argumentRows(given: unknown): HTMLElement[] {
   const isTable = typeof given === "object" && given !== null && !Array.isArray(given);
   const entries = isTable ? Object.entries(given) : [["arguments", given] as const];
   return entries.flatMap(([name, value]) => [h("span", { class: "soft" }, oneLine(name, 60)), text(valueText(value, MOST, 2))]);
+}
+
+/** What became of the questions that held a call up. */
+function askedRows(asked: readonly Question[]): HTMLElement[] {
+  return asked.filter(({ status }) => status !== "pending").flatMap((question) => {
+    const { raised_us: raised, answered_us: answered } = question;
+    const after = answered === null ? "" : `, after ${duration(answered - raised)}`;
+    return [h("span", { class: "soft" }, "asked"), h("span", { dir: "auto" }, `${oneLine(question.question, 200)} ${closedText(question)}${after}`)];
+  });
 }
 
 function resultRows(call: ConversationCall, note: string): HTMLElement[] {

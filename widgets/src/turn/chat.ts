@@ -3,12 +3,14 @@
 import type { ConversationCall } from "../protocol";
 import { h, setText, type View } from "../shared/dom";
 import { button } from "../shared/element";
-import { duration, plural, price } from "../shared/format";
+import { plural, price } from "../shared/format";
 import type { Host } from "../shared/later";
 import type { Model } from "../shared/model";
 import { oneLine } from "../shared/text";
 import { type Around, Exchange } from "./exchange";
+import { YOU } from "./parts";
 import { questionOf, type Talk, Talks } from "./talk";
+import { turnTimes } from "./times";
 
 const MOST_EXCHANGES = 60; // the newest; a turn may have hundreds
 
@@ -27,7 +29,7 @@ export class Chat implements View {
     private readonly model: Model,
     private readonly talks: Talks,
     private readonly host: Host,
-    private readonly depth = 0,
+    private readonly asker = YOU,
     private readonly changed: (talk: Talk) => void = () => undefined,
   ) {
     this.element.append(this.#older, this.#error);
@@ -79,6 +81,7 @@ export class Chat implements View {
     return {
       model: this.model,
       agent: () => this.talks.of(this.id).agent,
+      asker: this.asker,
       questionOf: (call) => questionOf(this.model, call),
       placeCard: (question, place) => { this.host.placeCard(question.interrupt_id, place); },
       inset: (call) => this.#inset(call),
@@ -87,7 +90,7 @@ export class Chat implements View {
   }
 
   #inset(call: ConversationCall): HTMLElement {
-    const inset = new Inset(call.turn, this.model, this.talks, this.host, this.depth + 1);
+    const inset = new Inset(call.turn, this.model, this.talks, this.host, this.talks.of(this.id).agent);
     this.#undo.push(this.talks.follow(call.turn, () => { this.#later(); }));
     this.#nested.push(inset);
     return inset.element;
@@ -107,7 +110,7 @@ class Inset implements View {
     private readonly model: Model,
     private readonly talks: Talks,
     private readonly host: Host,
-    private readonly depth: number,
+    private readonly asker: string,
   ) {
     const name = h("b", {}, `↳ ${oneLine(model.spans.text(id, "label"), 60)}`);
     const open = button("Open", () => { this.#toggle(open); }, { class: "small quiet", "aria-expanded": "false" });
@@ -127,7 +130,7 @@ class Inset implements View {
     const { spans } = this.model;
     const { requests, calls } = this.talks.of(this.id);
     const cost = requests.reduce((sum, one) => sum + (one.cost ?? 0), 0);
-    const took = duration(spans.endOf(this.id, this.model.now()) - spans.startOf(this.id));
+    const took = turnTimes(this.model, this.id);
     const status = spans.text(this.id, "status");
     const facts = [plural(requests.length, "request"), calls.length > 0 ? plural(calls.length, "call") : "", price(cost), took, status === "completed" ? "" : status];
     setText(this.#facts, facts.filter(Boolean).join(" · "));
@@ -140,7 +143,7 @@ class Inset implements View {
 
   #toggle(open: HTMLElement): void {
     if (this.#chat === null) {
-      this.#chat = new Chat(this.id, this.model, this.talks, this.host, this.depth);
+      this.#chat = new Chat(this.id, this.model, this.talks, this.host, this.asker);
       this.element.append(this.#chat.element);
     } else {
       this.#chat.destroy();

@@ -1,6 +1,8 @@
 // The chat of a run, as a bundle of its own: which turn is shown, its requests beside it, and what is left out.
 
+import { copyButton } from "../shared/copy";
 import { h, setText, type View } from "../shared/dom";
+import { button, setAttribute } from "../shared/element";
 import { plural } from "../shared/format";
 import type { Host, Part } from "../shared/later";
 import type { Model } from "../shared/model";
@@ -8,8 +10,10 @@ import { rootsOf } from "../shared/spans";
 import { oneLine } from "../shared/text";
 import { SIGNS } from "../timeline/kinds";
 import { Chat } from "./chat";
+import { YOU } from "./parts";
 import { Rail } from "./rail";
 import { Talks } from "./talk";
+import { turnTimes } from "./times";
 import style from "./turn.css";
 
 const MOST_TURNS = 200; // to choose from, the newest
@@ -19,11 +23,14 @@ function turns(model: Model, host: Host): View {
   const talks = new Talks(model, host);
   const about = h("span", { class: "soft", hidden: true });
   const choice = h("select", { "aria-label": "Turn", onchange: () => { show(Number(choice.value)); } });
+  const times = h("span", { class: "soft", title: "How long calls ran, and how long nothing could go on before somebody answered" });
   const count = h("span", { class: "soft" });
-  const bar = h("div", { class: "bar row" }, choice, about, toggle("tool calls", "no-calls"), toggle("thinking", "no-thinking"), h("span", { class: "db-grow" }), count);
+  const frame = h("div", { class: "frame row", hidden: true });
+  const asFrame: HTMLButtonElement = button("As a frame", () => { showFrame(); }, { class: "small quiet", "aria-expanded": "false" });
+  const bar = h("div", { class: "bar row" }, choice, about, toggle("tool calls", "no-calls"), toggle("thinking", "no-thinking"), times, h("span", { class: "db-grow" }), count, asFrame);
   const rail = new Rail(model, talks, (number) => { chat?.show(number); });
   const wrap = h("div", { class: "wrap" }, rail.element);
-  const element = h("section", { class: "divebook-turn", "aria-label": "Conversation" }, bar, wrap);
+  const element = h("section", { class: "divebook-turn", "aria-label": "Conversation" }, bar, frame, wrap);
   let chat: Chat | null = null;
   let listed = "";
 
@@ -32,11 +39,21 @@ function turns(model: Model, host: Host): View {
     return h("label", {}, box, ` ${label}`);
   }
 
+  /** Shows the line that gives these messages as a frame, to be copied. */
+  function showFrame(): void {
+    frame.hidden = !frame.hidden;
+    setAttribute(asFrame, "aria-expanded", String(!frame.hidden));
+    const agents = model.header?.spenders.length ?? 0;
+    const line = frameLine(model.header?.execution_id ?? "", agents > 1 && chat !== null ? talks.of(chat.id).agent : "");
+    frame.replaceChildren(h("code", {}, line), copyButton(() => line, { class: "small", "aria-label": "Copy the line" }));
+  }
+
   function show(id: number): void {
     if (chat?.id === id) return;
     chat?.destroy();
-    chat = new Chat(id, model, talks, host, 0, (talk) => {
+    chat = new Chat(id, model, talks, host, YOU, (talk) => {
       rail.update(talk);
+      setText(times, turnTimes(model, id).replace(/^(?=\d)/, "worked "));
       const messages = talk.requests.reduce((sum, { sent, answer }) => sum + sent.length + Math.min(1, answer.length), 0) + talk.calls.filter(({ outcome }) => outcome !== "").length;
       setText(count, talk.isKnown ? plural(messages, "message") : "");
       setText(about, talk.thread === "" ? "" : `thread ${oneLine(talk.thread, 60)}`);
@@ -80,6 +97,12 @@ function turns(model: Model, host: Host): View {
   };
   look();
   return { element, destroy };
+}
+
+/** Returns what to type for the messages of a run, or of one of its agents. */
+export function frameLine(execution: string, agent: string): string {
+  const whose = agent === "" ? "" : `.loc[lambda said: said.agent == ${JSON.stringify(agent)}]`;
+  return `import divebook; divebook.show(${JSON.stringify(execution)}).messages${whose}`;
 }
 
 const part: Part = { style, make: turns };

@@ -96,9 +96,14 @@ export class Talks {
   }
 }
 
+/** Returns the questions about a call. */
+export function questionsOf({ questions }: Model, call: ConversationCall): Question[] {
+  return call.questions.map((id) => questions.get(id)).filter((found) => found !== undefined);
+}
+
 /** Returns the latest question about a call. */
-export function questionOf({ questions }: Model, call: ConversationCall): Question | undefined {
-  return call.questions.map((id) => questions.get(id)).findLast((found) => found !== undefined);
+export function questionOf(model: Model, call: ConversationCall): Question | undefined {
+  return questionsOf(model, call).at(-1);
 }
 
 function take(talk: Followed, answer: Conversation): void {

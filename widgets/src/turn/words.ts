@@ -18,14 +18,25 @@ export function argumentsText(given: unknown, tool = ""): string {
   return oneLine(entries.map(([name, value]) => `${name}=${valueText(value, WIDTH)}`).join("  "), WIDTH);
 }
 
+const BY_RULE = "A rule denies"; // divebook/engine/approvals.py
+
+/** Returns that a call was denied, by whom, and why. */
+function denial({ result }: ConversationCall): string {
+  const [, reason = ""] = /^[^:]*: (.*)$/s.exec(result) ?? [];
+  const by = result.startsWith(BY_RULE) ? "denied by a rule" : "denied";
+  return reason === "" ? by : oneLine(`${by}: ${reason}`, 80);
+}
+
 const OUTCOMES = { failed: "failed", denied: "denied", retry: "tried again", unknown: "not known", returned: "", "": "" } as const;
 
 /** Returns what came of a call: short results as they are, long ones by their size. */
 export function outcomeText(call: ConversationCall): string {
   if (call.outcome === "failed" && !call.result.includes("\n")) return oneLine(call.result, 60) || "failed";
+  if (call.outcome === "denied") return denial(call);
   const word = OUTCOMES[call.outcome];
   if (word !== "") return word;
   if (call.result === "") return call.outcome === "returned" ? "nothing" : "";
+  if (call.turn >= 0) return "answered";
   const lines = call.result.split("\n").length;
   if (lines > 1) return plural(lines, "line");
   return call.result.length <= 40 ? oneLine(call.result, 40) : plural(call.result.length, "character");
@@ -37,7 +48,8 @@ export function deedOf(request: ConversationRequest, isRunning: boolean): string
   if (calls.length > 0) return oneLine(counted(calls).join(", "), 60);
   if (isRunning) return "writes …";
   const said = request.answer.find(({ kind }) => kind === "assistant");
-  return said === undefined ? "no answer" : oneLine(said.text, 60);
+  if (said === undefined) return "no answer";
+  return request.output !== "" && /^[[{]/.test(said.text) ? "answers with data" : oneLine(said.text, 60);
 }
 
 function counted(names: readonly string[]): string[] {

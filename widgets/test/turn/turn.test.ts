@@ -1,11 +1,12 @@
 // The chat of a run: requests, calls, the work of others within them, and what waits for a person.
 
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import type { Conversation, ConversationCall, ConversationRequest } from "../../src/protocol";
+import type { Conversation, ConversationCall, ConversationPart, ConversationRequest } from "../../src/protocol";
 import type { View } from "../../src/shared/dom";
 import type { Host } from "../../src/shared/later";
 import { Model } from "../../src/shared/model";
-import part from "../../src/turn";
+import part, { frameLine } from "../../src/turn";
+import { differences } from "../../src/turn/sent";
 import { argumentsText, deedOf, outcomeText } from "../../src/turn/words";
 import { delta, type Row, welcome } from "../blocks";
 import { buttonOf, question } from "../prompt/questions";
@@ -18,6 +19,7 @@ const ROWS: Row[] = [
   { id: 2, kind: "operation", type: "agent_response", label: "request 1", start: 0, end: 1_000_000, within: 1, step: "ask" },
   { id: 3, kind: "operation", type: "tool_call", label: "search", start: 1_000_000, end: 3_500_000, within: 1, step: "ask" },
   { id: 4, kind: "operation", type: "agent_turn", label: "reader", start: 1_000_000, end: 2_000_000, within: 1, step: "ask" },
+  { id: 5, kind: "operation", type: "agent_response", label: "request 1", start: 1_000_000, end: 2_000_000, within: 4, step: "ask" },
 ];
 
 function request(given: Partial<ConversationRequest> = {}): ConversationRequest {
@@ -193,7 +195,9 @@ test("the work that was given to another agent is a line that unfolds into its c
   expect(text(".team .answer")).toBe("Z or z.");
   buttonOf(find(".team"), "Open").click();
   vi.advanceTimersByTime(100);
+  expect(text(".team .chat")).toContain("fixerRepair it."); // who gave the work, and no person
   expect(text(".team .chat")).toContain("readerZ or z.");
+  expect(text(".call .came")).toBe("answered");
   expect(text(".rail .given")).toContain("reader$0.0020");
   buttonOf(find(".team"), "Its lane").click();
   expect(host.reveal).toHaveBeenCalledWith(4);
@@ -207,6 +211,104 @@ test("what was sent is shown whole, and hidden again", () => {
   expect(button.getAttribute("aria-expanded")).toBe("true");
   button.click();
   expect(find(".all").hidden).toBe(true);
+});
+
+const spoken = (kind: ConversationPart["kind"], said: string, name = ""): ConversationPart => ({ kind, text: said, call: name });
+
+function sending(sent: Record<number, ConversationPart[]>): void {
+  host.sent = (id, receive) => { receive({ type: "sent", view: "", id, parts: sent[id] ?? [], error: id in sent ? "" : `span ${id} is no request` }); };
+}
+
+test("what was sent is compared with the request before it", () => {
+  const before = [spoken("system", "You repair."), spoken("user", "Repair it.")];
+  const sent: Record<number, ConversationPart[]> = { 2: before, 5: [...before, spoken("assistant", "I look."), spoken("result", "one", "search")] };
+  sending(sent);
+  said.set(1, conversation({ requests: [request(), request({ id: 5, number: 2, sent: [], tools: ["search"], model: "small-1" })] }));
+  begin();
+  const second = [...view.element.querySelectorAll<HTMLElement>(".exchange")][1] ?? expect.fail("no request 2");
+  buttonOf(second, "What was sent").click();
+  expect(buttonOf(second, "All messages").getAttribute("aria-pressed")).toBe("true");
+  buttonOf(second, "Changes since request 1").click();
+  const panel = second.querySelector<HTMLElement>(".all") ?? expect.fail("no panel");
+  expect(panel.textContent).toContain("model: large-3 → small-1− tools: edit2 messages as before+new: AgentI look.Result of searchone");
+  const same = panel.querySelector("details");
+  same?.dispatchEvent(new Event("toggle"));
+  expect(same?.textContent).toContain("YouRepair it.");
+  expect(buttonOf(second, "Changes").getAttribute("aria-pressed")).toBe("true");
+  delete sent[5];
+  buttonOf(second, "Changes since").click();
+  expect(panel.querySelector(".bad")?.textContent).toBe("span 5 is no request");
+});
+
+test("a first request has nothing to be compared with", () => {
+  begin();
+  buttonOf(find(".req"), "What was sent").click();
+  expect(buttonOf(find(".all"), "All messages").hidden).toBe(false);
+  expect([...find(".all").querySelectorAll("button")].filter((one) => !one.hidden)).toHaveLength(1);
+});
+
+const [A, B, C, D] = ["a", "b", "c", "d"].map((name) => spoken("user", name)) as [ConversationPart, ConversationPart, ConversationPart, ConversationPart];
+
+test.each<[string, ConversationPart[], ConversationPart[], [string, number][]]>([
+  ["grows", [A], [A, B], [["same", 1], ["added", 1]]],
+  ["is shortened at its beginning", [A, B, C], [C], [["removed", 2], ["same", 1]]],
+  ["is the same", [A, B], [A, B], [["same", 2]]],
+  ["repeats itself", [A, A], [A, A, A], [["same", 2], ["added", 1]]],
+  ["has another text in one place", [A, B, C], [A, D, C], [["same", 1], ["changed", 2], ["same", 1]]],
+  ["is another", [A, B], [spoken("system", "s"), C, D], [["removed", 2], ["added", 3]]],
+  ["begins", [], [A], [["added", 1]]],
+])("a conversation that %s", (_name, before, now, told) => {
+  expect(differences(before, now).map(({ kind, parts }) => [kind, parts.length])).toEqual(told);
+});
+
+test("of a message that was changed only the other lines are shown", () => {
+  sending({ 2: [spoken("system", "one\ntwo\nthree")], 5: [spoken("system", "one\n2\n2b\nthree")] });
+  said.set(1, conversation({ requests: [request(), request({ id: 5, number: 2, sent: [] })] }));
+  begin();
+  const second = [...view.element.querySelectorAll<HTMLElement>(".exchange")][1] ?? expect.fail("no request 2");
+  buttonOf(second, "What was sent").click();
+  buttonOf(second, "Changes since").click();
+  expect(second.querySelector(".diff")?.textContent).toBe("±changed: System(2 lines as before)− two+ 2+ 2b");
+});
+
+test("the line that gives the messages as a frame is shown to be copied", () => {
+  begin();
+  const button = buttonOf(find(".bar"), "As a frame");
+  button.click();
+  expect(button.getAttribute("aria-expanded")).toBe("true");
+  expect(text(".frame code")).toBe('import divebook; divebook.show("exec_1").messages');
+  expect(buttonOf(find(".frame"), "Copy")).toBeDefined();
+  button.click();
+  expect(find(".frame").hidden).toBe(true);
+  expect(frameLine("exec_1", 'a "b"')).toBe('import divebook; divebook.show("exec_1").messages.loc[lambda said: said.agent == "a \\"b\\""]');
+});
+
+const answered = { kind: "confirmation" as const, question: "Run search?", step: "ask", status: "resolved" as const, response: { approved: true }, answered_by: "ada" };
+
+test("what was worked and what was waited are told apart", () => {
+  const asked = question({ ...answered, raised_us: 4_600_000, answered_us: 44_600_000 }); // spans begin at second 1
+  begin([ROWS[0], TURN, ...ROWS.slice(2), { id: 6, kind: "operation", type: "agent_response", start: 43_600_000, end: 44_600_000, within: 1, step: "ask" }] as Row[], { questions: [asked] });
+  expect(text(".bar")).toContain("worked 4.5 s · waited for you 40.0 s");
+  expect(text(".rail .facts")).toBe("1 call · 3.5 s · waited for you 40.0 s");
+});
+
+test("a wait in which something else went on is none", () => {
+  begin(ROWS, { questions: [question({ ...answered, raised_us: 0, answered_us: 3_400_000 })] });
+  expect(text(".rail .facts")).toBe("1 call · 3.5 s");
+});
+
+test("a call says what a person answered, and after how long", () => {
+  begin(ROWS, { questions: [question({ ...answered, raised_us: 0, answered_us: 40_000_000, response: { approved: true, data: { parameters: { query: "b" } } } })] });
+  find(".call").setAttribute("open", "");
+  find(".call").dispatchEvent(new Event("toggle"));
+  expect(text(".call .in")).toMatch(/askedRun search\? approved with changes — by ada at .*, after 40\.0 s/);
+});
+
+test("why a call was denied stands beside its request", () => {
+  said.set(1, conversation({ calls: [call({ id: -1, outcome: "denied", result: "User denied tool call: keep the draft" })] }));
+  begin();
+  expect(text(".rail .facts")).toBe("✕ search denied: keep the draft · 1 call · 1.0 s");
+  expect(text(".call .came")).toBe("✕ denied: keep the draft");
 });
 
 test("where nobody knows what was sent, it is not offered", () => {
@@ -257,6 +359,8 @@ test.each([
   [{ outcome: "returned", result: "short" }, "short"],
   [{ outcome: "returned", result: "x".repeat(50) }, "50 characters"],
   [{ outcome: "denied", result: "User denied" }, "denied"],
+  [{ outcome: "denied", result: "A rule denies search: not on Sundays\nat all" }, "denied by a rule: not on Sundays at all"],
+  [{ outcome: "returned", result: "Z", turn: 4 }, "answered"],
   [{ outcome: "retry", result: "again" }, "tried again"],
   [{ outcome: "", result: "" }, ""],
 ] as const)("an outcome %j is told as %s", (given, told) => {
@@ -268,4 +372,5 @@ test("what a request did is told by its calls, else by its answer", () => {
   expect(deedOf(request({ answer: calls }), false)).toBe("2 × a, b");
   expect(deedOf(request({ answer: [] }), true)).toBe("writes …");
   expect(deedOf(request({ answer: [] }), false)).toBe("no answer");
+  expect(deedOf(request({ output: "final_result", answer: [{ kind: "assistant", text: '{"n": 1}', call: "" }] }), false)).toBe("answers with data");
 });

@@ -1,0 +1,53 @@
+// Parts of what was said: texts, thoughts, calls that are being written.
+
+import type { ConversationPart } from "../protocol";
+import { h, longText } from "../shared/dom";
+import { plural } from "../shared/format";
+import type { Model } from "../shared/model";
+import { oneLine } from "../shared/text";
+
+export const YOU = "You";
+const SPEAKERS = { system: "System", retry: "Asked to try again", thinking: "Thought", assistant: "Agent", call: "Calls", result: "Result of" } as const;
+const SIDES = { system: "sys", user: "person", retry: "sys", thinking: "bot", assistant: "bot", call: "bot", result: "sys" } as const;
+const SHORT = 600;
+
+/** A message with who says it; `asker` is who speaks to the agent. */
+export function message(part: ConversationPart, asker = YOU): HTMLElement {
+  const who = h("b", { class: "by" }, part.kind === "user" ? oneLine(asker, 60) : `${SPEAKERS[part.kind]} ${oneLine(part.call, 60)}`.trim());
+  const said = part.text.length > SHORT ? longText(part.text) : h("span", { class: "text", dir: "auto" }, part.text);
+  return h("div", { class: "m" }, h("span", { class: `who ${SIDES[part.kind]}`, "aria-hidden": "true" }), h("div", {}, who, said));
+}
+
+/** A message that unfolds. */
+export function fold(name: string, side: string, title: HTMLElement, inside: HTMLElement[]): HTMLElement {
+  return h("div", { class: name }, h("span", { class: `who ${side}`, "aria-hidden": "true" }), h("details", {}, h("summary", {}, title), ...inside));
+}
+
+export function thought(text: string, isOpen: boolean): HTMLElement {
+  return h("details", { class: "think", open: isOpen }, h("summary", {}, `Thought (${plural(text.split(/\s+/).filter(Boolean).length, "word")})`), h("p", { dir: "auto" }, text));
+}
+
+export function spoken(agent: string, part: ConversationPart): HTMLElement {
+  const said = part.text.length > 4_000 ? longText(part.text) : h("span", { class: "text", dir: "auto" }, ...coded(part.text));
+  return h("div", {}, h("b", { class: "by" }, agent), said);
+}
+
+/** A call whose arguments the model is still writing. */
+export function calling({ call, text }: ConversationPart): HTMLElement {
+  return h("div", { class: "calling" }, h("span", { class: "db-swatch tool", "aria-hidden": "true" }, "T"), h("b", {}, oneLine(call, 60)), h("code", {}, text.slice(-400)));
+}
+
+/** Shows what stands between backticks as code. */
+function coded(text: string): (string | HTMLElement)[] {
+  return text.split(/`([^`\n]+)`/).map((piece, place) => (place % 2 === 1 ? h("code", {}, piece) : piece));
+}
+
+/** What a model has written so far, as the parts that it becomes. */
+export function streamed(written: Model["streams"] extends Map<number, infer Parts> ? Parts | undefined : never): ConversationPart[] {
+  const part = (kind: ConversationPart["kind"], name: string): ConversationPart[] => {
+    const text = written?.get(name)?.text ?? "";
+    return text === "" ? [] : [{ kind, text, call: "" }];
+  };
+  const calls = [...(written?.keys() ?? [])].filter((name) => name.startsWith("arguments:"));
+  return [...part("thinking", "thinking"), ...part("assistant", "text"), ...calls.flatMap((name) => part("call", name).map((one) => ({ ...one, call: name.split(":")[1] ?? "" })))];
+}
