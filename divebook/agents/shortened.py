@@ -7,6 +7,8 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic_ai.messages import BinaryContent, ToolReturn
 
+from divebook.text.cuts import head_and_tail
+
 MOST_BYTES = 1_000_000
 """Of an image or another file that a model is given."""
 _ANY = TypeAdapter[Any](Any)
@@ -29,14 +31,8 @@ def shortened(result: Any, most: int) -> Any:
     if isinstance(result, list) and any(isinstance(part, BinaryContent) for part in result):
         return [shortened(part, most) for part in result]
     text = result if isinstance(result, str) else _written(result)
-    return result if len(text) <= most else _head_and_tail(text, most)
+    return result if len(text) <= most else head_and_tail(text, most)
 
 
 def _written(value: Any) -> str:
     return _ANY.dump_json(value, fallback=str).decode() if isinstance(value, dict | list | tuple) else ""
-
-
-def _head_and_tail(text: str, most: int) -> str:
-    half = most // 2
-    left_out = len(text) - 2 * half
-    return f"{text[:half]}\n... {left_out:,} characters left out; the whole is in the log ...\n{text[-half:]}"

@@ -22,6 +22,19 @@ def cut(text: str, limit: int) -> str:
     return f"{kept}… ({missing:,} more character{'s' if missing > 1 else ''})"
 
 
+def head_and_tail(text: str, most: int) -> str:
+    r"""Return the text, of a long one its beginning and its end.
+
+    >>> head_and_tail("a" * 50 + "z" * 50, 20)
+    'aaaaaaaaaa\n... 80 characters left out; the whole is in the log ...\nzzzzzzzzzz'
+    """
+    if len(text) <= most:
+        return text
+    half = most // 2
+    left_out = len(text) - 2 * half
+    return f"{text[:half]}\n... {left_out:,} characters left out; the whole is in the log ...\n{text[-half:]}"
+
+
 def one_line(text: str, width: int) -> str:
     r"""Return the text on one line, at most `width` characters of it.
 

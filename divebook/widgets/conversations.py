@@ -15,7 +15,7 @@ from divebook.history.messages import spoken_in
 from divebook.history.requests import RequestView, requests_in
 from divebook.history.spans import Span
 from divebook.history.tool_calls import ToolCallView, answered, output_names, prefix_of, tool_calls_in
-from divebook.text.cuts import cut, one_line
+from divebook.text.cuts import cut, head_and_tail, one_line
 from divebook.widgets.positions import Budget
 from divebook.widgets.protocol import Conversation, ConversationCall, ConversationPart, ConversationRequest
 from divebook.widgets.source import encodable, shown
@@ -84,6 +84,8 @@ def newest_conversations(spans: Sequence[Span], most: int, question_id: Question
 
 def shortened(said: Conversation, texts: int) -> Conversation:
     """Return a conversation whose texts have at most so many characters."""
+    if texts >= MOST_TEXT:  # none is longer, but for the words that say what was left out
+        return said
     requests = [_short_request(request, texts) for request in said["requests"]]
     calls = [_short_call(call, texts) for call in said["calls"]]
     return {**said, "requests": requests, "calls": calls}
@@ -96,7 +98,7 @@ def _short_request(request: ConversationRequest, texts: int) -> ConversationRequ
 
 def _short_call(call: ConversationCall, texts: int) -> ConversationCall:
     arguments = Budget(5 * texts, texts).shortened(call["arguments"])
-    return {**call, "arguments": arguments, "result": cut(call["result"], texts)}
+    return {**call, "arguments": arguments, "result": head_and_tail(call["result"], texts)}
 
 
 def _cut(part: ConversationPart, texts: int) -> ConversationPart:
@@ -185,7 +187,7 @@ def _answer(view: RequestView) -> Iterator[ConversationPart]:
 
 
 def _call(call: ToolCallView, places: Mapping[str, int], questions: list[str]) -> ConversationCall:
-    result = call.result
+    result = "" if call.result is None else encodable(_words(call.result))
     return ConversationCall(
         id=_place(call.under_way, places),
         call=call.id,
@@ -193,7 +195,8 @@ def _call(call: ToolCallView, places: Mapping[str, int], questions: list[str]) -
         tool=one_line(call.tool, NAME),
         server=one_line(call.server or "", NAME),
         arguments=Budget(MOST_TEXT).shortened(shown(call.arguments)),
-        result="" if result is None else _text(_words(result)),
+        result=head_and_tail(result, MOST_TEXT),
+        lines=result.count("\n") + 1 if result else 0,
         outcome=call.outcome,
         turn=_place(call.turn, places),
         questions=questions,

@@ -292,6 +292,9 @@ class ConversationCall(TypedDict):
     """The MCP server that has the tool; empty for a function."""
     arguments: Any
     result: str
+    """Of a long one the beginning and the end."""
+    lines: int
+    """How many lines the whole result has."""
     outcome: Literal["", "returned", "failed", "denied", "retry", "unknown"]
     turn: int
     """The span of the turn of the agent that was given the work; -1 if it is no such call."""

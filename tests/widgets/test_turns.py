@@ -159,13 +159,13 @@ def test_the_header_says_who_spent_what(feed):
 def test_work_that_was_given_is_one_call_and_so_are_the_rounds_of_a_server():
     log = Log()
     started = catalog.OperationStarted
+    facts = [*begun(), STEP, (started("turn", "agent_turn", {"agent": "a"}, key="turn"), "main", "s")]
+    turn = len(facts)
     log.write(
-        *begun(),
-        STEP,
-        (started("turn", "agent_turn", {"agent": "a"}, key="turn"), "main", "s"),
-        (started("r1", "tool_call", {"tool": "t"}, key="tool-1-c", within="turn"), "main", "s"),
-        (started("r2", "tool_call", {"tool": "t"}, key="tool-1-c#2", within="turn"), "main", "s"),
-        (started("w", "agent_turn", {"agent": "b"}, key="tool-1-d/turn", within="turn"), "main", "s"),
+        *facts,
+        (started("r1", "tool_call", {"tool": "t"}, key="tool-1-c", within=turn), "main", "s"),
+        (started("r2", "tool_call", {"tool": "t"}, key="tool-1-c#2", within=turn), "main", "s"),
+        (started("w", "agent_turn", {"agent": "b"}, key="tool-1-d/turn", within=turn), "main", "s"),
     )
     log.feed.frame()
     assert log.feed.welcome("v", 0)["header"]["tool_calls"] == 2
@@ -225,7 +225,17 @@ def test_long_texts_are_cut():
     log.feed.frame()
     said = log.feed.conversation("v", 1, 0)
     assert len(encode(said)) < 5 * MOST_TEXT
-    assert "more characters" in said["calls"][0]["result"]
+    assert "more characters" in said["requests"][0]["answer"][0]["text"]
+
+
+def test_a_long_result_is_told_by_its_beginning_and_its_end():
+    log = Log()
+    log.write(*long_turn(1, "\n".join(f"line {number}" for number in range(1_000_000))))
+    log.feed.frame()
+    (call,) = log.feed.conversation("v", 1, 0)["calls"]
+    first, *_, last = call["result"].splitlines()
+    assert (first, last, call["lines"]) == ("line 0", "line 999999", 1_000_000)
+    assert "characters left out; the whole is in the log" in call["result"]
 
 
 def test_a_conversation_that_is_cut_for_a_notebook_keeps_its_form():

@@ -259,7 +259,10 @@ export interface ConversationCall {
   /** The MCP server that has the tool; empty for a function. */
   server: string;
   arguments: unknown;
+  /** Of a long one the beginning and the end. */
   result: string;
+  /** How many lines the whole result has. */
+  lines: number;
   outcome: "" | "returned" | "failed" | "denied" | "retry" | "unknown";
   /** The span of the turn of the agent that was given the work; -1 if it is no such call. */
   turn: number;

@@ -14,6 +14,7 @@ export interface Row {
   start: number;
   end?: number;
   iteration?: number;
+  attempts?: number;
   tokens?: number;
   within?: number;
 }
@@ -41,7 +42,7 @@ export function block(rows: readonly Row[]): SpanBlock {
     end: numbers((row) => row.end ?? -1),
     iteration: numbers((row) => row.iteration ?? -1),
     visit: numbers(() => 1),
-    attempts: numbers(() => 1),
+    attempts: numbers((row) => row.attempts ?? 1),
     tokens: numbers((row) => row.tokens ?? 0),
     sequence: numbers((row) => row.id + 1),
     within: numbers((row) => row.within ?? -1),

@@ -35,7 +35,7 @@ const REQUEST = having({
   id: count, number: count, model: text, finish: text, is_cached: truth, input_tokens: count, cached_tokens: count, output_tokens: count,
   cost: orNull(number(0, 1e15, false)), instructions: text, tools: listOf(text), output: text, sent: SAID, answer: SAID,
 });
-const CALL = having({ id: number(-1), call: text, request: count, tool: text, server: text, arguments: anything, result: text, outcome: text, turn: number(-1), questions: listOf(text) });
+const CALL = having({ id: number(-1), call: text, request: count, tool: text, server: text, arguments: anything, result: text, lines: count, outcome: text, turn: number(-1), questions: listOf(text) });
 const CONVERSATION = having({ id: count, last: count, agent: text, thread: text, requests: listOf(REQUEST), calls: listOf(CALL), error: text });
 const PATH = having({ id: text, status: text, phase: text, step: text, visits: count, variables: orNull(tableOf(anything)), error: text });
 const PENDING = having({ interrupt_id: text, kind: text, question: text, path: text, step: text });

@@ -48,11 +48,11 @@ export class CallLine {
     setText(this.#what, given);
     setAttribute(this.#what, "title", given);
     const waits = asked.at(-1)?.status === "pending";
+    [this.#call, this.#note, this.#asked] = [call, isKnown ? spans.text(call.id, "note") : "", asked];
     const came = waits ? "? waits for you" : status === "running" ? `${SIGNS["running"] ?? ""} running` : status === "cancelled" ? "◼ cancelled" : this.#outcome(call, status);
     setText(this.#came, came);
     this.#came.className = `came ${waits ? "asks" : call.outcome === "failed" || status === "failed" ? "bad" : ""}`;
     setText(this.#took, isKnown && status !== "cancelled" ? duration(spans.endOf(call.id, model.now()) - spans.startOf(call.id)) : "");
-    [this.#call, this.#note, this.#asked] = [call, isKnown ? spans.text(call.id, "note") : "", asked];
     this.#fill();
   }
 
@@ -66,7 +66,8 @@ export class CallLine {
 
   #outcome(call: ConversationCall, status: string): string {
     const failed = status === "failed" || call.outcome === "failed" || call.outcome === "denied";
-    return `${failed ? "✕ " : ""}${outcomeText(call) || (status === "failed" ? "failed" : "")}`;
+    const why = status === "failed" && call.result === "" ? oneLine(this.#note, 60) || "failed" : outcomeText(call);
+    return `${failed ? "✕ " : ""}${why}`;
   }
 }
 
@@ -88,7 +89,7 @@ function askedRows(asked: readonly Question[]): HTMLElement[] {
 function resultRows(call: ConversationCall, note: string): HTMLElement[] {
   const told = call.result === "" ? note : call.result;
   if (told === "") return [];
-  return [h("span", { class: "soft" }, call.outcome === "failed" || call.outcome === "denied" ? "error" : "result"), folded(told)];
+  return [h("span", { class: "soft" }, call.outcome === "failed" || call.outcome === "denied" ? "error" : "result"), folded(told, call.lines)];
 }
 
 function text(value: string): HTMLElement {
@@ -96,11 +97,11 @@ function text(value: string): HTMLElement {
 }
 
 /** Shows a long result by its beginning and its end; all of it on demand. */
-function folded(value: string): HTMLElement {
+function folded(value: string, count: number): HTMLElement {
   const lines = value.split("\n");
   if (lines.length <= LONG_LINES) return text(value);
   const whole = h("div", {});
-  const left = lines.length - 2 * ENDS;
+  const left = Math.max(count, lines.length) - 2 * ENDS;
   const open = h("button", { type: "button", class: "db-more fold", onclick: () => { whole.replaceChildren(longText(value)); } }, `${left.toLocaleString("en")} lines folded`);
   whole.append(longText(lines.slice(0, ENDS).join("\n")), open, longText(lines.slice(-ENDS).join("\n")));
   return whole;

@@ -76,8 +76,9 @@ export class Exchange {
     const tokens = request.input_tokens + request.output_tokens > 0 ? `${request.input_tokens.toLocaleString("en")} in${cached}, ${request.output_tokens.toLocaleString("en")} out` : "";
     const took = duration(model.spans.endOf(request.id, model.now()) - model.spans.startOf(request.id));
     const note = model.spans.text(request.id, "note");
+    const attempt = model.spans.number(request.id, "attempts");
     const end = status === "failed" ? `✕ ${note}` : status === "running" ? "▸ running" : status === "cancelled" ? "◼ cancelled" : finish(request);
-    return [request.model, tokens, price(request.cost), request.is_cached ? "from the cache" : took, end].filter(Boolean).join(" · ");
+    return [request.model, tokens, price(request.cost), request.is_cached ? "from the cache" : took, attempt > 1 ? `attempt ${attempt}` : "", end].filter(Boolean).join(" · ");
   }
 
   #showAnswer(request: ConversationRequest): void {

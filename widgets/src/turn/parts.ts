@@ -24,7 +24,7 @@ export function fold(name: string, side: string, title: HTMLElement, inside: HTM
 }
 
 export function thought(text: string, isOpen: boolean): HTMLElement {
-  return h("details", { class: "think", open: isOpen }, h("summary", {}, `Thought (${plural(text.split(/\s+/).filter(Boolean).length, "word")})`), h("p", { dir: "auto" }, text));
+  return h("details", { class: "think", open: isOpen }, h("summary", {}, `Thought (${plural(text.split(/\s+/).filter(Boolean).length, "word")})`), longText(text));
 }
 
 export function spoken(agent: string, part: ConversationPart): HTMLElement {

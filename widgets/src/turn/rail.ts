@@ -32,7 +32,7 @@ export class Rail implements View {
       const waits = calls.some((call) => questionOf(model, call)?.status === "pending");
       const made = calls.flatMap((call) => (call.turn < 0 ? [call.id] : callsWithin(model.spans, call.turn)));
       const took = timesText(model, [request.id, ...made], calls.flatMap((call) => questionsOf(model, call)));
-      const failed = calls.filter(({ outcome }) => outcome === "failed" || outcome === "denied").map((call) => `✕ ${call.tool} ${outcomeText(call)}`);
+      const failed = calls.filter(({ outcome }) => outcome === "failed" || outcome === "denied").map((call) => `✕ ${calls.length > 1 ? `${oneLine(call.tool, 40)} ` : ""}${outcomeText(call)}`);
       const facts = waits ? "? waits for you" : [...failed.slice(0, 2), calls.length > 0 ? plural(calls.length, "call") : "", took].filter(Boolean).join(" · ");
       const own = { number: request.number, mark: String(request.number), words: deedOf(request, isRunning), cost: request.cost, facts, kind: waits ? "waits" : "" };
       return [own, ...calls.filter((call) => call.turn >= 0).map((call) => this.#given(call, request.number))];

@@ -37,8 +37,7 @@ export function outcomeText(call: ConversationCall): string {
   if (word !== "") return word;
   if (call.result === "") return call.outcome === "returned" ? "nothing" : "";
   if (call.turn >= 0) return "answered";
-  const lines = call.result.split("\n").length;
-  if (lines > 1) return plural(lines, "line");
+  if (call.lines > 1) return plural(call.lines, "line");
   return call.result.length <= 40 ? oneLine(call.result, 40) : plural(call.result.length, "character");
 }
 

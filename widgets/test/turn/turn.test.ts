@@ -32,7 +32,7 @@ function request(given: Partial<ConversationRequest> = {}): ConversationRequest 
 }
 
 function call(given: Partial<ConversationCall> = {}): ConversationCall {
-  return { id: 3, call: "a", request: 1, tool: "search", server: "", arguments: { query: "offset" }, result: "one\ntwo", outcome: "returned", turn: -1, questions: ["int_1"], ...given };
+  return { id: 3, call: "a", request: 1, tool: "search", server: "", arguments: { query: "offset" }, result: "one\ntwo", lines: 2, outcome: "returned", turn: -1, questions: ["int_1"], ...given };
 }
 
 function conversation(given: Partial<Conversation> = {}): Conversation {
@@ -110,13 +110,13 @@ test("a call that is unfolded after it has returned shows what it returned", () 
 });
 
 test("a long result is folded to its ends, and unfolds", () => {
-  said.set(1, conversation({ calls: [call({ result: Array.from({ length: 100 }, (_, line) => `line ${line}`).join("\n") })] }));
+  said.set(1, conversation({ calls: [call({ result: Array.from({ length: 100 }, (_, line) => `line ${line}`).join("\n"), lines: 1_000_000 })] }));
   begin();
   const line = find(".call") as HTMLDetailsElement;
   line.open = true;
   line.dispatchEvent(new Event("toggle"));
   expect(text(".call .in")).not.toContain("line 50");
-  buttonOf(line, "84 lines folded").click();
+  buttonOf(line, "999,984 lines folded").click();
   expect(text(".call .in")).toContain("line 50");
 });
 
@@ -307,8 +307,15 @@ test("a call says what a person answered, and after how long", () => {
 test("why a call was denied stands beside its request", () => {
   said.set(1, conversation({ calls: [call({ id: -1, outcome: "denied", result: "User denied tool call: keep the draft" })] }));
   begin();
-  expect(text(".rail .facts")).toBe("✕ search denied: keep the draft · 1 call · 1.0 s");
+  expect(text(".rail .facts")).toBe("✕ denied: keep the draft · 1 call · 1.0 s");
   expect(text(".call .came")).toBe("✕ denied: keep the draft");
+});
+
+test("a call that failed without telling the model says why, and a request that was made again says so", () => {
+  said.set(1, conversation({ calls: [call({ outcome: "failed", result: "", lines: 0 })] }));
+  begin([...ROWS.slice(0, 2), { ...ROWS[2], attempts: 2 }, { ...ROWS[3], status: "failed", note: "Boom: disk full" }] as Row[]);
+  expect(text(".call .came")).toBe("✕ Boom: disk full");
+  expect(text(".req")).toContain("1.0 s · attempt 2 · ended with tool calls");
 });
 
 test("where nobody knows what was sent, it is not offered", () => {
@@ -355,12 +362,12 @@ test.each([
 });
 
 test.each([
-  [{ outcome: "returned", result: "" }, "nothing"],
-  [{ outcome: "returned", result: "short" }, "short"],
-  [{ outcome: "returned", result: "x".repeat(50) }, "50 characters"],
+  [{ outcome: "returned", result: "", lines: 0 }, "nothing"],
+  [{ outcome: "returned", result: "short", lines: 1 }, "short"],
+  [{ outcome: "returned", result: "x".repeat(50), lines: 1 }, "50 characters"],
   [{ outcome: "denied", result: "User denied" }, "denied"],
   [{ outcome: "denied", result: "A rule denies search: not on Sundays\nat all" }, "denied by a rule: not on Sundays at all"],
-  [{ outcome: "returned", result: "Z", turn: 4 }, "answered"],
+  [{ outcome: "returned", result: "Z", lines: 1, turn: 4 }, "answered"],
   [{ outcome: "retry", result: "again" }, "tried again"],
   [{ outcome: "", result: "" }, ""],
 ] as const)("an outcome %j is told as %s", (given, told) => {
