@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from divebook.text.redaction import shared
 from divebook.text.shown import visible
 
@@ -22,8 +24,8 @@ def cut(text: str, limit: int) -> str:
     return f"{kept}… ({missing:,} more character{'s' if missing > 1 else ''})"
 
 
-def head_and_tail(text: str, most: int) -> str:
-    r"""Return the text, of a long one its beginning and its end.
+def head_and_tail(text: str, most: int, clean: Callable[[str], str] = str) -> str:
+    r"""Return the text, of a long one its beginning and its end; `clean` takes secrets out before they are cut.
 
     >>> head_and_tail("a" * 50 + "z" * 50, 20)
     'aaaaaaaaaa\n... 80 characters left out; the whole is in the log ...\nzzzzzzzzzz'
@@ -31,8 +33,9 @@ def head_and_tail(text: str, most: int) -> str:
     if len(text) <= most:
         return text
     half = most // 2
-    left_out = len(text) - 2 * half
-    return f"{text[:half]}\n... {left_out:,} characters left out; the whole is in the log ...\n{text[-half:]}"
+    head = clean(text[: half + _TEXT_BEHIND_CUT])[:half]
+    tail = clean(text[-half - _TEXT_BEHIND_CUT :])[-half:]
+    return f"{head}\n... {len(text) - 2 * half:,} characters left out; the whole is in the log ...\n{tail}"
 
 
 def one_line(text: str, width: int) -> str:

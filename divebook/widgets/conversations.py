@@ -16,6 +16,7 @@ from divebook.history.requests import RequestView, requests_in
 from divebook.history.spans import Span
 from divebook.history.tool_calls import ToolCallView, answered, output_names, prefix_of, tool_calls_in
 from divebook.text.cuts import cut, head_and_tail, one_line
+from divebook.text.redaction import shared
 from divebook.widgets.positions import Budget
 from divebook.widgets.protocol import Conversation, ConversationCall, ConversationPart, ConversationRequest
 from divebook.widgets.source import encodable, shown
@@ -72,14 +73,15 @@ def conversation_of(
 
 
 def newest_conversations(spans: Sequence[Span], most: int, question_id: QuestionId) -> list[Conversation]:
-    """Return what was said in the newest turns and single requests of a whole log."""
+    """Return what was said in the newest turns and single requests of a log; of work that was given after all else."""
     operations = [span for span in spans if span.kind == "operation"]
     turns = [span for span in operations if span.type == AGENT_TURN or (span.type in CONVERSATIONS and span.holder < 0)]
+    kept = sorted(sorted(turns, key=lambda span: (span.holder < 0, span.index))[-most:], key=lambda span: span.index)
     held: dict[int, list[Span]] = {}
     for span in operations:
         held.setdefault(span.holder, []).append(span)
     places = {str(span.operation_id): span.index for span in operations}
-    return [conversation_of(turn, held.get(turn.index, []), places, question_id) for turn in turns[-most:]]
+    return [conversation_of(turn, held.get(turn.index, []), places, question_id) for turn in kept]
 
 
 def shortened(said: Conversation, texts: int) -> Conversation:
@@ -98,7 +100,7 @@ def _short_request(request: ConversationRequest, texts: int) -> ConversationRequ
 
 def _short_call(call: ConversationCall, texts: int) -> ConversationCall:
     arguments = Budget(5 * texts, texts).shortened(call["arguments"])
-    return {**call, "arguments": arguments, "result": head_and_tail(call["result"], texts)}
+    return {**call, "arguments": arguments, "result": head_and_tail(call["result"], texts, shared().text)}
 
 
 def _cut(part: ConversationPart, texts: int) -> ConversationPart:
@@ -195,7 +197,7 @@ def _call(call: ToolCallView, places: Mapping[str, int], questions: list[str]) -
         tool=one_line(call.tool, NAME),
         server=one_line(call.server or "", NAME),
         arguments=Budget(MOST_TEXT).shortened(shown(call.arguments)),
-        result=head_and_tail(result, MOST_TEXT),
+        result=head_and_tail(result, MOST_TEXT, shared().text),
         lines=result.count("\n") + 1 if result else 0,
         outcome=call.outcome,
         turn=_place(call.turn, places),

@@ -34,8 +34,8 @@ def test_the_call_that_writes_a_file_waits_for_a_person(executed):
 
 def test_what_the_person_changed_is_what_was_written(executed):
     _, folder = executed
-    assert [path.name for path in folder.glob("*.md")] == ["limits.md"]
-    assert (folder / "limits.md").read_text().startswith("# Limits\n\n`CapacityLimiter` counts borrowers")
+    assert [path.name for path in folder.glob("notes/*")] == ["limits.md"]
+    assert "# Limits\n\n`CapacityLimiter` counts borrowers" in shown(executed, "for note in Path")
 
 
 def test_the_answer_is_a_frame(executed):

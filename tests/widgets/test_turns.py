@@ -238,13 +238,28 @@ def test_a_long_result_is_told_by_its_beginning_and_its_end():
     assert "characters left out; the whole is in the log" in call["result"]
 
 
+def test_no_half_of_a_secret_is_left_where_a_result_is_cut():
+    secret = "sk-" + "a1B2c3D4e5" * 4
+    half = "." * (MOST_TEXT // 2 - 20)
+    log = Log()
+    log.write(*long_turn(1, f"{half} {secret} {'.' * MOST_TEXT} {secret} {half}"))
+    log.feed.frame()
+    (call,) = log.feed.conversation("v", 1, 0)["calls"]
+    assert "sk-a1B2" not in call["result"]
+    assert "c3D4e5" not in call["result"]
+
+
 def test_a_conversation_that_is_cut_for_a_notebook_keeps_its_form():
-    (said,) = newest_conversations(spans_of(TURN), 1, ID)
-    assert checked(shortened(said, 3), Conversation)["calls"] == []
-    (said, _) = newest_conversations(spans_of(TURN), 2, ID)
+    said, given = newest_conversations(spans_of(TURN), 2, ID)
+    assert checked(shortened(given, 3), Conversation)["calls"] == []
     short = checked(shortened(said, 5), Conversation)
     assert short["requests"][0]["sent"][0]["text"].startswith("Is th…")
     assert all(set(call) == set(said["calls"][0]) for call in short["calls"])
+
+
+def test_of_many_turns_those_are_kept_that_nobody_gave_their_work():
+    (said,) = newest_conversations(spans_of(TURN), 1, ID)
+    assert said["agent"] == "critic"  # and not the counter, whose turn is newer
 
 
 @pytest.mark.parametrize("place", range(3, len(TURN)))

@@ -4,9 +4,11 @@ import "./prompt.css";
 import { h, setText, type View } from "../shared/dom";
 import { button, ownKeys } from "../shared/element";
 import { oneLine } from "../shared/text";
+import { valueText } from "../shared/values";
 import { Card, whereOf } from "./card";
 import { closedText } from "./answers";
 import { KINDS } from "./kinds";
+import { asSchema } from "./schema";
 import type { PromptHost, Question } from "./types";
 
 const FEW = 3; // as many cards are open from the start
@@ -171,10 +173,11 @@ export class Prompt implements View {
   }
 }
 
-/** Names a question on a button: what it asks, and for whom. */
+/** Names a question on a button: what it asks, about what, and for whom. */
 function wayTo({ question, data }: Question): string {
-  const { agent } = data;
-  return `${oneLine(question, 40)}${typeof agent === "string" ? ` (${oneLine(agent, 30)})` : ""}`;
+  const { agent, parameters } = data;
+  const [about] = Object.entries(asSchema(parameters)).map(([name, value]) => oneLine(`${name}=${valueText(value, 40)}`, 30));
+  return [oneLine(question, 40), about, typeof agent === "string" ? `(${oneLine(agent, 30)})` : ""].filter(Boolean).join(" ");
 }
 
 function closedLine(question: Question): HTMLElement {

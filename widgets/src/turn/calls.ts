@@ -52,7 +52,8 @@ export class CallLine {
     const came = waits ? "? waits for you" : status === "running" ? `${SIGNS["running"] ?? ""} running` : status === "cancelled" ? "◼ cancelled" : this.#outcome(call, status);
     setText(this.#came, came);
     this.#came.className = `came ${waits ? "asks" : call.outcome === "failed" || status === "failed" ? "bad" : ""}`;
-    setText(this.#took, isKnown && status !== "cancelled" ? duration(spans.endOf(call.id, model.now()) - spans.startOf(call.id)) : "");
+    const isOwn = isKnown && call.turn < 0; // of work that was given the turn below says it
+    setText(this.#took, isOwn && status !== "cancelled" ? duration(spans.endOf(call.id, model.now()) - spans.startOf(call.id)) : "");
     this.#fill();
   }
 

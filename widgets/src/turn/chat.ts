@@ -130,7 +130,7 @@ class Inset implements View {
     const { spans } = this.model;
     const { requests, calls } = this.talks.of(this.id);
     const cost = requests.reduce((sum, one) => sum + (one.cost ?? 0), 0);
-    const took = turnTimes(this.model, this.id);
+    const took = turnTimes(this.model, this.id, this.talks.questionsOf(calls));
     const status = spans.text(this.id, "status");
     const facts = [plural(requests.length, "request"), calls.length > 0 ? plural(calls.length, "call") : "", price(cost), took, status === "completed" ? "" : status];
     setText(this.#facts, facts.filter(Boolean).join(" · "));

@@ -13,7 +13,7 @@ import { Chat } from "./chat";
 import { YOU } from "./parts";
 import { Rail } from "./rail";
 import { Talks } from "./talk";
-import { turnTimes } from "./times";
+import { questionsOfStep, turnTimes } from "./times";
 import style from "./turn.css";
 
 const MOST_TURNS = 200; // to choose from, the newest
@@ -27,7 +27,7 @@ function turns(model: Model, host: Host): View {
   const count = h("span", { class: "soft" });
   const frame = h("div", { class: "frame row", hidden: true });
   const asFrame: HTMLButtonElement = button("As a frame", () => { showFrame(); }, { class: "small quiet", "aria-expanded": "false" });
-  const bar = h("div", { class: "bar row" }, choice, about, toggle("tool calls", "no-calls"), toggle("thinking", "no-thinking"), times, h("span", { class: "db-grow" }), count, asFrame);
+  const bar = h("div", { class: "bar row" }, choice, about, toggle("tool calls", "no-calls"), toggle("thinking", "no-thinking"), times, h("div", { class: "row end" }, count, asFrame));
   const rail = new Rail(model, talks, (number) => { chat?.show(number); });
   const wrap = h("div", { class: "wrap" }, rail.element);
   const element = h("section", { class: "divebook-turn", "aria-label": "Conversation" }, bar, frame, wrap);
@@ -53,7 +53,7 @@ function turns(model: Model, host: Host): View {
     chat?.destroy();
     chat = new Chat(id, model, talks, host, YOU, (talk) => {
       rail.update(talk);
-      setText(times, turnTimes(model, id).replace(/^(?=\d)/, "worked "));
+      setText(times, turnTimes(model, id, questionsOfStep(model, id)).replace(/^(?=\d)/, "worked "));
       const messages = talk.requests.reduce((sum, { sent, answer }) => sum + sent.length + Math.min(1, answer.length), 0) + talk.calls.filter(({ outcome }) => outcome !== "").length;
       setText(count, talk.isKnown ? plural(messages, "message") : "");
       setText(about, talk.thread === "" ? "" : `thread ${oneLine(talk.thread, 60)}`);

@@ -5,7 +5,7 @@ import { h, type View } from "../shared/dom";
 import { plural, price } from "../shared/format";
 import type { Model } from "../shared/model";
 import { oneLine } from "../shared/text";
-import { questionOf, questionsOf, type Talk, type Talks } from "./talk";
+import { questionOf, type Talk, type Talks } from "./talk";
 import { callsWithin, timesText, turnTimes } from "./times";
 import { deedOf, outcomeText } from "./words";
 
@@ -31,7 +31,7 @@ export class Rail implements View {
       const isRunning = model.spans.text(request.id, "status") === "running";
       const waits = calls.some((call) => questionOf(model, call)?.status === "pending");
       const made = calls.flatMap((call) => (call.turn < 0 ? [call.id] : callsWithin(model.spans, call.turn)));
-      const took = timesText(model, [request.id, ...made], calls.flatMap((call) => questionsOf(model, call)));
+      const took = timesText(model, [request.id, ...made], this.talks.questionsOf(calls));
       const failed = calls.filter(({ outcome }) => outcome === "failed" || outcome === "denied").map((call) => `✕ ${calls.length > 1 ? `${oneLine(call.tool, 40)} ` : ""}${outcomeText(call)}`);
       const facts = waits ? "? waits for you" : [...failed.slice(0, 2), calls.length > 0 ? plural(calls.length, "call") : "", took].filter(Boolean).join(" · ");
       const own = { number: request.number, mark: String(request.number), words: deedOf(request, isRunning), cost: request.cost, facts, kind: waits ? "waits" : "" };
@@ -53,8 +53,9 @@ export class Rail implements View {
     const { spans } = this.model;
     const { requests, calls } = this.talks.of(call.turn);
     const costs = requests.map(({ cost }) => cost).filter((cost) => cost !== null);
-    const waits = calls.some((one) => questionOf(this.model, one)?.status === "pending");
-    const facts = waits ? "? waits for you" : [requests.length > 0 ? plural(requests.length, "request") : "", turnTimes(this.model, call.turn)].filter(Boolean).join(" · ");
+    const asked = this.talks.questionsOf(calls);
+    const waits = asked.some(({ status }) => status === "pending");
+    const facts = waits ? "? waits for you" : [requests.length > 0 ? plural(requests.length, "request") : "", turnTimes(this.model, call.turn, asked)].filter(Boolean).join(" · ");
     return { number, mark: "↳", words: oneLine(spans.text(call.turn, "label"), 40), cost: costs.reduce((sum, cost) => sum + cost, 0), facts, kind: waits ? "given waits" : "given" };
   }
 }

@@ -60,6 +60,11 @@ export class Talks {
     return this.#talk(id);
   }
 
+  /** Returns the questions about some calls, and about those of the agents that were given work by them. */
+  questionsOf(calls: readonly ConversationCall[]): Question[] {
+    return calls.flatMap((call) => [...questionsOf(this.model, call), ...(call.turn < 0 ? [] : this.questionsOf(this.of(call.turn).calls))]);
+  }
+
   #talk(id: number): Followed {
     let talk = this.#known.get(id);
     if (talk === undefined) {

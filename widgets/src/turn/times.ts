@@ -10,12 +10,16 @@ type Stretch = readonly [from: number, to: number];
 const LEAST = 1_000_000; // a shorter wait is nobody's
 
 /** Returns how long a turn worked and waited, in a few words; nothing where not all of it is here. */
-export function turnTimes(model: Model, turn: number): string {
-  const { spans, questions } = model;
+export function turnTimes(model: Model, turn: number, questions: readonly Question[]): string {
+  const { spans } = model;
   if (turn < spans.floor) return "";
+  return timesText(model, callsWithin(spans, turn), questions, [spans.startOf(turn), spans.endOf(turn, Infinity)]);
+}
+
+/** Returns the questions of the step that a turn is all of. */
+export function questionsOfStep({ spans, questions }: Model, turn: number): Question[] {
   const [path, step] = [spans.text(turn, "path"), spans.text(turn, "step")];
-  const beside = [...questions.values()].filter((asked) => asked.path === path && asked.step === step);
-  return timesText(model, callsWithin(spans, turn), beside, [spans.startOf(turn), spans.endOf(turn, Infinity)]);
+  return [...questions.values()].filter((asked) => asked.path === path && asked.step === step);
 }
 
 /** Returns how long some calls worked, and how long some questions held them up, in a few words. */

@@ -236,7 +236,7 @@ test("what was begun survives the view", () => {
 });
 
 test("each card that stands elsewhere has a way to it", () => {
-  const prompt = shownWith({ kind: "confirmation", question: "Run save_note?", data: { agent: "fixer" } }, { question: "Which?" }, ...many(3));
+  const prompt = shownWith({ kind: "confirmation", question: "Run save_note?", data: { agent: "fixer", parameters: { n: 38, m: 1 } } }, { question: "Which?" }, ...many(3));
   const [places, ways] = [["int_1", "int_2", "int_3", "int_4", "int_5"].map((id) => ({ id, place: document.createElement("div") })), (): string[] => [...document.querySelectorAll(".go")].map((go) => go.textContent)];
   expect(ways()).toEqual([""]);
   for (const { id, place } of places.slice(0, 2)) {
@@ -244,11 +244,11 @@ test("each card that stands elsewhere has a way to it", () => {
     prompt.place(id, place);
     if (id === "int_1") expect(ways()).toEqual(["Go to it"]);
   }
-  expect(ways()).toEqual(["Run save_note? (fixer)Which?"]);
+  expect(ways()).toEqual(["Run save_note? n=38 (fixer)Which?"]);
   buttonOf(document.body, "Which?").click();
   expect(places[1]?.place.contains(document.activeElement)).toBe(true);
   for (const { id, place } of places) prompt.place(id, place);
-  expect(ways()).toEqual(["Run save_note? (fixer)Which?Question 1and 2 more"]);
+  expect(ways()).toEqual(["Run save_note? n=38 (fixer)Which?Question 1and 2 more"]);
   prompt.gather();
   expect(ways()).toEqual([""]);
 });

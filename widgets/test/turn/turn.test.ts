@@ -297,6 +297,15 @@ test("a wait in which something else went on is none", () => {
   expect(text(".rail .facts")).toBe("1 call · 3.5 s");
 });
 
+test("what one agent waits for holds up no other", () => {
+  said.set(1, conversation({ calls: [call({ turn: 4, questions: [] }), call({ call: "b", id: -1, outcome: "", result: "" })] }));
+  said.set(4, conversation({ id: 4, agent: "reader", calls: [] }));
+  begin(ROWS, { questions: [question({ kind: "confirmation", step: "ask" })] });
+  expect(text(".team")).not.toContain("waits");
+  expect(text(".rail .given .facts")).toBe("1 request · 1.0 s");
+  expect(text(".bar")).toContain("waits for you");
+});
+
 test("a call says what a person answered, and after how long", () => {
   begin(ROWS, { questions: [question({ ...answered, raised_us: 0, answered_us: 40_000_000, response: { approved: true, data: { parameters: { query: "b" } } } })] });
   find(".call").setAttribute("open", "");
