@@ -79,7 +79,8 @@ class TurnBudget:
 
     async def ask(self, context: TurnContext, found: Exhausted) -> None:
         """Raise a bound as a person says."""
-        met = f"agent {self.agent!r}: {found}; to go on, raise its Bounds and resume"
+        whose = f"the Bounds of agent {self.line[1].agent!r}" if self._is_share(found) else "its Bounds"
+        met = f"agent {self.agent!r}: {found}; to go on, raise {whose} and resume"
         if self.bounds.on_exhausted == FAIL:
             raise BoundExceededError(met, found.bound, found.reason)
         key = f"bound-{self.agent}-{found.bound}-{found.limit}"
@@ -93,8 +94,12 @@ class TurnBudget:
     def _reached(self, found: Exhausted) -> str:
         """Say which bound is reached, and not by how much: with agents side by side that is a matter of speed."""
         reached = f"agent {self.agent!r}: {found.bound} is reached, at most {found.limit} allowed"
-        is_share = self._share is not None and getattr(self._share, found.bound) == found.limit
-        return f"{reached}, its share of what was left" if is_share else reached
+        return f"{reached}, its share of what was left" if self._is_share(found) else reached
+
+    def _is_share(self, found: Exhausted) -> bool:
+        """Whether a bound that is met is what the agent above gave it of its own."""
+        given = None if self._share is None else getattr(self._share, found.bound)
+        return given is not None and str(given) == str(found.limit)
 
     @contextmanager
     def holding(self, reserved: Reserved) -> Iterator[None]:

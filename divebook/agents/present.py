@@ -88,7 +88,7 @@ class AgentTurn:
     """Tools that have changed what no log has, which has been said."""
     definitions: int = 0
     """What those that its requests are sent with count as, in tokens."""
-    _shares: dict[int, Mapping[str, Any]] = field(default_factory=dict)
+    _shares: dict[tuple[int, bool], Mapping[str, Any]] = field(default_factory=dict)
     put_off: set[str] = field(default_factory=set)
     """Calls that their own tool has put off until a person approves them."""
     _counts: Counter[str] = field(default_factory=Counter)
@@ -107,19 +107,21 @@ class AgentTurn:
         if most is not None and self._calls[tool] > most:
             raise ToolFailed(f"{tool} is used up: it may be called {most} times, go on with what you have")
 
-    def share(self, tool: str, known: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    def share(self, tool: str, known: Mapping[str, Any] | None, *, is_again: bool) -> Mapping[str, Any] | None:
         """Return what one of several calls that hand work on at once may spend of what is left; None for one alone.
 
-        `known` is what the log has of this call: those beside it get no other.
+        `known` is what the log has of this call: those beside it get no other. Work that has failed and is done again
+        has its part of what is left now: its agent's bounds may have been raised for that.
         """
-        number, count = self.record.requests, self.asked[tool]
-        if known is not None:
-            self._shares.setdefault(number, known)
-        elif self.budget is None or count == 1:
+        place, count = (self.record.requests, is_again), self.asked[tool]
+        if known is not None and not is_again:
+            self._shares.setdefault(place, known)
+            return known
+        if self.budget is None or count == 1:
             return None
-        elif number not in self._shares:
-            self._shares[number] = share_of(self.budget.left, count).to_dict()
-        return known or self._shares[number]
+        if place not in self._shares:
+            self._shares[place] = share_of(self.budget.left, count).to_dict()
+        return self._shares[place]
 
     @asynccontextmanager
     async def spending(self, key: str, reserved: Reserved) -> AsyncIterator[None]:

@@ -17,7 +17,7 @@ from divebook.agents.turn import SPENT, Answer, Assignment
 from divebook.engine.approvals import Approved, Denied, ToolCall
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, TOOL_CALL, Reserved, Setting, Slot, StreamedCall
 from divebook.engine.records import OperationRecord
-from divebook.engine.state import COMPLETED, FAILED
+from divebook.engine.state import COMPLETED, FAILED, PENDING
 from divebook.events.codec import canonical_hash
 from divebook.events.event import to_datetime
 from divebook.events.recorded import opened
@@ -143,11 +143,11 @@ def _spent_in(context: StepContext, record: OperationRecord | None) -> Iterator[
 async def _made_with(context: StepContext, agent: Agent, asked: Assignment, key: str, offers: Offers) -> dict[str, Any]:
     """Return what a turn is made with: its places in a script and in a thread stay, whatever process goes on."""
     made_with: dict[str, Any] = {"model": agent.model_name}
-    is_known = context.record_of(key) is not None
-    known = await context.setting_of(key) if is_known else {}
-    above = present()
-    if above is not None and (SHARE in known or not is_known):
-        share = above.share(ASSIGN_WORK, known.get(SHARE))
+    record, above = context.record_of(key), present()
+    known = {} if record is None else await context.setting_of(key)
+    if above is not None and (SHARE in known or record is None):
+        is_again = record is not None and record.status == PENDING
+        share = above.share(ASSIGN_WORK, known.get(SHARE), is_again=is_again)
         made_with |= {} if share is None else {SHARE: share}
     if isinstance(agent.model, ScriptedModel) and not agent.model.is_texts:
         made_with["script"] = agent.model.turn(run_id_of(context, key), known.get("script"))

@@ -240,9 +240,9 @@ def test_a_person_may_have_the_work_done_by_another():
 READ = [{"call": {"look": {"name": "owl"}}}] * 5
 
 
-def both_at_once(store=None):
+def both_at_once(store=None, **bounds):
     """Return a world in which two agents are given work in one answer, and each of them would go on for long."""
-    boss = AgentDefinition("boss", is_supervisor=True, bounds={"max_llm_calls": 7})
+    boss = AgentDefinition("boss", is_supervisor=True, bounds=bounds or {"max_llm_calls": 7})
     look = ToolFunction("look", Book().look, hints=ToolHints(read_only=True))
     orders = [work(name, expected_output="names") for name in ("left", "right")]
     readers = [agent(name, [*READ, "read"], tools=[look]) for name in ("left", "right")]
@@ -266,6 +266,16 @@ def test_the_shares_are_the_same_whatever_process_goes_on():
         resumed = both_at_once(cut(execution.store, execution, end)).resume(execution.id).wait(20)
         assert (resumed.usage.requests, len(resumed.interrupts)) == (7, 2)
         assert all("at most 3 allowed" in question.question for question in resumed.interrupts)
+
+
+def test_work_that_failed_for_its_share_has_a_new_one_when_it_is_done_again():
+    """It had the old one, so that raising the bounds of who had given it the work was of no use."""
+    bounded = both_at_once(max_llm_calls=7, on_exhausted="fail")
+    failed = bounded.start("ask").wait(20)
+    assert "raise the Bounds of agent 'boss' and resume" in failed.error
+    more = both_at_once(bounded.store, max_llm_calls=40, on_exhausted="fail")
+    spent = [more.resume(failed.id).wait(20).usage.requests for _ in range(2)]  # one failure at a time is made again
+    assert (more.execution(failed.id).status, spent) == ("completed", [10, 14])
 
 
 def test_what_failed_work_has_spent_counts_whatever_process_goes_on():
