@@ -130,7 +130,7 @@ def world(folder, references, server):
         return Agent(AgentDefinition(name, **more), model=ScriptedModel([{"call": {call: {}}}, "done"]))
 
     agents = [
-        wire("teller", references["OpenAI project"], tools=("tells",), servers=("leaky",)),
+        wire("teller", references["OpenAI project"], tools=("tells",), servers=("leaky",), cache="1d"),
         wire("stranger", references["Anthropic"]),
         scripted("breaker", "breaks", tools=("breaks",)),
         scripted("dying", "dies", servers=("leaky",)),
@@ -230,7 +230,7 @@ def contents(path):
     data = path.read_bytes()
     text = data.decode("utf-8", "replace")
     if not data.startswith(b"SQLite format 3"):
-        return text
+        return text + unpacked(data)
     with sqlite3.connect(path) as db:
         for (table,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
             for row in db.execute(f'SELECT * FROM "{table}"'):
@@ -280,6 +280,7 @@ def test_each_place_was_looked_into(left):
     ] == []
     for said in ("file runs.db", "bundle of breaker", "show of breaker", "text of breaker"):
         assert "refused with" in sinks[said]
+    assert [len(text) > 100 for where, text in sinks.items() if where.endswith(".response")] == [True] * 5
     assert ", and out of paper" in sinks["file runs.db"]
     assert "Use [redacted] |" in sinks["file runs.db"]
     assert "Is it [redacted] |" in sinks["show --events of asking"]

@@ -20,11 +20,11 @@ _HINTS = (
 _JOINTS = (":", "=", "-", " is ", " was ")
 """One of them stands between any name and its value, or before the name."""
 _NAMED = re.compile(
-    r"(?<![\w.-])([-.]{0,3}[A-Za-z_][\w.-]{1,80}+)(\\{0,3}[\"'`]?\]?[ \t]{0,8}+(?:=>|:=|[:=])[ \t]{0,8}+)"
+    r"(?<![\w.-])([-.]{0,3}[A-Za-z_][\w.-]{1,80}+)(\\{0,15}+[\"'`]?\]?[ \t]{0,8}+(?:=>|:=|[:=])[ \t]{0,8}+)"
     r"|(?<![\w.-])--?([A-Za-z][\w-]{2,60}+)([ \t]{1,4}+)"
     r"|\b((?i:password|passphrase|passcode|api[ _-]key|access[ _-]key|secret(?: key)?|token))( (?:is|was)(?: now)?:? )"
 )
-_QUOTED = re.compile(r"(\\{0,3}[\"'`])((?:(?!\1)[^\n]){1,2000}+)(?=\1)")
+_QUOTED = re.compile(r"(\\{0,15}+[\"'`])((?:(?!\1)[^\n]){1,2000}+)(?=\1)")
 _BARE = re.compile(r"[^\s\"'`\\,;&<>(){}\[\]|]{1,2000}+")
 _WIDE = re.compile(r"[^\s\"'`\\]{1,2000}+")
 _QUOTES = ('"', "'", "`")

@@ -41,7 +41,16 @@ def answer_while_busy(comm: object) -> None:
         comm._reply_subshell_for = None  # noqa: SLF001 - there is no public way; kernels without it need none
 
 
-class FollowingView(anywidget.AnyWidget):
+class CleanWidget(anywidget.AnyWidget):
+    """A widget that sends no secrets: nothing but our own code gets to the browser another way."""
+
+    def send(self, content: Any, buffers: Any = None) -> None:
+        """Send a message to the browser, without secrets."""
+        is_code = content["type"] == "bundle"  # a secret that is a word of it would break it
+        super().send(content if is_code else shared().value(content), buffers)
+
+
+class FollowingView(CleanWidget):
     """A widget that shows what a publisher sends; handlers are called when somebody answers or presses a button."""
 
     bundle: ClassVar[str]
@@ -85,11 +94,6 @@ class FollowingView(anywidget.AnyWidget):
 
     def _attach(self) -> None:
         self._detach = self._publisher.add(self._tell, self._look_round, self.close)
-
-    def send(self, content: Any, buffers: Any = None) -> None:
-        """Send a message to the browser, without secrets: nothing but our own code gets there another way."""
-        is_code = content["type"] == "bundle"  # a secret that is a word of it would break it
-        super().send(content if is_code else shared().value(content), buffers)
 
     # --- to the browser, on the publisher's thread -------------------------------------------------------------------
 

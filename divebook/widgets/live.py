@@ -12,6 +12,7 @@ from typing import Any
 
 import traitlets
 
+from divebook.text.redaction import shared
 from divebook.widgets.feed import Feed
 from divebook.widgets.following import FollowingView, built
 from divebook.widgets.intents import Handlers
@@ -43,7 +44,7 @@ class LiveView(FollowingView):
 
     def _take_snapshot(self, header: Header) -> int:
         pending = [asked for asked in self._asked.values() if asked["status"] == "pending"][:MAX_PENDING]
-        snapshot = {"status": header["status"], "workflow": header["workflow"], "pending": pending}
+        snapshot = shared().value({"status": header["status"], "workflow": header["workflow"], "pending": pending})
         if snapshot == self.snapshot:
             return 0
         self.snapshot = snapshot

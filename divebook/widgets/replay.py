@@ -6,15 +6,13 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import anywidget
-
 from divebook.widgets.checking import refusal, refused
-from divebook.widgets.following import answer_while_busy, built
+from divebook.widgets.following import CleanWidget, answer_while_busy, built
 from divebook.widgets.positions import Steppable, reply_of
 from divebook.widgets.protocol import ReplayToKernel
 
 
-class ReplayView(anywidget.AnyWidget):
+class ReplayView(CleanWidget):
     """Steps through one log.
 
     Parameters

@@ -10,6 +10,7 @@ from divebook.errors import DivebookError
 from divebook.notebook.inbox import static_bundle
 from divebook.notebook.view import view_of
 from divebook.text.redaction import shared
+from divebook.widgets.live import LiveView
 
 MARKED = "sk" + "-proj-" + "Ab3" * 16
 PLAIN = "tulips in the window box"
@@ -87,6 +88,23 @@ def test_nothing_is_sent_to_a_page_with_a_secret_in_it(waiting, monkeypatch):
     view.close()
     assert sent[0]["start"] == [1, 2]
     assert_clean(sent)
+
+
+def test_neither_a_replay_nor_the_state_of_a_view_has_a_secret(waiting, monkeypatch):
+    sent = []
+    monkeypatch.setattr("anywidget.AnyWidget.send", lambda self, content, buffers=None: sent.append(content))
+    replayed = waiting.replay()
+    last = waiting.execution.state.last_sequence
+    asked = [{"type": "events", "view": "v", "after": 0, "stop": 99}, {"type": "state", "view": "v", "sequence": last}]
+    for message in [*asked, *({"type": "event", "view": "v", "sequence": at + 1} for at in range(last))]:
+        replayed._receive(replayed, message, [])
+    assert len(sent) == 2 + last
+    view = view_of(waiting)
+    looked = LiveView._take_snapshot(view, {"status": "waiting", "workflow": f"of {MARKED}"})
+    assert (looked, view.snapshot["pending"][0]["question"]) == (1, "Use [redacted]?")
+    assert_clean([*sent, view.get_state()["snapshot"]])
+    view.close()
+    replayed.close()
 
 
 def test_a_process_that_takes_a_run_up_knows_its_secrets_before_anything_is_shown_or_printed(tmp_path):
