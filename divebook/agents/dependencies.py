@@ -25,7 +25,8 @@ def watched(deps: Any, turn: AgentTurn, tool: str) -> Iterator[None]:
     """Surround a call of a tool, and say once a turn if what its agent depends on is not what it was."""
     before = None if tool in turn.changing else seen_in(deps)
     yield
-    if before is not None and seen_in(deps) != before:
+    after = None if before is None else seen_in(deps)
+    if after not in (None, before):
         turn.changing.add(tool)
         _log.warning(
             "tool %s of agent %s changed ctx.deps, which is not recorded: a run that is resumed has it as it was "
@@ -45,7 +46,7 @@ def seen_in(deps: Any) -> Any:
         return None
     try:
         return _seen(deps, iter(range(MOST_VALUES)), MOST_DEPTH)
-    except (_TooMuchError, RuntimeError):  # the latter where another thread adds to it just now
+    except Exception:  # noqa: BLE001 - too much, or it cannot be looked at just now: that is no fault of the call
         return None
 
 

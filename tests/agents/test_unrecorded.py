@@ -114,10 +114,17 @@ def test_changes_of_plain_data_are_seen(deps, change):
     assert seen_in(deps) != before
 
 
-def test_what_cannot_change_or_is_too_much_is_not_looked_at():
+class Closed(dict):
+    """Cannot be looked at."""
+
+    def items(self):
+        raise OSError("not connected")
+
+
+def test_what_cannot_change_or_be_looked_at_or_is_too_much_is_left_alone():
     endless = []
     endless.append(endless)
-    for deps in (None, "a garden", endless, [0] * MOST_VALUES):
+    for deps in (None, "a garden", endless, [0] * MOST_VALUES, Closed()):
         assert seen_in(deps) is None
 
 
