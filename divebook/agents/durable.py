@@ -25,6 +25,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
 
+from divebook.agents.behind import telling
 from divebook.agents.clients import CLIENTS
 from divebook.agents.failures import make_keepable
 from divebook.agents.limits import TURNSTILES
@@ -140,7 +141,7 @@ async def resolved(agent: Agent) -> Model:
     if isinstance(model, ScriptedModel):
         return ScriptedFunction(model)
     if not isinstance(model, str):
-        return model
+        return telling(model)
     if model.startswith(RECORDED):
         return unasked()
     return await CLIENTS.model(model, agent.definition.api_key, agent.policy)

@@ -14,7 +14,8 @@ import math
 import os
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from divebook.engine.retries import chain_of
@@ -65,9 +66,26 @@ class Turnstile:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._alarm: asyncio.TimerHandle | None = None
 
-    def slot(self) -> Passage:
-        """Return the right to one request."""
-        return Passage(self)
+    def slot(self, *, tells: bool = True) -> Passage:
+        """Return the right to one request, which tells how it ended unless its parts do."""
+        return Passage(self, tells=tells)
+
+    @contextmanager
+    def heard(self, *, is_counted: bool) -> Iterator[None]:
+        """Hear how a part of a request ends, which holds a place here already if it `is_counted`."""
+        began = self.round
+        if not is_counted:
+            self._count()
+        try:
+            yield
+        except Exception as error:
+            self._note_failure(began, error)
+            raise
+        else:
+            self._note_success()
+        finally:
+            self.under_way -= not is_counted
+            self.admit()
 
     @property
     def standing(self) -> LimitState:
@@ -90,10 +108,12 @@ class Turnstile:
             self._count()
         return self.round
 
-    def leave(self, began: int, error: BaseException | None) -> None:
-        """Count a request that has ended; `began` is the round in which it was let through."""
+    def leave(self, began: int | None, error: BaseException | None) -> None:
+        """Count a request that has ended; `began` is the round in which it was let through, None if its parts told."""
         self.under_way -= 1
-        if error is None:
+        if began is None:
+            pass
+        elif error is None:
             self._note_success()
         else:
             self._note_failure(began, error)
@@ -148,8 +168,8 @@ class Turnstile:
 class Passage:
     """The slot of one request: held from before it is recorded until it has ended, which its turnstile learns."""
 
-    def __init__(self, turnstile: Turnstile) -> None:
-        self._turnstile = turnstile
+    def __init__(self, turnstile: Turnstile, *, tells: bool = True) -> None:
+        self._turnstile, self._tells = turnstile, tells
         self._began: int | None = None
 
     async def __aenter__(self) -> Self:
@@ -167,7 +187,7 @@ class Passage:
     def _leave(self, error: BaseException | None) -> None:
         if self._began is not None:
             began, self._began = self._began, None
-            self._turnstile.leave(began, error)
+            self._turnstile.leave(began if self._tells else None, error)
 
 
 class Turnstiles:
@@ -179,12 +199,25 @@ class Turnstiles:
     def slot(self, model: Model) -> Passage | None:
         """Return what a request to a model must hold; None for one that no provider serves, such as a script.
 
-        One that has others behind it is limited as the first of them, which each request asks first.
+        One that has others behind it is limited as the first of them, which each request asks first; each of them tells
+        how it fared (`divebook.agents.behind`).
         """
         from pydantic_ai.models.fallback import FallbackModel  # loaded by now, as it is not where a log is only read
 
-        while isinstance(model, FallbackModel):
-            model = model.models[0]
+        found = self._of(model)
+        return None if found is None else found.slot(tells=not isinstance(model, FallbackModel))
+
+    def heard(self, model: Model, *, is_counted: bool) -> AbstractContextManager[None]:
+        """Hear how a part of a request ends; see `Turnstile.heard`."""
+        found = self._of(model)
+        return nullcontext() if found is None else found.heard(is_counted=is_counted)
+
+    def _of(self, model: Model) -> Turnstile | None:
+        from pydantic_ai.models.fallback import FallbackModel
+        from pydantic_ai.models.wrapper import WrapperModel
+
+        while isinstance(model, FallbackModel | WrapperModel):
+            model = model.models[0] if isinstance(model, FallbackModel) else model.wrapped
         provider = model.provider
         if provider is None:
             return None
@@ -192,9 +225,7 @@ class Turnstiles:
         digest = hashlib.sha256(str(key).encode()).hexdigest()
         place = os.getpid(), provider.name, provider.base_url, digest, model.model_name
         found = self._known.get(place)
-        if found is None:
-            found = self._known.setdefault(place, Turnstile(model.model_id))
-        return found.slot()
+        return found or self._known.setdefault(place, Turnstile(model.model_id))
 
     def standings(self) -> list[LimitState]:
         """Return how those stand that are in use, or shut for a while; any thread."""

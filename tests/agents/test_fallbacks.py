@@ -1,20 +1,25 @@
 """Agents whose model may be another one where it fails: which one answered is the same live and from the log."""
 
+import asyncio
 import importlib.util
+from contextlib import asynccontextmanager
 
 import pytest
 from pydantic_ai.capabilities import ModelFallback
-from pydantic_ai.exceptions import ModelHTTPError
-from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.exceptions import FallbackExceptionGroup, ModelHTTPError
+from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, ToolCallPart, UserPromptPart
+from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.function import FunctionModel
 
 from divebook import Agent, Retry, Step, Workflow
-from divebook.agents.limits import Turnstiles
+from divebook.agents.behind import telling
+from divebook.agents.limits import FIRST, TURNSTILES, Turnstiles
 from divebook.workflow.definition import AgentDefinition
 from tests.execution.test_resuming import cut
 from tests.execution.worlds import environment
 
+ASKED = [ModelRequest([UserPromptPart("hello")])]
 ASK = Workflow("w", [Step("ask", prompt="Ask", agent="a", store="r")])
 
 
@@ -71,3 +76,60 @@ def test_a_model_with_others_behind_it_waits_as_the_first_one_does(require):
     slots = [known.slot(model) for model in (first, FallbackModel(first, second), second)]
     assert slots[0]._turnstile is slots[1]._turnstile
     assert slots[0]._turnstile is not slots[2]._turnstile
+
+
+def test_each_model_behind_another_one_is_limited_by_what_its_own_provider_says(require):
+    """Only the first was limited, and since the other answered, its 429 was never heard of."""
+    require("the library openai", importlib.util.find_spec("openai") is not None)
+    known, served, refused = Turnstiles(), provided("served"), provided("refused")
+    for models in ((refused, served), (refused, served), (served, refused)):
+        ask(telling(FallbackModel(*models), known))
+    with pytest.raises(FallbackExceptionGroup):
+        ask(telling(FallbackModel(provided("refused-too"), FallbackModel(refused)), known))
+    stands = [known.slot(model)._turnstile for model in (refused, served)]
+    assert [(found.limit < FIRST, found.under_way) for found in stands] == [(True, 0), (False, 0)]
+
+
+def test_a_stream_that_does_not_begin_tells_its_turnstile_as_well(require):
+    require("the library openai", importlib.util.find_spec("openai") is not None)
+    known, models = Turnstiles(), (provided("refused"), provided("refused-too"))
+    with pytest.raises(FallbackExceptionGroup):
+        ask(telling(FallbackModel(*models), known), streams=True)
+    assert [known.slot(model)._turnstile.limit for model in models] == [FIRST // 2] * 2
+
+
+def ask(model, *, streams=False):
+    async def asked():
+        if not streams:
+            return await model.request(ASKED, None, ModelRequestParameters())
+        async with model.request_stream(ASKED, None, ModelRequestParameters()) as stream:
+            return stream
+
+    return asyncio.run(asked())
+
+
+def test_an_agent_whose_model_has_others_behind_it_tells_of_them(require):
+    require("the library openai", importlib.util.find_spec("openai") is not None)
+    refused, served = provided("refused-for-agents"), provided("served-for-agents")
+    agent = Agent(AgentDefinition("a", retry=Retry(attempts=1)), model=FallbackModel(refused, served))
+    execution = environment(ASK, agents=[agent]).start("w").wait(20)
+    assert execution.variables == {"r": "served-for-agents"}, execution.error
+    assert [TURNSTILES.slot(model)._turnstile.limit for model in (refused, served)] == [FIRST // 2, FIRST]
+
+
+def provided(name):
+    """Return a model of a provider, which answers with its name, or refuses if it is called so."""
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    class Served(OpenAIChatModel):
+        async def request(self, *_):
+            if "refused" in self.model_name:
+                raise ModelHTTPError(429, self.model_name, "too many")
+            return ModelResponse([TextPart(self.model_name)])
+
+        @asynccontextmanager
+        async def request_stream(self, *_):
+            yield await self.request()
+
+    return Served(name, provider=OpenAIProvider(base_url="http://127.0.0.1:9/v1", api_key="none"))
