@@ -21,7 +21,7 @@ from divebook.errors import NotFoundError, SetupError
 from divebook.events.codec import by_hash
 from divebook.events.recorded import opened
 from divebook.questions.answer import value_of
-from divebook.questions.kinds import CLARIFICATION
+from divebook.questions.kinds import CLARIFICATION, EXPIRED
 from divebook.text.redaction import shared
 from divebook.workflow.approvals import IF_NOT_READ_ONLY
 from divebook.workflow.tool_servers import Answers, CallOutcome, Discovered, Elicit, OfferedTool, ToolServer
@@ -29,6 +29,7 @@ from divebook.workflow.tools import ToolFunction, ToolHints
 
 if TYPE_CHECKING:
     from divebook.agents.turn import TurnContext
+    from divebook.questions import Question
     from divebook.workflow.definition import AgentDefinition
 
 INPUT_REQUIRED = "input_required"
@@ -156,7 +157,8 @@ def _asker(tool: ToolFunction) -> Elicit | None:
     place = CALL.get()
     if place is None:
         return None
-    numbers, context, left = itertools.count(1), place.turn.context, MOST_ASKED
+    context, left = place.turn.context, MOST_ASKED
+    keys = (f"elicit-{place.name}-in-{number}" for number in itertools.count(1))
 
     async def elicit(said: Mapping[str, Any]) -> Mapping[str, Any]:
         nonlocal left
@@ -167,9 +169,16 @@ def _asker(tool: ToolFunction) -> Elicit | None:
         if MESSAGES in asked:
             return await sampled(place.turn, place.name, asked)
         with context.calling():  # one more strand, so that the step goes on running while this one waits
-            return await elicited(context, tool, asked, f"elicit-{place.name}-in-{next(numbers)}", within=tool.timeout)
+            # What has expired since another process made this call is asked anew
+            # (test_a_server_that_is_called_again_the_next_day_asks_again).
+            key = next(key for key in keys if not _has_expired(context.asked(key)))
+            return await elicited(context, tool, asked, key, within=tool.timeout)
 
     return elicit
+
+
+def _has_expired(question: Question | None) -> bool:
+    return question is not None and question.status == EXPIRED
 
 
 def _result(outcome: CallOutcome) -> Any:

@@ -11,6 +11,7 @@ from divebook.agents import served_tools
 from divebook.documents import Policy
 from divebook.errors import AlreadyRegisteredError, NotFoundError, ServerError
 from divebook.events import catalog
+from divebook.execution.clock import SystemClock
 from divebook.tools.mcp import servers as mcp_servers
 from divebook.workflow.approvals import ApprovalRule
 from divebook.workflow.reader import read_definitions
@@ -24,9 +25,9 @@ ASK = Workflow("ask", [Step("ask", prompt="Go", agent="a", store="said")])
 GO = [{"call": {"go": {}}}, "done"]
 
 
-def world(script, *servers, tools=(), store=None, named=None):
+def world(script, *servers, tools=(), store=None, named=None, **given):
     """Return an environment with servers, and an agent that may call all of them, or those that are named."""
-    given = {} if store is None else {"store": store}
+    given |= {} if store is None else {"store": store}
     names = [server.name for server in servers] if named is None else named
     agent = Agent("a", model=ScriptedModel(script), tools=tools, servers=names)
     return environment(ASK, agents=[agent], servers=servers, approvals=[ApprovalRule()], **given)
@@ -115,6 +116,38 @@ def test_a_server_of_2025_asks_during_its_call(answer, said):
         execution.answer(question.id, answer).wait(60)
         assert execution.variables == {"said": "done"}
         assert said in results(execution)["tool-1-call-1-1"]["result"]
+
+
+class Tomorrow(SystemClock):
+    def now(self):
+        return super().now() + 86_400_000_000
+
+
+def test_a_server_that_is_called_again_the_next_day_asks_again():
+    """The process has died while a person was asked, whose answer would have come too late."""
+
+    def asking(execution):
+        raised = threading.Event()
+        execution.subscribe(lambda events: any(e.event_type == "interrupt_raised" for e in events) and raised.set())
+        return raised
+
+    with world(GO, defined("rough.py", "asks")) as here:
+        execution = here.create("ask")
+        raised = asking(execution)
+        execution.start()
+        assert raised.wait(60)
+        store = cut(execution.store, execution, execution.state.last_sequence)
+        execution.answer(execution.interrupts[0].id, "decline").wait(60)
+    with world(GO, defined("rough.py", "asks"), store=store, clock=Tomorrow()) as here:
+        execution = here.resume(execution.id).wait(60)
+        (unknown,) = execution.interrupts
+        raised = asking(execution)
+        execution.answer(unknown.id, "retry")
+        assert raised.wait(60)
+        (question,) = execution.interrupts
+        assert question.question == "Which colour?"
+        execution.answer(question.id, {"colour": "red"}).wait(60)
+        assert '"red"' in results(execution)["tool-1-call-1-1"]["result"]
 
 
 @pytest.mark.parametrize("within", [True, False])
