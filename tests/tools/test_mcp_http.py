@@ -154,6 +154,50 @@ def test_headers_and_tokens_reach_the_server_and_show_nowhere(run, plain, client
     assert "t-0123456789" not in repr(server.definition)
 
 
+class ThisMachine(Policy):
+    """Allows one loopback address as if it were public."""
+
+    def address(self, address, name):
+        if address != "127.0.0.1":
+            super().address(address, name)
+
+
+@pytest.fixture
+def named(run, plain, monkeypatch):
+    """Return what makes a server of a definition that may name public hosts only, and a list of their addresses."""
+    for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    answers, look_up, made = [], socket.getaddrinfo, []
+
+    def found(host, port, *given, **more):
+        name = host.decode() if isinstance(host, bytes) else host
+        place = answers.pop(0) if name == "there.example" and len(answers) > 1 else answers[0]
+        return look_up(place if name == "there.example" else host, port, *given, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", found)
+
+    def make(policy, *addresses):
+        answers[:] = addresses
+        url = f"http://there.example:{plain.server_port}/mcp"
+        made.append(Server(MCPServerDefinition("far", "http", url=url), policy, on_loop))
+        return made[-1]
+
+    yield make
+    for server in made:
+        run(server.close())
+
+
+def test_a_name_that_leads_to_this_machine_the_second_time_is_not_connected_to(run, plain, named):
+    with pytest.raises(ServerError, match=r"'there\.example' is an address of this machine"):
+        run(named(Policy(), "93.184.216.34", "127.0.0.1").discover())
+    assert plain.heard == []
+
+
+def test_a_server_is_called_by_its_name_at_the_address_that_was_checked(run, plain, named):
+    assert [tool.name for tool in run(named(ThisMachine(), "127.0.0.1").discover()).tools] == ["go"]
+    assert {heard["Host"].partition(":")[0] for heard in plain.heard} == {"there.example"}
+
+
 @pytest.mark.parametrize(
     ("way", "cause"),
     [

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Mapping
@@ -27,6 +26,7 @@ from divebook.text.redaction import shared
 from divebook.text.secret_names import looks_secret
 from divebook.tools.mcp import guard
 from divebook.tools.mcp.connection import HANDSHAKE, Opened, Told
+from divebook.tools.mcp.reaching import addresses_of, checked_transport
 from divebook.workflow.servers import MCPServerDefinition
 
 T = TypeVar("T")
@@ -73,7 +73,7 @@ def opener(definition: MCPServerDefinition, policy: Policy, auth: httpx2.Auth | 
         )
     if definition.type == "http":
         url = _required(definition.url, "url", definition)
-        _require_leave(policy, httpx2.URL(url).host)
+        addresses_of(policy, httpx2.URL(url).host)
         return lambda told: _over_http(
             url,
             told,
@@ -83,13 +83,6 @@ def opener(definition: MCPServerDefinition, policy: Policy, auth: httpx2.Auth | 
             limit=definition.timeout,
         )
     raise SetupError(f"unsupported mcp server type: {definition.type}; write Type: stdio or Type: http")
-
-
-def _require_leave(policy: Policy, host: str) -> None:
-    """Raise `SetupError` if a host may not be reached, by its name or by an address that it stands for."""
-    policy.host(host)
-    for *_, address in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM):
-        policy.address(str(address[0]), host)
 
 
 def _required(value: str | None, key: str, definition: MCPServerDefinition) -> str:
@@ -136,7 +129,7 @@ async def _over_http(
 
     async def admit(request: httpx2.Request) -> None:  # OAuth goes on at addresses that the server names
         if request.url.host != own:
-            await anyio.to_thread.run_sync(_require_leave, policy, request.url.host)
+            await anyio.to_thread.run_sync(addresses_of, policy, request.url.host)
 
     async def note(response: httpx2.Response) -> None:
         told.status = response.status_code if response.is_error else 0
@@ -151,6 +144,7 @@ async def _over_http(
             headers={**headers, "Accept-Encoding": "identity"},
             auth=auth,
             timeout=httpx2.Timeout(HANDSHAKE, read=limit + HANDSHAKE),
+            transport=checked_transport(policy),
             event_hooks={"request": [admit], "response": [note]},
         ) as client,
         streamable_http_client(url, http_client=client, max_sse_event_size=LARGEST) as streams,
