@@ -211,6 +211,10 @@ async def _recorded(
     """Return the recorded result of a call; of one that its server asks back about, that of the last round."""
     turn, setting = place.turn, place.setting
     asked = {"agent": turn.record.agent, "tool": params.name, "arguments": _plain(params.tool_args)}
+    if turn.is_as_begun and turn.context.recorded_type(place.key) is not None:
+        asked["arguments"] = (await turn.context.recorded_start(place.key))[0][
+            "arguments"
+        ]  # as its tool took them then
     own = turn.tools.get(params.name)
     if own is None:
         repeatable = bool(isinstance(config, Mapping) and config.get("idempotent"))

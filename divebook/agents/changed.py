@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.exceptions import ToolFailed
 from pydantic_ai.messages import InstructionPart
@@ -37,7 +37,7 @@ class Agreement:
     Parameters
     ----------
     stands_in
-        Whether tools that are gone can be replaced, so that calls of them in the log still fit.
+        Whether tools that are gone, or take other arguments, can be replaced, so that calls in the log still fit.
     """
 
     context: TurnContext
@@ -62,11 +62,12 @@ class Agreement:
             or self.context.recorded_digest(told.key) in (None, told.setting.digest)
         ):
             return
-        before = opened(await self.context.recorded_setting(told.key))
+        before = opened((await self.context.recorded_start(told.key))[1])
         now = opened(told.setting.told)
         self.before, self.changes = before, _changes(before, now)
-        gone = _names(before) - _names(now)
-        self.can_finish = before.get(OUTPUT) == now.get(OUTPUT) and (self.stands_in or not gone)
+        taken = _schemas(now)
+        are_there = all(taken.get(name) == schema for name, schema in _schemas(before).items())
+        self.can_finish = before.get(OUTPUT) == now.get(OUTPUT) and (self.stands_in or are_there)
         if self.changes:
             raise AgentError(self.agent, told.number, "it is not what it was when the turn began")
 
@@ -92,7 +93,7 @@ async def carried_on(context: TurnContext, agent: str, begin: Begin, *, stands_i
                     return result
         answered = await _ask(place, key, agreement, asked)
         if (answered.response or {}).get("choice") == FINISH:
-            return await begin(place, None, opened(await place.recorded_setting("model-1")))
+            return await begin(place, None, opened((await place.recorded_start("model-1"))[1]))
         place, number = context.below(f"anew-{number}"), number + 1
         place.recall = context.recall  # it is the same agent that asks
 
@@ -127,8 +128,9 @@ def _tools(setting: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     return {tool["name"]: tool for tool in setting.get(TOOLS) or ()}
 
 
-def _names(setting: Mapping[str, Any]) -> set[str]:
-    return set(_tools(setting))
+def _schemas(setting: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the arguments of each tool are."""
+    return {name: tool["parameters_json_schema"] for name, tool in _tools(setting).items()}
 
 
 class AsBegun(AbstractCapability[Any]):
@@ -152,6 +154,27 @@ class AsBegun(AbstractCapability[Any]):
         told = [] if self._instructions is None else [InstructionPart(content=self._instructions)]
         given = replace(request_context.model_request_parameters, function_tools=self._tools, instruction_parts=told)
         return replace(request_context, model_request_parameters=given)
+
+
+def in_old_form(tool: Tool[Any], setting: Mapping[str, Any]) -> Tool[Any]:
+    """Return a tool that takes calls in the form in which a turn began.
+
+    Calls that the log has are not held against what it takes now; one that is yet to be made must fit that.
+    """
+    before = _schemas(setting).get(tool.name)
+    if before in (None, tool.tool_def.parameters_json_schema):
+        return tool
+
+    async def called(ctx: RunContext[Any], /, **arguments: Any) -> Any:
+        try:
+            fitting = tool.function_schema.validator.validate_python(arguments)
+        except ValidationError as error:
+            raise ToolFailed(f"{tool.name} takes other arguments by now: {error}") from error
+        return await tool.function_schema.call(fitting, ctx)
+
+    made = Tool.from_schema(called, tool.name, tool.description, dict(before), takes_ctx=True)
+    made.metadata = tool.metadata
+    return made
 
 
 def stand_ins(setting: Mapping[str, Any], known: Mapping[str, Any]) -> list[Tool[Any]]:

@@ -74,6 +74,9 @@ async def _approved(
 ) -> dict[str, Any]:
     """Return the arguments with which a call may be made; `ToolFailed` tells the model why it may not."""
     told: Mapping[str, Any] = _ANY.dump_python(given, mode="json", fallback=repr)
+    asked = turn.context.asked(f"approve-{place.name}") if turn.is_as_begun else None
+    if asked is not None:
+        told = given = dict((asked.data or {})["parameters"])  # what its tool took then, and a person saw
     own = turn.tools.get(name)
     call = ToolCall(name, told, agent=turn.record.agent, mode=IF_DESTRUCTIVE)
     if own is not None:

@@ -18,7 +18,7 @@ from pydantic_ai.tools import RunContext, Tool
 from pydantic_ai.usage import UsageLimits
 
 from divebook.agents.budget import TurnBudget
-from divebook.agents.changed import Agreement, AsBegun, carried_on, stand_ins
+from divebook.agents.changed import Agreement, AsBegun, carried_on, in_old_form, stand_ins
 from divebook.agents.durability import ENGINE, DivebookDurability
 from divebook.agents.durable import Request, resolved
 from divebook.agents.output import output_type, text_of_output
@@ -83,6 +83,7 @@ class LoopRun:
         turn = AgentTurn(
             context, record, agent.model_name, agent.retry, seconds, known, budget, agreement, agent.policy
         )
+        turn.is_as_begun = bool(begun_with)
         history, asked = _messages(self._message)
         if agent.library is not None and deps is None:
             _warn_of_none(agent.name, agent.library.deps_type)
@@ -120,7 +121,7 @@ class LoopRun:
 
     async def _made(self, tools: Sequence[ToolFunction], begun_with: Mapping[str, Any]) -> dict[str, Any]:
         """Return an agent that is made of ours, and what is given to its run."""
-        agent, made = self._agent, [_library_tool(tool) for tool in tools]
+        agent, made = self._agent, [in_old_form(_library_tool(tool), begun_with) for tool in tools]
         made += stand_ins(begun_with, {tool.name: tool for tool in tools})
         rounds = LastRound(agent.name, agent.definition.tool_iteration_limit)
         library = pydantic_ai.Agent(

@@ -89,6 +89,8 @@ class AgentTurn:
     definitions: int = 0
     """What those that its requests are sent with count as, in tokens."""
     _shares: dict[tuple[int, bool], Mapping[str, Any]] = field(default_factory=dict)
+    is_as_begun: bool = False
+    """Whether a person has had it go on with what it began with, though its agent has changed."""
     put_off: set[str] = field(default_factory=set)
     """Calls that their own tool has put off until a person approves them."""
     _counts: Counter[str] = field(default_factory=Counter)

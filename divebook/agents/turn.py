@@ -167,8 +167,8 @@ class TurnContext(Protocol):
     def recorded_digest(self, key: str) -> str | None:
         """Return the digest of what an operation of the log was made with; None where it has none."""
 
-    async def recorded_setting(self, key: str) -> Mapping[str, Any]:
-        """Return what the log keeps of what such an operation was made with."""
+    async def recorded_start(self, key: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """Return the parameters of such an operation, and what the log keeps of what it was made with."""
 
     async def approve(
         self, call: ToolCall, schema: Mapping[str, Any], *, place: str, description: str

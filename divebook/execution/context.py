@@ -225,9 +225,9 @@ class StepContext:
         """Return what the log has of the operation named `key`, if anything."""
         return self._opened.operations.get(self.place(key).operation_id)
 
-    async def setting_of(self, key: str) -> Mapping[str, Any]:
-        """Return the setting that the log keeps with the operation named `key`; it has one."""
-        return await self._recorder.once.setting_of(self._opened.operations[self.place(key).operation_id])
+    async def start_of(self, key: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """Return parameters and setting of the operation named `key`, which the log has."""
+        return await self._recorder.once.start_of(self._opened.operations[self.place(key).operation_id])
 
     def records_in(self, record: OperationRecord) -> list[OperationRecord]:
         """Return what the log has of the operations that one holds which has not completed."""

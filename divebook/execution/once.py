@@ -199,10 +199,10 @@ class Once:
         assert isinstance(data, catalog.OperationStarted)  # noqa: S101 - that is what `started_sequence` counts
         return data.operation_type, data.parameters or {}
 
-    async def setting_of(self, record: OperationRecord) -> Mapping[str, Any]:
-        """Return what an operation was made with, as far as the event of its beginning says so."""
+    async def start_of(self, record: OperationRecord) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """Return the parameters of an operation, and what it was made with, as the event of its beginning says."""
         data = (await self.journal.event(record.started_sequence)).data
-        return getattr(data, "setting", None) or {}
+        return getattr(data, "parameters", None) or {}, getattr(data, "setting", None) or {}
 
     def has_history_ahead(self, place: Place) -> bool:
         """Whether the log holds operations or questions of this step that its code has not asked for again yet."""

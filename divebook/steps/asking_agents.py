@@ -10,7 +10,7 @@ from divebook.agents.turn import Answer, Assignment
 from divebook.engine.operations import RunOperation
 from divebook.execution.context import StepContext
 from divebook.steps.offers import Offers
-from divebook.steps.turns import Blocks, has_hands, take_turn
+from divebook.steps.turns import TURN, Blocks, has_hands, take_turn
 from divebook.workflow.policies import Retry
 
 
@@ -27,7 +27,8 @@ async def ask_agent(
         Gives what agents that it gives work to know; by default nothing.
     """
     agent = agent.with_model(context.model).under(offers.policy)
-    if has_hands(agent, offers) or asked.output is not None or asked.thread is not None:
+    has_begun = context.record_of(f"{asked.prefix}{TURN}") is not None  # with tools, which it may have no more
+    if has_begun or has_hands(agent, offers) or asked.output is not None or asked.thread is not None:
         return await take_turn(context, agent, asked, offers, blocks or _none)
     # A step with a Retry of its own tries the whole step again; both together would multiply the requests.
     operation = context.operation if context.step.retry is not None else _tried_again(context, agent.retry)

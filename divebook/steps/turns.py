@@ -144,7 +144,7 @@ async def _made_with(context: StepContext, agent: Agent, asked: Assignment, key:
     """Return what a turn is made with: its places in a script and in a thread stay, whatever process goes on."""
     made_with: dict[str, Any] = {"model": agent.model_name}
     record, above = context.record_of(key), present()
-    known = {} if record is None else await context.setting_of(key)
+    known = {} if record is None else (await context.start_of(key))[1]
     if above is not None and (SHARE in known or record is None):
         is_again = record is not None and record.status == PENDING
         share = above.share(ASSIGN_WORK, known.get(SHARE), is_again=is_again)
@@ -236,9 +236,9 @@ class StepTurn:
         record = self._context.record_of(self.prefix + key)
         return None if record is None else record.setting_hash
 
-    async def recorded_setting(self, key: str) -> Mapping[str, Any]:
-        """Return what the log keeps of what such an operation was made with."""
-        return await self._context.setting_of(self.prefix + key)
+    async def recorded_start(self, key: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """Return the parameters of such an operation, and what the log keeps of what it was made with."""
+        return await self._context.start_of(self.prefix + key)
 
     async def approve(
         self, call: ToolCall, schema: Mapping[str, Any], *, place: str, description: str

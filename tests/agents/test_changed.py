@@ -4,9 +4,10 @@ import pytest
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
 
-from divebook import Agent, Step, Workflow
+from divebook import Agent, ScriptedModel, Step, Workflow
 from divebook.errors import InterruptError
 from divebook.workflow.definition import AgentDefinition, ModelSettings
+from divebook.workflow.tools import ToolFunction
 from tests.execution.test_resuming import cut
 from tests.execution.worlds import environment
 
@@ -106,6 +107,67 @@ def test_a_tool_that_is_gone_is_not_called_any_more_and_what_it_returned_stays(l
     done = execution.answer(execution.interrupts[0].id, "finish").wait(20)
     assert done.variables == {"birds": "bird-0: seen, look is not there any more"}
     assert birds.looked == []
+
+
+class Wider(Birds):
+    def look(self, name: str, far: bool = False) -> str:
+        """Look a bird up."""
+        return super().look(name)
+
+
+class Needier(Birds):
+    def look(self, name: str, far: bool) -> str:
+        """Look a bird up."""
+        return super().look(name)
+
+
+@pytest.mark.parametrize(
+    ("changed", "second", "looked"),
+    [(Wider, "bird-1: seen", ["bird-1"]), (Needier, "look takes other arguments by now: ", [])],
+)
+def test_a_finished_call_stays_though_its_tool_takes_other_arguments(left, changed, second, looked):
+    birds = changed()
+    execution = resumed(left, birds)
+    assert execution.interrupts[0].data["changes"] == ["tool look is described otherwise"]
+    done = execution.answer(execution.interrupts[0].id, "finish").wait(20)
+    assert (done.error, birds.looked) == (None, looked)
+    assert done.variables["birds"].startswith(f"bird-0: seen, {second}")
+
+
+def test_an_agent_that_has_no_tools_any_more_is_asked_about_as_well(left):
+    birds = Birds()
+    execution = resumed(left, birds, tools=())
+    assert execution.interrupts[0].data["changes"] == ["tool look is gone"]
+    done = execution.answer(execution.interrupts[0].id, "finish").wait(20)
+    assert done.variables == {"birds": "bird-0: seen, look is not there any more"}
+
+
+@pytest.mark.parametrize("answers", [("yes", "finish"), ("finish", "yes")])
+def test_a_call_that_was_approved_is_made_with_what_was_approved(answers, tmp_path):
+    sent, script = [], [{"call": {"send": {"to": "ann"}}}, "done"]
+
+    def old(to: str, cc: str = "bob") -> str:
+        """Send a letter."""
+        return "never called"
+
+    def new(to: str, cc: str = "eve", bcc: str = "") -> str:
+        """Send a letter."""
+        sent.append((to, cc))
+        return "sent"
+
+    def world(send):
+        agent = Agent("a", model=ScriptedModel(script), tools=[ToolFunction("send", send, approval=True)])
+        return environment(ASK, agents=[agent], store=f"sqlite:///{tmp_path}/store.db")
+
+    with world(old) as before:
+        execution = before.start("ask").wait(20)
+        assert execution.interrupts[0].data["parameters"] == {"to": "ann", "cc": "bob"}
+    with world(new) as after:
+        execution = after.resume(execution.id).wait(20)
+        questions = {question.kind: question.id for question in execution.interrupts}
+        for answer in answers:
+            execution.answer(questions["confirmation" if answer == "yes" else "agent_changed"], answer).wait(20)
+        assert (execution.error, sent) == (None, [("ann", "bob")])
 
 
 def test_beginning_anew_has_places_of_its_own(left):
