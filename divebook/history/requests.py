@@ -29,6 +29,8 @@ from divebook.text.shown import plural
 from divebook.workflow.blocks import text_block
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_ANEW = re.compile(r"anew-\d+/$")
+"""At the end of the prefix of a turn that was begun anew; `divebook.agents.changed` makes it."""
 _REQUEST, _CALL = re.compile(r"model-(\d+)"), re.compile(r"tool-\d+-([^#~]+)(?:#\d+)?")
 
 
@@ -128,7 +130,7 @@ def requests_in(spans: Iterable[Span]) -> list[RequestView]:
         if span.type in (AGENT_RESPONSE, CACHED_RESPONSE) and number is None:
             views[span.index, 1] = _plain_view(span)
         elif span.type in (AGENT_RESPONSE, CACHED_RESPONSE, AGENT_TURN, TOOL_CALL):
-            known = turns.setdefault(turn, _Turn(turn))
+            known = turns.get(turn) or turns.setdefault(turn, _Turn(turn, _base_of(turn, turns)))
             if number is None:
                 known.take(span, name)
                 continue
@@ -136,6 +138,12 @@ def requests_in(spans: Iterable[Span]) -> list[RequestView]:
                 known = turns[turn] = _Turn(turn, known.base)
             views[id(known), int(number[1])] = known.view(span, int(number[1]))
     return sorted(views.values(), key=lambda view: view.span.index)
+
+
+def _base_of(turn: str, turns: Mapping[str, _Turn]) -> list[Mapping[str, Any]]:
+    """Return what was said in the thread before a turn that was begun anew: what was said before it began at first."""
+    first = turns.get(_ANEW.sub("", turn)) if _ANEW.search(turn) else None
+    return [] if first is None else first.base
 
 
 def conversation_in(views: Iterable[RequestView]) -> list[CallMessage]:

@@ -52,12 +52,14 @@ def conversation_of(
     """
     views = [view for view in requests_in([turn, *inside]) if view.span.operation_id != turn.operation_id or not inside]
     thread = {**(turn.parameters or {}), **(turn.setting or {})}.get("thread")
-    told = views[-MOST_REQUESTS:]
-    later = {view.n - 1: view.span.sequences[-1] for view in views}  # says what calls without an operation returned
+    told, numbers = views[-MOST_REQUESTS:], _numbers(views)
+    # The request after a call says what that returned which has no operation.
+    later = {numbers[view.span.index] - 1: view.span.sequences[-1] for view in views}
+    asked = [(numbers[call.view.span.index], call) for call in tool_calls_in([turn, *inside])]
     calls = [
-        _call(call, places, _questions(turn, call, question_id))
-        for call in tool_calls_in([turn, *inside])
-        if call.request >= told[0].n and max(call.changed, later.get(call.request, 0)) > since
+        _call(call, number, places, _questions(turn, call, question_id))
+        for number, call in asked
+        if number >= numbers[told[0].span.index] and max(call.changed, later.get(number, 0)) > since
     ]
     return Conversation(
         type="conversation",
@@ -66,10 +68,21 @@ def conversation_of(
         last=0,
         agent=one_line(str((turn.parameters or {}).get("agent", "")), NAME),
         thread=one_line(str(thread.get("id", "")), NAME) if isinstance(thread, Mapping) else "",
-        requests=[_request(view, places) for view in told if view.span.sequences[-1] > since],
+        requests=[_request(view, numbers[view.span.index], places) for view in told if view.span.sequences[-1] > since],
         calls=calls,
         error="",
     )
+
+
+def _numbers(views: Sequence[RequestView]) -> dict[int, int]:
+    """Return the numbers of requests as views show them, by span: of a turn that was begun anew they go on."""
+    numbers: dict[int, int] = {}
+    shift, before = 0, None
+    for view in views:
+        if before is not None and (view.turn != before.turn or view.n <= before.n):
+            shift = numbers[before.span.index]
+        numbers[view.span.index], before = shift + view.n, view
+    return numbers
 
 
 def newest_conversations(spans: Sequence[Span], most: int, question_id: QuestionId) -> list[Conversation]:
@@ -120,11 +133,11 @@ def sent_with(view: RequestView) -> list[ConversationPart]:
     return [*instructions, *(part for message in view.messages for part in _parts(message))]
 
 
-def _request(view: RequestView, places: Mapping[str, int]) -> ConversationRequest:
+def _request(view: RequestView, number: int, places: Mapping[str, int]) -> ConversationRequest:
     response = view.response or {}
     return ConversationRequest(
         id=places.get(str(view.span.operation_id), -1),
-        number=view.n,
+        number=number,
         model=one_line(str(response.get("model_name") or view.model or ""), NAME),
         finish=one_line(str(response.get("finish_reason") or ""), NAME),
         is_cached=view.cached,
@@ -188,12 +201,12 @@ def _answer(view: RequestView) -> Iterator[ConversationPart]:
             yield _part("call", one_line(str(block["tool"]), NAME), str(block["id"]))
 
 
-def _call(call: ToolCallView, places: Mapping[str, int], questions: list[str]) -> ConversationCall:
+def _call(call: ToolCallView, number: int, places: Mapping[str, int], questions: list[str]) -> ConversationCall:
     result = "" if call.result is None else encodable(_words(call.result))
     return ConversationCall(
         id=_place(call.under_way, places),
         call=call.id,
-        request=call.request,
+        request=number,
         tool=one_line(call.tool, NAME),
         server=one_line(call.server or "", NAME),
         arguments=Budget(MOST_TEXT).shortened(shown(call.arguments)),

@@ -6,12 +6,17 @@ from pydantic_ai.models.function import FunctionModel
 
 from divebook import Agent, ScriptedModel, Step, Workflow
 from divebook.errors import InterruptError
+from divebook.history.spans import spans_of
+from divebook.widgets.conversations import conversation_of, newest_conversations
 from divebook.workflow.definition import AgentDefinition, ModelSettings
 from divebook.workflow.tools import ToolFunction
 from tests.execution.test_resuming import cut
 from tests.execution.worlds import environment
 
 ASK = Workflow("ask", [Step("ask", prompt="Which birds?", agent="a", store="birds")])
+
+
+THREADED = Workflow("ask", [Step("ask", prompt="Which birds?", agent="a", store="birds", thread="t")])
 
 
 class Birds:
@@ -33,7 +38,8 @@ class Birds:
     def answer(self, messages, info):
         tools = [tool.name for tool in info.function_tools]
         self.told.append((info.instructions, tools))
-        number = sum(isinstance(message, ModelResponse) for message in messages)
+        asked = [at for at, message in enumerate(messages) if message.parts[0].part_kind == "user-prompt"]
+        number = sum(isinstance(message, ModelResponse) for message in messages[asked[-1] :])
         if number == 1 and self.breaks:
             raise ValueError("no more")
         if number < 2:
@@ -41,12 +47,12 @@ class Birds:
         found = [part.content for message in messages for part in message.parts if part.part_kind == "tool-return"]
         return ModelResponse([TextPart(", ".join(map(str, found)))])
 
-    def world(self, instructions="Be brief.", tools=("look",), output=None, store=None, **settings):
+    def world(self, instructions="Be brief.", tools=("look",), output=None, store=None, thread=False, **settings):
         definition = AgentDefinition("a", instructions=instructions, date_awareness=False, **settings)
         functions = [getattr(self, tool) for tool in tools]
         agent = Agent(definition, model=FunctionModel(self.answer), tools=functions, output=output)
         given = {} if store is None else {"store": store}
-        return environment(ASK, agents=[agent], **given)
+        return environment(THREADED if thread else ASK, agents=[agent], **given)
 
 
 @pytest.fixture
@@ -182,6 +188,37 @@ def test_beginning_anew_has_places_of_its_own(left):
     requests = done.requests
     assert [view.n for view in requests] == [1, 1, 2, 3]
     assert requests[0].turn != requests[1].turn == requests[3].turn
+
+
+def test_views_show_what_was_begun_first_and_what_was_begun_anew(left):
+    """They showed of each number the later request only."""
+    execution = resumed(left, Birds(), instructions="Be long.", tools=("find",))
+    done = execution.answer(execution.interrupts[0].id, "anew").wait(20)
+    (said,) = newest_conversations(spans_of(done.history()), 9, lambda *_: "question")
+    told = [(each["number"], each["instructions"].rpartition("\n")[2], each["tools"]) for each in said["requests"]]
+    assert told == [(1, "Be brief.", ["look"]), *((number, "Be long.", ["find"]) for number in (2, 3, 4))]
+    calls = [(call["request"], call["tool"], call["result"]) for call in said["calls"]]
+    assert calls == [(1, "look", "bird-0: seen"), (2, "find", "bird-0: found"), (3, "find", "bird-1: found")]
+    since = conversation_of(*turn_of(done), since=done.requests[-2].span.sequences[-1])
+    assert [each["number"] for each in since["requests"]] == [4]
+
+
+def turn_of(execution):
+    spans = [span for span in spans_of(execution.history()) if span.kind == "operation"]
+    (turn,) = [span for span in spans if span.type == "agent_turn"]
+    return turn, [span for span in spans if span.holder == turn.index], {}, lambda *_: "question"
+
+
+def test_a_turn_of_a_thread_that_is_begun_anew_has_what_was_said_before():
+    first = Birds().world(thread=True)
+    first.start("ask").wait(20)
+    again = first.start("ask").wait(20)
+    at = [event for event in again.history() if event.event_type == "operation_completed"][1]
+    changed = resumed((cut(again.store, again, at.sequence), again.id), Birds(), tools=("find",), thread=True)
+    done = changed.answer(changed.interrupts[0].id, "anew").wait(20)
+    lengths = [len(view.messages) for view in done.requests]
+    assert lengths == [7, 7, 9, 11]
+    assert done.requests[1].messages[:6] == done.requests[0].messages[:6]
 
 
 @pytest.mark.parametrize("choice", ["finish", "anew"])
