@@ -21,6 +21,9 @@ from divebook.workflow.yaml_value import yaml_of
 VARIABLE = "DIVEBOOK_ANSWERS"
 """Environment variable: answers as a YAML mapping, or the path of a file that holds one."""
 
+LOOK = 1.0
+"""Seconds between two looks at an execution that goes on: whether it asks something meanwhile."""
+
 
 class Answers:
     """Answers by what they are for: the id of a question, the step that asks, or ``step:2`` for its second question.
@@ -60,12 +63,28 @@ class Answers:
         InterruptError
             An answer does not fit its question, which stays open.
         """
-        execution.wait()
+        self._wait(execution)
         while execution.status == WAITING and (found := self._next(execution)) is not None:
             question, key = found
-            execution = execution.answer(question.id, self._given.get(key, self._standing.get(key)), by).wait()
+            execution = execution.answer(question.id, self._given.get(key, self._standing.get(key)), by)
             self._used.add(key)
+            self._wait(execution)
         return execution
+
+    def _wait(self, execution: Execution) -> None:
+        """Wait until it rests, or until a call under way waits for what there is an answer to.
+
+        It cannot rest while such a call lasts (test_an_answer_up_front_reaches_a_server_that_asks_during_its_call).
+        """
+        while True:
+            try:
+                execution.wait(LOOK if self.keys else None)
+            except TimeoutError:
+                if not execution.is_live:  # it has come to rest just now, or this is an error of its own
+                    execution.wait()
+                elif execution.status != WAITING or self._next(execution) is None:
+                    continue
+            return
 
     def _next(self, execution: Execution) -> tuple[Question, str] | None:
         asked = sorted(execution.state.interrupts.values(), key=lambda found: (found.raised_us, found.id))

@@ -8,6 +8,7 @@ import pytest
 
 from divebook import Agent, ScriptedModel, Step, Workflow
 from divebook.agents import served_tools
+from divebook.config import answers
 from divebook.documents import Policy
 from divebook.errors import AlreadyRegisteredError, NotFoundError, ServerError
 from divebook.events import catalog
@@ -116,6 +117,15 @@ def test_a_server_of_2025_asks_during_its_call(answer, said):
         execution.answer(question.id, answer).wait(60)
         assert execution.variables == {"said": "done"}
         assert said in results(execution)["tool-1-call-1-1"]["result"]
+
+
+def test_an_answer_up_front_reaches_a_server_that_asks_during_its_call(monkeypatch):
+    monkeypatch.setattr(answers, "LOOK", 0.01)
+    with world(GO, defined("rough.py", "asks")) as here:
+        given = answers.answers_from(given={"ask": {"colour": "red"}})
+        execution = given.settle(here.start("ask"))
+        assert (execution.variables, given.unused) == ({"said": "done"}, ())
+        assert '"red"' in results(execution)["tool-1-call-1-1"]["result"]
 
 
 class Tomorrow(SystemClock):
