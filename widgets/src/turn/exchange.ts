@@ -91,7 +91,7 @@ export class Exchange {
     const opened = this.#answer.querySelector("details")?.open ?? false;
     this.#answered = answered;
     this.#answer.classList.toggle("live", isLive && parts.length > 0);
-    this.#answer.replaceChildren(...parts.map((part) => (part.kind === "thinking" ? thought(part.text, opened || isLive) : part.kind === "call" ? calling(part) : spoken(agent(), part))));
+    this.#answer.replaceChildren(...parts.map((part) => (part.kind === "thinking" ? thought(part.text, opened || isLive, isLive) : part.kind === "call" ? calling(part) : spoken(agent(), part))));
   }
 
   #showCalls(request: ConversationRequest, calls: readonly ConversationCall[]): void {

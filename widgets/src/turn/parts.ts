@@ -10,6 +10,7 @@ export const YOU = "You";
 const SPEAKERS = { system: "System", retry: "Asked to try again", thinking: "Thought", assistant: "Agent", call: "Calls", result: "Result of" } as const;
 const SIDES = { system: "sys", user: "person", retry: "sys", thinking: "bot", assistant: "bot", call: "bot", result: "sys" } as const;
 const SHORT = 600;
+const MOST_LIVE = 1_500; // the latest characters of what is being written
 
 /** A message with who says it; `asker` is who speaks to the agent. */
 export function message(part: ConversationPart, asker = YOU): HTMLElement {
@@ -23,8 +24,9 @@ export function fold(name: string, side: string, title: HTMLElement, inside: HTM
   return h("div", { class: name }, h("span", { class: `who ${side}`, "aria-hidden": "true" }), h("details", {}, h("summary", {}, title), ...inside));
 }
 
-export function thought(text: string, isOpen: boolean): HTMLElement {
-  return h("details", { class: "think", open: isOpen }, h("summary", {}, `Thought (${plural(text.split(/\s+/).filter(Boolean).length, "word")})`), longText(text));
+export function thought(text: string, isOpen: boolean, isLive: boolean): HTMLElement {
+  const title = isLive ? "Thinks …" : `Thought (${plural(text.split(/\s+/).filter(Boolean).length, "word")})`;
+  return h("details", { class: "think", open: isOpen }, h("summary", {}, title), longText(text));
 }
 
 export function spoken(agent: string, part: ConversationPart): HTMLElement {
@@ -46,7 +48,7 @@ function coded(text: string): (string | HTMLElement)[] {
 export function streamed(written: Model["streams"] extends Map<number, infer Parts> ? Parts | undefined : never): ConversationPart[] {
   const part = (kind: ConversationPart["kind"], name: string): ConversationPart[] => {
     const text = written?.get(name)?.text ?? "";
-    return text === "" ? [] : [{ kind, text, call: "" }];
+    return text === "" ? [] : [{ kind, text: text.length > MOST_LIVE ? `… ${text.slice(-MOST_LIVE)}` : text, call: "" }];
   };
   const calls = [...(written?.keys() ?? [])].filter((name) => name.startsWith("arguments:"));
   return [...part("thinking", "thinking"), ...part("assistant", "text"), ...calls.flatMap((name) => part("call", name).map((one) => ({ ...one, call: name.split(":")[1] ?? "" })))];

@@ -127,7 +127,11 @@ test("what a model writes now stands in its request, with the arguments of the c
   model.delta(delta([], { streamed }));
   vi.advanceTimersByTime(100);
   expect(find(".said").classList.contains("live")).toBe(true);
-  expect(text(".said")).toBe('Thought (1 word)HmfixerSoTedit{"path"');
+  expect(text(".said")).toBe('Thinks …HmfixerSoTedit{"path"');
+  model.delta(delta([], { streamed: [{ id: 2, part: "text", at: 2, text: "a".repeat(9_000) + "end" }] }));
+  vi.advanceTimersByTime(100);
+  expect(text(".said .text").length).toBeLessThan(2_000);
+  expect(text(".said .text")).toMatch(/^… a+end$/);
   said.set(1, conversation());
   model.delta(delta([{ id: 2, kind: "operation", type: "agent_response", start: 0, end: 5, within: 1 }], { after: 10, last: 12, total: 3 }));
   vi.advanceTimersByTime(500);
