@@ -18,7 +18,7 @@ from divebook.text.redaction import shared
 from divebook.widgets.audience import Audience
 from divebook.widgets.checking import refusal, refused
 from divebook.widgets.intents import Handlers, Intents
-from divebook.widgets.protocol import Answer, InboxToBrowser, OfferToBrowser, Steering, ToBrowser, ToKernel
+from divebook.widgets.protocol import AnswerGiven, InboxToBrowser, OfferToBrowser, Steering, ToBrowser, ToKernel
 from divebook.widgets.publisher import Publisher
 
 STATIC = Path(__file__).parent / "static"
@@ -131,7 +131,7 @@ class FollowingView(CleanWidget):
                 if self._is_retired:
                     self.retire()
             case {"type": "answer" | "control"} as intent:
-                self._intents.take(cast("Answer | Steering", intent))
+                self._intents.take(cast("AnswerGiven | Steering", intent))
             case request:
                 self._look_up(request)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from divebook.errors import DivebookError, KeptError, SetupError
-from divebook.widgets.protocol import Ack, Answer, Steering
+from divebook.widgets.protocol import Ack, AnswerGiven, Steering
 
 REMEMBERED = 1000
 """Intents whose outcome is still known."""
@@ -45,7 +45,7 @@ class Intents:
         self._executor = executor or ThreadPoolExecutor(1, "divebook-intents")
         self._outcomes: OrderedDict[str, Ack | None] = OrderedDict()
 
-    def take(self, intent: Answer | Steering) -> None:
+    def take(self, intent: AnswerGiven | Steering) -> None:
         """Carry out an intent that is new; acknowledge again one that is done."""
         identity = intent["id"]
         if identity not in self._outcomes:
@@ -62,7 +62,7 @@ class Intents:
         while len(self._outcomes) > REMEMBERED:
             self._outcomes.popitem(last=False)
 
-    def _carry_out(self, intent: Answer | Steering) -> None:
+    def _carry_out(self, intent: AnswerGiven | Steering) -> None:
         try:
             self._call(intent)
         except KeptError as kept:
@@ -75,7 +75,7 @@ class Intents:
         self._remember(intent["id"], outcome)
         self._acknowledge(outcome)
 
-    def _call(self, intent: Answer | Steering) -> None:
+    def _call(self, intent: AnswerGiven | Steering) -> None:
         if intent["type"] == "answer":
             self._handlers.answer(intent["interrupt_id"], intent["response"])
             return

@@ -380,7 +380,7 @@ class Choice(TypedDict):
     """One of the things that can be done."""
 
     name: str
-    """What an `Answer` that chooses it responds."""
+    """What an `AnswerGiven` that chooses it responds."""
     label: str
     told: str
     """What comes of it."""
@@ -392,7 +392,7 @@ class Offer(TypedDict):
     type: Literal["offer"]
     view: str
     id: str
-    """What an `Answer` to it names."""
+    """What an `AnswerGiven` to it names."""
     text: str
     choices: list[Choice]
 
@@ -468,7 +468,7 @@ class BundleQuery(TypedDict):
     name: BundleName
 
 
-class Answer(TypedDict):
+class AnswerGiven(TypedDict):
     """A person answers a question."""
 
     type: Literal["answer"]
@@ -489,7 +489,7 @@ ToBrowser: TypeAlias = Welcome | Delta | RangeAnswer | Detail | Conversation | S
 InboxToBrowser: TypeAlias = Inbox | InboxDelta | Ack
 OfferToBrowser: TypeAlias = Offer | Ack
 Lookup: TypeAlias = Range | DetailRequest | ConversationQuery | SentQuery | BundleQuery
-ToKernel: TypeAlias = Hello | Alive | Bye | Lookup | Answer | Steering
+ToKernel: TypeAlias = Hello | Alive | Bye | Lookup | AnswerGiven | Steering
 
 
 # --- stepping through a log ----------------------------------------------------------------------------------------

@@ -340,7 +340,7 @@ export interface InboxDelta {
 
 /** One of the things that can be done. */
 export interface Choice {
-  /** What an `Answer` that chooses it responds. */
+  /** What an `AnswerGiven` that chooses it responds. */
   name: string;
   label: string;
   /** What comes of it. */
@@ -351,7 +351,7 @@ export interface Choice {
 export interface Offer {
   type: "offer";
   view: string;
-  /** What an `Answer` to it names. */
+  /** What an `AnswerGiven` to it names. */
   id: string;
   text: string;
   choices: Choice[];
@@ -418,7 +418,7 @@ export interface BundleQuery {
 }
 
 /** A person answers a question. */
-export interface Answer {
+export interface AnswerGiven {
   type: "answer";
   id: string;
   interrupt_id: string;
@@ -440,7 +440,7 @@ export type OfferToBrowser = Offer | Ack;
 
 export type Lookup = Range | DetailRequest | ConversationQuery | SentQuery | BundleQuery;
 
-export type ToKernel = Hello | Alive | Bye | Lookup | Answer | Steering;
+export type ToKernel = Hello | Alive | Bye | Lookup | AnswerGiven | Steering;
 
 /** Events by columns of equal length, without gaps; texts are positions in `names`, which belongs to this block. */
 export interface EventBlock {

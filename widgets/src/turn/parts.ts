@@ -16,7 +16,8 @@ const MOST_LIVE = 1_500; // the latest characters of what is being written
 export function message(part: ConversationPart, asker = YOU): HTMLElement {
   const who = h("b", { class: "by" }, part.kind === "user" ? oneLine(asker, 60) : `${SPEAKERS[part.kind]} ${oneLine(part.call, 60)}`.trim());
   const said = part.text.length > SHORT ? longText(part.text) : h("span", { class: "text", dir: "auto" }, part.text);
-  return h("div", { class: "m" }, h("span", { class: `who ${SIDES[part.kind]}`, "aria-hidden": "true" }), h("div", {}, who, said));
+  const side = part.kind === "user" && asker !== YOU ? "bot" : SIDES[part.kind];
+  return h("div", { class: "m" }, h("span", { class: `who ${side}`, "aria-hidden": "true" }), h("div", {}, who, said));
 }
 
 /** A message that unfolds. */
