@@ -36,7 +36,7 @@ from divebook.store.durability import Durability
 from divebook.store.owner import Owner
 from divebook.text.logs import logger
 
-CHECKPOINT_EVENTS = 1000
+CHECKPOINT_EVENTS = 500
 """Events after which the state is kept as well, so that a reader need not fold the log from its beginning."""
 CHECKPOINT_BYTES = 50
 """Bytes of a checkpoint that take as long to write as an event takes to be read and folded, with a margin of ten."""
