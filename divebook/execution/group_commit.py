@@ -25,6 +25,8 @@ PATIENCE_SECONDS = 2.0
 """How long the store is busy before that is said; what people see at once is `Execution.held_up`."""
 MOST_IN_A_ROW = 16
 """Commits of a single path between two turns of the loop."""
+LATEST = 0.01
+"""Seconds after which that is written at the latest which may wait for what follows upon it."""
 
 _log = logger(__name__)
 
@@ -85,6 +87,9 @@ class GroupCommit:
         self._waiting: list[asyncio.Future[None]] = []
         self._syncs: Syncs[Committing] = Syncs(calls.store)
         self._is_scheduled = False
+        self._later: dict[Committing, None] = {}
+        """What may wait for what follows upon it; it is written with the next ones."""
+        self._is_timed = False
         self._was_alone = False
         self._in_a_row = 0
         self._pause, self._is_said = SHORTEST, False
@@ -97,6 +102,18 @@ class GroupCommit:
         if not self._is_scheduled:
             self._is_scheduled = True
             asyncio.get_running_loop().call_soon(self._end_turn)
+
+    def schedule_later(self, journal: Committing) -> None:
+        """Have its pending events written together with what follows upon them, or after `LATEST` seconds."""
+        self._later[journal] = None
+        if not self._is_timed:
+            self._is_timed = True
+            asyncio.get_running_loop().call_later(LATEST, self._end_wait)
+
+    def _end_wait(self) -> None:
+        self._is_timed = False
+        for journal in self._later:
+            self.schedule(journal)
 
     def next_commit(self, journal: Committing, *, is_written: bool) -> asyncio.Future[None]:
         """Return a future that is done when the present turn's events have been written or refused.
@@ -120,16 +137,23 @@ class GroupCommit:
         """Write what is pending, on the loop, unless the store is busy."""
         self._in_a_row += 1
         if self.held_up is None:
+            self._join_later()
             self._write()
 
     def _end_turn(self) -> None:
         self._is_scheduled = False
+        self._join_later()
         self._was_alone = len(self._waiting) <= 1 and len(self._dirty) <= 1
         self._in_a_row = 0
         if self.calls.are_direct:
             self._write()
         elif self._under_way is None:
             self._under_way = asyncio.get_running_loop().create_task(self._write_elsewhere(), name="divebook-commit")
+
+    def _join_later(self) -> None:
+        if self._dirty and self._later:
+            self._dirty |= self._later
+            self._later = {}
 
     def _write(self) -> None:
         if self._dirty:

@@ -87,6 +87,8 @@ class Journal:
         self.is_resting = False
         """Whether this process drives the execution no more: what its code records all the same is refused."""
         self._is_held, self._resumed_at = False, 0
+        self._is_waiting = False
+        """Whether all that is recorded and not written may wait for what follows upon it."""
         self.first_written: Future[None] | None = None
         """To be done once the first of its events are in the store, from where on messages can be sent to it."""
         self._commit, self._token, self._durability = commit, token, durability
@@ -132,8 +134,10 @@ class Journal:
             self._fold()
         return self._draft or self._state
 
-    def record(self, data: Payload, path: str = "", step: str = "") -> None:
+    def record(self, data: Payload, path: str = "", step: str = "", *, may_wait: bool = False) -> None:
         """Append a fact: it counts from now on, and is written at the end of this turn of the loop.
+
+        One that `may_wait` is written together with what follows upon it, if that comes soon.
 
         Raises
         ------
@@ -153,7 +157,10 @@ class Journal:
                 raise Suspended
             latest.begin(data, path, step, self.recorded + 1, now)
             if not self._pending and not self._is_held:
-                self._commit.schedule(self)
+                self._is_waiting = may_wait
+                (self._commit.schedule_later if may_wait else self._commit.schedule)(self)
+        if self._is_waiting and not may_wait:
+            self._end_wait()
         self.recorded += 1
         self._is_folded = False
         if not self.is_heavy and is_heavy(data):
@@ -268,6 +275,8 @@ class Journal:
             It could not be; nothing recorded since the last success is in the store.
         """
         recorded = self.recorded
+        if self._is_waiting:
+            self._end_wait()
         if self.written < recorded and self.error is None and self._commit.is_alone:
             # Waiting for the end of the turn costs more than the commit, and no other path would join it
             # (test_a_path_without_company_does_not_wait_for_the_end_of_its_turn).
@@ -279,13 +288,18 @@ class Journal:
         if self.error is not None:
             raise self.error
 
+    def _end_wait(self) -> None:
+        """Have written at the end of this turn what may wait: something follows upon it, or waits for it."""
+        self._is_waiting = False
+        self._commit.schedule(self)
+
     def take_batch(self, *, is_heavy: bool = False) -> Batch:
         """Hand over what waits to be written; for `GroupCommit`."""
         self._close()
         present = self.present
         owner = Owner.current() if self._token is None and self.written == 0 else None
         pending, status = self._pending, present.status
-        self._pending, self.is_heavy = [], False
+        self._pending, self.is_heavy, self._is_waiting = [], False, False
         batch = Batch(
             self.execution_id,
             self.written,

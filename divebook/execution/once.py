@@ -278,6 +278,7 @@ class Once:
         usage: Mapping[str, int] | None = None,
         *,
         since: int | None = None,
+        may_wait: bool = False,
     ) -> None:
         """Record what the operation came to; it counts as made from `since` on, or from its beginning."""
         if usage:
@@ -285,7 +286,7 @@ class Once:
         completed = catalog.OperationCompleted(
             record.operation_id, record.operation_type, self._duration(record, since), result, usage or None
         )
-        self.journal.record(completed, place.path, place.step)
+        self.journal.record(completed, place.path, place.step, may_wait=may_wait)
 
     def fail(
         self,

@@ -126,7 +126,8 @@ class Recorder:
                 told = clean_text(error), names_of(error)
                 raise self.once.fail(wanted.place, record, *told, since=started_at, raised=error) from error
             used = None if call.usage is None else call.usage(result)
-            self.once.complete(wanted.place, record, result, used, since=started_at)
+            # A turn of an agent goes on at once with what comes next, whose beginning then takes the same commit.
+            self.once.complete(wanted.place, record, result, used, since=started_at, may_wait=call.within is not None)
             if call.noted is not None:
                 self.once.record(wanted.place, call.noted(result))
         finally:

@@ -10,6 +10,7 @@ from divebook.engine.state import ExecutionState
 from divebook.errors import StoreBusyError, StoreError
 from divebook.events import catalog
 from divebook.events.values import normalize
+from divebook.execution import group_commit
 from divebook.execution import journal as journals
 from divebook.execution.clock import Ids, SystemChance, SystemClock
 from divebook.execution.group_commit import MOST_IN_A_ROW, GroupCommit
@@ -51,6 +52,45 @@ def test_a_path_without_company_does_not_wait_for_the_end_of_its_turn():
         asyncio.get_running_loop().call_soon(turned.append, True)
         await journal.durable()
         assert (turned, journal.written, len(store.read("exec_1"))) == ([], 2, 2)
+
+    asyncio.run(main())
+
+
+def test_what_may_wait_is_written_with_what_follows_upon_it():
+    async def main():
+        store = CountingStore()
+        journal = begun(GroupCommit(StoreCalls(store)))
+        await journal.durable()
+        journal.record(catalog.SignalReceived("tick"), may_wait=True)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert (journal.recorded, journal.written) == (2, 1)
+        signal(journal)
+        await journal.durable()
+        assert (journal.written, len(store.commits)) == (3, 2)
+        journal.record(catalog.SignalReceived("tick"), may_wait=True)
+        await journal.durable()
+        assert (journal.written, len(store.commits)) == (4, 3)
+
+    asyncio.run(main())
+
+
+def test_what_nothing_follows_upon_is_written_all_the_same(monkeypatch):
+    monkeypatch.setattr(group_commit, "LATEST", 0.0)
+
+    async def main():
+        commit = GroupCommit(StoreCalls(CountingStore()))
+        alone, other = begun(commit), begun(commit, "exec_2")
+        await alone.durable()
+        alone.record(catalog.SignalReceived("tick"), may_wait=True)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert alone.written == 2
+        monkeypatch.setattr(group_commit, "LATEST", 3600.0)
+        alone.record(catalog.SignalReceived("tick"), may_wait=True)
+        signal(other)
+        await other.durable()
+        assert alone.written == 3  # what others write takes it with it
 
     asyncio.run(main())
 
