@@ -56,7 +56,9 @@ def resolved(value: Any, policy: Policy, folder: Path | None = None) -> Any:
             found = _REFERENCE.fullmatch(value)
             return value if found is None else (found[1] or "") + _looked_up(found[2], found[3], policy, folder)
         case Mapping():
-            return {name: resolved(part, policy, folder) for name, part in value.items()}
+            found_by_name = {name: resolved(part, policy, folder) for name, part in value.items()}
+            shared().know_all(found_by_name)  # one that is written out under the name of a secret is one all the same
+            return found_by_name
         case list() | tuple():
             return [resolved(part, policy, folder) for part in value]
     return value

@@ -55,6 +55,7 @@ class Redactor:
 
     def __init__(self, known: Iterable[str] = ()) -> None:
         self._seen, self._named = KnownSecrets(), KnownSecrets()
+        self._said: set[str] = set()
         for secret in known:
             self._see(secret)
         for secret in secrets_of_environment():
@@ -75,9 +76,12 @@ class Redactor:
 
     def know(self, secret: str) -> None:
         """Take note of one secret, whatever it looks like: from then on nothing shows it, and no agent's log has it."""
+        if secret in self._said:  # each call that uses it says so again
+            return
         for part in (secret.strip(), *parts_of(secret)):
             if len(part) >= LEAST_SECRET and not is_word(part):
                 self._named.add(forms_of(part) | encoded_forms_of(part))
+        self._said.add(secret)
 
     def know_all(self, value: Any) -> None:
         """Take note of the secrets that a configuration holds under their names, as `know` does of one."""

@@ -32,6 +32,11 @@ def test_what_was_resolved_is_hidden_from_then_on(environ):
     assert shared().text(f"it was {KEY}, they said") == "it was [redacted], they said"
 
 
+def test_what_is_written_out_under_the_name_of_a_secret_is_hidden_too():
+    assert resolved({"deep": {"api_key": "k7-written-out"}, "query": "owls"}, Policy())["deep"]["api_key"]
+    assert shared().without_named("k7-written-out for owls") == "[redacted] for owls"
+
+
 def test_a_file_gives_its_text_without_the_last_line_break(tmp_path):
     (tmp_path / "key.txt").write_text("of-a-file-8141\n")
     assert resolved("file://key.txt", Policy(), tmp_path) == "of-a-file-8141"

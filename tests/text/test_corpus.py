@@ -1,6 +1,7 @@
 """300 credentials and 1,000 harmless texts: how many are missed, and how many are hidden without need."""
 
 from divebook.text.redaction import Redactor
+from tests.planted import values
 from tests.text.harmless import harmless
 from tests.text.shapes import shapes
 
@@ -20,6 +21,14 @@ def test_at_most_one_in_a_hundred_harmless_texts_is_touched():
     touched = [text for seed in SEEDS for text in harmless(seed) if redactor.text(text) != text]
     print(f"{len(touched)} of 2,000 harmless texts are touched: {touched}")  # noqa: T201 - `pytest -s` shows it
     assert len(touched) <= 20, touched
+
+
+def test_harmless_texts_are_stored_as_they_are_whatever_is_named():
+    redactor = Redactor()
+    for secret in values().values():
+        redactor.know(secret)
+    texts = [text for seed in SEEDS for text in harmless(seed)]
+    assert redactor.without_named(texts) == texts
 
 
 def test_what_is_clean_stays_as_it_is():

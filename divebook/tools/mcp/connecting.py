@@ -68,7 +68,7 @@ def opener(definition: MCPServerDefinition, policy: Policy, auth: httpx2.Auth | 
         policy.program(command, "Command")
         return lambda told: _over_pipes(
             [command, *(looked_up(expanded(part)) for part in definition.args)],
-            {name: looked_up(expanded(value)) for name, value in definition.env.items()},
+            looked_up({name: expanded(value) for name, value in definition.env.items()}),
             told,
         )
     if definition.type == "http":
