@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from divebook.engine.argument_patterns import is_allowed_by, is_met_by
+from divebook.engine.argument_patterns import are_met_by, is_allowed_by, is_met_by
 from divebook.engine.rules import StandingRule
 from divebook.workflow.approvals import (
     ALLOW,
@@ -119,7 +119,10 @@ def _holds(expires_us: int | None, now_us: int) -> bool:
 def _matches(rule: ApprovalRule, call: ToolCall) -> bool:
     """Return whether a rule is about a call: one that allows must name it, of any other it is enough that it could."""
     fits = is_allowed_by if rule.outcome == ALLOW else is_met_by
-    named = ((rule.tool, call.tool), (rule.agent, call.agent), (rule.server, call.server))
+    tools = (call.tool, f"{call.server}/{call.tool}")[: 2 if call.server else 1]
+    named = ((rule.agent, call.agent), (rule.server, call.server))
+    if not any(fits(rule.tool, tool) for tool in tools):
+        return False
     if not all(pattern is None or (name and fits(pattern, name)) for pattern, name in named):
         return False
     return _has_effect(rule, call.hints) and _takes(rule, call.arguments)
@@ -140,7 +143,7 @@ def _takes(rule: ApprovalRule, arguments: Mapping[str, Any]) -> bool:
         return True
     if rule.outcome == ALLOW:
         return _are_exactly(rule.arguments, arguments)
-    return all(name in arguments and is_met_by(wanted, arguments[name]) for name, wanted in rule.arguments.items())
+    return are_met_by(rule.arguments, arguments)
 
 
 def _are_exactly(wanted: Mapping[str, Any], arguments: Mapping[str, Any]) -> bool:

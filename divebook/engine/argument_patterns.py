@@ -21,6 +21,10 @@ _UNSEEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Categories of characters that nobody sees."""
 _TRUE, _FALSE = frozenset({"true", "1", "yes", "y", "on", "t"}), frozenset({"false", "0", "no", "n", "off", "f"})
 _MOST_LAYERS = 4
+_MOST_BITS = 10_000
+"""Of a whole number that can be read."""
+_DOTS: Final = "\u3002"
+"""What names of hosts take for a dot, beside what unicode does."""
 _BY_NUMBER = re.compile(r"(?:%[0-9a-fA-F]{2})+")
 _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]*://)(?:[^/?#]*@)?([^/?#@]*?)\.?(?::[0-9]*)?([/?#].*)?")
 """An address: how it is reached, the name of its host without user, last dot and port, and the rest."""
@@ -154,20 +158,41 @@ def _is_wild(part: _Part) -> bool:
 
 
 def is_met_by(wanted: Any, value: Any) -> bool:
-    """Return whether a rule that asks or denies is about this value, in any way in which it could be meant."""
-    wanted = wanted[EQUALS] if (is_exact := _is_exact(wanted)) else wanted
-    if isinstance(wanted, Mapping):
-        return isinstance(value, Mapping) and all(key in value and is_met_by(wanted[key], value[key]) for key in wanted)
-    if isinstance(wanted, list | tuple):
-        return all(is_met_by(item, value) for item in wanted)
+    """Return whether a rule that asks or denies is about this value, in any way in which it could be meant.
+
+    What stands in a list or in a mapping counts too, unless the rule says a list or a mapping itself.
+    """
+    plain = wanted[EQUALS] if (is_exact := _is_exact(wanted)) else wanted
+    if isinstance(plain, list | tuple):
+        return all(is_met_by(item, value) for item in plain)
     if isinstance(value, list | tuple):
         return any(is_met_by(wanted, item) for item in value)
-    if wanted is None or value is None or isinstance(value, Mapping):
-        return wanted is value
-    if isinstance(wanted, bool):
-        return _worded(value) in (_TRUE if wanted else _FALSE)
-    pieces = [_worded(wanted)] if is_exact else _worded(wanted).split("*")
-    return any(_is_made_of(pieces, reading) for reading in _readings(value, _worded(wanted)))
+    if isinstance(plain, Mapping):
+        return isinstance(value, Mapping) and are_met_by(plain, value)
+    if isinstance(value, Mapping):
+        return any(is_met_by(wanted, item) for item in value.values())
+    if plain is None or value is None:
+        return plain is value
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        return True  # nobody can read it, and no rule can be said not to mean it
+    if isinstance(plain, bool):
+        return _worded(value) in (_TRUE if plain else _FALSE)
+    said = _worded(plain)
+    pieces = [said] if is_exact else said.split("*")
+    # A path from somewhere else may end in what is wanted.
+    tail = ["", f"/{pieces[0]}", *pieces[1:]]
+    may_end = not said.startswith(("/", "~", "*"))
+    return any(
+        _is_made_of(pieces, reading) or (may_end and reading.startswith(("/", "~")) and _is_made_of(tail, reading))
+        for reading in _readings(value)
+    )
+
+
+def are_met_by(wanted: Mapping[str, Any], values: Mapping[Any, Any]) -> bool:
+    """Return whether what stands under each name is meant; some readers take names as alike that differ in capitals."""
+    read = [(_worded(name), value) for name, value in values.items()]
+    names = [(_worded(name), said) for name, said in wanted.items()]
+    return all(any(name == here and is_met_by(said, value) for here, value in read) for name, said in names)
 
 
 def _worded(value: Any, between: str = " ") -> str:
@@ -178,42 +203,47 @@ def _worded(value: Any, between: str = " ") -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", str(value)).casefold())
-    spaced = (between if c.isspace() and c != " " else c for c in folded)
-    return "".join(c for c in spaced if not c or not _is_unseen(c)).strip()
+    there = set(folded)  # a text may be long: each character is looked at once
+    table = {ord(c): between for c in there if c.isspace() and c != " "}
+    table |= {ord(c): "" for c in there if ord(c) not in table and _is_unseen(c)}
+    table |= dict.fromkeys(map(ord, _DOTS), ".")
+    return folded.translate(table).strip()
 
 
 def _is_unseen(character: str) -> bool:
     return unicodedata.category(character) in _UNSEEN
 
 
-def _readings(value: Any, wanted: str) -> Iterator[str]:
+def _readings(value: Any) -> Iterator[str]:
     """Return the ways in which a value can be read: as it stands, without quotes, as a path, as an address."""
     for text in {_worded(value): None, _worded(value, ""): None}:
         yield text
         plain = _worded(_unquoted(text) or _once_unquoted(text), "").strip("'\"` ")
         yield plain
-        yield from _paths(plain, wanted)
+        yield from _paths(plain)
         yield from _addresses(plain)
 
 
-def _paths(text: str, wanted: str) -> Iterator[str]:
-    """Return a text as a path without detours; one from somewhere else may end in what is wanted."""
+def _paths(text: str) -> Iterator[str]:
+    """Return a text as a path without detours."""
     path = posixpath.normpath("/".join(part.strip() for part in text.replace("\\", "/").split("/")))
-    yield path
+    yield path[1:] if path.startswith("//") else path  # POSIX leaves two there, and means what one means
     if path.startswith("../"):
         yield "/" + path.replace("../", "")
-    if path.startswith(("/", "~")) and not wanted.startswith(("/", "~", "*")):
-        folders = path.split("/")
-        yield from ("/".join(folders[at:]) for at in range(1, len(folders)))
 
 
 def _addresses(text: str) -> Iterator[str]:
     """Return an address without the user, port and last dot of its host, which lead to the same place."""
     found = _ADDRESS.fullmatch(text.replace("\\", "/"))
-    if found is not None:
-        scheme, host, rest = found.groups("")
-        path, mark, query = rest.partition("?")
-        yield f"{scheme}{host}{posixpath.normpath(path) if path else ''}{mark}{query}"
+    if found is None:
+        return
+    scheme, host, rest = found.groups("")
+    path, mark, query = rest.partition("?")
+    place = posixpath.normpath(path) if path else ""
+    for ending in ("", "/") if place in ("", "/") else (place,):  # an address without a path has the path /
+        yield f"{scheme}{host}{ending}{mark}{query}"
+    if scheme == "file://":
+        yield from _paths(path)
 
 
 def _is_made_of(pieces: list[str], text: str) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from divebook.engine.approvals import BY_PERSON, BY_RULE, Approved, Denied, ToolCall
+from divebook.engine.approvals import BY_PERSON, BY_RULE, Approved, Denied, ToolCall, Verdict
 from divebook.engine.cards import schema_of_answer, shown_on_card
 from divebook.errors import ApprovalDeniedError, DefinitionError
 from divebook.events.values import normalize
@@ -54,28 +54,40 @@ async def approve(
     asked = context.question_of(key)
     if asked is not None:
         data = {**(asked.data or {}), call.kind: call.tool, "parameters": dict(call.arguments)}
-        return await _answered(context, call, await ask(message=asked.message, data=data, schema=asked.schema))
+        answer = await ask(message=asked.message, data=data, schema=asked.schema)
+        return await _answered(context, call, answer, operation)
     if context.record_of(operation) is not None:
         return Approved(dict(call.arguments))
     own = context.workflow.manner.confirmation_mode
     verdict = await context.approving.verdict(replace(call, mode=own) if own else call)
     if verdict.outcome == DENY:
-        return Denied(f"{BY_RULE} {call.tool}{_because(verdict.reason)}", verdict.reason, verdict.rule)
+        return _denied(call, verdict)
     if verdict.outcome != ASK:
         return Approved(dict(call.arguments), verdict.rule)
     data, wanted = shown_on_card(call, verdict.rule), schema_of_answer(_sound(schema))
-    return await _answered(
-        context, call, await ask(message=verdict.reason or description or None, data=data, schema=wanted)
-    )
+    answer = await ask(message=verdict.reason or description or None, data=data, schema=wanted)
+    return await _answered(context, call, answer, operation)
 
 
-async def _answered(context: StepContext, call: ToolCall, question: Question) -> Approved | Denied:
+def _denied(call: ToolCall, verdict: Verdict) -> Denied:
+    return Denied(f"{BY_RULE} {call.tool}{_because(verdict.reason)}", verdict.reason, verdict.rule)
+
+
+async def _answered(
+    context: StepContext, call: ToolCall, question: Question, operation: str | int
+) -> Approved | Denied:
+    """Return what a person made of a call: what a rule denies by now, or of what they made of it, no yes allows."""
     response: Mapping[str, Any] = question.response or {}
     if response.get("approved") is not True:
         reason = response.get("text") or ""
         return Denied(f"{BY_PERSON}{_because(reason)}", reason)
+    arguments = _arguments(question, response, call)
+    if context.record_of(operation) is None:
+        verdict = await context.approving.verdict(replace(call, arguments=arguments))
+        if verdict.outcome == DENY:
+            return _denied(call, verdict)
     await context.approving.keep(question)
-    return Approved(_arguments(question, response, call), f"question {question.id}")
+    return Approved(arguments, f"question {question.id}")
 
 
 def _because(reason: str) -> str:

@@ -44,7 +44,7 @@ class ApprovalRule(Definition):
     'allow'
     """
 
-    tool: Annotated[str, Key("The tool; `*` stands for any characters.")] = "*"
+    tool: Annotated[str, Key("The tool, or `server/tool` of an MCP server; `*` stands for any characters.")] = "*"
     agent: Annotated[str | None, Key("Only calls of this agent; `*` stands for any characters.")] = None
     server: Annotated[str | None, Key("Only tools of this MCP server; `*` stands for any characters.")] = None
     arguments: Annotated[

@@ -202,6 +202,9 @@ class AgentDefinition(Definition):
     """In which it was written: one of the old system may name tools that are not there, and goes without them."""
 
     def __post_init__(self) -> None:
+        if "*" in self.name:  # its own rules are made of its name, and there that stands for any characters
+            message = f"{self.name!r} cannot be the name of an agent: what is said of it would hold for others"
+            raise DefinitionError([Problem(message, key="Name", hint="leave out the *")])
         self._put(output=declared_answer(self.output))
 
 

@@ -117,6 +117,34 @@ def test_what_a_person_says_reaches_the_model_and_edits_reach_the_tool():
     assert call.parameters["arguments"] == {"to": "carl"}
 
 
+def test_no_yes_allows_what_a_rule_denies_of_an_edited_call_or_denies_by_now():
+    """An edit on the card went past the rules: who answers may be another than who made them."""
+    post, rule = Post(), {"tool": "send", "arguments": {"to": "zoe"}, "outcome": "deny", "reason": "not her"}
+    execution = post.world(approvals=[rule]).start("ask").wait(20)
+    edited = {"approved": True, "data": {"parameters": {"to": " ZOE"}}}
+    execution.answer(question_about(execution, "bob").id, edited).wait(20)
+    done = execution.answer(question_about(execution, "ann").id, "yes").wait(20)
+    assert (done.status, post.sent) == ("completed", ["ann"])
+    assert "A rule denies send: not her" in str(post_told(done))
+    again = post.world(store=cut(done.store, done, len(done.history()) - 2), approvals=[]).resume(done.id).wait(20)
+    assert (again.status, post.sent) == ("completed", ["ann"])
+
+
+def test_a_rule_that_came_while_a_call_waited_holds_when_it_is_approved():
+    post = Post()
+    execution = post.world().start("ask").wait(20)
+    rule = {"tool": "send", "arguments": {"to": "bob"}, "outcome": "deny"}
+    later = post.world(store=cut(execution.store, execution, len(execution.history())), approvals=[rule])
+    resumed = later.resume(execution.id).wait(20)
+    for question in resumed.interrupts:
+        resumed = later.answer(question.id, "yes").wait(20)
+    assert (resumed.status, post.sent) == ("completed", ["ann"])
+
+
+def post_told(execution):
+    return execution.requests[-1].messages
+
+
 def test_an_edit_that_only_changes_a_type_reaches_the_tool():
     taken = []
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from divebook.engine import argument_patterns
 from divebook.engine.approvals import ToolCall, Verdict, asks, verdict_of
 from divebook.engine.rules import StandingRule
 from divebook.errors import DefinitionError
 from divebook.workflow.approvals import ApprovalRule, Approvals
+from divebook.workflow.resources import AgentDefinition
 from divebook.workflow.tools import ToolHints
 
 NOW = 1_700_000_000_000_000
@@ -92,6 +96,122 @@ def test_a_rule_for_servers_or_agents_is_not_about_calls_without_one() -> None:
     assert judged(rule).outcome == "ask"
     assert judged({"agent": "critic", "outcome": "allow"}, agent="Critic").outcome == "ask"
     assert judged({"agent": "critic", "outcome": "deny"}, agent="Critic").outcome == "deny"
+
+
+@pytest.mark.parametrize(
+    ("named", "server", "expected"),
+    [
+        ("git/push", "git", True),
+        ("git/*", "git", True),
+        ("push", "git", True),
+        ("*/push", "git", True),
+        ("git/push", "github", False),
+        ("git/push", "", False),
+    ],
+)
+@pytest.mark.parametrize("outcome", ["allow", "deny"])
+def test_a_tool_of_a_server_can_be_named_as_agents_name_it(
+    named: str, server: str, expected: bool, outcome: str
+) -> None:
+    """Such a rule was about no call at all, so that what it denied was done."""
+    found = judged({"tool": named, "outcome": outcome}, tool="push", server=server).outcome
+    assert found == (outcome if expected else "ask")
+
+
+@pytest.mark.parametrize("name", ["*", "a*"])
+def test_the_rules_of_one_agent_cannot_hold_for_others(name: str) -> None:
+    with pytest.raises(DefinitionError, match="would hold for others"):
+        AgentDefinition(name, approvals=[{"tool": "erase"}])
+
+
+def test_a_rule_may_be_about_an_argument_of_any_name() -> None:
+    rule = {"tool": "*", "arguments": {"equals": "x"}, "outcome": "deny"}
+    assert judged(rule, arguments={"equals": "x"}).outcome == "deny"
+    assert judged(rule, arguments={"equals": "y"}).outcome == "ask"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "given"),
+    [
+        ({"path": "/etc/*"}, {"path": "//etc/passwd"}),
+        ({"path": "/etc/*"}, {"path": "file:///etc/passwd"}),
+        ({"path": "/etc/*"}, {"path": "file://localhost/../etc/passwd"}),
+        ({"path": "*.env"}, {"path": {"name": "x/.env"}}),
+        ({"path": "*.env"}, {"path": [{"name": ["x/.env"]}]}),
+        ({"path": {"name": "*.env"}}, {"path": [{"name": "a"}, {"NAME": "x/.env"}]}),
+        ({"path": "key"}, {"PATH": "key"}),
+        ({"path": "key"}, {"path": "other", "Path": "key"}),
+        ({"url": "http://evil.com/*"}, {"url": "http://evil.com"}),
+        ({"url": "http://evil.com"}, {"url": "http://evil.com/"}),
+        ({"url": "http://evil.com"}, {"url": "http://EVIL\u3002com."}),
+        ({"url": "*evil.com*"}, {"url": "http://evil\uff61com/x"}),
+        ({"n": 5}, {"n": 10**5000}),
+        ({"n": "5*"}, {"n": 10**5000}),
+    ],
+)
+def test_a_rule_that_denies_means_all_ways_to_say_it(wanted: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    for outcome in ("deny", "ask"):
+        rule = {"tool": "*", "arguments": wanted, "outcome": outcome}
+        assert judged(rule, mode="never", arguments=given).outcome == outcome
+
+
+@pytest.mark.parametrize("text", ["/a" * 50_000, "~/" + "b/" * 50_000, "a" * 200_000, "%25" * 50_000])
+def test_a_long_argument_is_read_as_often_as_a_short_one(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each folder of a long path was one more reading of it, all of which the whole process waited for."""
+    readings: list[int] = []
+    made_of = argument_patterns._is_made_of
+
+    def counted(pieces: list[str], reading: str) -> bool:
+        readings.append(len(reading))
+        return made_of(pieces, reading)
+
+    monkeypatch.setattr(argument_patterns, "_is_made_of", counted)
+    assert (
+        judged({"tool": "*", "arguments": {"path": "secrets/*"}, "outcome": "deny"}, arguments={"path": text}).outcome
+        == "ask"
+    )
+    assert len(readings) < 30
+
+
+WAYS = (
+    str.upper,
+    str.title,
+    lambda text: f" {text}\t",
+    lambda text: f'"{text}"',
+    lambda text: f"`{text}`",
+    lambda text: text.replace("/", "//"),
+    lambda text: text.replace("/", "/./"),
+    lambda text: text.replace("/", "\\"),
+    lambda text: text.replace("/", "/x/../"),
+    lambda text: text.replace("e", "\uff45"),
+    "\u200b".join,
+    lambda text: text.replace("s", "%73"),
+    lambda text: text.replace("s", "%2573"),
+    lambda text: f"/home/{text}",
+    lambda text: f"../../{text}",
+    lambda text: [text],
+    lambda text: {"any": text},
+    lambda text: [{"deep": ["other", text]}],
+)
+
+
+@given(
+    name=st.sampled_from(["secrets/key", "data/users.db", "private/*"]),
+    ways=st.lists(st.sampled_from(WAYS), max_size=3),
+    more=st.dictionaries(st.sampled_from(["mode", "size"]), st.integers() | st.text(max_size=5), max_size=2),
+    rest=st.lists(st.sampled_from([{"tool": "*"}, {"tool": "read", "arguments": {"path": "**"}}]), max_size=2),
+)
+def test_no_way_to_say_a_path_passes_a_rule_that_denies_it(
+    name: str, ways: list[Callable[[str], Any]], more: dict[str, Any], rest: list[Mapping[str, Any]]
+) -> None:
+    """However it is written, nested, put beside others, and whatever else is allowed."""
+    said: Any = name.replace("*", "letter")
+    for way in ways:
+        said = way(said) if isinstance(said, str) else [said]
+    rules = [*rest, {"tool": "read", "arguments": {"path": name}, "outcome": "deny"}]
+    for order in (rules, rules[::-1]):
+        found = judged(*order, mode="never", tool="read", arguments={"path": said, **more})
+        assert found.outcome == "deny", said
 
 
 def test_rules_expire() -> None:
