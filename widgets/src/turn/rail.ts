@@ -34,7 +34,7 @@ export class Rail implements View {
       const took = timesText(model, [request.id, ...made], this.talks.questionsOf(calls));
       const failed = calls.filter(({ outcome }) => outcome === "failed" || outcome === "denied").map((call) => `✕ ${calls.length > 1 ? `${oneLine(call.tool, 40)} ` : ""}${outcomeText(call)}`);
       const facts = waits ? "? waits for you" : [...failed.slice(0, 2), calls.length > 0 ? plural(calls.length, "call") : "", took].filter(Boolean).join(" · ");
-      const own = { number: request.number, mark: String(request.number), words: deedOf(request, isRunning), cost: request.cost, facts, kind: waits ? "waits" : "" };
+      const own = { number: request.number, mark: String(request.number), words: deedOf(request, isRunning, calls), cost: request.cost, facts, kind: waits ? "waits" : "" };
       return [own, ...calls.filter((call) => call.turn >= 0).map((call) => this.#given(call, request.number))];
     });
     const shown = JSON.stringify(entries);

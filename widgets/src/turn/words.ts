@@ -41,10 +41,12 @@ export function outcomeText(call: ConversationCall): string {
   return call.result.length <= 40 ? oneLine(call.result, 40) : plural(call.result.length, "character");
 }
 
-/** Returns what a request did, for the list of all. */
-export function deedOf(request: ConversationRequest, isRunning: boolean): string {
-  const calls = request.answer.filter(({ kind }) => kind === "call").map(({ text }) => text);
-  if (calls.length > 0) return oneLine(counted(calls).join(", "), 60);
+/** Returns what a request did, for the list of all: a single call with its arguments. */
+export function deedOf(request: ConversationRequest, isRunning: boolean, calls: readonly ConversationCall[]): string {
+  const names = request.answer.filter(({ kind }) => kind === "call").map(({ text }) => text);
+  const [only] = calls;
+  if (names.length === 1 && only !== undefined) return oneLine(`${only.tool} ${argumentsText(only.arguments, only.tool)}`, 60);
+  if (names.length > 0) return oneLine(counted(names).join(", "), 60);
   if (isRunning) return "writes …";
   const said = request.answer.find(({ kind }) => kind === "assistant");
   if (said === undefined) return "no answer";

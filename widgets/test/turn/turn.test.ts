@@ -389,8 +389,9 @@ test.each([
 
 test("what a request did is told by its calls, else by its answer", () => {
   const calls = ["a", "b", "a"].map((name) => ({ kind: "call" as const, text: name, call: "" }));
-  expect(deedOf(request({ answer: calls }), false)).toBe("2 × a, b");
-  expect(deedOf(request({ answer: [] }), true)).toBe("writes …");
-  expect(deedOf(request({ answer: [] }), false)).toBe("no answer");
-  expect(deedOf(request({ output: "final_result", answer: [{ kind: "assistant", text: '{"n": 1}', call: "" }] }), false)).toBe("answers with data");
+  expect(deedOf(request({ answer: calls }), false, [])).toBe("2 × a, b");
+  expect(deedOf(request({ answer: calls.slice(0, 1) }), false, [call({ tool: "a" })])).toBe("a offset");
+  expect(deedOf(request({ answer: [] }), true, [])).toBe("writes …");
+  expect(deedOf(request({ answer: [] }), false, [])).toBe("no answer");
+  expect(deedOf(request({ output: "final_result", answer: [{ kind: "assistant", text: '{"n": 1}', call: "" }] }), false, [])).toBe("answers with data");
 });
