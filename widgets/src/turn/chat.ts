@@ -61,9 +61,6 @@ export class Chat implements View {
     setText(this.#error, talk.error || (talk.isKnown ? "" : "loading …"));
     this.#error.hidden = this.#error.textContent === "";
     const shown = talk.requests.slice(-MOST_EXCHANGES);
-    const left = talk.requests.length - shown.length;
-    setText(this.#older, `${plural(left, "earlier request")}: run.requests has them all`);
-    this.#older.hidden = left === 0;
     for (const request of shown) {
       let exchange = this.#exchanges.get(request.number);
       if (exchange === undefined) {
@@ -74,6 +71,9 @@ export class Chat implements View {
       const before = talk.requests.find(({ number }) => number === request.number - 1);
       exchange.update(request, talk.calls.filter((call) => call.request === request.number), before);
     }
+    const [first = 1] = this.#exchanges.keys(); // the kernel tells the newest only
+    setText(this.#older, `${plural(first - 1, "earlier request")}: run.requests has them all`);
+    this.#older.hidden = first === 1;
     this.changed(talk);
   }
 

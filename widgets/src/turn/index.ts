@@ -55,7 +55,7 @@ function turns(model: Model, host: Host): View {
       rail.update(talk);
       setText(times, turnTimes(model, id, questionsOfStep(model, id)).replace(/^(?=\d)/, "worked "));
       const messages = talk.requests.reduce((sum, { sent, answer }) => sum + sent.length + Math.min(1, answer.length), 0) + talk.calls.filter(({ outcome }) => outcome !== "").length;
-      setText(count, talk.isKnown ? plural(messages, "message") : "");
+      setText(count, talk.isKnown ? `${plural(messages, "message")}${(talk.requests[0]?.number ?? 1) > 1 ? " here" : ""}` : "");
       setText(about, talk.thread === "" ? "" : `thread ${oneLine(talk.thread, 60)}`);
       about.hidden = talk.thread === "";
     });

@@ -349,6 +349,16 @@ test("of several turns one is chosen, the newest first, or the one that is selec
   expect(view.element.querySelectorAll(".chat")).toHaveLength(1);
 });
 
+test("of a long turn it is said how much came before what is here", () => {
+  begin();
+  expect(find(".chat > p").hidden).toBe(true);
+  view.destroy();
+  said.set(1, conversation({ requests: [request({ number: 142 }), request({ id: 5, number: 143 })] }));
+  begin();
+  expect(text(".chat > p")).toBe("141 earlier requests: run.requests has them all");
+  expect(text(".bar")).toContain("messages here");
+});
+
 test("a conversation that cannot be shown is said not to be there", () => {
   said.clear();
   begin();
