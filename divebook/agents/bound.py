@@ -84,6 +84,8 @@ class BoundRequest(_Bound):
         told = turn.record.describe(params.messages, params.model_settings, params.model_request_parameters, named)
         if turn.agreement is not None:
             await turn.agreement.check(told)
+        if told.setting is not None:
+            turn.definitions = tokens_of_definitions(params.model_request_parameters)
         executed = False
 
         async def call() -> dict[str, Any]:
@@ -106,9 +108,7 @@ class BoundRequest(_Bound):
             recalled = turn.context.recall.find(sent)
         if recalled is not None or known == CACHED_RESPONSE:
             return await self._recalled(turn, told, recalled, call)
-        if told.setting is not None:
-            turn.definitions = tokens_of_definitions(params.model_request_parameters)
-        reserved = estimate(model, params.messages, params.model_settings, turn.definitions)
+        reserved = estimate(model, told.tokens + turn.definitions, params.model_settings)
         async with turn.spending(told.key, reserved):
             with errors_as_raised():
                 recorded = await turn.context.operation(

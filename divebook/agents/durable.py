@@ -30,7 +30,7 @@ from divebook.agents.clients import CLIENTS
 from divebook.agents.failures import make_keepable
 from divebook.agents.limits import TURNSTILES
 from divebook.agents.models import RECORDED
-from divebook.agents.prices import estimate, tokens_of_definitions
+from divebook.agents.prices import estimate, tokens_of, tokens_of_definitions
 from divebook.agents.scripted import ScriptedModel
 from divebook.agents.scripted_model import ScriptedFunction
 from divebook.agents.streaming import stream_response
@@ -80,13 +80,14 @@ class RecordedModel(WrapperModel):
                 make_keepable(error)
                 raise
 
+        written = sum(map(tokens_of, messages)) + tokens_of_definitions(model_request_parameters)
         recorded = await self._operation(
             AGENT_RESPONSE,
             self._parameters,
             call,
             usage=usage_of,
             repeatable=True,
-            reserved=estimate(self.wrapped, messages, model_settings, tokens_of_definitions(model_request_parameters)),
+            reserved=estimate(self.wrapped, written, model_settings),
             streamed=streamed,
             slot=TURNSTILES.slot(self.wrapped),
         )

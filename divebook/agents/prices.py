@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache
@@ -30,18 +29,16 @@ MOST_OUTPUT = 4096
 
 def estimate(
     model: Model,
-    messages: Sequence[ModelMessage],
+    written: int,
     settings: ModelSettings | None,
-    definitions: int = 0,
 ) -> Reserved:
-    """Return what a request may consume at most; `definitions` is what those that are sent with it count as.
+    """Return what a request may consume at most; `written` is what its messages and definitions count as, in tokens.
 
     A model that knows what its next answer consumes, as a script does, says so itself.
     """
     claimed = getattr(model, "reserved", None)
     if isinstance(claimed, Reserved):
         return claimed
-    written = sum(map(_tokens_of, messages)) + definitions
     answered = (settings or {}).get("max_tokens") or MOST_OUTPUT
     cost = _price(model.model_name, model.system, written, answered)
     return Reserved(written + answered, cost or 0, is_priced=cost is not None)
@@ -60,13 +57,19 @@ def _length_of(schema: dict[str, Any]) -> int:
     return len(json.dumps(schema, default=str))
 
 
-def _tokens_of(message: ModelMessage) -> int:
+def tokens_of(message: ModelMessage) -> int:
+    """Return what a message counts as."""
     total = TOKENS_PER_MESSAGE + len(getattr(message, "instructions", None) or "") // CHARACTERS_PER_TOKEN
     for part in message.parts:
         content = getattr(part, "content", None) or getattr(part, "args", None) or ""
-        for piece in content if isinstance(content, list | tuple) else [content]:
-            total += TOKENS_PER_FILE if not isinstance(piece, str) else len(piece) // CHARACTERS_PER_TOKEN + 1
+        total += sum(map(_tokens_of_piece, content if isinstance(content, list | tuple) else [content]))
     return total
+
+
+def _tokens_of_piece(piece: Any) -> int:
+    if isinstance(piece, dict | list | tuple | int | float):  # data, such as a tool takes and returns
+        piece = json.dumps(piece, default=str, skipkeys=True)
+    return len(piece) // CHARACTERS_PER_TOKEN + 1 if isinstance(piece, str) else TOKENS_PER_FILE
 
 
 def cost_of(response: ModelResponse) -> int | None:

@@ -10,6 +10,7 @@ time, and an edit in place is not missed (`test_an_edit_in_place_is_not_missed`)
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from datetime import datetime
@@ -22,6 +23,7 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import RequestUsage
 
+from divebook.agents.prices import tokens_of
 from divebook.engine.operations import Setting
 from divebook.events.codec import by_hash, canonical_hash, encode
 
@@ -62,6 +64,8 @@ class Described(NamedTuple):
     """Compared on replay."""
     setting: Setting | None
     """Kept and not compared; None where it is that of the request before."""
+    tokens: int
+    """What its messages count as at most."""
 
     @property
     def key(self) -> str:
@@ -76,6 +80,7 @@ class _Told(NamedTuple):
     """Kept, so that no other object gets its id."""
     mark: Mapping[str, Any]
     held: _Held
+    tokens: int
 
 
 class RequestRecord:
@@ -97,6 +102,9 @@ class RequestRecord:
         """The same with the messages; nothing of what stands in front in a thread."""
         self._held = _Held.of_all(())
         """What all these messages held then."""
+        self._sent: list[ModelMessage] = []
+        self._tokens = 0
+        """What they count as at most."""
         self._answers: dict[int, Any] = {}
         """By number of the request: what its response held when it came."""
         self._results: dict[str, tuple[str, Any] | None] = {}
@@ -116,19 +124,23 @@ class RequestRecord:
         if self._told and self._goes_on(messages):
             told = [self._told_of(message) for message in messages[len(self._told) :]]
             self._told += told
+            self._sent += messages[len(self._sent) :]
+            self._tokens += sum(entry.tokens for entry in told)
             self._held.add(entry.held for entry in told)
             self._marks, kept = [*before, *(entry.mark for entry in told)], len(before)
         else:
             known = {id(entry.message): entry for entry in self._told}
             self._told = [self._told_of(message, known.get(id(message))) for message in messages]
             self._held = _Held.of_all(entry.held for entry in self._told)
-            self._marks = [entry.mark for entry in self._told]
+            self._marks, self._sent = [entry.mark for entry in self._told], [*messages]
+            self._tokens = sum(entry.tokens for entry in self._told)
             kept = _same(before, self._marks)
         said: dict[str, Any] = {"agent": self.agent, "request": self.requests}
         new = self._marks[kept:]
         if kept < len(before) or new != self._usual(messages[kept:]):
             said |= {"kept": kept, "new": new}
-        return Described(self.requests, said, self._settings.tell(messages, settings, parameters, model))
+        setting = self._settings.tell(messages, settings, parameters, model)
+        return Described(self.requests, said, setting, self._tokens)
 
     def _usual(self, added: Sequence[ModelMessage]) -> list[Mapping[str, Any]]:
         """Return what nearly every request adds, which need not be said: an answer, and what its calls returned."""
@@ -147,18 +159,14 @@ class RequestRecord:
 
     def _goes_on(self, messages: Sequence[ModelMessage]) -> bool:
         """Tell whether the messages of the request before stand in front, as they were: so it is nearly always."""
-        is_longer = len(messages) >= len(self._told)
-        return (
-            is_longer
-            and all(entry.message is message for entry, message in zip(self._told, messages, strict=False))
-            and self._held.is_unchanged()
-        )
+        is_longer = len(messages) >= len(self._sent)
+        return is_longer and all(map(operator.is_, self._sent, messages)) and self._held.is_unchanged()
 
     def _told_of(self, message: ModelMessage, known: _Told | None = None) -> _Told:
         """Return what is written of a message, which is the same as before where it is as it was."""
         if known is not None and known.held.is_unchanged():
             return known
-        return _Told(message, self._mark(message), _Held(message))
+        return _Told(message, self._mark(message), _Held(message), tokens_of(message))
 
     def _mark(self, message: ModelMessage) -> Mapping[str, Any]:
         """Return what is written of a message; of a response that is as it came only the number of its request."""

@@ -7,13 +7,22 @@ from genai_prices import Usage
 from genai_prices.data_snapshot import get_snapshot
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic_ai.messages import ModelRequest
+from pydantic_ai.messages import ImageUrl, ModelRequest, ModelResponse, ToolCallPart, ToolReturnPart, UserPromptPart
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.tools import ToolDefinition
 
-from divebook.agents.prices import _found, _price, estimate, is_priced, tokens_of_definitions
+from divebook.agents.prices import (
+    TOKENS_PER_FILE,
+    TOKENS_PER_MESSAGE,
+    _found,
+    _price,
+    estimate,
+    is_priced,
+    tokens_of,
+    tokens_of_definitions,
+)
 from divebook.engine.bounds import NANODOLLARS
 
 TOKENS = st.integers(0, 3_000_000)
@@ -52,20 +61,29 @@ def test_a_model_that_nobody_knows_has_no_price():
 
 
 def test_an_estimate_counts_tools_and_the_schema_of_the_answer():
-    model, messages = TestModel(), [ModelRequest.user_text_prompt("go")]
+    model, written = TestModel(), tokens_of(ModelRequest.user_text_prompt("go"))
     schema = {"type": "object", "properties": {"query": {"type": "string", "description": "x" * 1000}}}
     tool = ToolDefinition(name="search", parameters_json_schema=schema, description="y" * 1000)
 
     def tokens(**sent):
         definitions = tokens_of_definitions(ModelRequestParameters(**sent))
-        return estimate(model, messages, None, definitions).tokens
+        return estimate(model, written + definitions, None).tokens
 
     plain = tokens()
-    assert plain == estimate(model, messages, None).tokens
+    assert plain == estimate(model, written, None).tokens
     one = tokens(function_tools=[tool])
     assert one - plain > 1000
     assert tokens(output_tools=[tool]) == one
     assert tokens(output_object=OutputObjectDefinition(json_schema=schema)) - plain > 500
+
+
+def test_data_that_a_tool_takes_and_returns_count_by_their_length_and_files_as_files():
+    called, texts = ModelResponse([ToolCallPart("t", {"a": "word"})]), ["a text"] * 3
+    assert tokens_of(called) < 2 * TOKENS_PER_MESSAGE
+    returned = ModelRequest([ToolReturnPart("t", {"rows": [{"a": number} for number in range(1000)]}, "c")])
+    assert 1000 < tokens_of(returned) < 10_000
+    shown = ModelRequest([UserPromptPart([*texts, ImageUrl("https://example.org/a.png")])])
+    assert TOKENS_PER_FILE < tokens_of(shown) < TOKENS_PER_FILE + 100
 
 
 def test_more_read_from_the_cache_than_read_at_all_is_told():
