@@ -12,7 +12,7 @@ import sqlite3
 import threading
 import zlib
 from base64 import b64encode
-from contextlib import redirect_stderr
+from contextlib import contextmanager, redirect_stderr
 from urllib.parse import quote
 
 import pytest
@@ -26,12 +26,13 @@ from divebook.notebook.run import Run
 from divebook.text.secret_values import HIDDEN
 from divebook.workflow import definitions_from
 from divebook.workflow.definition import AgentDefinition, ModelSettings
-from tests.agents.model_server import PATIENCE, ModelServer
+from tests.agents.model_server import ModelServer
 from tests.planted import traces, values
 from tests.tools.conftest import defined
 
 VALUES = values()
 NAMED = "openai-chat:gpt-4o-mini"
+PATIENCE = 60
 PLAIN = "the harmless words of a result"
 
 
@@ -155,18 +156,29 @@ def replies():
     return [{"call": {"tells": {"said": f"{PLAIN}: {said}"}}}, *calls, f"I know {said}"]
 
 
+@contextmanager
+def logged():
+    """Hear all that is logged meanwhile."""
+    heard, root = io.StringIO(), logging.getLogger()
+    handler, level = logging.StreamHandler(heard), root.level
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    try:
+        yield heard
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(level)
+
+
 @pytest.fixture(scope="module")
 def left(references, tmp_path_factory):
     """Run everything once; return all that is left of it, by where it was found."""
     if importlib.util.find_spec("openai") is None:
         pytest.skip("the library openai is not here")
     folder = tmp_path_factory.mktemp("left")
-    records, told = io.StringIO(), io.StringIO()
-    handler = logging.StreamHandler(records)
-    root, before = logging.getLogger(), logging.getLogger().level
-    root.addHandler(handler)
-    root.setLevel(logging.DEBUG)
+    told = io.StringIO()
     with (
+        logged() as records,
         ModelServer(key=VALUES["OpenAI project"], replies=replies()) as server,
         pytest.MonkeyPatch.context() as patched,
     ):
@@ -183,8 +195,6 @@ def left(references, tmp_path_factory):
             f"{what} of {name}": text for name, run in found.items() for what, text in told_by_commands(run, folder)
         }
         ENGINE.submit(CLIENTS.close()).result(PATIENCE)
-    root.removeHandler(handler)
-    root.setLevel(before)
     sinks |= {"log records": records.getvalue(), "stderr": told.getvalue()}
     sinks |= {f"file {path.name}": contents(path) for path in folder.rglob("*") if path.is_file()}
     return found, server, sinks

@@ -79,7 +79,7 @@ def left(tmp_path_factory):
         manager, client = start_new_kernel(kernel_name="python3", cwd=str(folder), stderr=errors)
         for source in CELLS:
             heard = []
-            client.execute_interactive(source, output_hook=heard.append, timeout=40, allow_stdin=True)
+            client.execute_interactive(source, output_hook=heard.append, timeout=60, allow_stdin=True)
             messages += [said["content"] for said in heard if said["msg_type"].startswith("comm_")]
             book.cells.append(new_code_cell(source, outputs=outputs_of(heard)))
         client.stop_channels()
