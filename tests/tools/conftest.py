@@ -7,6 +7,9 @@ import pytest
 from divebook.documents import Policy
 from divebook.tools.mcp.servers import Server
 from divebook.workflow.servers import MCPServerDefinition
+from tests.blocked_replay import noted_environments, pytest_runtest_call
+
+__all__ = ["noted_environments", "pytest_runtest_call"]
 
 SERVERS = Path(__file__).parent / "servers"
 
