@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from divebook import Agent, ScriptedModel, Step, Workflow, tool
+from divebook import Agent, ScriptedModel, Step, Workflow
 from divebook.agents.budget import TurnBudget
 from divebook.bounds import Bounds, agent_bounds
 from divebook.engine.operations import Reserved
@@ -16,23 +16,6 @@ from tests.execution.worlds import environment, event_types
 
 ASK = Workflow("w", [Step("ask", prompt="Ask", agent="a", store="r")])
 CALLS = [{"call": {"note": {"text": str(number)}}} for number in range(3)]
-
-
-@pytest.fixture
-def noted():
-    """Return what the tool was called with."""
-    return []
-
-
-@pytest.fixture
-def note(noted):
-    @tool
-    async def note(text: str) -> str:
-        """Note a text."""
-        noted.append(text)
-        return "noted"
-
-    return note
 
 
 def agent(note, bounds, **script):

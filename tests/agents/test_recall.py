@@ -30,23 +30,6 @@ class Noted(BaseModel):
 
 
 @pytest.fixture
-def noted():
-    """Return what the tool was called with."""
-    return []
-
-
-@pytest.fixture
-def note(noted):
-    @tool
-    async def note(text: str) -> str:
-        """Note a text."""
-        noted.append(text)
-        return f"noted {text}"
-
-    return note
-
-
-@pytest.fixture
 def script():
     return ScriptedModel(SCRIPT, **SPENT)
 
