@@ -4,9 +4,8 @@ Each says little, but uses what its kind uses: providers without a model, tools,
 pictures and programs, the clock, chance and the old script language.
 """
 
-import threading
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 
@@ -17,6 +16,7 @@ from divebook.documents.policy import Policy
 from divebook.environment import Environment
 from divebook.store import MemoryStore
 from tests.tools.conftest import defined
+from tests.websites import serving
 
 HEAD = "Name: Example\nDescription: An example\nConfig:\n"
 QUIET = HEAD + "  {LogLevel: warn, ConfirmationMode: never, DefaultProvider: anthropic}\n"
@@ -232,21 +232,12 @@ class Page(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(b"<title>Syrup</title><p>It is made of sap.</p>")
 
-    def log_message(self, *_):
-        pass
-
 
 @pytest.fixture
-def page(monkeypatch):
+def page():
     """Return the address of a page on this machine, in place of one of the web."""
-    for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
-        thread.join()
+    with serving(Page) as server:
+        yield f"{server.url}/"
 
 
 def call(tool, **arguments):

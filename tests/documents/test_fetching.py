@@ -4,13 +4,14 @@ import contextlib
 import gzip
 import socket
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 
 from divebook.documents import Policy
 from divebook.documents.fetching import Page, PageLimits, fetch
 from divebook.errors import SetupError
+from tests.websites import OneHost, serving
 
 OPEN = Policy("addresses")
 
@@ -25,31 +26,12 @@ class Answers(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, *_):
-        pass
-
 
 @pytest.fixture
-def server(monkeypatch):
-    for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
-    server.asked, server.answers = [], {"/": (200, {"Content-Type": "text/plain; charset=latin-1"}, b"caf\xe9")}
-    server.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-class NoSecondHost(Policy):
-    """Allows one loopback address as if it were public."""
-
-    def address(self, address, name):
-        if address != "127.0.0.1":
-            super().address(address, name)
+def server():
+    with serving(Answers) as server:
+        server.asked, server.answers = [], {"/": (200, {"Content-Type": "text/plain; charset=latin-1"}, b"caf\xe9")}
+        yield server
 
 
 def test_a_page_comes_with_what_the_response_says_of_it(server):
@@ -82,13 +64,13 @@ def test_a_name_that_leads_to_this_machine_is_not_connected_to(server, monkeypat
 def test_each_redirection_is_checked(server, target):
     server.answers["/away"] = (302, {"Location": target.format(port=server.server_port)}, b"")
     with pytest.raises(SetupError):
-        fetch(server.url + "/away", NoSecondHost())
+        fetch(server.url + "/away", OneHost())
     assert server.asked == ["/away"]
 
 
 def test_a_redirection_within_what_is_allowed_is_followed(server):
     server.answers["/away"] = (302, {"Location": "/"}, b"")
-    found = fetch(server.url + "/away", NoSecondHost())
+    found = fetch(server.url + "/away", OneHost())
     assert (found.body, found.address) == (b"caf\xe9", server.url + "/")
 
 
@@ -97,7 +79,7 @@ def test_only_so_many_redirections_are_followed(server, most, is_followed):
     for number in range(3):
         server.answers[f"/{number}"] = (302, {"Location": f"/{number - 1}" if number else "/"}, b"")
     with contextlib.nullcontext() if is_followed else pytest.raises(SetupError, match="failed to fetch"):
-        fetch(server.url + "/2", NoSecondHost(), PageLimits(redirections=most))
+        fetch(server.url + "/2", OneHost(), PageLimits(redirections=most))
     assert ("/" in server.asked) is is_followed
 
 
@@ -163,7 +145,7 @@ def test_a_server_that_lies_is_refused_in_words(answer, says):
         thread = threading.Thread(target=serve)
         thread.start()
         with pytest.raises(SetupError, match=says):
-            fetch(f"http://127.0.0.1:{listener.getsockname()[1]}/", NoSecondHost())
+            fetch(f"http://127.0.0.1:{listener.getsockname()[1]}/", OneHost())
         thread.join()
 
 

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 
@@ -18,6 +18,7 @@ from divebook.tools.mcp import connection
 from divebook.tools.mcp.servers import Server
 from divebook.workflow.servers import MCPServerDefinition
 from tests.tools.conftest import SERVERS, on_loop
+from tests.websites import serving
 
 
 class Plain(BaseHTTPRequestHandler):
@@ -107,22 +108,14 @@ class Plain(BaseHTTPRequestHandler):
             self.server.has_gone.wait()  # it does not let go
         self.do_GET()
 
-    def log_message(self, *args):
-        pass
-
 
 @pytest.fixture
 def plain():
     """Serve in a thread; what it returns has a `way` and what it `heard`."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), Plain) as server:
-        server.daemon_threads = True
+    with serving(Plain) as server:
         server.way, server.heard, server.asked, server.has_gone = "good", [], [], threading.Event()
-        serving = threading.Thread(target=server.serve_forever, daemon=True)
-        serving.start()
         yield server
         server.has_gone.set()
-        server.shutdown()
-        serving.join()
 
 
 @pytest.fixture

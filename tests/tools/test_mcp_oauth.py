@@ -4,9 +4,7 @@ import asyncio
 import json
 import socket
 import stat
-import threading
 import webbrowser
-from http.server import ThreadingHTTPServer
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import urlopen
@@ -26,6 +24,7 @@ from divebook.workflow.servers import MCPServerDefinition, OAuthDefinition, Toke
 from tests.execution.worlds import environment
 from tests.tools.authority import Authority
 from tests.tools.test_mcp_http import client, plain  # noqa: F401 - fixtures
+from tests.websites import serving
 
 ALLOWED = Policy("addresses", "files")
 TOKEN = {"access_token": "at-0123456789", "token_type": "Bearer", "refresh_token": "rt-0123456789"}
@@ -83,15 +82,10 @@ def test_a_token_file_is_sealed_as_the_store_is_and_a_plain_one_can_be_read(run,
 
 @pytest.fixture
 def authority():
-    with ThreadingHTTPServer(("127.0.0.1", 0), Authority) as server:
-        server.daemon_threads = True
+    with serving(Authority) as server:
         server.way, server.heard, server.asked, server.consents = "good", [], [], []
         server.refuses = server.authority = ""
-        serving = threading.Thread(target=server.serve_forever, daemon=True)
-        serving.start()
         yield server
-        server.shutdown()
-        serving.join()
 
 
 def browse(address):

@@ -2,8 +2,7 @@
 
 import json
 import os
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 from pydantic_ai.exceptions import ToolFailed
@@ -16,6 +15,7 @@ from divebook.tools import web
 from divebook.tools.offered import ABSENT, OFFERED, offered
 from divebook.tools.page_text import readable
 from divebook.tools.reach import ToolReach
+from tests.websites import OneHost, serving
 
 
 @pytest.fixture
@@ -244,23 +244,13 @@ class Pages(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body.encode())
 
-    def log_message(self, *_):
-        pass
-
 
 @pytest.fixture
-def site(monkeypatch):
-    for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Pages)
-    server.asked, server.pages = [], []
-    server.url = f"http://127.0.0.1:{server.server_port}/"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+def site():
+    with serving(Pages) as server:
+        server.asked, server.pages = [], []
+        server.url += "/"
+        yield server
 
 
 OPEN = Policy("addresses")
@@ -285,14 +275,9 @@ def test_a_page_comes_as_text_with_links_and_without_cookies(use, site):
     ],
 )
 def test_what_cannot_be_fetched_is_told_to_the_model(use, site, page, says):
-    class ThisMachine(Policy):
-        def address(self, address, name):
-            if address != "127.0.0.1":
-                super().address(address, name)
-
     site.pages.append(page)
     with pytest.raises(ToolFailed, match=f"Error: .*{says}"):
-        use("fetch", {"max_size": 100}, policy=ThisMachine(), url=site.url)
+        use("fetch", {"max_size": 100}, policy=OneHost(), url=site.url)
 
 
 def test_this_machine_is_not_asked(use, site):
