@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from pydantic import TypeAdapter
 from pydantic_ai.durable_exec import (
@@ -54,7 +54,7 @@ class _Bound(BoundDurableOperation[Any, Any, Any]):
     """Carries out operations of a kind, each once for its place in the turn."""
 
     def __init__(self, operation: DurableOperation[Any, Any, Any]) -> None:
-        self._operation, self._executed = operation, False
+        self._operation = operation
 
     @property
     def operation(self) -> DurableOperation[Any, Any, Any]:
@@ -78,15 +78,13 @@ class BoundRequest(_Bound):
     async def __call__(self, params: ModelRequestParams, *, config: object | None = None) -> ModelResponse:
         """Return the recorded response, or make the request."""
         del config
-        turn = _required()
-        model = cast("Model[Any]", params.run_context.model)
+        turn, executed = _required(), False
         named = params.model_id or turn.model
         told = turn.record.describe(params.messages, params.model_settings, params.model_request_parameters, named)
         if turn.agreement is not None:
             await turn.agreement.check(told)
         if told.setting is not None:
             turn.definitions = tokens_of_definitions(params.model_request_parameters)
-        executed = False
 
         async def call() -> dict[str, Any]:
             nonlocal executed
@@ -95,79 +93,92 @@ class BoundRequest(_Bound):
                 made = await in_time(self._made(_with_values(params, turn.policy), told.key), turn.seconds)
                 return concise(plain_response(made))
 
-        async def streamed(write: Write) -> dict[str, Any]:
-            token = WRITE.set(write)
-            try:
-                return await call()
-            finally:
-                WRITE.reset(token)
-
-        sent, recalled = RequestToSend(told.number, named, params), None
-        known = turn.context.recorded_type(told.key)
-        if turn.context.recall is not None and known in (None, CACHED_RESPONSE):
-            recalled = turn.context.recall.find(sent)
-        if recalled is not None or known == CACHED_RESPONSE:
-            return await self._recalled(turn, told, recalled, call)
-        reserved = estimate(model, told.tokens + turn.definitions, params.model_settings)
-        async with turn.spending(told.key, reserved):
-            with errors_as_raised():
-                recorded = await turn.context.operation(
-                    AGENT_RESPONSE,
-                    told.parameters,
-                    call,
-                    key=told.key,
-                    setting=told.setting,
-                    usage=usage_of,
-                    repeatable=True,
-                    reserved=reserved,
-                    streamed=streamed,
-                    retry=turn.retry,
-                    slot=TURNSTILES.slot(model),
-                )
+        sent = RequestToSend(told.number, named, params)
+        payload = await _recalled(turn, told, sent, call)
+        if payload is None:
+            payload = await _asked(turn, told, params, call)
+            if executed and turn.context.recall is not None:
+                await turn.context.recall.keep(sent, payload)
         record_durable_unit(executed=executed)
-        payload = opened(recorded)
-        if turn.budget is not None:
-            turn.budget.spend(usage_of(payload))
-        if executed and turn.context.recall is not None:
-            turn.context.recall.keep(sent, payload)
-        return self._answered(turn, told, payload)
+        return _answered(turn, told, payload)
 
-    async def _recalled(
-        self,
-        turn: AgentTurn,
-        told: Described,
-        recalled: Mapping[str, Any] | None,
-        call: Callable[[], Awaitable[Mapping[str, Any]]],
-    ) -> ModelResponse:
-        """Return a response that no model is asked for: what is recorded of it has no cost.
 
-        One that was taken from a cache in another process, which ended before it had recorded that, may be gone: then
-        the model is asked, and its answer stands in the same place.
-        """
+_Call: TypeAlias = Callable[[], Awaitable[dict[str, Any]]]
+"""Makes a request, and returns the response in the form of the log."""
 
-        async def found() -> Mapping[str, Any]:
-            return await call() if recalled is None else recalled
 
-        with turn.context.calling():
+async def _asked(turn: AgentTurn, told: Described, params: ModelRequestParams, call: _Call) -> dict[str, Any]:
+    """Return what a model answers, or has answered, which counts in the budget of the turn."""
+
+    async def streamed(write: Write) -> dict[str, Any]:
+        token = WRITE.set(write)
+        try:
+            return await call()
+        finally:
+            WRITE.reset(token)
+
+    model = cast("Model[Any]", params.run_context.model)
+    reserved = estimate(model, told.tokens + turn.definitions, params.model_settings)
+    async with turn.spending(told.key, reserved):
+        with errors_as_raised():
             recorded = await turn.context.operation(
-                CACHED_RESPONSE,
+                AGENT_RESPONSE,
                 told.parameters,
-                found,
+                call,
                 key=told.key,
                 setting=told.setting,
-                usage=usage_of if recalled is None else None,
+                usage=usage_of,
                 repeatable=True,
+                reserved=reserved,
+                streamed=streamed,
+                retry=turn.retry,
+                slot=TURNSTILES.slot(model),
             )
-        record_durable_unit(executed=False)
-        return self._answered(turn, told, opened(recorded))
+    payload: dict[str, Any] = opened(recorded)
+    if turn.budget is not None:
+        turn.budget.spend(usage_of(payload))
+    return payload
 
-    @staticmethod
-    def _answered(turn: AgentTurn, told: Described, payload: Mapping[str, Any]) -> ModelResponse:
-        response = response_of(payload)
-        response.timestamp = turn.context.began_at(told.key)  # the same whenever the turn runs again
-        turn.record.answered(told.number, response)
-        turn.asked = Counter(call.tool_name for call in response.tool_calls)
-        return response
+
+async def _recalled(turn: AgentTurn, told: Described, sent: RequestToSend, call: _Call) -> dict[str, Any] | None:
+    """Return a response that no model is asked for, and that has no cost; None where one is to be asked.
+
+    What the log has is looked for nowhere else. A response that was taken from a cache in another process, which ended
+    before it had recorded that, may be gone: then the model is asked, and its answer stands in the same place.
+    """
+    recall, known = turn.context.recall, turn.context.recorded_type(told.key)
+    found = await recall.find(sent) if recall is not None and known is None else None
+    if found is None and known != CACHED_RESPONSE:
+        return None
+    is_asked = False
+
+    async def taken() -> Mapping[str, Any]:
+        nonlocal found, is_asked
+        if found is None and recall is not None:
+            found = await recall.find(sent)
+        is_asked = found is None
+        return await call() if found is None else found
+
+    with turn.context.calling():
+        recorded = await turn.context.operation(
+            CACHED_RESPONSE,
+            told.parameters,
+            taken,
+            key=told.key,
+            setting=told.setting,
+            usage=lambda made: usage_of(made) if is_asked else {},
+            repeatable=True,
+        )
+    payload: dict[str, Any] = opened(recorded)
+    return payload
+
+
+def _answered(turn: AgentTurn, told: Described, payload: Mapping[str, Any]) -> ModelResponse:
+    response = response_of(payload)
+    response.timestamp = turn.context.began_at(told.key)  # the same whenever the turn runs again
+    turn.record.answered(told.number, response)
+    turn.asked = Counter(call.tool_name for call in response.tool_calls)
+    return response
 
 
 class BoundCall(_Bound):
@@ -187,8 +198,10 @@ class BoundCall(_Bound):
 
         try:
             payload = await _recorded(place, params, call, config)
-        except UnstorableValueError as error:  # a model wrote arguments that no log can hold, and may try others
-            raise ToolFailed(f"the call of {params.name} was not made: {error}") from error
+        except UnstorableValueError as error:  # of arguments, which a model may write otherwise, or of a result
+            made = isinstance(error, OperationError)
+            what = f"{params.name} was called, and returned what" if made else f"{params.name} was not called with what"
+            raise ToolFailed(f"{what} the log cannot hold: {error}") from error
         record_durable_unit(executed=executed)
         place.turn.record.called(params.ctx.tool_call_id or params.name, params.name, payload)
         return self._operation.result_codec.load({**USUAL, **payload})

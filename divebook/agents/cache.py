@@ -15,6 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import anyio.to_thread
+
 from divebook.errors import DivebookError, SetupError
 from divebook.store.codec import Sealing
 from divebook.text.durations import parse_duration
@@ -138,16 +140,16 @@ def cache_of(store: EventStore, clock: Callable[[], float] = time.time) -> Respo
 
 
 class Cached:
-    """What one agent takes from a cache: responses that are no older than it allows."""
+    """What one agent takes from a cache: responses that are no older than it allows; files are read in a thread."""
 
     def __init__(self, cache: ResponseCache, seconds: float) -> None:
         self._cache, self._seconds = cache, seconds
 
-    def find(self, sent: RequestToSend) -> Mapping[str, Any] | None:
+    async def find(self, sent: RequestToSend) -> Mapping[str, Any] | None:
         """Return the response to a request, if it is there."""
-        return self._cache.find(sent.digest, self._seconds)
+        return await anyio.to_thread.run_sync(self._cache.find, sent.digest, self._seconds)
 
-    def keep(self, sent: RequestToSend, response: Mapping[str, Any]) -> None:
+    async def keep(self, sent: RequestToSend, response: Mapping[str, Any]) -> None:
         """Take a response, unless it was cut off or refused."""
         if response.get("finish_reason") in (None, *WHOLE):
-            self._cache.keep(sent.digest, response, self._seconds)
+            await anyio.to_thread.run_sync(self._cache.keep, sent.digest, response, self._seconds)

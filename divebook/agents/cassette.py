@@ -36,7 +36,7 @@ class Cassette:
         self._run, self._agent = model.removeprefix(RECORDED), agent
         self._requests = [request for request in requests if request.agent == agent and request.response is not None]
 
-    def find(self, sent: RequestToSend) -> Mapping[str, Any]:
+    async def find(self, sent: RequestToSend) -> Mapping[str, Any]:
         """Return what the run was answered.
 
         Raises
@@ -61,7 +61,7 @@ class Cassette:
             "was changed, or give the agent a model for what is new"
         )
 
-    def keep(self, sent: RequestToSend, response: Mapping[str, Any]) -> None:
+    async def keep(self, sent: RequestToSend, response: Mapping[str, Any]) -> None:
         """Do nothing: every answer comes from the run."""
 
 

@@ -40,8 +40,8 @@ class RequestToSend:
 class Recall(Protocol):
     """Where answers come from."""
 
-    def find(self, sent: RequestToSend) -> Mapping[str, Any] | None:
+    async def find(self, sent: RequestToSend) -> Mapping[str, Any] | None:
         """Return the response to a request in the form of the log; None to have the model asked."""
 
-    def keep(self, sent: RequestToSend, response: Mapping[str, Any]) -> None:
+    async def keep(self, sent: RequestToSend, response: Mapping[str, Any]) -> None:
         """Take a response that a model has just given."""

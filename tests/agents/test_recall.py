@@ -1,5 +1,6 @@
 """Answers that no model is asked for: from a cache, in any run, or from a run that is played again."""
 
+import asyncio
 import os
 import stat
 from dataclasses import replace
@@ -117,14 +118,17 @@ def test_an_agent_without_tools_has_a_cache_as_well():
     assert [world.start(ASK).wait(20).variables["r"] for _ in range(2)] == ["first", "first"]
 
 
-def test_a_resumed_run_does_not_ask_the_cache(note, script):
+def test_a_resumed_run_does_not_ask_the_cache(note, script, monkeypatch):
     world = environment(agents=[Agent("a", model=script, tools=[note], cache="7d")])
     world.start(ASK).wait(20)
     execution = world.start(ASK).wait(20)
     length = next(e.sequence for e in reversed(execution.history()) if e.event_type == "operation_completed") - 1
     agent = Agent("a", model=ScriptedModel(error="nobody is to be asked"), tools=[note], cache="7d")
     again = environment(store=cut(execution.store, execution, length), agents=[agent])
+    asked = []
+    monkeypatch.setattr(ResponseCache, "find", lambda *_: asked.append(1))
     assert again.resume(execution.id).wait(20).variables == {"r": "done"}
+    assert asked == []
 
 
 def test_what_was_taken_and_is_gone_before_it_was_recorded_is_asked_for(note, script):
@@ -215,9 +219,12 @@ def test_a_response_that_was_cut_off_is_not_kept(clock, reason, kept):
     class Sent:
         digest = "d"
 
-    cached = Cached(ResponseCache(None, Sealing(), clock), 60)
-    cached.keep(Sent(), {"parts": [], **({"finish_reason": reason} if reason else {})})
-    assert (cached.find(Sent()) is not None) is kept
+    async def found():
+        cached = Cached(ResponseCache(None, Sealing(), clock), 60)
+        await cached.keep(Sent(), {"parts": [], **({"finish_reason": reason} if reason else {})})
+        return await cached.find(Sent())
+
+    assert (asyncio.run(found()) is not None) is kept
 
 
 @pytest.mark.parametrize("written", ["soon", -1, 0, "-3d"])

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from typing import Any
 
 import pytest
 from pydantic_ai.messages import BinaryContent
@@ -143,6 +144,24 @@ def test_a_call_that_takes_too_long_and_may_have_done_something_is_asked_about()
     assert execution.tool_calls[["status", "outcome"]].to_numpy().tolist() == [["waiting", "unknown"]]
     execution.answer(question.id, {"choice": "done", "result": "seen"}).wait(20)
     assert (execution.variables, returns_of(execution, 2)) == ({"birds": "an owl"}, ["seen"])
+
+
+def test_a_model_hears_whether_a_call_was_made_that_no_log_can_hold():
+    looked = []
+
+    def look(name: Any) -> str:
+        """Look up."""
+        looked.append(name)
+        return "half of a character: \ud800"
+
+    deep = f'{{"name": {"[" * 200}{"]" * 200}}}'
+    script = [[{"call": {"look": {"name": "owl"}}}, {"call": {"look": deep}}], "an owl"]
+    returned = returns_of(asked(ToolFunction("look", look), script), 2)
+    assert looked == ["owl"]
+    assert [str(text).partition(" the log cannot hold: ")[0] for text in returned] == [
+        "look was called, and returned what",
+        "look was not called with what",
+    ]
 
 
 SECRET = "a horse of paper and of glue"
