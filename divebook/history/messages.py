@@ -40,8 +40,8 @@ class CallMessage(NamedTuple):
 
 def request_messages(parameters: Mapping[str, Any]) -> list[CallMessage]:
     """Return what a model is asked: instructions, the agent's context, then content and prompt."""
-    instructions, context = parameters.get("instructions"), _mappings(parameters.get("context"))
-    asked = [*_mappings(parameters.get("content")), text_block(parameters.get("prompt", ""))]
+    instructions, context = parameters.get("instructions"), mappings_in(parameters.get("context"))
+    asked = [*mappings_in(parameters.get("content")), text_block(parameters.get("prompt", ""))]
     return [
         *([CallMessage("system", [text_block(instructions)])] if instructions else []),
         *([CallMessage("user", context)] if context else []),
@@ -58,7 +58,7 @@ def messages_of(call: Span) -> list[CallMessage]:
     if call.type != AGENT_RESPONSE or call.parameters is None:
         return []
     is_of_turn = "request" in call.parameters
-    asked = spoken_in(_mappings(call.parameters.get("new"))) if is_of_turn else request_messages(call.parameters)
+    asked = spoken_in(mappings_in(call.parameters.get("new"))) if is_of_turn else request_messages(call.parameters)
     return [*asked, *spoken_in([call.result] if isinstance(call.result, Mapping) else [])]
 
 
@@ -71,7 +71,7 @@ def _spoken(message: Mapping[str, Any]) -> list[CallMessage]:
     """Return a request or response; parts that follow each other and have one speaker are one message."""
     said: list[tuple[Role, list[Block]]] = []
     is_answer = message.get("kind", "response") == "response"
-    for part in _mappings(message.get("parts")):
+    for part in mappings_in(message.get("parts")):
         kind = str(part.get("part_kind"))
         blocks = _blocks(kind, part)
         role: Role = "assistant" if is_answer else _ROLES.get(kind, "user")
@@ -135,6 +135,11 @@ def _text_of(block: Block) -> str | None:
     return content if isinstance(content, str) else encode_shown(normalize(content)).decode()
 
 
-def _mappings(parts: Any) -> list[Mapping[str, Any]]:
-    """Return the parts of a list; in a saved notebook some may have been left out."""
-    return [part for part in parts if isinstance(part, Mapping)] if isinstance(parts, list | tuple) else []
+def mapping_in(value: Any) -> Mapping[str, Any]:
+    """Return a mapping; what was cut out of a saved log is an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def mappings_in(value: Any) -> list[Mapping[str, Any]]:
+    """Return the mappings of a list; in a saved log some may have been cut out, or all."""
+    return [part for part in value if isinstance(part, Mapping)] if isinstance(value, list | tuple) else []

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +23,7 @@ from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, CACHED_RESPONSE, TOOL_CALL
 from divebook.events import Event
 from divebook.events.recorded import opened
-from divebook.history.messages import CallMessage, request_messages, spoken_in
+from divebook.history.messages import CallMessage, mapping_in, mappings_in, request_messages, spoken_in
 from divebook.history.spans import COST, Span, spans_of
 from divebook.text.shown import plural
 from divebook.workflow.blocks import text_block
@@ -31,7 +31,7 @@ from divebook.workflow.blocks import text_block
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _ANEW = re.compile(r"anew-\d+/$")
 """At the end of the prefix of a turn that was begun anew; `divebook.agents.changed` makes it."""
-_REQUEST, _CALL = re.compile(r"model-(\d+)"), re.compile(r"tool-\d+-([^#~]+)(?:#\d+)?")
+_REQUEST, _CALL = re.compile(r"model-(\d+)"), re.compile(r"tool-\d+-([^#]+)(?:#\d+)?")
 
 
 def call_name(tool_call_id: str) -> str:
@@ -175,10 +175,10 @@ class _Turn:
     def take(self, span: Span, name: str) -> None:
         """Take the turn itself, or a tool call of it."""
         if span.type == AGENT_TURN:
-            thread = _mapping(_mapping(span.setting).get("thread"))
+            thread = mapping_in(mapping_in(span.setting).get("thread"))
             chunks = thread.get("history")
             for chunk in chunks if isinstance(chunks, list) else []:
-                self.base += _list_of_mappings(opened(chunk, lenient=True))
+                self.base += mappings_in(opened(chunk, lenient=True))
         elif named := _CALL.fullmatch(name):
             self._calls[named[1]] = span
 
@@ -186,10 +186,10 @@ class _Turn:
         """Return a request, which builds on the one before."""
         said, before = span.parameters or {}, self._sent.get(number - 1, self.base)
         kept = said.get("kept") if "new" in said else len(before)
-        marks = _list_of_mappings(said.get("new")) if "new" in said else self._usual(number)
+        marks = mappings_in(said.get("new")) if "new" in said else self._usual(number)
         new = [self._message(mark) for mark in marks]
         sent = [*before[: kept if isinstance(kept, int) and kept > 0 else 0], *new]
-        setting = {**self._settings.get(number - 1, {}), **opened(_mapping(span.setting), lenient=True)}
+        setting = {**self._settings.get(number - 1, {}), **opened(mapping_in(span.setting), lenient=True)}
         self._sent[number], self._settings[number] = sent, setting
         self._requests[number], self.latest = span, number
         told = [message for mark, message in zip(marks, new, strict=True) if "response" not in mark]
@@ -197,11 +197,11 @@ class _Turn:
             n=number,
             agent=str(said.get("agent", "")),
             model=setting.get("model"),
-            settings=_mapping(setting.get("settings")),
+            settings=mapping_in(setting.get("settings")),
             instructions=_text(setting.get("instructions")),
             messages=sent,
-            tools=_list_of_mappings(setting.get("tools")),
-            output=_mapping(setting.get("output")),
+            tools=mappings_in(setting.get("tools")),
+            output=mapping_in(setting.get("output")),
             span=span,
             turn=self.name,
             added=spoken_in([message for message in told if message not in before]),
@@ -210,7 +210,7 @@ class _Turn:
     def _usual(self, number: int) -> list[Mapping[str, Any]]:
         """Return what is new in a request that does not say it."""
         answer = self._message({"response": number - 1})
-        calls = (part for part in _list_of_mappings(answer.get("parts")) if part.get("part_kind") == "tool-call")
+        calls = (part for part in mappings_in(answer.get("parts")) if part.get("part_kind") == "tool-call")
         returned = [{"tool": call.get("tool_call_id")} for call in calls]
         return [{"response": number - 1}, {"kind": "request", "parts": returned}]
 
@@ -218,14 +218,14 @@ class _Turn:
         if "response" in mark:
             span = self._requests.get(mark["response"])
             return (None if span is None else _response(span)) or {"kind": "response", "parts": []}
-        return {**mark, "parts": [self._part(part) for part in _list_of_mappings(mark.get("parts"))]}
+        return {**mark, "parts": [self._part(part) for part in mappings_in(mark.get("parts"))]}
 
     def _part(self, part: Mapping[str, Any]) -> Mapping[str, Any]:
         call_id = part.get("tool")
         if "part_kind" in part or not isinstance(call_id, str):
             return part
         call = self._calls.get(call_name(call_id))
-        result = None if call is None else _mapping(opened(call.result, lenient=True)).get("result")
+        result = None if call is None else mapping_in(opened(call.result, lenient=True)).get("result")
         tool = None if call is None else (call.parameters or {}).get("tool")
         returned = {"tool_name": tool or "", "content": result, "tool_call_id": call_id, "part_kind": "tool-return"}
         # data that look like a file of pydantic-ai are none: with files, the request says the whole part
@@ -263,20 +263,23 @@ def _content(block: Mapping[str, Any]) -> Any:
     """Return a content block in pydantic-ai's JSON form."""
     if block.get("type") == "text":
         return str(block["text"])
-    source = _mapping(block.get("source"))
+    source = mapping_in(block.get("source"))
     if "data" in source:
         return {"kind": "binary", "media_type": source.get("media_type"), "data": source["data"]}
     return {"kind": f"{block.get('type')}-url", "url": source.get("url")}
 
 
+def placed(span: Span) -> tuple[str, str]:
+    """Return the key of an operation in two parts: where in its step the turn is, and its name in the turn."""
+    prefix, slash, name = str(span.key).partition("@")[0].rpartition("/")
+    return prefix + slash, name
+
+
 def _place(span: Span) -> tuple[str, str]:
     """Return what is the same for all operations of one turn, and the name of the operation in it."""
-    key = span.key.partition("@")[0] if isinstance(span.key, str) else str(span.key)
-    prefix, slash, name = key.rpartition("/")
-    parts = (span.path, span.step, span.visit, span.iteration, span.within, prefix + slash)
-    if name == "turn" and span.type == AGENT_TURN:  # what it holds is within it
-        parts = (*parts[:4], span.operation_id, prefix + slash)
-    return "/".join(map(str, parts)), name
+    prefix, name = placed(span)
+    holder = span.operation_id if name == "turn" and span.type == AGENT_TURN else span.within
+    return "/".join(map(str, (span.path, span.step, span.visit, span.iteration, holder, prefix))), name
 
 
 def _response(span: Span) -> Mapping[str, Any] | None:
@@ -292,16 +295,3 @@ def _system(instructions: str | None) -> list[CallMessage]:
 
 def _text(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    """Return a mapping; what was cut out of a saved log is an empty one."""
-    return value if isinstance(value, Mapping) else {}
-
-
-def _list_of_mappings(value: Any) -> list[Mapping[str, Any]]:
-    return [part for part in _iterated(value) if isinstance(part, Mapping)]
-
-
-def _iterated(value: Any) -> Iterator[Any]:
-    return iter(value if isinstance(value, list | tuple) else ())

@@ -15,8 +15,8 @@ from divebook.engine.approvals import BY_PERSON, BY_RULE
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, TOOL_CALL
 from divebook.events.catalog import COMPLETED, FAILED, WAITING
 from divebook.events.recorded import opened
-from divebook.history.messages import Block, spoken_in
-from divebook.history.requests import RequestView, call_name, requests_in
+from divebook.history.messages import Block, mapping_in, mappings_in, spoken_in
+from divebook.history.requests import RequestView, call_name, placed, requests_in
 from divebook.history.spans import Span
 
 Outcome: TypeAlias = Literal["", "returned", "failed", "denied", "retry", "unknown"]
@@ -91,7 +91,7 @@ class ToolCallView:
     @property
     def is_put_off(self) -> bool:
         """Whether its tool wanted a person to approve it, or to say what it comes to, and it was not made since."""
-        return self.span is not None and _mapping(self.span.result).get("kind") in PUT_OFF
+        return self.span is not None and mapping_in(self.span.result).get("kind") in PUT_OFF
 
     @property
     def outcome(self) -> Outcome:
@@ -103,10 +103,10 @@ class ToolCallView:
     def result(self) -> Any:
         """What it returned, or what the model was told instead; None where nothing came."""
         if self.span is not None and not self.is_put_off:
-            payload = _mapping(opened(self.span.result, lenient=True))
+            payload = mapping_in(opened(self.span.result, lenient=True))
             return payload.get("result", payload.get("message"))
         if self.turn is not None:
-            answer = _mapping(opened(self.turn.result, lenient=True))
+            answer = mapping_in(opened(self.turn.result, lenient=True))
             return answer.get("text", answer.get("output"))
         return None if self.told is None else self.told["text"]
 
@@ -117,7 +117,7 @@ class ToolCallView:
 
     @property
     def _given(self) -> Mapping[str, Any]:
-        return {} if self.span is None else _mapping(self.span.parameters)
+        return {} if self.span is None else mapping_in(self.span.parameters)
 
 
 _TOLD: Mapping[Any, Outcome] = {"success": "returned", "retried": "retry", "denied": "denied"}
@@ -138,7 +138,7 @@ def _outcome(call: ToolCallView, span: Span) -> Outcome:
         return "failed"
     if call.span is None:
         return "returned" if span.status == COMPLETED else ""
-    payload = _mapping(span.result)
+    payload = mapping_in(span.result)
     match payload.get("kind"):
         case "input_required":
             return ""
@@ -160,7 +160,7 @@ def tool_calls_in(spans: Iterable[Span]) -> list[ToolCallView]:
     told = _told(views)
     for view in views:
         for call in _asked_for(view):
-            place = view.span.holder, f"{prefix_of(view.span)}{call.key}"
+            place = view.span.holder, f"{placed(view.span)[0]}{call.key}"
             call.span, call.turn, call.told = made.get(place), turns.get(place), told.get((view.turn, call.id))
             calls.append(call)
     _spend(operations, {call.turn.index: call for call in calls if call.turn is not None})
@@ -188,14 +188,10 @@ def call_of(span: Span) -> str:
 def _asked_for(view: RequestView) -> Iterator[ToolCallView]:
     """Yield the calls that an answer asks for; the call that is the answer itself is none."""
     outputs = output_names(view)
-    known: dict[str, int] = {}
     for block in answered(view):
-        if block.get("type") != "tool_call" or block["tool"] in outputs:
-            continue
-        name = str(block["id"])
-        known[name] = known.get(name, 0) + 1
-        again = f"~{known[name]}" if known[name] > 1 else ""
-        yield ToolCallView(view, name, f"tool-{view.n}-{call_name(name)}{again}", block)
+        if block.get("type") == "tool_call" and block["tool"] not in outputs:
+            name = str(block["id"])
+            yield ToolCallView(view, name, f"tool-{view.n}-{call_name(name)}", block)
 
 
 def answered(view: RequestView) -> list[Block]:
@@ -205,26 +201,20 @@ def answered(view: RequestView) -> list[Block]:
 
 def output_names(view: RequestView) -> list[str]:
     """Return the names of calls by which a model gives its answer."""
-    return [str(tool.get("name", "")) for tool in _mappings(view.output.get("output_tools"))]
+    return [str(tool.get("name", "")) for tool in mappings_in(view.output.get("output_tools"))]
 
 
 def _told(views: Sequence[RequestView]) -> dict[tuple[str, str], dict[str, Any]]:
     """Return what requests say that calls returned, by turn and by the model's name of the call."""
     told: dict[tuple[str, str], dict[str, Any]] = {}
     for view in views:
-        for message in _mappings((view.span.parameters or {}).get("new")):
-            for part in _mappings(message.get("parts")):
+        for message in mappings_in((view.span.parameters or {}).get("new")):
+            for part in mappings_in(message.get("parts")):
                 kind = part.get("part_kind")
                 if kind in ("tool-return", "retry-prompt") and isinstance(part.get("tool_call_id"), str):
                     outcome = "retried" if kind == "retry-prompt" else part.get("outcome", "success")
                     told[view.turn, part["tool_call_id"]] = {"text": part.get("content"), "outcome": outcome}
     return told
-
-
-def prefix_of(span: Span) -> str:
-    """Return what stands in the key of an operation before its own name: where in the step its turn is."""
-    prefix, slash, _ = str(span.key).partition("@")[0].rpartition("/")
-    return prefix + slash
 
 
 def _spend(operations: Iterable[Span], given: Mapping[int, ToolCallView]) -> None:
@@ -239,12 +229,3 @@ def _spend(operations: Iterable[Span], given: Mapping[int, ToolCallView]) -> Non
                 names = {**call.usage, **span.usage}
                 call.usage = {name: call.usage.get(name, 0) + span.usage.get(name, 0) for name in names}
             turn = holders.get(turn, -1)
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    """Return a mapping; what was cut out of a saved log is an empty one."""
-    return value if isinstance(value, Mapping) else {}
-
-
-def _mappings(parts: Any) -> list[Mapping[str, Any]]:
-    return [part for part in parts if isinstance(part, Mapping)] if isinstance(parts, list | tuple) else []

@@ -11,10 +11,10 @@ from typing import Any, Literal, TypeAlias, cast
 
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, CACHED_RESPONSE, Place
 from divebook.events.readable import readable
-from divebook.history.messages import spoken_in
-from divebook.history.requests import RequestView, requests_in
+from divebook.history.messages import mappings_in, spoken_in
+from divebook.history.requests import RequestView, placed, requests_in
 from divebook.history.spans import Span
-from divebook.history.tool_calls import ToolCallView, answered, output_names, prefix_of, tool_calls_in
+from divebook.history.tool_calls import ToolCallView, answered, output_names, tool_calls_in
 from divebook.text.cuts import cut, head_and_tail, one_line
 from divebook.text.redaction import shared
 from divebook.widgets.positions import Budget
@@ -158,14 +158,14 @@ def _said_first(view: RequestView) -> Iterator[ConversationPart]:
     new = (view.span.parameters or {}).get("new")
     if new is None:  # a plain request, or one that says just what the calls before it returned
         yield from (_part(message.role, message.text) for message in view.added if message.role in ("system", "user"))
-    for message in _mappings(new):
+    for message in mappings_in(new):
         if "response" not in message:
             yield from (part for part in _parts(message) if part["kind"] in ("system", "user", "retry"))
 
 
 def _parts(message: Mapping[str, Any]) -> Iterator[ConversationPart]:
     """Yield the parts of a message in pydantic-ai's JSON form."""
-    for part in _mappings(message.get("parts")):
+    for part in mappings_in(message.get("parts")):
         is_retry = part.get("part_kind") == "retry-prompt"
         for said in spoken_in([{**message, "parts": [part]}]):
             for block in said.content:
@@ -224,7 +224,7 @@ def _place(span: Span | None, places: Mapping[str, int]) -> int:
 
 def _questions(turn: Span, call: ToolCallView, question_id: QuestionId) -> list[str]:
     """Return the ids that questions about a call have; most calls have none."""
-    prefix, name = prefix_of(call.view.span), call.key.removeprefix("tool")
+    prefix, name = placed(call.view.span)[0], call.key.removeprefix("tool")
     keys = [f"approve{name}", f"ask{name}", *(f"elicit{name}-{number}" for number in range(1, MOST_ROUNDS + 1))]
     places = (Place(turn.path, turn.step, turn.visit, turn.iteration, f"{prefix}{key}") for key in keys)
     about = [question_id("question", place.operation_id) for place in places]
@@ -247,8 +247,3 @@ def _part(kind: Speaker, text: str, call: str = "") -> ConversationPart:
 
 def _text(text: str) -> str:
     return cut(encodable(text), MOST_TEXT)
-
-
-def _mappings(parts: Any) -> list[Mapping[str, Any]]:
-    """Return the parts of a list; in a saved notebook some may have been left out."""
-    return [part for part in parts if isinstance(part, Mapping)] if isinstance(parts, list | tuple) else []
