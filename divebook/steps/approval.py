@@ -7,7 +7,7 @@ revoked. Where it wants a person's yes, the question and its answer decide, what
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -37,6 +37,8 @@ async def approve(
 ) -> Approved | Denied:
     """Return whether a call may be made, and with which arguments; a person is asked if the policy says so.
 
+    What a rule denies is kept: it may be another rule when the caller runs again.
+
     Parameters
     ----------
     schema
@@ -50,31 +52,34 @@ async def approve(
     within
         Id of the operation that waits for the answer; see `StepContext.enclosing`.
     """
+    denied = functools.partial(_denied, context, call, f"{key}-denied", within)
+    if context.record_of(f"{key}-denied") is not None:
+        return await denied(Verdict(DENY, rule="a rule that held before"))
     ask = functools.partial(context.interrupt, CONFIRMATION, f"Run {call.tool}?", key=key, within=within)
     asked = context.question_of(key)
     if asked is not None:
         data = {**(asked.data or {}), call.kind: call.tool, "parameters": dict(call.arguments)}
         answer = await ask(message=asked.message, data=data, schema=asked.schema)
-        return await _answered(context, call, answer, operation)
+        return await _answered(context, call, answer, operation, denied)
     if context.record_of(operation) is not None:
         return Approved(dict(call.arguments))
     own = context.workflow.manner.confirmation_mode
     verdict = await context.approving.verdict(replace(call, mode=own) if own else call)
     if verdict.outcome == DENY:
-        return _denied(call, verdict)
+        return await denied(verdict)
     if verdict.outcome != ASK:
         return Approved(dict(call.arguments), verdict.rule)
     data, wanted = shown_on_card(call, verdict.rule), schema_of_answer(_sound(schema))
     answer = await ask(message=verdict.reason or description or None, data=data, schema=wanted)
-    return await _answered(context, call, answer, operation)
-
-
-def _denied(call: ToolCall, verdict: Verdict) -> Denied:
-    return Denied(f"{BY_RULE} {call.tool}{_because(verdict.reason)}", verdict.reason, verdict.rule)
+    return await _answered(context, call, answer, operation, denied)
 
 
 async def _answered(
-    context: StepContext, call: ToolCall, question: Question, operation: str | int
+    context: StepContext,
+    call: ToolCall,
+    question: Question,
+    operation: str | int,
+    denied: Callable[[Verdict], Awaitable[Denied]],
 ) -> Approved | Denied:
     """Return what a person made of a call: what a rule denies by now, or of what they made of it, no yes allows."""
     response: Mapping[str, Any] = question.response or {}
@@ -85,9 +90,21 @@ async def _answered(
     if context.record_of(operation) is None:
         verdict = await context.approving.verdict(replace(call, arguments=arguments))
         if verdict.outcome == DENY:
-            return _denied(call, verdict)
+            return await denied(verdict)
     await context.approving.keep(question)
     return Approved(arguments, f"question {question.id}")
+
+
+async def _denied(context: StepContext, call: ToolCall, key: str, within: str | None, verdict: Verdict) -> Denied:
+    """Return what the log says of a call that a rule denied, which is its `verdict` if it has nothing of it yet."""
+
+    async def said() -> Mapping[str, str]:
+        return {"rule": verdict.rule, **({"reason": verdict.reason} if verdict.reason else {})}
+
+    asked = {call.kind: call.tool}
+    kept = await context.operation(VERDICT, asked, said, key=key, repeatable=True, within=within)
+    reason = kept.get("reason", "")
+    return Denied(f"{BY_RULE} {call.tool}{_because(reason)}", reason, kept["rule"])
 
 
 def _because(reason: str) -> str:
@@ -128,30 +145,9 @@ async def approved(
     ApprovalDeniedError
         A person, or a rule, said no.
     """
-    denial = f"{key}-denied"
-    found: Approved | Denied = Denied("", rule="a rule that held before")
-    if context.record_of(denial) is None:
-        call = ToolCall(name, normalize(parameters, "parameters"), asks=True, kind=kind)
-        found = await approve(context, call, None, key=key, operation=operation, description=description)
+    call = ToolCall(name, normalize(parameters, "parameters"), asks=True, kind=kind)
+    found = await approve(context, call, None, key=key, operation=operation, description=description)
     if isinstance(found, Approved):
         return found.arguments
-    if not found.rule:
-        raise ApprovalDeniedError(f"Run {name}?", found.reason)
-    said = {"text": found.reason or f"denied by the rule: {found.rule}"}
-    kept = await kept_denial(context, ToolCall(name, {}, kind=kind), said, key=denial)
-    raise ApprovalDeniedError(f"Run {name}?", kept["text"])
-
-
-async def kept_denial(
-    context: StepContext, call: ToolCall, said: Mapping[str, str], *, key: str, within: str | None = None
-) -> Mapping[str, str]:
-    """Return what the log keeps of a call that a rule denied: it may be another rule when the caller runs again."""
-    asked = {call.kind: call.tool}
-    kept: Mapping[str, str] = await context.operation(
-        VERDICT, asked, lambda: _soon(said), key=key, repeatable=True, within=within
-    )
-    return kept
-
-
-async def _soon(value: Any) -> Any:
-    return value
+    reason = found.reason or (f"denied by the rule: {found.rule}" if found.rule else "")
+    raise ApprovalDeniedError(f"Run {name}?", reason)

@@ -26,7 +26,7 @@ from divebook.execution.context import StepContext
 from divebook.execution.once import HASH_DIGITS
 from divebook.execution.strands import Suspended, UnderWay
 from divebook.questions import Question
-from divebook.steps.approval import approve, kept_denial
+from divebook.steps.approval import approve
 from divebook.steps.call import compute_for, invoke, made_in_slot
 from divebook.steps.offers import Offers
 from divebook.steps.recalling import recall_for
@@ -244,20 +244,16 @@ class StepTurn:
         self, call: ToolCall, schema: Mapping[str, Any], *, place: str, description: str
     ) -> Approved | Denied:
         """Return whether a call may be made, and with which arguments; the log keeps what a rule denied."""
-        question, within = f"{self.prefix}approve-{place}", self._turn
-        denial = f"{question}-denied"
-        found: Approved | Denied = Denied("", rule="a rule that held before")
-        if self._context.record_of(denial) is None:
-            key = f"{self.prefix}tool-{place}"
-            judged = approve(
-                self._context, call, schema, key=question, operation=key, description=description, within=within
-            )
-            found = await self._going_on(judged)
-        if isinstance(found, Approved) or not found.rule:
-            return found
-        said = {"text": found.text, "rule": found.rule}
-        kept = await kept_denial(self._context, call, said, key=denial, within=within)
-        return Denied(kept["text"], rule=kept["rule"])
+        judged = approve(
+            self._context,
+            call,
+            schema,
+            key=f"{self.prefix}approve-{place}",
+            operation=f"{self.prefix}tool-{place}",
+            description=description,
+            within=self._turn,
+        )
+        return await self._going_on(judged)
 
     def below(self, key: str) -> StepTurn:
         """Return the means of an agent that a call runs."""
