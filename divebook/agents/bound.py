@@ -198,9 +198,9 @@ class BoundCall(_Bound):
 
         try:
             payload = await _recorded(place, params, call, config)
-        except UnstorableValueError as error:  # of arguments, which a model may write otherwise, or of a result
+        except UnstorableValueError as error:  # of arguments, which a model may write otherwise, or of what a tool says
             made = isinstance(error, OperationError)
-            what = f"{params.name} was called, and returned what" if made else f"{params.name} was not called with what"
+            what = f"{params.name} was called, and says what" if made else f"{params.name} was not called with what"
             raise ToolFailed(f"{what} the log cannot hold: {error}") from error
         record_durable_unit(executed=executed)
         place.turn.record.called(params.ctx.tool_call_id or params.name, params.name, payload)

@@ -5,6 +5,7 @@ import threading
 from typing import Any
 
 import pytest
+from pydantic_ai.exceptions import ToolFailed
 from pydantic_ai.messages import BinaryContent
 
 from divebook import Agent, ScriptedModel
@@ -152,14 +153,14 @@ def test_a_model_hears_whether_a_call_was_made_that_no_log_can_hold():
     def look(name: Any) -> str:
         """Look up."""
         looked.append(name)
-        return "half of a character: \ud800"
+        raise ToolFailed("half of a character: \ud800")
 
     deep = f'{{"name": {"[" * 200}{"]" * 200}}}'
     script = [[{"call": {"look": {"name": "owl"}}}, {"call": {"look": deep}}], "an owl"]
     returned = returns_of(asked(ToolFunction("look", look), script), 2)
     assert looked == ["owl"]
     assert [str(text).partition(" the log cannot hold: ")[0] for text in returned] == [
-        "look was called, and returned what",
+        "look was called, and says what",
         "look was not called with what",
     ]
 
