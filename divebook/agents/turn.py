@@ -90,6 +90,8 @@ class TurnContext(Protocol):
     Keys are names inside the turn; what is recorded has the prefix of the turn in front of them.
     """
 
+    prefix: str
+    """What stands in front of its keys."""
     recall: Recall | None
     """Where answers of models come from, if not from the models alone."""
 

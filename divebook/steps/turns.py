@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import anyio
 
 from divebook.agents import Agent, ScriptedModel
-from divebook.agents.present import consumed_by, count_spent, present
+from divebook.agents.present import CALL, consumed_by, count_spent, present
 from divebook.agents.turn import SPENT, Answer, Assignment
 from divebook.engine.approvals import Approved, Denied, ToolCall
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, TOOL_CALL, Reserved, Setting, Slot, StreamedCall
@@ -32,7 +32,6 @@ from divebook.steps.offers import Offers
 from divebook.steps.recalling import recall_for
 from divebook.steps.threads import BRANCHED
 from divebook.steps.work import ASSIGN_WORK, work_tool
-from divebook.workflow.functions import IDEMPOTENCY_KEY
 from divebook.workflow.policies import Retry
 from divebook.workflow.tools import ToolFunction
 
@@ -86,45 +85,64 @@ async def take_turn(
     if asked.thread is not None:
         asked = replace(asked, history=made_with["thread"]["history"])
     setting = Setting(made_with, canonical_hash(made_with)[:HASH_DIGITS])
-
-    def tools_of(turn: str) -> list[ToolFunction]:
-        below = Superiors(turn, (*chain.agents, agent.name))
-
-        async def hand(other: Agent, work: str, key: str) -> str:
-            prefix = f"{asked.prefix}{key}/"
-            given = Assignment(work, context=await blocks(other, prefix), prefix=prefix)
-            other = other.with_model(context.model).under(offers.policy)
-            answer = await take_turn(context, other, given, offers, blocks, chain=below)
-            return answer.text
-
-        named = [*offers.tools_for(agent.definition)]
-        handing = work_tool(offers.subordinates_for(agent.definition), below.agents, hand)
-        if handing is None or any(tool.name == handing.name for tool in (*named, *agent.tools)):
-            return named
-        return [*named, handing]
-
-    is_taken = True
-
-    async def body(turn: str) -> dict[str, Any]:
-        nonlocal is_taken
-        is_taken = False
-        means = StepTurn(context, asked.prefix, turn, offers, await recall_for(context, agent, offers, turn))
-        try:
-            servers = offers.servers_for(agent.definition)
-            return await agent.turn(asked, means, tools_of(turn), servers, offers.limited)
-        finally:
-            means.require_going_on()
-
     parameters = {"agent": agent.name, **asked.to_dict()}
+    taking = _Taking(context, agent, asked, offers, blocks, chain)
     try:
-        result = await context.enclosing(AGENT_TURN, parameters, body, key=key, setting=setting, within=chain.within)
+        result = await context.enclosing(
+            AGENT_TURN, parameters, taking.run, key=key, setting=setting, within=chain.within
+        )
     finally:
-        if is_taken:
+        if not taking.has_run:
             for spent in _spent_in(context, context.record_of(key)):
                 count_spent(spent)
     if asked.thread is not None:
         await _write_down(context, offers, made_with["thread"], key, result["messages"])
     return Answer(result.get("text", result["output"]), result["output"])
+
+
+@dataclass
+class _Taking:
+    """A turn that the log may have already."""
+
+    context: StepContext
+    agent: Agent
+    asked: Assignment
+    offers: Offers
+    blocks: Blocks
+    chain: Superiors
+    has_run: bool = False
+    """Whether it ran in this process, to its end or not; else it had ended before."""
+
+    async def run(self, turn: str) -> dict[str, Any]:
+        """Begin it, or enter it again; return what it comes to."""
+        self.has_run = True
+        recall = await recall_for(self.context, self.agent, self.offers, turn)
+        means = StepTurn(self.context, self.asked.prefix, turn, self.offers, recall)
+        try:
+            servers = self.offers.servers_for(self.agent.definition)
+            return await self.agent.turn(self.asked, means, self._tools(turn), servers, self.offers.limited)
+        finally:
+            means.require_going_on()
+
+    def _tools(self, turn: str) -> list[ToolFunction]:
+        """Return the tools that its agent names, and that by which it hands work on, if it may and has no such tool."""
+        definition, below = self.agent.definition, Superiors(turn, (*self.chain.agents, self.agent.name))
+        named = [*self.offers.tools_for(definition)]
+        handing = work_tool(
+            self.offers.subordinates_for(definition), below.agents, functools.partial(self._hand, below)
+        )
+        if handing is None or any(tool.name == handing.name for tool in (*named, *self.agent.tools)):
+            return named
+        return [*named, handing]
+
+    async def _hand(self, below: Superiors, other: Agent, work: str) -> str:
+        """Have another agent do a work, in a turn under the key of the call that hands it on."""
+        call = CALL.get()
+        assert call is not None  # noqa: S101 - the guard around all tools has set it
+        prefix = f"{call.turn.context.prefix}{call.key}/"
+        given = Assignment(work, context=await self.blocks(other, prefix), prefix=prefix)
+        other = other.with_model(self.context.model).under(self.offers.policy)
+        return (await take_turn(self.context, other, given, self.offers, self.blocks, chain=below)).text
 
 
 def _spent_in(context: StepContext, record: OperationRecord | None) -> Iterator[Mapping[str, int]]:
@@ -345,7 +363,7 @@ class StepTurn:
     async def invoke(self, tool: ToolFunction, arguments: Mapping[str, Any], *, key: str) -> Any:
         """Call the function itself, where its executor is."""
         if tool.inline:
-            return await tool.function(**arguments, **{IDEMPOTENCY_KEY: key})
+            return await tool.function(**arguments)
         compute = self._compute(tool, arguments)
         return await self._going_on(invoke(self._context, tool, arguments, self.prefix + key, compute))
 

@@ -16,8 +16,8 @@ ASSIGN_WORK = "assign_work"
 MOST_DEEP = 4
 """How many agents may stand in one line, each working for the one before."""
 
-Hand = Callable[[Agent, str, str], Awaitable[str]]
-"""Has an agent do what a prompt says, under the key of a call, and returns its answer."""
+Hand = Callable[[Agent, str], Awaitable[str]]
+"""Has an agent do what a prompt says, and returns its answer."""
 
 
 def work_tool(others: Sequence[Agent], above: Iterable[str], hand: Hand) -> ToolFunction | None:
@@ -42,12 +42,10 @@ def work_tool(others: Sequence[Agent], above: Iterable[str], hand: Hand) -> Tool
         expected_output: str,
         output_format: str | None = None,
         context: str | None = None,
-        *,
-        idempotency_key: str,
     ) -> str:
         work = {"Work": name, "Expected output": expected_output, "Format": output_format, "Context": context}
         said = [f"{title}: {text}" for title, text in work.items() if text]
-        return await hand(free[agent], "\n\n".join([description, *said]), idempotency_key)
+        return await hand(free[agent], "\n\n".join([description, *said]))
 
     assign_work.__annotations__["agent"] = Literal[tuple(free)]
     assign_work.__doc__ = _DESCRIPTION.format("\n".join(map(_introduced, free.values())))

@@ -295,9 +295,9 @@ class Boss:
         work = {"agent": "a", "name": "birds", "description": "Look.", "expected_output": "names"}
         return ModelResponse([ToolCallPart("assign_work", work, tool_call_id="work")])
 
-    def world(self, birds, instructions="Be brief.", store=None):
+    def world(self, birds, instructions="Be brief.", store=None, goal=""):
         below = AgentDefinition("a", instructions=instructions, date_awareness=False)
-        above = AgentDefinition("boss", is_supervisor=True, subordinates=("a",), date_awareness=False)
+        above = AgentDefinition("boss", goal, is_supervisor=True, subordinates=("a",), date_awareness=False)
         agents = [
             Agent(above, model=FunctionModel(self.answer)),
             Agent(below, model=FunctionModel(birds.answer), tools=[birds.look]),
@@ -320,3 +320,16 @@ def test_the_turn_of_a_subordinate_is_asked_about_by_itself(choice):
     keys = [str(event.data.key) for event in done.history() if event.event_type == "operation_started"]
     assert ("tool-1-work/anew-1/model-1" in keys) == (choice == "anew")
     assert birds.looked == (["bird-0", "bird-1"] if choice == "anew" else ["bird-1"])
+
+
+def test_work_is_handed_on_again_in_a_turn_that_is_begun_anew():
+    execution = Boss().world(Birds()).start("ask").wait(20)
+    handed = next(
+        event
+        for event in execution.history()
+        if event.event_type == "operation_completed" and event.data.operation_type == "agent_turn"
+    )
+    birds, store = Birds(), cut(execution.store, execution, handed.sequence)
+    waiting = Boss().world(birds, store=store, goal="Birds").resume(execution.id).wait(20)
+    done = waiting.answer(waiting.interrupts[0].id, "anew").wait(20)
+    assert (done.variables, birds.looked) == (execution.variables, ["bird-0", "bird-1"])
